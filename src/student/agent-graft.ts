@@ -1,5 +1,6 @@
 /**
- * Combines two versions of a student: one agent as a kept version had it, and the others unchanged. Pure; command line.
+ * Makes one student from two versions: one agent comes from a kept version, all other agents come from the other
+ * student. Pure; command line.
  */
 
 import type { StudentDirectory } from './directory.ts';
@@ -15,8 +16,8 @@ interface GraftedStudent {
 /**
  * @param student provides the other agents, and all figures of the student as a whole
  * @param from the version that provides the agent
- * @param agent as manifests name it
- * @returns null when that version does not know the agent
+ * @param agent the agent's name in the manifests
+ * @returns null when `from` does not have the agent
  */
 export function graftAgent(
   student: StudentDirectory,

@@ -23,11 +23,11 @@ const schema = z.object({
     .max(NAMES_MAX),
 });
 
-/** Names by variant. */
+/** Maps each variant to its name. */
 export type AgentNames = ReadonlyMap<string, string>;
 
 /**
- * Reads them.
+ * Reads the names.
  * @throws Error of one line for a file that is damaged or cannot be read
  */
 export async function readAgentNames(directory: string): Promise<AgentNames> {

@@ -1,7 +1,7 @@
 /**
- * Counts by day and agent what the student served, audited, got wrong and saved, and keeps it across restarts in one
- * small file. The student's thread writes it at most LEDGER_SAVE_MS after a change, so a crash loses no more; the
- * command line and server threads read it.
+ * Counts by day and agent what the student served, audited, got wrong and saved. One small file keeps the counts across
+ * restarts. The student's thread writes the file at most LEDGER_SAVE_MS after a change, so a crash loses no more than
+ * that. The command line and server threads read the file.
  */
 
 import { z } from 'zod';
@@ -71,12 +71,12 @@ const SUMMED = [
 export class DayLedger {
   readonly #days = new Map<string, Map<string, DayCounts>>();
 
-  /** @param kept null if absent */
+  /** @param kept the stored counts; null to start empty */
   constructor(kept: LedgerCopy | null = null) {
     for (const { day, agents } of kept ?? []) this.#days.set(day, new Map(structuredClone(agents)));
   }
 
-  /** Adds to an agent's counts of a day; negative amounts take back. */
+  /** Adds to an agent's counts of a day; negative amounts subtract. */
   add(nowMs: number, agent: string, more: Partial<DayCounts>): void {
     const day = new Date(nowMs).toISOString().slice(0, 10);
     let agents = this.#days.get(day);
@@ -100,7 +100,7 @@ export class DayLedger {
   }
 }
 
-/** The form in which the file has it. */
+/** The ledger as the file stores it. */
 export type LedgerCopy = { day: string; agents: [string, DayCounts][] }[];
 
 function emptyCounts(): DayCounts {
@@ -125,7 +125,7 @@ export function listLedger(copy: LedgerCopy): LedgerRow[] {
     .flatMap(({ day, agents }) => agents.map(([agent, counts]) => describeCounts(day, agent, counts)));
 }
 
-/** One entry per agent over all stored days; `day` is the first of them. */
+/** One entry per agent over all stored days; `day` is the agent's first day. */
 export function sumLedger(copy: LedgerCopy): LedgerRow[] {
   const sums = new Map<string, { day: string; counts: DayCounts }>();
   for (const { day, agents } of copy.toSorted((a, b) => (a.day < b.day ? -1 : 1))) {
@@ -176,8 +176,8 @@ function describeCounts(day: string, agent: string, counts: DayCounts): LedgerRo
 }
 
 /**
- * Reads it.
- * @returns null if absent
+ * Reads the ledger from its file.
+ * @returns null when there is no file
  * @throws Error of one line for a file that is damaged or cannot be read
  */
 export async function readLedgerFile(path: string): Promise<LedgerCopy | null> {

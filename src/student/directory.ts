@@ -4,13 +4,13 @@
  *
  *   manifest.json          the version that serves (src/student/model/manifest.ts); written last, in one step
  *   manifest.v<N>.json     each version that is kept, the serving one included (STUDENT_VERSIONS)
- *   steps-<hash>.bin       a student's model: msgpack, zstd; a second one is the student that was measured
+ *   steps-<hash>.bin       a student's model: msgpack, zstd; a second such file is the model that was measured
  *   patterns.jsonl         patterns of the golden runs, one JSON object per line; not part of the student
  *   orders.json            an operator's orders (src/student/orders.ts)
  *
- * A reader sees the old student or the new one, whole: a file never changes under its name, the manifest is
- * renamed into place when the files are on the disk, and the files of kept versions stay. A reader checks
- * each file's SHA-256 before it uses the file. Without manifest.json no version serves, whatever the
+ * A reader sees either the complete old student or the complete new one, for three reasons: a file's content never
+ * changes, the manifest is renamed into place after the files are on the disk, and the files of kept versions stay. A
+ * reader checks each file's SHA-256 before it uses the file. Without manifest.json no version serves, whatever the
  * directory contains.
  */
 
@@ -37,7 +37,7 @@ import {
 import type { StudentModel } from './model/student-model.ts';
 import { ORDERS_NAME } from './orders.ts';
 
-/** Versions of a student that its directory keeps, as long as their files stay within the bytes. */
+/** Maximum number of versions that a directory keeps, and maximum bytes of their files together. */
 export const STUDENT_VERSIONS = { kept: 8, bytes: 1 << 30 } as const;
 
 export const MANIFEST_NAME = 'manifest.json';
@@ -48,9 +48,9 @@ const VERSION_NAME = /^manifest\.v(\d{1,9})\.json$/;
 /** File names that this or earlier versions of this file create, also by interrupted writes. */
 const OWN_NAME =
   /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|orders\.json|names\.json|manifest(?:\.previous|\.v\d{1,9})?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
-/** An interrupted write is left alone for this long, because another process may still be writing it. */
+/** An incomplete file is kept for this long, because another process may still be writing it. */
 const PARTIAL_KEPT_MS = 3_600_000;
-/** How often a reader retries after a publication has overtaken it. */
+/** Number of attempts of a reader when publications replace the files while it reads them. */
 const READ_ATTEMPTS = 5;
 
 const compress = promisify(zstdCompress);
@@ -61,7 +61,7 @@ const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: t
 type StudentDirectoryFault =
   /** No such directory, or no manifest in it. */
   | 'missing'
-  /** Something else: not a directory, or one with other files in it. */
+  /** The path is not a directory, or the directory has files that are not a student's. */
   | 'foreign'
   | 'newer_format'
   | 'damaged'
@@ -84,7 +84,7 @@ export class StudentDirectoryError extends Error {
 /** The content of a directory. */
 export interface StudentDirectory {
   manifest: StudentManifest;
-  /** As it was passed to `publishStudent`. */
+  /** The model that was passed to `publishStudent`. */
   model: StudentModel;
 }
 
@@ -108,7 +108,8 @@ export async function readStudentDirectory(directory: string): Promise<StudentDi
 }
 
 /**
- * Reads the student that the manifest's figures describe: the one in the directory, or the one that was measured.
+ * Reads the student that the manifest's figures describe: the separately measured student if there is one, otherwise
+ * the student that serves.
  * @throws StudentDirectoryError
  */
 export async function readMeasuredStudent(directory: string): Promise<StudentDirectory> {
@@ -120,7 +121,7 @@ export async function readMeasuredStudent(directory: string): Promise<StudentDir
 }
 
 /**
- * Reads only the manifest: cheap, and enough to notice another student.
+ * Reads only the manifest, which is cheap and enough to detect a change of the student.
  * @throws StudentDirectoryError
  */
 export async function readStudentManifest(directory: string): Promise<StudentManifest> {
@@ -154,8 +155,8 @@ export async function readStudentFile(directory: string, file: StudentFile): Pro
 }
 
 /**
- * Whether a gateway may wait there for its first student.
- * @throws StudentDirectoryError for a missing directory, or one that holds something else and no student
+ * Checks that a gateway may wait for its first student in the directory.
+ * @throws StudentDirectoryError for a missing directory, or for a directory with other files and no student
  */
 export async function checkForWaiting(directory: string): Promise<void> {
   const names = await listNames(directory);
@@ -166,8 +167,9 @@ export async function checkForWaiting(directory: string): Promise<void> {
 }
 
 /**
- * Whether a student may be published there: checks the content, and tries to write. Leaves nothing behind.
- * @returns the manifest of the student that is there; null if absent
+ * Checks that a student may be published in the directory: checks its content and tries to write. Leaves nothing
+ * behind.
+ * @returns the manifest of the directory's current student; null when it has no student
  * @throws StudentDirectoryError for a directory with other content, or one that cannot be written to
  */
 export async function checkForPublishing(directory: string): Promise<StudentManifest | null> {
@@ -185,7 +187,7 @@ function makeDirectory(directory: string): string | undefined {
     return makeFolder(directory);
   } catch (error) {
     const code = codeOf(error);
-    // It does not exist, so one of its parents is not a directory.
+    // The directory does not exist, so one of its parents is not a directory.
     if (code === 'EEXIST' || (code === 'ENOTDIR' && existsSync(directory)))
       throw new StudentDirectoryError('foreign', directory, 'not a directory');
     throw new StudentDirectoryError(
@@ -229,7 +231,7 @@ export async function writePatterns(directory: string, lines: string): Promise<s
 
 /** How a student is published in its directory. */
 interface Publication {
-  /** The student that was measured, if it is another. */
+  /** The student that was measured, when it is not the published student. */
   measured?: StudentModel | null;
   /** false to keep it as a version without serving it. */
   serves?: boolean;
@@ -273,8 +275,8 @@ export async function publishStudent(
 
 /**
  * Makes a kept version the serving one, in one step.
- * @returns its manifest
- * @throws StudentDirectoryError when it is not kept, or its files do not match
+ * @returns the version's manifest
+ * @throws StudentDirectoryError when the directory does not keep the version, or its files do not match the manifest
  */
 export async function serveVersion(directory: string, version: number): Promise<StudentManifest> {
   const manifest = await readVersion(directory, version);
@@ -292,9 +294,9 @@ export async function serveVersion(directory: string, version: number): Promise<
 /**
  * Makes a directory serve what another directory serves. Readers get the previous version until this one is complete.
  * @param manifest null: no version serves
- * @param fetchFile brings a file that the manifest names; called for files that are not there
+ * @param fetchFile fetches a file that the manifest names and the directory lacks
  * @returns whether another version serves now
- * @throws StudentDirectoryError, also when a file is not what the manifest says; what `fetchFile` throws
+ * @throws StudentDirectoryError, also when a file does not match the manifest; errors of `fetchFile`
  */
 export async function adoptStudent(
   directory: string,

@@ -1,7 +1,7 @@
 /**
  * An operator's orders for the student in a directory (`orders.json` beside the manifest): agents and kinds of answers
  * that are not served, suspensions that are lifted, the share of runs that a version serves, and whether rounds may
- * replace the serving version. The command line writes it, gateways read it. Any thread.
+ * replace the serving version. The command line writes the file, gateways read it. Any thread.
  */
 
 import { createHash } from 'node:crypto';
@@ -30,16 +30,16 @@ const order = z.object({
 
 const schema = z.object({
   format: z.literal(FORMAT),
-  /** Rounds keep the versions that they make, which serve only after an operator's order. */
+  /** true: a round only keeps the version that it makes; the version serves after an operator's order. */
   held: z.boolean(),
   /** Versions that serve only a share of the runs; a version that is not listed serves all. */
   shares: z.array(z.object({ version: z.int().min(1), share: z.number().min(0).max(1) })).max(ORDERS.shares),
   suspended: z.array(order).max(ORDERS.suspended),
-  /** Suspensions that the watch had made before this time are lifted. */
+  /** Lifts the suspensions that the watch made before this time. */
   resumed: z.array(order).max(ORDERS.resumed),
 });
 
-/** The orders cannot be read. */
+/** Thrown when the orders cannot be read. */
 export class OrdersError extends Error {}
 
 export type Order = z.output<typeof order>;
@@ -49,10 +49,10 @@ export type Orders = Omit<z.output<typeof schema>, 'format'>;
 export const NO_ORDERS: Orders = { held: false, shares: [], suspended: [], resumed: [] };
 
 /**
- * Reads them.
+ * Reads the orders.
  * @returns `NO_ORDERS` when there is no file
- * @throws OrdersError of one line for a file that is damaged or cannot be read, because its suspensions are
- * then unknown
+ * @throws OrdersError of one line for a file that is damaged or cannot be read: its suspensions are then unknown, so
+ * nothing may be served
  */
 export async function readOrders(directory: string): Promise<Orders> {
   const path = join(directory, ORDERS_NAME);
@@ -77,13 +77,13 @@ export function parseOrders(value: unknown): Orders | null {
   return orders;
 }
 
-/** Orders as the file and other gateways have them. */
+/** The orders in the form in which the file and the shared place store them. */
 export function formatOrders(orders: Orders): z.output<typeof schema> {
   return { format: FORMAT, ...orders };
 }
 
 /**
- * Writes them; gateways follow within seconds.
+ * Writes the orders; gateways apply them within seconds.
  * @throws the system's error
  */
 export async function writeOrders(directory: string, orders: Orders): Promise<void> {
@@ -91,7 +91,7 @@ export async function writeOrders(directory: string, orders: Orders): Promise<vo
 }
 
 /**
- * Whether an operator has suspended it.
+ * Whether an operator has suspended the agent, or one of its kinds of answers.
  * @param kind null for the agent as a whole
  */
 export function isSuspendedBy({ suspended }: Orders, agent: string, kind: string | null): boolean {
@@ -103,7 +103,7 @@ export function isSuspendedBy({ suspended }: Orders, agent: string, kind: string
 }
 
 /**
- * Orders with one more suspension.
+ * Adds a suspension to orders.
  * @throws RangeError when there are too many
  */
 export function suspend(orders: Orders, wanted: Order): Orders {
@@ -116,8 +116,8 @@ export function suspend(orders: Orders, wanted: Order): Orders {
 }
 
 /**
- * Orders that lift suspensions, including those of the watch.
- * @param wanted without a kind, all kinds of the agent; without an agent, all agents
+ * Makes orders that lift suspensions, including those of the watch.
+ * @param wanted what is resumed: without a kind, all kinds of the agent; without an agent, all agents
  */
 export function resume(orders: Orders, wanted: Order): Orders {
   const isMeant = (order: Order): boolean =>
@@ -135,15 +135,15 @@ export function shareOf({ shares }: Orders, version: number): number {
   return shares.find((listed) => listed.version === version)?.share ?? 1;
 }
 
-/** Orders with another share for a version. */
+/** Sets the share of a version in orders. */
 export function orderShare(orders: Orders, version: number, share: number): Orders {
   const kept = orders.shares.filter((listed) => listed.version !== version);
   return { ...orders, shares: share < 1 ? [...kept, { version, share }].slice(-ORDERS.shares) : kept };
 }
 
 /**
- * Whether a version serves a run. It depends only on the run's identity and the version, so it is the same on every
- * thread and after a restart. A larger share includes the runs of a smaller one.
+ * Whether a version serves a run. The result depends only on the run's identity, the version and its share, so it is
+ * the same on every thread and after a restart. A larger share includes the runs of a smaller share.
  */
 export function admitsRun(orders: Orders, version: number, identity: string): boolean {
   const digest = createHash('sha256').update(`${version}\0${identity}`).digest();

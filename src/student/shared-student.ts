@@ -1,6 +1,7 @@
 /**
- * Shares a student with several gateways through a bucket or folder outside the machine. The directory where rounds
- * publish writes the serving version and the operator's orders there, and the gateways' directories follow. Command line.
+ * Shares a student with several gateways through a place outside the machine: a bucket or a folder. The serving version
+ * and the operator's orders are copied from the directory where rounds publish to this place, and from there to the
+ * gateways' directories. Command line.
  *
  *   serving.json              what serves, and the orders; the only object that changes, written last
  *   manifests/<sha256>.json   a version's manifest
@@ -61,7 +62,8 @@ export class StudentSharing {
   /**
    * Looks once, and shares what has changed.
    * @returns whether something has changed
-   * @throws SharedStudentError if another DATA_DIR shares there; StudentDirectoryError; OrdersError; what the place throws
+   * @throws SharedStudentError if another DATA_DIR shares a student at this place; StudentDirectoryError; OrdersError;
+   * errors of the place
    */
   async look(): Promise<boolean> {
     if (this.#shared === null) await this.#refuseOther();
@@ -104,7 +106,7 @@ export class StudentSharing {
     await this.#put(`manifests/${hashOf(text)}.json`, Buffer.from(text));
   }
 
-  /** Removes what no version has that the directory keeps. A gateway that is fetching it looks again. */
+  /** Removes files that no version in the directory has. A gateway that is fetching such a file looks again. */
   async #removeOld(manifest: string): Promise<void> {
     const kept = new Set([`manifests/${manifest}.json`]);
     for (const version of await listVersions(this.#directory))
@@ -122,11 +124,11 @@ export class StudentSharing {
   }
 }
 
-/** Makes a directory serve what a place has. */
+/** Makes a directory serve the student of a shared place. */
 export class StudentFollowing {
   readonly #directory: string;
   readonly #place: StudentPlace;
-  /** Of the manifest that serves here; undefined before the first look. */
+  /** Digest of the manifest that serves in this directory; undefined before the first look. */
   #manifest: string | null | undefined;
   #orders: string | null = null;
 
@@ -137,8 +139,8 @@ export class StudentFollowing {
 
   /**
    * Looks once, and applies what has changed.
-   * @returns what is new here; null: nothing
-   * @throws SharedStudentError, also if nothing is shared yet; StudentDirectoryError; what the place throws
+   * @returns what has changed in the directory; null if nothing has
+   * @throws SharedStudentError, also if nothing is shared yet; StudentDirectoryError; errors of the place
    */
   async look(): Promise<'orders' | 'student' | null> {
     const serving = await readServing(this.#place);
@@ -199,7 +201,7 @@ async function readServing({ store, objects }: StudentPlace): Promise<z.output<t
   }
 }
 
-/** What is damaged here is replaced. */
+/** Reads the directory's orders; null for a damaged file, which is then replaced. */
 async function readLocalOrders(directory: string): Promise<Orders | null> {
   return readOrders(directory).catch(() => null);
 }

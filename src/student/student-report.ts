@@ -40,7 +40,7 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
   };
   if (places === null) return nothing;
   const problems: string[] = [];
-  /** The report names what cannot be read, and shows the rest. */
+  /** Adds to the report what cannot be read, so that the report can show the rest. */
   const orElse = async <T>(reading: Promise<T>, otherwise: T): Promise<T> => {
     try {
       return await reading;
@@ -77,7 +77,7 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
 /**
  * Names an agent variant of the student in a directory.
  * @param name null removes the name
- * @returns its present name; null if the directory knows no such variant
+ * @returns the variant's new name; null if the directory knows no such variant
  */
 export async function renameAgent(
   places: StudentPlaces | null,
@@ -170,5 +170,5 @@ type ListedAgent = Pick<
   'agent' | 'title' | 'tools' | 'threshold' | 'runs' | 'measured' | 'kinds'
 >;
 
-/** An agent of another version, or one beyond the manifest's bound. */
+/** Figures for an agent that is not in the manifest: it belongs to another version or is beyond the bound. */
 const UNLISTED = { tools: [], threshold: 0, runs: 0, measured: { steps: 0, served: 0, errors: 0 } };

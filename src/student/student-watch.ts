@@ -1,7 +1,7 @@
 /**
- * The watch over the student of one thread, with its file. It writes changes soon, and a suspension at once; no traffic
- * waits for the file. It also follows an operator's orders. The student's thread, and server threads when an operator
- * looks; the command line reads what it has kept.
+ * The watch over a student, with its file. It writes changes within seconds and a suspension at once; no step waits for
+ * the file. It also applies an operator's orders. The student's thread. Server threads and the command line only report
+ * what the file holds.
  */
 
 import { kindOfForm } from './model/answer-form.ts';
@@ -19,7 +19,7 @@ import { readWatchFile, writeWatchFile } from './watch-file.ts';
 const WATCH_SAVE_MS = 2_000;
 
 interface StudentWatchOptions {
-  /** null to keep it only in memory. */
+  /** The watch's file; null to keep the watch only in memory. */
   path: string | null;
   /** Share of covered steps that is audited. */
   share: number;
@@ -59,15 +59,14 @@ export class StudentWatch {
   }
 
   /**
-   * Whether a run may be served at all. Its identity is computed only if the version serves a share of the
-   * runs.
+   * Whether a run may be served at all. The run's identity is computed only if the version serves a share of the runs.
    */
   admits(identityOf: () => string): boolean {
     const { version } = this.#terms;
     return this.share === 1 || admitsRun(this.#orders, version, identityOf());
   }
 
-  /** @param form of the answer, or its kind; operators suspend kinds */
+  /** @param form the answer's form or kind; operators suspend kinds */
   judge(agent: string, form: string): 'serve' | 'audit' | 'suspended' {
     if (isSuspendedBy(this.#orders, agent, kindOfForm(form))) return 'suspended';
     return this.#watch.judge(agent, form);
@@ -157,8 +156,8 @@ export class StudentWatch {
 }
 
 /**
- * A report from the kept file, for callers without a running student.
- * @param kept null if absent
+ * A report from the file, for callers without a running student.
+ * @param kept the file's content; null without a file
  */
 export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAgentReport[] {
   if (kept === null) return markOrders([], orders);
@@ -175,7 +174,7 @@ export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAg
   return markOrders(watch.report(), orders);
 }
 
-/** A report with an operator's suspensions, including agents without any comparison. */
+/** Adds an operator's suspensions to a report, also for agents without any comparison. */
 function markOrders(agents: readonly WatchedAgentReport[], orders: Orders): WatchedAgentReport[] {
   const unseen = orders.suspended.flatMap(({ agent }) =>
     agent === null || agents.some((seen) => seen.agent === agent) ? [] : [agent],

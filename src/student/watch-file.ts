@@ -41,8 +41,8 @@ const schema = z.object({
 });
 
 /**
- * Reads it.
- * @returns null if absent
+ * Reads the watch from its file.
+ * @returns null when there is no file
  * @throws Error of one line for a file that is damaged or cannot be read
  */
 export async function readWatchFile(path: string): Promise<DriftCopy | null> {
@@ -54,7 +54,7 @@ export async function readWatchFile(path: string): Promise<DriftCopy | null> {
   return { version, agents };
 }
 
-/** Writes it: a reader sees the previous content or this one. */
+/** Writes the watch to its file. A reader sees either the previous content or the new content. */
 export async function writeWatchFile(path: string, copy: DriftCopy): Promise<void> {
   await writeWhole(path, JSON.stringify({ format: FORMAT, ...copy }));
 }

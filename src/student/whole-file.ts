@@ -1,6 +1,6 @@
 /**
- * Small files of our own that are replaced whole: a reader sees the previous content or the new one, and content is on
- * the disk before a write returns. Any thread.
+ * Reads and writes small files that are always replaced as a whole: a reader sees either the previous content or the
+ * new content. A write returns when the content is on the disk. Any thread.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -9,7 +9,7 @@ import { dirname } from 'node:path';
 
 /**
  * Reads JSON.
- * @param most largest size of the file in bytes
+ * @param most maximum size of the file in bytes
  * @returns the value; undefined for anything but JSON; null for a missing file
  * @throws Error of one line for a file that is too large, or the system's error
  */
@@ -32,7 +32,7 @@ export async function readWholeJson(path: string, most: number): Promise<unknown
 }
 
 /**
- * Writes text for its owner alone; missing parent folders are created.
+ * Writes text to a file that only its owner can read; missing parent folders are created.
  * @throws the system's error; the previous content is then unchanged
  */
 export async function writeWhole(path: string, text: string): Promise<void> {

@@ -21,8 +21,8 @@ import { STUDENT_CORE } from './limits.ts';
 import { isOccasional, readTokens } from './text-tokens.ts';
 
 /**
- * Paraphrases of one message by the same model reach this overlap. Messages about something else with the
- * same values do not.
+ * Paraphrases of one message by the same model reach this overlap. Messages with the same values about different
+ * subjects do not.
  */
 const CLOSE_WORDING = 0.5;
 
@@ -84,7 +84,7 @@ const OUTCOMES: ReadonlyMap<string, number> = new Map(
 const OUTCOME_NAMES = new Map<number, string>();
 for (const [word, group] of OUTCOMES) if (!OUTCOME_NAMES.has(group)) OUTCOME_NAMES.set(group, word);
 
-/** The outcomes that a text names, and whether it denies something; '' for neither. */
+/** The outcomes that a text names, and whether it denies something; '' when it does neither. */
 export function nameOutcomes({ outcomes, denials }: TextFacts): string {
   const names = [...outcomes].map((group) => OUTCOME_NAMES.get(group)!).sort();
   return [...names, ...(denials > 0 ? ['a denial'] : [])].join(', ');
@@ -93,7 +93,7 @@ export function nameOutcomes({ outcomes, denials }: TextFacts): string {
 /** The parts of an answer that agreement compares. */
 interface Comparable {
   calls: string;
-  /** null beside calls, and for JSON, which is compared with the calls. */
+  /** null when the answer has calls, or when the text is JSON, which is compared like the calls. */
   text: TextFacts | null;
 }
 
@@ -112,12 +112,12 @@ export interface TextFacts {
   /** The words themselves. */
   plain: Set<string>;
   denials: number;
-  /** Stems that a `no` or `not` denies, up to the next sign; and those that nothing denies. */
+  /** Stems that a `no` or `not` denies, up to the next punctuation mark, and stems that are not denied. */
   denied: Set<string>;
   affirmed: Set<string>;
   /** Whether a word that denies by itself (failed, declined) occurs. */
   is_refusal: boolean;
-  /** Groups of {@link OUTCOMES} that the text has a word of. */
+  /** Groups of {@link OUTCOMES} from which the text has a word. */
   outcomes: Set<number>;
 }
 
@@ -176,7 +176,7 @@ export function textsAgree(a: TextFacts, b: TextFacts): boolean {
   return (2 * common) / (a.size + b.size) >= CLOSE_WORDING;
 }
 
-/** Whether each of two texts names an outcome that the other one does not name. */
+/** Whether each of two texts names an outcome that the other text does not name. */
 export function haveOtherOutcomes(a: TextFacts, b: TextFacts): boolean {
   return (
     [...a.outcomes].some((outcome) => !b.outcomes.has(outcome)) &&
@@ -295,7 +295,7 @@ class DenialReader {
   }
 }
 
-/** Of the words that deny, those that deny what follows. */
+/** The words of denial that deny the words after them. */
 const NEGATIONS = /^(?:no|not|never|nothing|none|cannot|without|neither|nor)$|n't$/;
 const CLAUSE_ENDS = new Set(['.', '!', '?', ',', ';', ':']);
 const STATEMENT_ENDS = new Set(['.', '!', '?']);
@@ -303,7 +303,7 @@ const SENTENCE_ENDS = new Set(['.', '!', '?', ':', '"', '“', '*', '#', '-', '(
 const CURRENCIES = '$€£¥';
 const WORD = /[\p{L}\p{N}]/u;
 
-/** A leading `-`, the currency and `%` of a number, on whichever side they are written. */
+/** A number's minus sign, currency and `%`, on whichever side of the number they are written. */
 function unitOf(text: string, { start, end }: { start: number; end: number }): string {
   let sign = '';
   let currency = '';

@@ -1,9 +1,10 @@
 /**
- * The form of an answer: its kind, what it follows, and what it says in fixed words. Rounds count evidence, audits watch
- * and the student serves by form. Answers of one kind share their evidence as long as all of them are right; where some are
- * wrong, a form stands for itself. Pure; teaching and the student's thread.
+ * The form of an answer: its kind, the calls that it follows, and its fixed words. Rounds count evidence per form,
+ * audits watch each form, and the student decides per form whether to serve. Answers of one kind share their evidence
+ * as long as all of them are right. When some are wrong, each form needs separate evidence. Pure; teaching and the
+ * student's thread.
  *
- * The form depends on the answer and its step alone, so that every round and every version names it alike.
+ * The form depends only on the answer and its step, so every round and every version gives it the same name.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';
@@ -15,15 +16,15 @@ import type { StepDigest } from './step.ts';
 
 const AFTER = ' after ';
 const WITH = ' with ';
-/** As long as the manifest allows. */
+/** Maximum length of a name in a manifest. */
 const NAME_CHARACTERS = 200;
-/** Longer texts in a call are no choices. */
+/** An argument with a longer text is not a choice between fixed values. */
 const FIXED_CHARACTERS = 40;
 const FIXED_WORDS = 2;
 
 /**
  * Names of an answer's forms, from its whole kind to the narrowest: `hold`, `hold after look`, and `hold after look with
- * code=PRICE`. A name ends where there is nothing to add.
+ * code=PRICE`. The third name is left out when the answer has no fixed words.
  */
 export function namesOfForm(
   content: readonly TurnBlock[],
@@ -46,7 +47,7 @@ function nameText(content: readonly TurnBlock[]): string {
   return nameOutcomes(readFacts(text));
 }
 
-/** The arguments that were chosen and not taken from the step: short words that no task and no result has. */
+/** Arguments that the agent chose instead of taking them from the step: short words that the step does not contain. */
 function listFixed(content: readonly TurnBlock[], step: Pick<StepDigest, 'sources'>): string {
   const ground = new Ground({ sources: step.sources.filter(({ name }) => name !== 'system') });
   const found = new Set<string>();
@@ -66,7 +67,7 @@ function listFixed(content: readonly TurnBlock[], step: Pick<StepDigest, 'source
   return [...found].sort().join(', ');
 }
 
-/** Names that are too long keep their beginning and differ by a hash. */
+/** Shortens a name that is too long to its beginning and a hash. */
 function bound(name: string): string {
   if (name.length <= NAME_CHARACTERS) return name;
   const hash = `… ${hashString(name).toString(36)}`;

@@ -9,8 +9,8 @@ const KIND_CHARACTERS = 200;
 
 /**
  * `look`, `look + note` for several calls in order, or `text`. Consecutive calls of one tool are `look
- * (several)`, whatever their number: a student that calls a tool once per list element is right about all of
- * these calls or wrong about all.
+ * (several)`, whatever their number: a student that calls a tool once per list element is right about either all
+ * or none of these calls.
  */
 export function kindOfAnswer(content: readonly TurnBlock[]): string {
   const names = content.flatMap((block) => (block.type === 'tool_call' ? [block.name] : []));

@@ -17,9 +17,9 @@ import { isPrimitive, type Primitive, textOfPrimitive } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 
 /**
- * A value that is the same in all golden answers. Guards find the value in the context; a guard that finds
- * another value there makes the constant doubtful. `digits` is a number that a double would print
- * differently; then `value` is null.
+ * A value that is the same in all golden answers. Guards are rules that found this value in the context of golden
+ * steps; a guard that finds another value in a live step makes the constant doubtful. `digits` holds a number that a
+ * double would print differently; then `value` is null.
  */
 interface TemplateConstant {
   is: 'constant';
@@ -172,7 +172,7 @@ function fillNode(node: TemplateNode, context: StepContext, isProse = false): Fi
   }
 }
 
-/** Doubt when one of the rules that found a value in every golden step finds nothing. */
+/** Doubt when a rule finds nothing although it found a value in every golden step. */
 const SILENT = 0.2;
 
 function fillSlot(
@@ -198,7 +198,8 @@ function fillSlot(
     else against = Math.max(against, runs);
   }
   if (chosen === undefined) return 'missing_value';
-  // A better rule with at least as many golden runs finds no value here, so this step differs from those runs.
+  // A better rule, supported by at least as many golden runs, finds no value here. So this step differs from those
+  // runs.
   const unsure =
     silent >= evidence && evidence >= 8 ? Math.max(SILENT, 1 / (evidence + 2)) : 1 / (evidence + 2);
   const contradicted = 0.15 + 0.7 * (against / (evidence + against));

@@ -16,7 +16,7 @@ export interface StudentAnswer {
   /** Roughly what the upstream would have counted, taken from the nearest golden answers. */
   input_tokens: number;
   /**
-   * The part of the input that would have been read from the provider's cache, and written to it; none when left out.
+   * The parts of the input that would have been read from the provider's cache and written to it; 0 when left out.
    */
   cache_read_tokens?: number;
   cache_write_tokens?: number;
@@ -27,13 +27,13 @@ export interface StudentAnswer {
  * Why a step is not covered.
  *
  * - `unknown_agent`: no golden step has this system prompt, these tools and settings
- * - `other_value`: the system prompt or the task has another value where all golden runs had the same one (a limit, a
- *   date, an id)
+ * - `other_value`: all golden runs had the same value (a limit, a date, an id) at a place in the system prompt or the
+ *   task, and the step has another value there
  * - `unsupported`: the request asks for something that no student gives (forced thinking, provider's tools, a prefilled
  *   answer, …)
- * - `too_far`: no golden step is near enough, or no golden step has what is new in this one
+ * - `too_far`: no golden step is near enough, or the step has something new that no golden step had
  * - `disagreement`: the nearest golden steps answered differently
- * - `missing_value`: the agreed answer needs a value that the live step does not hold, or not where it should
+ * - `missing_value`: the agreed answer needs a value that the live step does not contain at the expected place
  * - `unproven`: this kind of answer is not served: too few golden runs have it, the student is wrong too often in them,
  *   or it is excluded
  * - `bad_request`: the upstream would or might refuse the request: it breaks a rule that no golden request broke
@@ -57,7 +57,7 @@ export type StudentDecision =
       covered: true;
       /** The exemplar's answer; null when only coverage is asked (kind `http`). */
       answer: StudentAnswer | null;
-      /** Nonconformity, 0 (seen exactly so, all agree) … 1; at most the manifest's threshold. */
+      /** Nonconformity from 0 (golden steps are identical and agree) to 1; at most the manifest's threshold. */
       score: number;
       /** Golden runs that support the answer. */
       support: number;
@@ -67,7 +67,7 @@ export type StudentDecision =
       form?: string;
       /** All names of the answer's form, the narrowest last (answer-form.ts). */
       forms?: readonly string[];
-      /** Whether another answer to this step is equivalent (equivalence.ts); left out where only equal answers are. */
+      /** Whether another answer to this step is equivalent (equivalence.ts). When left out, only equal answers are. */
       agrees?: JudgeAnswer;
     }
   | {

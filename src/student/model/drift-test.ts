@@ -20,7 +20,7 @@ export interface DriftState {
 
 /** Position of the alternatives between the promise and 1: from slightly worse to nearly always wrong. */
 const ALTERNATIVES = [0.05, 0.16, 0.47, 0.9] as const;
-/** Maximum of a bet. It is won long before, and an infinite number would persist for ever. */
+/** Maximum of a bet. The test ends long before, but a bet that became infinite would stay infinite for ever. */
 const MOST = 1e100;
 
 /** A test without observations. */

@@ -1,13 +1,13 @@
 /**
  * Decides which covered steps are audited, and acts on the results. In an audit the upstream answers the step
- * in the student's place, and its answer is compared with the student's. For each agent and kind of answer a
+ * instead of the student, and the two answers are compared. For each agent and kind of answer a
  * sequential test (src/student/model/drift-test.ts) detects when the student no longer keeps its promise;
  * then that kind, or the agent, is suspended. Pure except for the random draw and the clock that it is given.
  * The student's thread, which sees the steps of all server threads.
  *
- * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement it is `suspect`:
- * every step is audited, so that nothing wrong is served until it is cleared or suspended. `suspended` ends when a
- * later student arrives, which begins as `suspect`, or by an operator's order.
+ * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement the kind is
+ * `suspect`: every step is audited, so that no wrong answer is served until the kind is cleared or suspended. A
+ * suspension ends by an operator's order or when a later student arrives; the kind is then `suspect`.
  */
 
 import { kindOfForm } from './answer-form.ts';
@@ -22,10 +22,9 @@ import {
 } from './drift-test.ts';
 
 /**
- * Bounds and error rates of the watch. It watches the first agents and kinds of answers that occur. For an
- * agent that keeps its promise, the probability of any suspension ever is at most the sum of the two α. With
- * few comparisons, `young_factor` times as many steps are audited; the factor falls to 1 as comparisons reach
- * `trusted`.
+ * Bounds and error rates of the watch. It watches the agents and kinds of answers that occur first, up to the bounds.
+ * For an agent that keeps its promise, the probability that it is ever suspended is at most the sum of the two α. At
+ * first, `young_factor` times as many steps are audited; the factor falls to 1 as the comparisons reach `trusted`.
  */
 export const DRIFT = {
   agents: 200,
@@ -51,7 +50,7 @@ type KindState = 'young' | 'trusted' | 'suspect' | 'suspended';
 
 /** The state of one kind of answer of one agent. */
 interface WatchedKind extends DriftState {
-  /** Log likelihood ratio while it is suspect, else null. */
+  /** Log likelihood ratio while the kind is suspect, else null. */
   suspicion: number | null;
   suspended_at_ms: number | null;
 }
@@ -62,7 +61,7 @@ interface WatchedAgent extends DriftState {
   kinds: Map<string, WatchedKind>;
 }
 
-/** The form that is kept in a file. */
+/** The watch's state as a file stores it. */
 export interface DriftCopy {
   version: number;
   agents: [string, Omit<WatchedAgent, 'kinds'> & { kinds: [string, WatchedKind][] }][];
@@ -71,7 +70,7 @@ export interface DriftCopy {
 /** The consequence of an audit. */
 export type Suspension = { agent: string; kind: string | null; compared: number; wrong: number };
 
-/** An agent in the form that the stats show. */
+/** An agent as the stats show it. */
 export interface WatchedAgentReport {
   agent: string;
   state: 'serving' | 'suspended';
@@ -109,7 +108,7 @@ export class DriftWatch {
 
   /**
    * Decides whether a covered step is served, audited, or left to the upstream.
-   * @param kind of the answer, or its form
+   * @param kind the answer's kind or form
    */
   judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended' {
     const watched = this.#agents.get(agent);
@@ -157,7 +156,7 @@ export class DriftWatch {
 
   /**
    * Lifts a suspension by an operator's order. Later steps are audited until the kind is cleared.
-   * @param kind null for all of the agent
+   * @param kind null for all kinds of the agent
    */
   resume(agent: string, kind: string | null, beforeMs: number): boolean {
     const watched = this.#agents.get(agent);
@@ -258,8 +257,8 @@ export class DriftWatch {
 const OTHER_KINDS = '(other)';
 
 /**
- * What an earlier version was doubted for, where this one has another form of the same kind: nothing was compared since.
- * The gravest first.
+ * Finds a form of the same kind that is suspended or suspect because of an earlier version, with no comparison since.
+ * Suspended forms come before suspect ones.
  */
 function findFormer(watched: WatchedAgent | undefined, name: string): WatchedKind | undefined {
   const kind = kindOfForm(name);

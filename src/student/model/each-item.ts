@@ -8,7 +8,7 @@ import { isObject } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 import { type ListFilter, listFilters, passesFilter } from './list-summary.ts';
 
-/** A list of the context, or those of its elements with a given value in a field. */
+/** A list of the context, or the elements of the list that have a given value in a field. */
 export interface EachItem {
   list: ExtractionRule;
   filter?: ListFilter;
@@ -17,7 +17,7 @@ export interface EachItem {
 /** Name of the source that holds the current element. */
 const ITEM_SOURCE = 'item';
 
-/** @returns its elements in order; undefined when the list is missing or truncated */
+/** @returns the list's elements in order; undefined when the list is missing or truncated */
 export function takeItems({ list, filter }: EachItem, context: StepContext): unknown[] | undefined {
   const items = applyRule(list, context);
   if (!Array.isArray(items) || items.length >= STUDENT_CORE.json_items) return undefined;

@@ -31,7 +31,7 @@ import type { StepDigest } from './step.ts';
 /** The content of golden texts with one label at one place. Plain JSON. */
 export interface Wording {
   label: number;
-  /** '' for a text alone, else the argument, as {@link placeOfArgument} names it. */
+  /** '' for an answer that is only text, else the argument's name from {@link placeOfArgument}. */
   place: string;
   /** Hashes of the stems of their words. */
   words: number[];
@@ -41,7 +41,10 @@ export interface Wording {
   grounded: number[];
   /** Hashes of stems whose use does not depend on the step: a matter of style. */
   style: number[];
-  /** The same in the situations of this label: nothing there explains them, or nearly all texts have them; absent in older models. */
+  /**
+   * Hashes of stems that are a matter of style in this label's situations, because nothing there explains them or
+   * because nearly all texts have them; absent in older models.
+   */
   situated?: number[];
   /** Stems that golden texts affirm, where texts report what was done; left out where they answer a question. */
   affirmed?: number[];
@@ -95,7 +98,7 @@ export function readWording(content: readonly StudentBlock[], free: FreeArgument
 export class Ground {
   readonly #step: Pick<StepDigest, 'sources'>;
   #text: string | null = null;
-  /** The words of each value, once many values have been looked for: then scanning the text each time costs more. */
+  /** The words of each value; null until so many values were looked up that scanning the text each time costs more. */
   #words: ReadonlySet<string>[] | null = null;
   #values: string[] = [];
   #scans = 0;
@@ -135,11 +138,11 @@ export class Ground {
   }
 }
 
-/** Searches through the text, after which its words are listed. */
+/** Number of searches through the text after which its words are listed. */
 const SCANS = 24;
-/** As `isWordCharacter` tells them: characters of two UTF-16 units divide words. */
+/** Words, by the same rule as `isWordCharacter`: characters of two UTF-16 units divide words. */
 const WORDS = /[[\p{L}\p{N}]&&[\u0000-\uffff]]+/gv;
-/** Words of the longest values, which the steps of an agent usually share. */
+/** The words of longer values are cached, because the steps of an agent usually share these values. */
 const SHARED_CHARACTERS = 1_000;
 const sharedWords = new RecentMap<string, ReadonlySet<string>>(16);
 
@@ -186,8 +189,8 @@ export function valuesMatch(
 }
 
 /**
- * Whether the one text that denies something denies only what neither the other one nor a golden text here affirms (`no
- * action`, `does not answer`): a way to say the same.
+ * For two texts of which only one denies something: whether its denials are only a way of wording (`no action`, `does
+ * not answer`). That is so when neither the other text nor a golden text at this place affirms what it denies.
  */
 function denyNothingSaid(a: TextFacts, b: TextFacts, affirmed: ReadonlySet<number> | undefined): boolean {
   const [denying, other] = a.denials > 0 ? [a, b] : [b, a];
@@ -226,7 +229,7 @@ interface KnownWording {
   others: Set<number>;
 }
 
-/** Whether words that only one of two texts has occur in the step, if golden texts took them from steps. */
+/** Whether the step contains every word that only one of the texts has and that golden texts took from their steps. */
 export function areGrounded(
   a: TextFacts,
   b: TextFacts,
@@ -244,9 +247,9 @@ function isHeld(word: string, ground: Ground, grounded: ReadonlySet<number>): bo
 }
 
 /**
- * Whether two texts may tell different reasons or results: each has a word that the other lacks and that is no matter of
- * style. Where the situation is known, words that it does not explain say nothing, as long as neither text has another one.
- * @param situated words that say nothing in this situation
+ * Whether two texts may tell different reasons or results: each has a word that the other text lacks and that is not in
+ * `style`, and at least one text has such a word outside `situated`.
+ * @param situated words that are a matter of style in this situation
  */
 export function haveOtherMeanings(
   a: TextFacts,

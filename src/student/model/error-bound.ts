@@ -2,7 +2,7 @@
 
 import jstat from 'jstat';
 
-/** Confidence of {@link boundError}, and of kinds of answers that change nothing irrevocably. */
+/** Confidence of {@link boundError}, and for kinds of answers without irrevocable effects. */
 export const CONFIDENCE = 0.95;
 
 /**
@@ -25,7 +25,7 @@ const KIND_PRIOR = { wrong: 0.1, right: 0.9 } as const;
  * Upper bound on the error rate of one kind of answer: the rate is below it with probability `confidence`, by
  * Bayes' rule from {@link KIND_PRIOR}. Without an error it takes 11 runs for 5 % at 95 %, and 26 at 98.5 %.
  * @param errors runs in which the student was wrong; may be a fraction
- * @param runs in which it served the kind
+ * @param runs in which the student served the kind
  */
 export function boundKindError(errors: number, runs: number, confidence: number): number {
   if (runs === 0 || errors >= runs) return 1;

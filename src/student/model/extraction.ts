@@ -35,7 +35,7 @@ type PathPart =
   /** The first element with this value in a field. */
   | { pick: 'where'; key: string; is: string | boolean }
   | { pick: 'least' | 'most'; key: string }
-  /** A summary of a list, or of those elements with a given value in a field. */
+  /** A summary of a list, or of the list's elements that have a given value in a field. */
   | ListSummary;
 
 /** A part of a text. */
@@ -173,7 +173,7 @@ function takePart(value: unknown, part: PathPart, from: string, context: StepCon
   }
 }
 
-/** undefined unless exactly one element is the extreme. */
+/** Finds the element with the smallest or largest value; undefined when several elements have that value. */
 function findExtreme(items: readonly unknown[], key: string, pick: 'least' | 'most'): unknown {
   let best: unknown;
   let bestNumber = 0;
@@ -237,7 +237,7 @@ function isCapital(text: string, token: TextToken | undefined): boolean {
   return first !== first.toLowerCase();
 }
 
-/** Whether the text before a span occurs again inside it. The intended span then begins there. */
+/** Whether the tokens that precede a span occur again inside it. The intended span then begins after the later ones. */
 function beginsAgain(
   tokens: readonly TextToken[],
   from: number,
@@ -324,8 +324,7 @@ function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
 }
 
 /**
- * @returns the number in a text with its digits, as golden answers have it; undefined for a text with other
- * content
+ * @returns the number in a text, with its digits as golden answers have them; undefined for a text with other content
  */
 function readDigits(text: string): Primitive | undefined {
   if (text.length > NUMBER_CHARACTERS || !/^-?[\d,]*\.?\d+$/.test(text)) return undefined;
@@ -358,14 +357,14 @@ function groupDigits(text: string): string {
   return [grouped, ...rest].join('.');
 }
 
-/** Same JSON. */
+/** Whether two values are the same JSON. */
 export function sameValue(a: unknown, b: unknown): boolean {
   if (isNumber(a) && isNumber(b)) return a === b || canonicalText(a) === canonicalText(b);
   if (isPrimitive(a) || isPrimitive(b)) return a === b;
   return canonicalText(a) === canonicalText(b);
 }
 
-/** The order in which kinds of rules are tried if several are always right. */
+/** Rank of a rule among several that are always right; the rule with the lowest rank is used. */
 export function rankRule(rule: ExtractionRule): number {
   let rank = rule.path.length / 50;
   if (rule.from.includes('#')) rank += 1;
@@ -462,7 +461,7 @@ function proposeParts(
   if (i === items.length - 1) parts.push({ pick: 'last' });
   const item: unknown = items[i];
   if (!isObject(item)) return parts;
-  // In a list of one, each element is both minimum and maximum. Other steps decide.
+  // In a list with one element, the element is both minimum and maximum. Other steps show which of the two is meant.
   let fields = 0;
   for (const key of Object.keys(item)) {
     const value: unknown = item[key];
@@ -508,7 +507,7 @@ function proposeSpans(
       spots.push({ from: first, to: last, writing });
   }
   if (spots.length === 0 && needle.length <= 60) {
-    // Equal except for the way of writing.
+    // The token equals the value except for the way of writing.
     for (let i = 0; i < tokens.length && spots.length < OCCURRENCES; i++) {
       const token = tokens[i]!;
       if (token.end - token.start > 60 || token.kind === 'sign') continue;
@@ -613,8 +612,7 @@ const PROPOSERS = 6;
 
 /**
  * Finds rules that give the right value in every example.
- * @returns null if there is no such rule; then `best` contains the examples on which the best rule is right,
- *   if any
+ * @returns null if there is no such rule; then `best` receives the examples for which the best rule is right, if any
  */
 export function findRules(
   examples: readonly ValueExample[],
@@ -677,7 +675,7 @@ export function findRules(
   return { rules: kept.map(({ rule, runs }) => ({ rule, runs })) };
 }
 
-/** Whether a value looks made up for one occasion, rather than a word of the task's language. */
+/** Whether a value looks generated for one occasion (an id, a number), and is not a word of the language. */
 export function looksOccasional(value: unknown): boolean {
   if (isRawNumber(value)) return true;
   if (typeof value === 'number') return !Number.isInteger(value) || Math.abs(value) > 99;

@@ -1,6 +1,6 @@
 /**
- * Separates a client's own words before the first answer from the user's. The client's words belong to the system
- * prompt; without them, the task is what the user wants. Pure; teaching and the student's thread.
+ * Separates the words that a client adds before the first answer from the user's words. The client's words move to the
+ * system prompt, so the task consists only of what the user wants. Pure; teaching and the student's thread.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';

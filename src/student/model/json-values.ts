@@ -38,7 +38,7 @@ export function textOfPrimitive(value: Primitive): string {
   return isRawNumber(value) ? value.rawJSON : String(value);
 }
 
-/** Beyond this a double does not represent every integer. A larger number is an id, not an amount. */
+/** Above this, a double cannot represent every integer. A larger number is an id, not an amount. */
 const COUNTED_MOST = Number.MAX_SAFE_INTEGER;
 
 /** A number for arithmetic and comparison; undefined for other values, and for a number that a double rounds. */
@@ -54,7 +54,7 @@ export function amountOf(value: unknown): number | undefined {
 const NUMBER_TEXT = /^-?(?:0|[1-9]\d{0,11})(?:\.\d{1,8})?$/;
 
 /**
- * For ranges and thresholds, so a double may round it.
+ * Reads a number for ranges and thresholds, where the rounding of a double does no harm.
  * @returns undefined for anything but a number or the text of one
  */
 export function readNumber(value: unknown): number | undefined {
@@ -100,7 +100,7 @@ export function hashString(text: string, seed = 0): number {
   return mixNumber(h);
 }
 
-/** What hashing may still read. */
+/** How much a hash may still read. */
 interface HashBudget {
   left: number;
   /** Maps a string before it is hashed; left out, strings are hashed unchanged. */
@@ -162,10 +162,10 @@ export function cutText(text: string, limit: number): string {
   return `${text.slice(0, head)}\n…\n${text.slice(text.length - (limit - head - 3))}`;
 }
 
-/** Key under which a truncated string is kept: it can be searched, but is not the value. */
+/** Key under which a truncated string is kept. Searches find it, but it is not used as the value. */
 export const CUT_KEY = '…';
 
-/** What a copy may still take. */
+/** How much a copy may still take. */
 export interface CopyBudget {
   characters: number;
   nodes: number;

@@ -2,9 +2,9 @@
 
 /** Golden runs that a student needs. */
 export const GOLDEN_RUNS_MIN = 12;
-/** What a student's core reads of a step, and what it learns. Lengths are in UTF-16 units where no other unit is named. */
+/** Bounds on what a student's core reads of a step and on what it learns. Lengths are in UTF-16 units by default. */
 export const STUDENT_CORE = {
-  /** Total of all sources of a step; its largest text; the texts beside it. */
+  /** A step: total of all its sources, its largest text, and its other texts. */
   step: 14_000,
   task: 3_000,
   said: 1_500,
@@ -32,7 +32,7 @@ export const STUDENT_CORE = {
   fixed_value_runs: 8,
   /** Values that are part of an agent's rule. */
   fixed_values: 400,
-  /** Blocks of a system prompt that are kept for comparison, together. All further ones count as one block. */
+  /** Total of the blocks of a system prompt that are kept for comparison. All further blocks count as one block. */
   prompt_characters: 512 << 10,
   /**
    * Longest sentence of a system prompt that may have changing places. A longer one is compared as a whole.

@@ -1,6 +1,6 @@
 /**
- * Summaries of a list: its number of elements, the sum of a field, its values joined. Over all elements, or over those
- * with a given value in a field. Pure; teaching proposes, the student's thread applies.
+ * Summaries of a list: its number of elements, the sum of a field, its values joined. A summary covers all elements, or
+ * only the elements with a given value in a field. Pure; teaching proposes, the student's thread applies.
  */
 
 import { amountOf, isNumber, isObject, isPrimitive, type Primitive, textOfPrimitive } from './json-values.ts';
@@ -46,7 +46,7 @@ export function summarizeList(items: readonly unknown[], summary: ListSummary): 
 }
 
 /**
- * Removes the rounding error of summed amounts, which is below any written digit.
+ * Removes the rounding error of summed amounts, which is smaller than the last written digit.
  * @returns undefined when a double cannot represent the fraction
  */
 function roundSum(sum: number): number | undefined {
@@ -136,7 +136,7 @@ export function listFilters(items: readonly unknown[], keys: readonly (string | 
       )
         values.add(value);
     }
-    // If every element has another value, the values are names, not states.
+    // If every element has a different value, the values are names, not states.
     if (values.size > 4) continue;
     for (const is of values) if (filters.length < FILTERS) filters.push({ key, is });
   }

@@ -8,13 +8,13 @@ import { z } from 'zod';
 import { MODEL_CHARACTERS } from '../../limits.ts';
 import { UNCOVERED_REASONS } from './decision.ts';
 
-/** Length of a service's address. */
+/** Maximum length of a service's address. */
 const ENDPOINT_CHARACTERS = 2_048;
-/** Answers of a service to one step that may be required to agree. */
+/** Maximum number of a service's answers to one step that an operator may require to agree. */
 export const SERVICE_ANSWERS_MAX = 5;
-/** Tools that an operator excludes from being served, and the length of a name. */
+/** Maximum number of tools that an operator excludes from being served, and maximum length of a name. */
 export const NEVER_SERVE = { names: 100, characters: 128 } as const;
-/** A student's directory: its manifest, each stored file, and its steps when they are unpacked in memory. */
+/** Maximum sizes in a student's directory: the manifest, each stored file, and the unpacked steps in memory. */
 export const STUDENT_BOUNDS = {
   manifest_bytes: 256 << 10,
   file_bytes: 256 << 20,
@@ -24,7 +24,7 @@ export const STUDENT_BOUNDS = {
 /** The only format so far. */
 export const STUDENT_FORMAT = 'svc_student_v1';
 
-/** What an error is, wherever errors are counted; printed and kept beside every figure. */
+/** Definition of an error for every error count; printed and stored beside the figures. */
 export const ERROR_DEFINITION =
   "a served step is an error when its answer is not equivalent to the golden one: other tools, another order or other arguments; for a text, another value in it or clearly other words. Wordings of the same values, and orders of calls, that golden runs use interchangeably are equivalent. Steps come from golden runs held out from teaching, each shown with its run's own recorded history";
 
@@ -87,8 +87,8 @@ const measured = z.object({
   /** Upper bound on the true error rate at 95 % confidence (Clopper and Pearson); null when nothing was served. */
   error_at_most: share.nullable(),
   /**
-   * The same under sticky relegation: counting stops at the first step of a run that is not covered, because the
-   * upstream serves the rest.
+   * `served` and `errors` under sticky relegation: counting stops at the first step of a run that is not covered,
+   * because the upstream serves the rest.
    */
   in_a_row: z.object({ served: count, errors: count }),
   /** Runs in which every step was served correctly. */
@@ -101,9 +101,9 @@ const measured = z.object({
   /** For kind `http`. */
   service: z.lazy(() => serviceMeasures).optional(),
   /**
-   * The measured student, if it is not the one in this directory: it was taught in the same way, but without
-   * the held-out runs. With few golden runs, each run is held out once, by one of several students; then
-   * runs, steps and threshold are those of the first student.
+   * The measured student, if it is not the student that serves: it was taught in the same way, but without the held-out
+   * runs. With few golden runs, several students are measured, and each run is held out by one of them; then runs,
+   * steps and threshold are those of the first student.
    */
   of: z
     .object({
@@ -117,15 +117,15 @@ const measured = z.object({
 
 /** Figures of a service on held-out runs, including answers that were not served. */
 const serviceMeasures = z.object({
-  /** Steps that it was asked about, and the requests for them; those that failed or whose answer may not be served. */
+  /** Steps that the service was asked about, the requests for them, and failed requests or unusable answers. */
   asked: count,
   requests: count,
   failed: count,
   /** Steps that could not be translated for it, by the untranslatable part; absent in older manifests. */
   untold: z.record(z.string().max(100), count).optional(),
-  /** Steps that it answered, but whose answers did not agree. */
+  /** Steps for which the service gave answers that did not agree. */
   disagreed: count,
-  /** Tokens that it counted for all of them. */
+  /** Tokens that the service counted for all requests. */
   input_tokens: count,
   output_tokens: count,
   /** What the first answer alone would have served; left out when no agreement is required. */
@@ -138,16 +138,18 @@ const kind = z.object({
   kind: z.string().max(200),
   /** null when it is not served. */
   threshold: share.nullable(),
-  /** Why not: too few golden runs, too many errors in them, excluded by an operator; null when it is served. */
+  /** Why it is not served: too few golden runs, too many errors in them, excluded by an operator; null if served. */
   refused: z.enum(['too_few', 'too_wrong', 'never_serve']).nullable(),
-  /** It calls a tool whose effect no later lookup checks, so a higher confidence is required. */
+  /** The answer calls a tool whose effect no later lookup checks, so a higher confidence is required. */
   is_final: z.boolean(),
-  /** Golden runs and steps behind this, each from a student that did not know the run, and the errors among them. */
+  /**
+   * Golden runs and steps behind these figures, and the errors. A student that did not know the run made each answer.
+   */
   runs: count,
   steps: count,
   errors: count,
   /**
-   * Golden runs with such an answer at any score, and the number that is required; absent in older manifests.
+   * Golden runs with such an answer at any score, and the number of runs that is required; absent in older manifests.
    */
   seen_runs: count.optional(),
   needed_runs: count.optional(),
@@ -173,7 +175,7 @@ const agent = z.object({
    * agents.
    */
   evidence: z.enum(['own', 'pooled', 'failed']),
-  /** Golden runs and steps behind this, and how many would have been served and wrong (cross-fitted). */
+  /** Golden runs and steps behind these figures, and how many steps would be served and wrong (cross-fitted). */
   runs: count,
   steps: count,
   served: count,
@@ -189,7 +191,7 @@ const manifest = z.object({
   /** 1, 2, …: incremented with each publication in this directory. */
   version: z.int().min(1),
   made_at: time,
-  /** From this time on it serves nothing; left out when it does not expire. */
+  /** From this time on the student serves nothing; left out when it does not expire. */
   valid_until: time.optional(),
   /** Version of the program that wrote it. */
   made_by: z.string().max(100),
@@ -219,7 +221,7 @@ const manifest = z.object({
     teaching_runs: count,
     /** Steps taught. */
     steps: count,
-    /** Runs whose hash is below this share of all hashes are held out, so that a later student can tell which. */
+    /** Runs whose hash is below this share of all hashes are held out. From it a later round knows these runs. */
     held_out_below: share,
     /** Identifies the runs and the method; equal fingerprints mean equal students. */
     fingerprint: z.string().max(100),
@@ -273,7 +275,7 @@ function describeIssue(issue: z.core.$ZodIssue | undefined): string {
   return `${path === '' ? 'its value' : path.slice(0, 100)}: ${(issue?.message ?? 'wrong').slice(0, 200)}`;
 }
 
-/** Figures that contradict each other: the file was edited. */
+/** Finds figures that contradict each other, which shows that the file was edited. */
 function findContradiction({ measured: m }: StudentManifest): string | null {
   if (m.served > m.steps || m.errors > m.served)
     return 'measured: more served than shown, or more wrong than served';

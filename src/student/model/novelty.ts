@@ -1,8 +1,8 @@
 /**
- * Measures what is new in a step. A value that no golden step had is a surprise where values repeat, and no surprise
- * where each run has its own: by Good and Turing ("The population frequencies of species", 1953), the chance that the
- * next value is a new one is about the share of values seen once. Pure; teaching learns it, the student's thread
- * queries it.
+ * Measures what is new in a step. A value that no golden step had is a surprise at a place where values repeat, but not
+ * at a place where each run has a different value. By Good and Turing ("The population frequencies of species", 1953),
+ * the probability that the next value is new is about the share of values seen once. Pure; teaching learns, the
+ * student's thread queries.
  */
 
 import { MARK } from './step-marks.ts';
@@ -11,7 +11,7 @@ import { MARK } from './step-marks.ts';
 interface PlaceMemory {
   kind: number;
   place: number;
-  /** Values seen; empty when each run has its own. */
+  /** Values seen; empty when each run has different values. */
   values: number[];
   /** How surprising a new value is, 0 … 1. */
   surprise: number;
@@ -26,7 +26,7 @@ interface WordMemory {
   words: number[];
   /** Largest share of words in one golden run that no other golden run has. */
   share: number;
-  /** How surprising a single new word is, 0 … 1; small when most golden runs had their own words. */
+  /** How surprising a single new word is, 0 … 1; small when most golden runs had words that no other run had. */
   surprise: number;
 }
 
@@ -37,12 +37,12 @@ export interface NoveltyMemory {
   new_place: Record<string, number>;
 }
 
-/** A place with more different values than this is free text or data, not a state. */
+/** Maximum number of values of a state. A place with more different values is free text or data. */
 const STATES = 64;
 const WORDS = 4_000;
 /** Surprise of a single new word at a place where golden runs almost never had a new word. */
 const SINGLE_WORD = 0.6;
-/** A share of new words this far above the largest golden share is a full surprise. */
+/** Distance above the largest golden share of new words from which a share is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
 /** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */
@@ -136,7 +136,7 @@ function rememberPlace(
   return {
     kind,
     place,
-    // A value that one run had at a decisive place is as good as new: its consequence was not seen twice.
+    // A value that only one run had at a decisive place counts as new, because its consequence was not seen twice.
     values: isFree
       ? []
       : [...values].flatMap(([value, { several }]) => (several || !isDecisive ? [value] : [])),

@@ -9,8 +9,8 @@ import { EACH_ITEM, type NumberPlace } from './student-model.ts';
 import { readTokens } from './text-tokens.ts';
 
 /**
- * Last part of a path: the length of the list, the sum of a field over it, the sum of two fields' product, the number
- * after a word of prose.
+ * Last part of a path: the length of a list, the sum of a field over its elements, the sum of the products of two
+ * fields, or the number after a word of prose.
  */
 const LENGTH = '[#]';
 const SUM = '[+]';
@@ -53,7 +53,7 @@ export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value
       visit({ from: 'task', path: [BEHIND + word] }, number);
 }
 
-/** @returns the values at the place: one number, several for a list's elements, or none; anything else is left out */
+/** @returns the numbers at the place: no, one or, for a list's elements, several numbers; other values are left out */
 export function readNumbersAt(step: StepDigest, { from, path }: NumberPlace): number[] {
   let found: unknown[] = [step.sources.find(({ name }) => name === from)?.value];
   for (const key of path)
@@ -91,7 +91,7 @@ function summedFields(items: readonly unknown[]): string[] {
   return [...keys, a + TIMES + b, ...(c === undefined ? [] : [a + TIMES + c, b + TIMES + c])];
 }
 
-/** @param fields one, or two joined by {@link TIMES} */
+/** @param fields one field, or two fields joined by {@link TIMES} */
 function sumOf(items: readonly unknown[], fields: string): number | undefined {
   const keys = fields.split(TIMES);
   let sum = 0;
@@ -107,11 +107,11 @@ function sumOf(items: readonly unknown[], fields: string): number | undefined {
   return Math.round(sum * 1e6) / 1e6;
 }
 
-/** The task read last, because a step's places in it are queried one after the other. */
+/** Cache of the task that was read last: the places of one task are queried in succession. */
 let readTask = '';
 let numbersOfTask = new Map<string, number>();
 
-/** Plain numbers of prose by the word before each; when a word has several numbers, the first. */
+/** Plain numbers in prose, by the word before each number; the first number when several follow the same word. */
 function readTaskNumbers(text: string): ReadonlyMap<string, number> {
   if (text === readTask) return numbersOfTask;
   const numbers = new Map<string, number>();

@@ -9,7 +9,7 @@ import { readNumbersAt, visitNumbers } from './number-places.ts';
 import type { StepDigest } from './step.ts';
 import { EACH_ITEM, type NumberPlace, type NumberRelation } from './student-model.ts';
 
-/** The kind of a relation's key, beside the kinds of marks. */
+/** The kind of mark that a relation's key has. */
 export const RELATION_KIND = 14;
 
 /** Maximum number of places that are compared with each other, and minimum share of steps that have a place. */
@@ -17,7 +17,7 @@ const PLACES = 12;
 const PRESENT = 0.6;
 /** Golden steps needed before an unchanging relation is relied on. */
 const ALWAYS_STEPS = 20;
-/** Steps that must show each order of the two numbers. */
+/** Minimum number of steps in each order of the two numbers. */
 const EACH_WAY = 2;
 
 /** Key of the mark for this relation in this order. */
@@ -38,7 +38,7 @@ function isId(value: number): boolean {
   return Math.abs(value) > Number.MAX_SAFE_INTEGER;
 }
 
-/** Summed amounts are equal apart from rounding. */
+/** Compares two numbers; numbers that differ only by the rounding of sums are equal. */
 function compare(left: number, right: number): -1 | 0 | 1 {
   const difference = left - right;
   if (Math.abs(difference) <= 1e-6 * Math.max(1, Math.abs(left), Math.abs(right))) return 0;
@@ -47,7 +47,7 @@ function compare(left: number, right: number): -1 | 0 | 1 {
 
 interface Column {
   place: NumberPlace;
-  /** By step; NaN when missing. */
+  /** The number of each step; NaN when missing. */
   values: Float64Array;
   count: number;
 }

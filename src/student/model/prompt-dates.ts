@@ -1,12 +1,13 @@
 /**
  * The dates that a sentence names, as codes that can be compared with the day of a request. A prompt that states the
- * current date changes daily, and is the same prompt. Pure; teaching and the student's thread.
+ * current date changes daily, but counts as the same prompt. Pure; teaching and the student's thread.
  */
 
 const DAY_MS = 86_400_000;
 
 /**
- * Readings of a date, as numbers: a full date, a date without its year, … Two when day and month are interchangeable.
+ * Readings of a date, as numbers: a full date, a date without its year, … There are two when day and month could be
+ * exchanged.
  */
 export type DateCodes = readonly number[];
 
@@ -23,7 +24,7 @@ const MONTH = `(?<month>${MONTHS.join('|')})[a-z]*\\.?`;
 const WEEKDAY = `(?<weekday>${WEEKDAYS.join('|')})(?:[a-z]*day|s|rs?)?\\.?`;
 const DAY = '(?<day>[0-3]?\\d)(?:st|nd|rd|th)?';
 const YEAR = '(?<year>(?:19|20)\\d\\d)';
-/** Before a day and its month: `Monday, `. */
+/** What may precede a day and its month: `Monday, `. */
 const BEFORE = `(?:(?:${WEEKDAYS.join('|')})[a-z]*\\.?,? (?:the )?)?`;
 
 const FORMS: readonly RegExp[] = [
@@ -90,7 +91,7 @@ const codeOfMonth = (year: number, month: number): number => -100_000 - 12 * yea
 let nearDay = Number.NaN;
 let nearCodes: ReadonlySet<number> = new Set();
 
-/** Codes of the day of a time, and of the adjacent days, because the client's time zone and delay are unknown. */
+/** Codes of a time's day and of the adjacent days, because the client's time zone and delay are unknown. */
 export function codesNear(at_ms: number): ReadonlySet<number> {
   const today = Math.floor(at_ms / DAY_MS);
   if (today === nearDay) return nearCodes;

@@ -1,6 +1,6 @@
 /**
- * What sentences that differ only in values have in common: their fixed words, and the places of the values with the
- * kind that each shows. Pure; teaching.
+ * The common pattern of sentences that differ only in values: their fixed words, and the places of the values, each
+ * with the kind of its values. Pure; teaching.
  */
 
 import { forbidsSomething, isCommonWord } from './common-words.ts';
@@ -14,11 +14,11 @@ const COMPARED = 100;
 /** A value with more words is prose. */
 const VALUE_WORDS = 8;
 const VALUE_FORMS = 32;
-/** Different values that establish a kind. Fewer names may be a closed set of choices. */
+/** Minimum number of different values that establish a kind. Fewer names may be a closed set of choices. */
 const VALUES_MIN = { plain: 2, names: 3 } as const;
 /** Largest share of values that may consist of everyday words alone. */
 const EVERYDAY_MOST = 0.2;
-/** Two sentences are alike with this share of equal words, and at most this many words in a value. */
+/** Two sentences are alike if at least this share and number of words are equal, and no value has more words. */
 const ALIKE = { share: 0.5, words: 2, value: 4 } as const;
 
 /** A key that is equal for sentences that differ only in values with a recognisable form. */
@@ -66,7 +66,7 @@ export function shareOfAlike(first: PromptText, second: PromptText): number {
   const onlyA = [...a].filter(([hash]) => !b.has(hash));
   const onlyB = [...b].filter(([hash]) => !a.has(hash));
   const all = a.size + b.size - both;
-  // Fewer than half, even if every remaining sentence were alike.
+  // The share stays below a half even if every remaining sentence is alike.
   if (all === 0 || both + Math.min(onlyA.length, onlyB.length) < all / 3) return all === 0 ? 1 : 0;
   const left = onlyB.slice(0, ALIKE_SENTENCES).map(([, text]) => splitTokens(text));
   let alike = 0;
@@ -105,7 +105,7 @@ export function findCommon(sentences: readonly (readonly PromptToken[])[]): stri
 
 /** A pattern, or what separates the sentences. */
 interface CutPattern {
-  /** null when the sentences show no kind of value at some place. */
+  /** null when the values at some place show no kind. */
   parts: PatternPart[] | null;
   /** Some of the fixed parts are words. */
   hasWords: boolean;
@@ -197,7 +197,7 @@ function isValue(value: readonly PromptToken[]): boolean {
   return value.every(({ form, text }, at) => {
     if (form !== 'l') return true;
     if (isAlone) return !isCommonWord(text);
-    // `of`, `van`: between two names.
+    // Joining words such as `of` and `van` stand between two names.
     return at > 0 && at < value.length - 1 && text.length <= JOINING;
   });
 }

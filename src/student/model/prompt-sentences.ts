@@ -23,7 +23,7 @@ export interface Sentence {
   start: number;
   end: number;
   isChanging: boolean;
-  /** It contains a path or an address: where the agent works, though nothing was levelled. */
+  /** The sentence contains a path or an address, which may differ between runs although no word was levelled. */
   isPlace: boolean;
   /**
    * Hash of its numbers as written; 0 for a sentence without numbers, or with a day or a time, which may
@@ -95,7 +95,7 @@ function hashNumbers(text: string, start: number, end: number): number {
   let hash = 0;
   const sentence = text.slice(start, Math.min(end, start + SENTENCE_READ));
   for (const { 0: word, index } of sentence.matchAll(WORDS_OF_NUMBERS)) {
-    // In lower case it is a verb: what an agent may do, and how often.
+    // In lower case, `may` and `march` are verbs.
     const isName = CAPITAL.test(word) && DAYS_AND_MONTHS.has(hashString(word.toLowerCase()));
     if (isName || TIME_OR_YEAR.test(word)) return 0;
     if (!PLAIN_NUMBER.test(word)) continue;

@@ -36,7 +36,7 @@ export interface TemplateSentence {
   parts?: PatternPart[];
   /** Index among the sentences that every golden prompt had once, in one order; left out for other sentences. */
   anchor?: number;
-  /** For other sentences, the number of anchors before it. */
+  /** For a sentence without `anchor`: the possible numbers of anchors before it. */
   gaps?: number[];
   /** Every golden prompt had it. */
   needed?: true;
@@ -78,7 +78,7 @@ function isCutAlike(first: PromptText, second: PromptText): boolean {
 export class PromptMatcher {
   readonly #template: PromptTemplate;
   readonly #exact = new Map<number, TemplateSentence>();
-  /** By the hash of their first word; 0 when they begin with a value's place. */
+  /** Sentences with values, by the hash of the first word; 0 for a sentence that begins with a value. */
   readonly #patterns = new Map<number, TemplateSentence[]>();
   readonly #words: ReadonlySet<number>;
   readonly #anchors: number;
@@ -103,7 +103,7 @@ export class PromptMatcher {
   }
 
   /**
-   * @param at_ms when it was asked; null when unknown
+   * @param at_ms time of the request; null when unknown
    * @returns null for a prompt of this agent
    */
   findMisfit(prompt: PromptText, at_ms: number | null): PromptMisfit | null {
@@ -218,7 +218,7 @@ function isValueOf(
       case 'M':
         return isProper(token.text) || (hasName && isCompanyWord(token.text));
       case 'l':
-        // Within a name, only joining words that golden names had: `of`, `van`.
+        // Within a name, only the joining words (`of`, `van`) that golden names had are allowed.
         return value.length === 1 && isProper(token.text);
       case 's':
       case 'p':

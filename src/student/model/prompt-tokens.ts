@@ -8,7 +8,7 @@ import { hashString } from './json-values.ts';
 import { type DateCodes, findDates } from './prompt-dates.ts';
 
 /**
- * What a word is by its form, as one letter. A sign is its own form.
+ * The form of a word, as one letter. The form of a sign is the sign itself.
  *   d a date, in one or several words      n a number, with a unit or without     t a time, or numbers with signs between
  *   i an id: letters and digits            p a path or an address of a page       e an address of mail
  *   W a day or a month                     N a name: a capital, then small        C capitals
@@ -70,7 +70,7 @@ function formOf(word: string): WordForm {
   return /^\p{Ll}[\p{Ll}\p{M}'’]*$/u.test(word) ? 'l' : 'M';
 }
 
-/** Whether a token's form alone shows that it is a value and no word of the language. */
+/** Whether a token's form alone shows that it is a value and not a word of the language. */
 export function isPlainValue(form: WordForm): boolean {
   return 'dntipeW'.includes(form);
 }
@@ -80,7 +80,7 @@ export function isNameLike({ form, text }: PromptToken): boolean {
   return 'NCMsl'.includes(form) && !isCommonWord(text);
 }
 
-/** Whether it is a word and no sign. */
+/** Whether the form is that of a word, not of a sign. */
 export function isWord(form: WordForm): boolean {
   return /^[a-zA-Z]$/.test(form);
 }

@@ -1,7 +1,7 @@
 /**
- * The values in the wording of a prompt: the words that sentences level. A value that all golden runs share is part of
- * their agent's rule (a limit, a date, an account), so another value there means another agent. Pure; teaching and the
- * student's thread.
+ * The values in the wording of a prompt: the words that prompt-sentences.ts levels. A value that all golden runs share
+ * (a limit, a date, an account) is part of their agent's rule, so a prompt with another value in its place belongs to
+ * another agent. Pure; teaching and the student's thread.
  */
 
 import { hashString, mixNumber } from './json-values.ts';
@@ -18,7 +18,7 @@ const VALUE_PARTS = 3;
 export interface PlacedValue {
   place: number;
   from: 'the system prompt' | 'the task';
-  /** As written; several words when a bound combines them. */
+  /** The value as written; several words when a bound combined them. */
   word: string;
   sentence: string;
 }
@@ -33,7 +33,7 @@ export class PromptValues {
   /** Everything beyond the bound, combined. */
   #more = 0;
 
-  /** @param at_ms when it was asked; null when unknown */
+  /** @param at_ms time of the request; null when unknown */
   constructor(at_ms: number | null, tell: ((value: PlacedValue) => void) | null = null) {
     this.#near = at_ms === null ? null : codesNear(at_ms);
     this.#tell = tell;
@@ -44,7 +44,7 @@ export class PromptValues {
     this.#add(SYSTEM, sentence, text, STUDENT_CORE.system_values);
   }
 
-  /** Adds the beginning and the end of the task. The middle is usually a document, and no rule. */
+  /** Adds the beginning and the end of the task. The middle is usually a document and contains no rule. */
   addTask(task: string): void {
     const { beginning, end } = STUDENT_CORE.task_wording;
     const most = this.values.length / VALUE_PARTS + STUDENT_CORE.task_values;
@@ -53,7 +53,7 @@ export class PromptValues {
       for (const sentence of sentencesOf(text)) this.#add(TASK, sentence, text, most);
   }
 
-  /** Call after all sentences: adds what had no room in the system prompt. */
+  /** Must be called after the last sentence: adds the values of the system prompt beyond the bound, combined. */
   close(): void {
     if (this.#more !== 0) this.values.push(hashString('more values'), this.#more, 0);
     this.#more = 0;
@@ -97,8 +97,8 @@ interface SeenValue {
 }
 
 /**
- * Learns which values are part of the rule: those that all golden runs share. A wording that only some runs have needs
- * enough of them.
+ * Learns which values are part of the rule: those that all golden runs share. A wording that only some runs have must
+ * occur in enough runs.
  * @returns {@link VALUE_PARTS} numbers each
  */
 export function learnFixedValues(steps: readonly { run_id: string; values: readonly number[] }[]): number[] {
@@ -144,7 +144,7 @@ export class FixedValues {
     for (let at = 0; at < values.length; at += VALUE_PARTS) {
       const golden = this.#fixed.get(values[at]!);
       if (golden === undefined || golden.value === values[at + 1]) continue;
-      // Golden runs all took place on the day that they name, so it is the current date.
+      // Each golden run took place on the day that its prompt names, so the value is the current date.
       if (golden.isToday && values[at + 2] === 1) continue;
       changed.push(values[at]!);
     }

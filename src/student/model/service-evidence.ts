@@ -1,7 +1,7 @@
 /**
- * The evidence about the service behind a student of kind `http`, for one agent: which kinds of answers agreed with
- * golden ones often enough, at which stages it is worth asking, and which words golden answers had. Pure; teaching and
- * the student's thread.
+ * The evidence about the service behind a student of kind `http`, for one agent: which kinds of its answers agreed with
+ * golden answers often enough, at which stages the service is worth asking, and which words golden answers had. Pure;
+ * teaching and the student's thread.
  *
  * A service may say anything. So an answer with a value that appears neither in the request nor in golden answers is a
  * separate kind, marked {@link NEW_VALUES}. It is served only on its own evidence.
@@ -15,10 +15,10 @@ import { hashString, isNumber, isObject, textOfPrimitive } from './json-values.t
 import type { LearnedStep } from './learned-step.ts';
 import type { ServiceEvidence, StudentModel } from './student-model.ts';
 
-/** Words of an agent's golden answers that are known when a service's answer is judged. */
+/** Maximum number of words of an agent's golden answers that are kept to judge a service's answer. */
 const SERVICE_SAID = 4_096;
 
-/** Suffix in the name of a kind: the answer holds a new value. */
+/** Suffix in the name of a kind whose answers hold a new value. */
 const NEW_VALUES = '(new values)';
 
 /** The kind by its tools alone, as operators know it. */
@@ -68,7 +68,7 @@ export function findSaid(steps: readonly LearnedStep[]): number[] {
     .map(([key]) => key);
 }
 
-/** Two, plus one because the run itself is included when a service is tried. */
+/** Two runs, plus one because the examined run itself is counted when a service is tried. */
 const SAID_RUNS = 3;
 
 /** The model, limited to the answers that its service may give; agents without evidence are not served. */
@@ -86,7 +86,9 @@ export function limitByService(
   };
 }
 
-/** Words of an answer's values. Agents do not act on text beside calls; in a text alone, the numbers count. */
+/**
+ * Words of an answer's values. Beside calls, text does not count; in an answer that is only text, its numbers count.
+ */
 function wordsOfAnswer(content: readonly TurnBlock[]): string[] {
   const words: string[] = [];
   let hasCalls = false;

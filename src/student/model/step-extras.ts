@@ -14,13 +14,13 @@ export interface StepExtras {
   betas: readonly string[];
   /** Names of the API rules that it breaks. */
   breaches: readonly string[];
-  /** When it was asked; null when unknown. */
+  /** Time of the request; null when unknown. */
   at_ms: number | null;
   /** Top-level fields that the normal form does not model (temperature, top_p, stop_sequences, service_tier, …). */
   settings: Readonly<Record<string, unknown>>;
   /** Why no student may answer, in words; '' if a student may. */
   unsupported: string;
-  /** Where it arrived, as `nameOrigin` names it. */
+  /** Where the request arrived, as named by `nameOrigin`. */
   origin: string;
 }
 
@@ -39,7 +39,7 @@ const LEFT_OUT = new Set([
   'cache_control',
 ]);
 
-/** Types that the normal form distinguishes, for the fields that are left out. */
+/** For some of these fields, the types that the normal form models. */
 const NORMAL_TYPES: Readonly<Record<string, readonly unknown[]>> = {
   thinking: ['enabled', 'disabled', 'adaptive'],
   output_format: ['json_schema'],
@@ -116,7 +116,7 @@ export function fingerprintScope(
   return text;
 }
 
-/** Settings with the value that the providers' APIs take when a request leaves them out. */
+/** Defaults of the providers' APIs for settings that a request leaves out. */
 const DEFAULTS: Readonly<Record<string, number>> = {
   temperature: 1,
   top_p: 1,
@@ -125,7 +125,7 @@ const DEFAULTS: Readonly<Record<string, number>> = {
   frequency_penalty: 0,
 };
 
-/** An explicit default asks for the same as no setting. */
+/** Drops settings with the default value, which mean the same as no setting. */
 function dropDefaults(settings: StepExtras['settings']): StepExtras['settings'] {
   const isDefault = (key: string): boolean =>
     Object.hasOwn(DEFAULTS, key) && readNumber(settings[key]) === DEFAULTS[key];

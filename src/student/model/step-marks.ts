@@ -17,9 +17,9 @@ export const MARK = {
   past: 2,
   /** A value in an earlier result, or in a call. */
   earlier: 3,
-  /** Type of the value at a place of a fresh result. */
+  /** Type of the value at a place of a result that the step answers. */
   shape: 4,
-  /** Words: a place has many. */
+  /** Words; unlike the kinds above, a place has several values. */
   fresh_word: 5,
   said_word: 6,
   task_word: 7,
@@ -41,7 +41,7 @@ export interface PastCall {
 
 /** The result of a call. */
 export interface PastResult {
-  /** Of the call; null when unknown. */
+  /** Id of the call; null when unknown. */
   id: string | null;
   name: string;
   text: string;
@@ -49,21 +49,21 @@ export interface PastResult {
   at: number;
 }
 
-/** Marks one step in reading order. Marks that come first are kept. */
+/** Collects the marks of one step in reading order. Marks beyond the bound are dropped. */
 export class StepMarks {
-  /** Kind, place and value of each, one after the other. */
+  /** Kind, place and value of each mark, one after the other. */
   readonly values: number[] = [];
   /** Words that the user mentioned. */
   readonly #said = new Set<string>();
 
-  /** Adds a mark, up to a bound; further ones are dropped. */
+  /** Adds a mark, or drops it beyond the bound. */
   mark(kind: number, place: number, value: number): void {
     if (this.values.length < 3 * STUDENT_CORE.marks) this.values.push(kind, place, value);
   }
 
   /**
    * Marks the user's words.
-   * @param place of all of them
+   * @param place the place that all words get
    */
   markSaid(kind: number, place: number, text: string): void {
     const tokens = readTokens(text, 3 * STUDENT_CORE.words_marked);
@@ -75,7 +75,7 @@ export class StepMarks {
   }
 
   /**
-   * These do not count towards the bound, because a long conversation would leave no room for them.
+   * Adds the system prompt's numbers regardless of the bound, because a long conversation would leave no room for them.
    * @param numbers place, value, …
    */
   markSystemNumbers(numbers: readonly number[]): void {
@@ -83,7 +83,7 @@ export class StepMarks {
       this.values.push(MARK.system_number, numbers[at]!, numbers[at + 1]!);
   }
 
-  /** @param place of all its words */
+  /** @param place the place that all words get */
   markWords(kind: number, place: number, text: string): void {
     this.markTokens(kind, place, readTokens(text, 3 * STUDENT_CORE.words_marked));
   }
@@ -100,7 +100,7 @@ export class StepMarks {
     }
   }
 
-  /** Both lists latest first. */
+  /** Marks the sequence of earlier calls. In both lists, the latest comes first. */
   markPast(calls: readonly PastCall[], results: readonly PastResult[]): void {
     let trail = 0;
     for (let back = 0; back < 3; back++) {
@@ -124,8 +124,7 @@ export class StepMarks {
   }
 
   /**
-   * The presence of a certain line, with its numbers levelled, is more informative than the presence of its
-   * words.
+   * Marks lines as a whole, with numbers levelled: the presence of a line is more informative than that of its words.
    */
   markLines(place: number, text: string): void {
     let lines = 0;
@@ -186,8 +185,8 @@ export class StepMarks {
   }
 
   /**
-   * How far the calls since a list arrived have worked through it.
-   * @param since calls since then by tool, including `latest`
+   * Marks how far an agent has worked through a list with its calls.
+   * @param since number of calls by tool since the list arrived, including `latest`
    */
   markProgress(name: string, json: unknown, since: ReadonlyMap<string, number>, latest: string): void {
     let lists = 0;

@@ -1,7 +1,7 @@
 /**
- * Reads one request for its step: its system prompt, the task and the latest words, and the latest calls and results of
- * each tool. It looks back a bounded distance, so a long run costs no more than a short one. Pure; teaching and the
- * student's thread.
+ * Reads the parts of one request that make its step: the system prompt, the task and the user's latest words, and the
+ * latest calls and results of each tool. It looks back a bounded distance, so a long run costs no more than a short
+ * one. Pure; teaching and the student's thread.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';
@@ -17,10 +17,10 @@ import { MARK, type PastCall, type PastResult, StepMarks } from './step-marks.ts
 /** A part of the step's context from which values can be taken. */
 export interface StepSource {
   /**
-   * `task`: the user's first words; `said`: the latest ones, if different; `said#1`: all between them; `system`: the
-   * changing lines of the system prompt; `result:NAME`, `call:NAME`: latest result of the tool, and input of its latest
-   * call; `#1` is the previous one, and so on. `results:NAME`: all results of a tool that was called several times at
-   * once. `progress`: how often each tool was called since a result came.
+   * `task`: the user's first words; `said`: the user's latest words, if different; `said#1`: all words between them;
+   * `system`: the changing lines of the system prompt; `result:NAME`, `call:NAME`: latest result of the tool, and input
+   * of its latest call; with `#1` the previous one, and so on. `results:NAME`: all results of a tool that was called
+   * several times at once. `progress`: how often each tool was called since each result.
    */
   name: string;
   /** Text for prose, else a bounded copy of the JSON. */
@@ -30,7 +30,7 @@ export interface StepSource {
 /** Prefix of the hash of prompt blocks that are not kept; no client sends this character. */
 const BEYOND = '\u0000';
 
-/** Reads one request. */
+/** Reads the parts of one request. */
 export class StepReader {
   readonly system: number[] = [];
   /** The system prompt, as sentences of each block. */
@@ -45,8 +45,8 @@ export class StepReader {
   /** Index of the first answer; the number of messages if absent. */
   readonly #taskEnd: number;
   /**
-   * Of the system prompt: places and their numbers, how often a sentence occurred, and everything beyond the bound
-   * combined.
+   * Numbers of the system prompt, with their places. The next two fields count the occurrences of each sentence, and
+   * combine all numbers beyond the bound.
    */
   readonly #numbers: number[] = [];
   readonly #numbered = new Map<number, number>();
@@ -77,7 +77,7 @@ export class StepReader {
     if (values !== '') this.sources.push({ name: 'system', value: values });
   }
 
-  /** @returns the changing lines, as far as one request can show them */
+  /** @returns the lines that probably change between requests, judged by this request alone */
   #readSystem(blocks: readonly TurnBlock[]): string {
     let changing = '';
     let places = '';
@@ -123,7 +123,7 @@ export class StepReader {
     const { length } = messages;
     let last = length - 1;
     while (last >= 0 && messages[last]!.role !== 'assistant') last--;
-    // After the last answer: what this step answers.
+    // The messages after the last answer are what this step answers.
     const floor = Math.max(0, length - STUDENT_CORE.messages_back);
     const calls: PastCall[] = [];
     const results: PastResult[] = [];
@@ -166,7 +166,7 @@ export class StepReader {
     this.sources.push({ name: 'progress', value: this.#progress });
   }
 
-  /** What the user said between the task and the latest words, latest first. It may still be valid. */
+  /** What the user said between the task and the latest words, latest first. These instructions may still be valid. */
   #readSaidBefore(floor: number, last: number): string {
     let text = '';
     for (let at = last - 1; at >= floor && at >= this.#taskEnd && text.length < STUDENT_CORE.said; at--) {
@@ -205,7 +205,8 @@ export class StepReader {
       const name = `${result.name.slice(0, 64)}${result.is_error ? '!' : ''}`;
       counts.set(name, (counts.get(name) ?? 0) + 1);
     }
-    // Calls at once have no order. One call per list element: their number does not make another stage.
+    // Concurrent calls have no order. Several calls of one tool are one per list element, so all numbers above one
+    // belong to the same stage.
     const names = [...counts].map(([name, count]) => (count > 1 ? `${name}×` : name));
     if (said !== '') names.push('said');
     names.sort();
@@ -297,7 +298,9 @@ function readTask(messages: readonly TurnMessage[], end: number): string {
   return text;
 }
 
-/** Reports the values in the wording of a request's prompt, at the places that its step has them; for explanations. */
+/**
+ * Reports the values in the wording of a request's prompt, with the places that the step gives them; for explanations.
+ */
 export function readPromptValues(request: NormalRequest, tell: (value: PlacedValue) => void): void {
   const { system, messages, task_end } = partInstructions(request);
   const values = new PromptValues(null, tell);
@@ -322,11 +325,12 @@ function resultsOfOneTool(results: readonly PastResult[], last: number): Map<str
   return found;
 }
 
-/** What the client of a shell puts before the output of a failed command if it does not mark the error. */
+/** The line with which shell tools begin the result of a failed command when they do not mark it as an error. */
 const FAILED_COMMAND = /^(?:Process exited with|Exit) code:? -?[1-9]/m;
 
 /**
- * Clients return results as calls end, but the order of the calls is the same in every run. Both lists latest first.
+ * Puts results into the order of their calls, which is the same in every run, while clients return results as calls
+ * end. In both lists, the latest comes first.
  */
 function orderResults(results: PastResult[], calls: readonly PastCall[]): void {
   const places = new Map<string | null, number>(calls.map(({ id }, place) => [id, place]));
@@ -336,7 +340,7 @@ function orderResults(results: PastResult[], calls: readonly PastCall[]): void {
   for (const [at, { id }] of results.entries()) if (places.has(id)) results[at] = known[next++]!;
 }
 
-/** The JSON in a result, and the text around it: a shell's client adds its own lines to a command's output. */
+/** The JSON in a result, and the text around it: shell tools add lines to a command's output. */
 function readResultText(text: string): { json?: unknown; text: string } {
   if (text.length > STUDENT_CORE.json_parsed) return { text };
   let tries = 0;
@@ -349,7 +353,7 @@ function readResultText(text: string): { json?: unknown; text: string } {
       const json = parseExact(text.slice(start, end));
       return { json, text: `${text.slice(0, start)}${text.slice(end)}`.trim() };
     } catch {
-      // Not JSON, though it begins like it.
+      // The text begins like JSON but is not JSON.
     }
   }
   return { text };
@@ -358,7 +362,7 @@ function readResultText(text: string): { json?: unknown; text: string } {
 const LINE_OF_JSON = /(?<=^[ \t]{0,8})[{[]/gm;
 const JSON_TRIES = 3;
 
-/** Index after the bracket that closes the one at `start`; −1 when it is not closed. */
+/** Index after the bracket that closes the bracket at `start`; −1 when it is not closed. */
 function findJsonEnd(text: string, start: number): number {
   let depth = 0;
   let isString = false;

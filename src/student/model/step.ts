@@ -1,6 +1,6 @@
 /**
- * A step as the student sees it: what the model was asked, bounded, without the noise of individual requests. The same
- * for golden steps and live ones. Pure; teaching and the student's thread.
+ * A step as the student sees it: a bounded summary of what the model was asked, without what changes from request to
+ * request. Golden and live steps have the same form. Pure; teaching and the student's thread.
  *
  * It reads the task, the last messages and, looking back a bounded distance, the latest results and calls of each tool,
  * so a long run costs no more than a short one. Values are kept unchanged, for answers. The state is kept as marks:
@@ -19,18 +19,20 @@ import { ToolDates } from './tool-dates.ts';
 export interface StepDigest {
   /** A hash of model, tools, settings, tool choice, thinking and response schema. */
   scope: string;
-  /** Where it arrived, as `nameOrigin` names it, for people; left out for the default upstream. */
+  /** Where the request arrived, as named by `nameOrigin`; only for display, and left out for the default upstream. */
   origin?: string;
   /** Hashes of the system prompt's sentences, with noise removed. */
   system: number[];
-  /** The system prompt itself, and when it was asked (null when unknown); left out if absent. */
+  /** The system prompt itself, and the time of the request (null when unknown); left out without a system prompt. */
   prompt?: PromptText;
   at_ms?: number | null;
   /**
    * The values in the wording of the system prompt and the task, as in `PromptValues`; left out if absent.
    */
   values?: number[];
-  /** What the step responds to: `task`, `said`, or `NAME NAME!` for tool results; `!` marks a failed call. */
+  /**
+   * What the step responds to: `task`, `said` (the user's words), or `NAME NAME!` for results; `!` marks a failed call.
+   */
   stage: string;
   /** API rules that the request breaks, as `findBreaches` names them. */
   breaches: string[];
@@ -58,7 +60,7 @@ export interface StepDigest {
 /** Longer than any label with a four-segment prefix. */
 const ORIGIN_CHARACTERS = 400;
 
-/** Bounded in work and size for any request. Never throws. */
+/** Makes the digest of any request in bounded time and size. Never throws. */
 export function digestStep(request: NormalRequest, extras: StepExtras, marks = new StepMarks()): StepDigest {
   const dates = new ToolDates(extras.at_ms);
   const scope = fingerprintScope(request, extras, dates);

@@ -1,6 +1,6 @@
 /**
- * What a student has learned, as data: agents, their stages, and the content of each. Plain JSON, packed unchanged.
- * Pure types, and the keys of marks in it; student-fit.ts makes it, and student.ts reads it.
+ * The model: what a student has learned, as plain JSON. It has agents with their stages, and each stage's golden
+ * answers. This file has only types and the keys of marks. student-fit.ts makes the model, and student.ts reads it.
  */
 
 import type { AnswerTemplate } from './answer-template.ts';
@@ -8,14 +8,14 @@ import type { FreeArguments, LooksBeside, Wording } from './equivalence.ts';
 import type { NoveltyMemory } from './novelty.ts';
 import type { PromptTemplate } from './prompt-template.ts';
 
-/** The learned model: plain JSON, packed unchanged. */
+/** The learned model. */
 export interface StudentModel {
   /**
-   * Raised with each release that reads steps or makes answers differently. A student of another format is not opened.
+   * Changed with each release that reads steps or makes answers differently. A student of another format is not opened.
    */
   format: 'svc_student_model_v2';
   support_min: number;
-  /** Golden runs and steps that it was fitted on. */
+  /** Golden runs and steps from which the model was made. */
   runs: number;
   steps: number;
   groups: StudentGroup[];
@@ -30,13 +30,13 @@ type StudentGroup = Readonly<Record<string, unknown>>;
  */
 export interface StudentAgent {
   scope: string;
-  /** As `nameAgents` of student-fit.ts names it. */
+  /** The name that `nameAgents` of student-fit.ts gave it. */
   name: string;
   /** Steps with a larger score are not covered, whatever the threshold; 1 in models without this field. */
   limit?: number;
   /**
-   * Kinds and forms of answers (`namesOfForm`), each with its own limit, below 0 for one that is not served although its
-   * kind is; left out when all are served, at the limit above.
+   * Kinds and forms of answers (`namesOfForm`), each with a separate limit. The limit is below 0 for a form that is not
+   * served although its kind is. Left out when all forms are served with the limit above.
    */
   kinds?: [string, number][];
   /** For a student that asks a service: what the service may answer; absent before a trial. */
@@ -84,7 +84,7 @@ export const EACH_ITEM = '[]';
 /** The place of a number. */
 export interface NumberPlace {
   from: string;
-  /** Keys, {@link EACH_ITEM}, or last what `number-places.ts` derives from a list or prose. */
+  /** Keys and {@link EACH_ITEM}; the last part may be one that `number-places.ts` derives from a list or prose. */
   path: string[];
 }
 
@@ -103,16 +103,18 @@ export interface NumberRange {
   path: string[];
   least: number;
   most: number;
-  /** How far below and above these a number is still normal; left out when numbers grow, and in older models. */
+  /**
+   * How far below `least` and above `most` a number is still normal; left out when numbers grow, and in older models.
+   */
   slack?: [number, number];
 }
 
 export interface Prototype {
   /** Dimensions of its marks. */
   marks: number[];
-  /** Class (−1 for answers that no template explains) and golden runs. */
+  /** Each class (−1 for answers that no template explains) with its number of golden runs. */
   votes: [number, number][];
-  /** Exchange of its newest golden step; absent in older models. */
+  /** Exchange of the prototype's newest golden step; absent in older models. */
   example?: number;
 }
 
@@ -129,7 +131,7 @@ export interface StageMemory {
   cache_write_tokens?: number;
   classes: {
     template: AnswerTemplate;
-    /** Equivalent answers have the same. */
+    /** Equivalent answers have the same label. */
     label: number;
     /** Answers with the same outcome have the same value; absent in older models. */
     path?: number;
@@ -140,7 +142,7 @@ export interface StageMemory {
   wordings?: Wording[];
   /** Read-only calls beside answers, by label; absent in older models. */
   looks?: LooksBeside[];
-  /** Keys of marks by dimension, and their worth, together 1. */
+  /** The key of each dimension's mark, and its worth. The sum of `worth` is 1. */
   dimensions: number[];
   worth: number[];
   splits: NumberSplit[];

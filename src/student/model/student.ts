@@ -48,7 +48,7 @@ export interface StudentIndex {
 }
 export type MakeStudentIndex = (dimensions: number) => StudentIndex;
 
-/** What the student would answer, regardless of the certainty required. */
+/** What the student would answer, whatever certainty is required. */
 export interface Proposal {
   answer: StudentAnswer | null;
   /** Why there is no answer, or, with an answer, the reason to give if its score is above the threshold. */
@@ -60,7 +60,7 @@ export interface Proposal {
   agent: string;
   /** Largest score that is covered, whatever the threshold; −1 when this form of answer is not served. */
   limit: number;
-  /** The form whose evidence that is; '' without an answer. */
+  /** The form whose evidence `limit` comes from; '' without an answer. */
   form: string;
   /** All names of the answer's form, as `namesOfForm` gives them. */
   forms: readonly string[];
@@ -91,7 +91,7 @@ interface ComparedNumbers {
   isStrange: boolean;
 }
 
-/** A group, ready for queries. */
+/** A stage's memory, prepared for queries. */
 class ReadyStage {
   readonly group: StageMemory;
   readonly novelty: NoveltyIndex;
@@ -119,7 +119,7 @@ class ReadyStage {
     }
   }
 
-  /** Whether a number is far from all golden ones at its place, or has a sign that none of them had. */
+  /** Whether a number is far from all golden numbers at its place, or has a sign that no golden number had. */
   hasStrangeNumber(step: StepDigest): boolean {
     return (this.group.ranges ?? []).some((range) => {
       const { least, most } = range;
@@ -187,7 +187,7 @@ class ReadyStage {
       const d = this.#dimensions.get(key);
       if (d !== undefined) has[d] = 1;
     }
-    // A number between the golden ones on both sides of a threshold could belong to either side.
+    // A number between the golden numbers on both sides of a threshold could belong to either side.
     let between = 0;
     for (const { key, from, path, below, above } of group.splits) {
       const [value] = readNumbersAt(step, { from, path });
@@ -216,10 +216,10 @@ class ReadyStage {
 
 /** Additional distance, compared with the nearest neighbour, at which a neighbour's weight is a third. */
 const KERNEL = 0.04;
-/** Added to the runs that agree, as one run of doubt. */
+/** Half a run of doubt, which counts beside the runs that agree. */
 const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
-/** Doubt when a number is far from the golden ones at its place. */
+/** Doubt when a number is far from the golden numbers at its place. */
 const STRANGE_NUMBER = 0.6;
 /** Largest normal distance, in units of the golden numbers' size or spread: counters and prices grow. */
 const FAR = 4;
@@ -234,7 +234,7 @@ interface ReadyAgent {
   groups: Map<string, ReadyStage>;
 }
 
-/** A step with the golden steps that it is near, at least one. */
+/** A step with the golden steps near it, at least one. */
 interface PlacedStep extends ReturnType<ReadyStage['findNear']> {
   agent: StudentAgent;
   ready: ReadyStage;
@@ -252,7 +252,7 @@ export class Student {
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
     for (const agent of model.groups as unknown as readonly StudentAgent[]) {
       const groups = new Map(
-        // Of stages that older models told apart by the order of results, the one with most runs counts.
+        // Older models had separate stages for each order of results. The stage with the most runs is used.
         agent.stages
           .toSorted((a, b) => a.runs - b.runs)
           .map((group) => [levelStage(group.stage), new ReadyStage(group, agent, makeIndex)]),
@@ -271,8 +271,8 @@ export class Student {
 
   /**
    * @param threshold largest score that is covered; below 0 covers nothing
-   * @param wanted `coverage`: whether a service may be asked (kind `http`), without an answer; `second`: the same, and
-   * the student's own answer where it has one
+   * @param wanted `coverage`: only whether a service may be asked (kind `http`); `second`: that, and the student's own
+   * answer if it has one
    */
   decide(step: StepDigest, threshold: number, wanted: WantedDecision = 'answer'): StudentDecision {
     if (wanted !== 'answer') {
@@ -286,15 +286,15 @@ export class Student {
     if (wanted === 'coverage') return { covered: true, answer: null, score, support, agent };
     const ready = nearest === null ? undefined : this.#stages.get(nearest.stage);
     const { content } = answer;
-    // Audits keep it in memory, and a prompt may be large.
+    // Audits keep the decision in memory, so it must not hold the prompt, which may be large.
     const { sources } = step;
     const agrees: JudgeAnswer = (other) => areEquivalent(ready, { sources }, label, content, other);
     return { covered: true, answer, score, support, agent, form, forms, agrees };
   }
 
   /**
-   * Whether an answer of that form is served: an agent's service may give kinds that its golden steps did not have.
-   * @param score of the step; left out to accept any score
+   * Whether answers of this kind are served. A service may give kinds of answers that no golden step had.
+   * @param score the step's score; null to accept any score
    */
   serves(agent: string, kind: string, score: number | null = null): boolean {
     const kinds = this.#kinds.get(agent);
@@ -310,8 +310,8 @@ export class Student {
   }
 
   /**
-   * A service is asked whether or not golden steps agree on an answer, because its measured agreement with them is what
-   * counts.
+   * Whether the service may be asked. Golden steps need not agree on an answer, because the service's own measured
+   * agreement counts.
    */
   #mayAsk(
     step: StepDigest,
@@ -423,8 +423,8 @@ export class Student {
   }
 
   /**
-   * Whether another answer to a step is equivalent to the one that the student proposes there (equivalence.ts): it says
-   * the same, or golden runs use both interchangeably.
+   * Whether another answer to a step is equivalent to the student's proposal (equivalence.ts): it says the same, or
+   * golden runs use both interchangeably.
    */
   agrees(step: StepDigest, { answer, label, nearest }: Proposal, other: readonly StudentBlock[]): boolean {
     if (answer === null) return false;
@@ -440,12 +440,15 @@ export class Student {
     return this.#findAgent(step)?.ready.agent ?? null;
   }
 
-  /** Places in the prompt's wording where all golden runs of its agent had another value; for explanations. */
+  /** Places in the prompt's wording where all golden runs of the step's agent had another value; for explanations. */
   otherValues(step: StepDigest): number[] {
     return this.#findAgent(step)?.others ?? [];
   }
 
-  /** The limit of an answer, by the narrowest form that has one. @param forms the narrowest last */
+  /**
+   * The limit of an answer: that of its narrowest form with a limit.
+   * @param forms the narrowest last
+   */
   #limitOf(
     { name, limit }: StudentAgent,
     forms: readonly string[],
@@ -459,8 +462,8 @@ export class Student {
   }
 
   /**
-   * @returns the group, with the places whose value differs from the golden runs; any such place means
-   * another agent
+   * @returns the most similar agent, with the places whose value differs from its golden runs. If there is such a
+   * place, the step belongs to another agent.
    */
   #findAgent(step: StepDigest): { ready: ReadyAgent; others: number[] } | undefined {
     let nearest: { ready: ReadyAgent; others: number[] } | undefined;
@@ -479,10 +482,10 @@ export class Student {
 /** The label with the most votes of the neighbours. */
 interface Votes {
   label: number;
-  /** Its votes, and those of all labels. */
+  /** The label's votes, and the votes of all labels. */
   weight: number;
   all: number;
-  /** Its classes with their votes, the one with most first. */
+  /** The label's classes with their votes, most votes first. */
   classes: [number, number][];
 }
 
@@ -514,14 +517,14 @@ function countVotes(near: PlacedStep['near'], { classes }: StageMemory): Votes |
   return { label, weight, all, classes: ofLabel };
 }
 
-/** Classes whose templates are filled for one answer. */
+/** Maximum number of classes whose templates are filled for one answer. */
 const CLASSES_FILLED = 4;
-/** Least votes of another class, as a share of the chosen one's, with which it is compared. */
+/** Minimum votes of another class for a comparison, as a share of the chosen class's votes. */
 const COMPARED_SHARE = 0.25;
 
 /**
  * The answer of the first class whose template can be filled.
- * @returns why none can be, if so
+ * @returns the reason when no template can be filled
  */
 function fillAnswer(
   classes: readonly (readonly [number, number])[],
@@ -573,12 +576,12 @@ function areEquivalent(
   });
 }
 
-/** The name that a stage of an older model has now. */
+/** The current name for the stage of an older model. */
 function levelStage(stage: string): string {
   return stage.split(' ').sort().join(' ');
 }
 
-/** Whether a prompt is an agent's except for the values in it. */
+/** Whether a prompt is the agent's prompt apart from the values in it. */
 function hasWording({ agent, known }: ReadyAgent, { system }: StepDigest): boolean {
   const prompt = new Set(system);
   return (

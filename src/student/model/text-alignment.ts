@@ -11,7 +11,7 @@ export interface Piece {
   isOccasional: boolean;
 }
 
-/** Maximum number of pieces of a compared text. The reason: alignment takes quadratic time. */
+/** Maximum number of pieces of a compared text, because alignment takes quadratic time. */
 export const TEXT_PIECES = 400;
 
 /** @returns null for a text with more pieces */
@@ -41,11 +41,12 @@ export function joinPieces(pieces: readonly Piece[], isTrimmed: boolean): string
   return text;
 }
 
-/** Least share of common words, in order, at which texts are tried as one template. */
+/** Minimum share of common words, in order, at which texts are tried as one template. */
 export const ONE_WORDING = 0.6;
 
 /**
- * For two lists of words, twice the common ones in order divided by their total; 0 when that is below `ONE_WORDING`.
+ * Similarity of two lists of words: twice the number of words that both have in the same order, divided by the total
+ * number of words; 0 when that is below `ONE_WORDING`.
  */
 export function likeness(a: readonly string[], b: readonly string[]): number {
   const length = a.length + b.length;

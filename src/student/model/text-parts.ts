@@ -26,7 +26,7 @@ export function cutPart(text: string, cuts: readonly TextCut[]): string | undefi
   return piece === '' ? undefined : piece;
 }
 
-/** Ways to cut the value out of the text: one cut, else two. */
+/** Ways to cut the value out of the text: with one cut, or with two where one is not enough. */
 export function proposeCuts(text: string, value: string): TextCut[][] {
   const single = SIGNS.flatMap((at) => cutOnce(text, at).filter(([piece]) => piece === value));
   if (single.length > 0) return single.slice(0, PROPOSED).map(([, cut]) => [cut]);

@@ -63,7 +63,7 @@ function isInner(text: string, at: number): boolean {
   }
 }
 
-/** @param limit most tokens; the remaining text is ignored */
+/** @param limit maximum number of tokens; the remaining text is ignored */
 export function readTokens(text: string, limit: number): TextToken[] {
   const tokens: TextToken[] = [];
   const { length } = text;
@@ -151,7 +151,7 @@ function levelText(text: string, hasDigits: boolean): string {
   return levelled.toLowerCase();
 }
 
-/** Whether it looks generated for one occasion: numbers, identifiers, addresses. */
+/** Whether a token looks generated for one occasion: a number, an identifier, an address. */
 export function isOccasional(token: TextToken): boolean {
   return token.kind === 'number' || token.kind === 'id' || token.kind === 'email';
 }

@@ -1,13 +1,13 @@
 /**
- * Tool descriptions that state the current date: they change daily, and the agent is the same. Pure; teaching and the
- * student's thread.
+ * Tool descriptions that state the current date. They change daily although the agent stays the same. Pure; teaching
+ * and the student's thread.
  */
 
 import { codesNear, findDates } from './prompt-dates.ts';
 
 /** Most descriptions name no date; this rules them out quickly. */
 const NAMES_A_YEAR = /20\d\d/;
-/** A longer description is a manual, in which no date is levelled. */
+/** Maximum length of a description in which dates are levelled. A longer description is a manual. */
 const DESCRIPTION_CHARACTERS = 20_000;
 const TOLD = 8;
 const AROUND = 80;
@@ -18,7 +18,7 @@ export class ToolDates {
   readonly told = new Set<string>();
   readonly #near: ReadonlySet<number> | null;
 
-  /** @param at_ms when it was asked; null when unknown, then nothing is levelled */
+  /** @param at_ms time of the request; null when unknown, and then nothing is levelled */
   constructor(at_ms: number | null) {
     this.#near = at_ms === null ? null : codesNear(at_ms);
   }

@@ -1,7 +1,7 @@
 /**
  * Reads what an answer says directly from its bytes. Audits compare with this reading, and steps are taught
- * only if it agrees with the wire's own reader (src/providers). It shares no code with that reader except the
- * decoding of content codings, so that a fault in either reader becomes visible. It reads text and calls of
+ * only if this reading agrees with that of src/providers. The two readers share no code except the decoding of
+ * content codings, so a fault in either reader becomes visible. This one reads text and calls of
  * the three wires that students serve. Pure; the student's thread, the capture reader and the command line.
  */
 
@@ -11,13 +11,13 @@ import { decodeContent } from '../../providers/content-encoding.ts';
 import { canonicalJson, isRawNumber, parseExact } from '../../std/exact-json.ts';
 import type { StudentBlock } from '../model/decision.ts';
 
-/** A call as the bytes hold it. */
+/** A call as read from the bytes. */
 interface ByteCall {
   name: string;
   id: string;
   /** JSON text as received, whole or in pieces. */
   text: string;
-  /** Arguments that came as JSON; undefined when none did. */
+  /** Arguments that arrived as a JSON value; undefined when they arrived as text. */
   value: unknown;
 }
 
@@ -56,8 +56,8 @@ export function readAnswerBytes(
 }
 
 /**
- * Whether two readings of one answer differ in what an agent acts on: calls with their arguments, compared by value to
- * the digit; else the text.
+ * Whether two readings of one answer differ in what an agent acts on: the calls and their arguments, with numbers
+ * compared to the digit; without calls, the text.
  */
 export function readingsDiffer(a: readonly TurnBlock[], b: readonly TurnBlock[]): boolean {
   const calls = [callsOf(a), callsOf(b)];
@@ -162,7 +162,9 @@ function readCompletion(whole: Fields | null, events: readonly Fields[]): ByteAn
   return isBegun ? answer : null;
 }
 
-/** Calls that arrive in pieces, possibly interleaved. An index or an id separates them, or a piece is a whole call. */
+/**
+ * Collects calls that arrive in pieces, possibly interleaved. An index or an id tells which call a piece belongs to.
+ */
 class CallPieces {
   readonly #calls: ByteCall[];
   readonly #byIndex = new Map<string, ByteCall>();
@@ -187,7 +189,7 @@ class CallPieces {
   }
 }
 
-/** Whether a piece at the position of a call begins the next call. */
+/** Whether a piece with the same index as a call begins another call. */
 function isAnother(call: ByteCall, id: string, name: string, input: unknown): boolean {
   if (id !== '' && call.id !== '') return id !== call.id;
   const brings = (typeof input === 'string' && input !== '') || isBranch(input);

@@ -10,14 +10,14 @@ import type { StudentAnswer } from '../model/decision.ts';
 import type { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
-/** A request on its wire. */
+/** A request as received, with its wire. */
 export interface AskedOn {
   wire: Wire;
   /** Parsed JSON. */
   body: JsonObject;
 }
 
-/** A token is at least about this many bytes of UTF-8; the estimate errs on the safe side. */
+/** Bytes of UTF-8 per token, deliberately few: the estimated number of tokens is then rather too large. */
 const BYTES_A_TOKEN = 2;
 
 /**
@@ -78,7 +78,7 @@ function isShortEnough(answer: StudentAnswer, { max_output_tokens: most }: Norma
   return answer.output_tokens <= most && bytes / BYTES_A_TOKEN <= most;
 }
 
-/** The API would have ended the answer at a stop word. */
+/** Whether the answer contains no stop word, at which the API would have ended it. */
 function hasNoStop(answer: StudentAnswer, stops: readonly string[]): boolean {
   if (stops.length === 0) return true;
   const words = wordsOf(answer);

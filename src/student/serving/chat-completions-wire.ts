@@ -81,7 +81,7 @@ function findBreaches(body: JsonObject): string[] {
   return breaches.list();
 }
 
-/** Checks messages, and that each result after an answer belongs to one of its calls, exactly once. */
+/** Checks messages, and that each call of an answer has exactly one result after the answer. */
 function checkMessages(value: unknown, breaches: Breaches): void {
   breaches.expect('messages', Array.isArray(value) && value.length > 0);
   let waiting = new Set<string>();

@@ -1,10 +1,10 @@
-/** Bounds of serving that the gateway and the command line share with it. Constants only; any thread. */
+/** Bounds of serving that the gateway and the command line use too. Constants only; any thread. */
 
-/** Steps that one server thread has at the student at once. Further ones are forwarded. */
+/** Maximum number of steps of one server thread that wait for the student. Further steps go to the upstream. */
 export const STEPS_UNDER_WAY = 64;
-/** How long a step waits for a student that answers itself, and for one that asks a service. */
+/** How long a step waits for the student: one that answers itself (`exemplar`), or one that asks a service (`http`). */
 export const STUDENT_TIMEOUT_MS = { exemplar: 100, http: 10_000 } as const;
-/** Consecutive failures of a service after which it is not asked. */
+/** Number of consecutive failures after which a service is not asked for a while. */
 export const SERVICE_FAILURES_MAX = 12;
-/** Answers of the student's own that a conversation may continue. The oldest are forgotten. */
+/** Maximum number of the student's answers that are remembered so that conversations may continue them. */
 export const RELEGATED_ANSWERS = 100_000;

@@ -21,7 +21,7 @@ export const messagesWire: Wire = {
   readRequest: readNormalMessages,
   findBreaches: (body, { api_version }) => findBreaches(body, api_version),
   readSettings: readMessagesSettings,
-  // The next request would refer to an answer that the provider never gave.
+  // If the student answered, the next request would refer to an answer that the provider does not know.
   findUnsupported: ({ thread }) => (thread == null ? '' : 'asks the provider to keep the conversation'),
   endsWithUser,
   stopWords: ({ stop_sequences: stops }) => asArray(stops).filter((stop) => typeof stop === 'string'),
@@ -34,8 +34,8 @@ type WireBlock =
   | { type: 'tool_use'; id: string; name: string; input: unknown };
 
 /**
- * @param model as the client named it
- * @param isStream events instead of JSON
+ * @param model the name that the client used
+ * @param isStream whether to write events instead of JSON
  */
 function writeAnswer(answer: StudentAnswer, model: string, isStream: boolean): WireAnswer {
   const callIds: string[] = [];

@@ -1,7 +1,7 @@
 /**
- * Rules that chat-completions and responses share: requests that the API itself would refuse, as far as we know. If
- * golden requests broke a rule, it does not count for their agent. Pure; teaching and the student's thread. Source:
- * OpenAI's API reference, and its error answers.
+ * Rules that chat-completions and responses share: requests that break them would be refused by the API, as far as we
+ * know. A rule that golden requests broke does not count for their agent. Pure; teaching and the student's thread.
+ * Source: OpenAI's API reference, and its error answers.
  */
 
 import type { JsonObject } from '../../providers/json-reading.ts';
@@ -41,7 +41,7 @@ export function checkOpenAiSettings(body: JsonObject, lengths: readonly string[]
   breaches.expect('field __proto__', !Object.hasOwn(body, '__proto__'));
 }
 
-/** @param chosen the one tool that must be called; undefined when none is named */
+/** @param chosen the tool that must be called; undefined when the request names no such tool */
 export function checkOpenAiTools(
   body: JsonObject,
   tools: readonly DeclaredTool[],

@@ -1,6 +1,6 @@
 /**
- * A conversation of texts, calls, results and images, written as chat-completions and as Messages. The requests to the
- * service behind a student and the training lines for a model both come from here, so a model is asked in the same
+ * Writes a conversation of texts, calls, results and images as chat-completions or as Messages. Both the requests to
+ * the service behind a student and the training lines for a model are written here, so a model is asked in the same
  * words in which it was taught. Pure; teaching and the student's thread.
  */
 
@@ -10,7 +10,7 @@ import type { JsonObject } from '../../providers/json-reading.ts';
 /** The blocks that both wires can express. */
 export type PlainBlock = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' | 'media' }>;
 
-/** Results of tools belong to the user's side. */
+/** A message of either side. Results of tools belong to the user's side. */
 export interface PlainMessage {
   role: 'system' | 'user' | 'assistant';
   content: readonly PlainBlock[];
@@ -49,7 +49,7 @@ function writeChatAnswer(content: readonly PlainBlock[]): JsonObject {
   };
 }
 
-/** A plain string when there is only text. */
+/** Writes a message's content, as a plain string when there is only text. */
 function writeChatContent(content: readonly PlainBlock[]): unknown {
   if (!content.some(({ type }) => type === 'media')) return joinTexts(content, '\n\n');
   return content.flatMap((block): object[] => {
@@ -60,7 +60,7 @@ function writeChatContent(content: readonly PlainBlock[]): unknown {
   });
 }
 
-/** The wire has no mark for a failed call, so the text says it. */
+/** The text of a result. Chat-completions has no mark for a failed call, so the text says that it failed. */
 function resultText(block: Extract<PlainBlock, { type: 'tool_result' }>): string {
   const text = joinTexts(block.content, '\n');
   return block.is_error && !/^error/i.test(text) ? `Error: ${text}` : text;
@@ -123,7 +123,7 @@ export function writeChatTools(tools: readonly TurnTool[]): JsonObject[] {
   }));
 }
 
-/** The same in the form of Messages. */
+/** Tools that the client runs, in the form of Messages. */
 export function writeTools(tools: readonly TurnTool[]): JsonObject[] {
   return tools.map(({ name, description, input_schema }) => ({
     name,
@@ -132,7 +132,7 @@ export function writeTools(tools: readonly TurnTool[]): JsonObject[] {
   }));
 }
 
-/** Both wires require a schema. */
+/** Adds an empty schema to a tool without one, because both wires require a schema. */
 function toSchema(schema: unknown): object {
   return isPlainObject(schema) ? { ...schema, type: 'object' } : { type: 'object', properties: {} };
 }

@@ -1,7 +1,7 @@
 /**
- * Simulates the provider's prompt cache in two histories of the same requests: `alone`, in which the upstream served
- * every step, and `beside`, in which it served the steps that the student left to it. The difference between the two is
- * what a served step saves and what a cold cache costs. The student's thread.
+ * Simulates the provider's prompt cache in two histories of the same requests: in `alone` the upstream served every
+ * step, in `beside` it served only the steps that the student left to it. The difference between the two histories
+ * shows what a served step saves and what a cold cache costs. The student's thread.
  *
  * A request with markers (`cache_control`) writes its prefix up to each marker, and reads the longest prefix that an
  * earlier request wrote, at most LOOK_BACK_BLOCKS before a marker. A request without markers writes and reads any prefix
@@ -17,13 +17,16 @@ import { hashString } from '../model/json-values.ts';
 
 /** Prefixes that are remembered; the least recently written ones are forgotten. */
 const PREFIXES = 100_000;
-/** Ends of one request's prefix that count: the first ones, which several conversations share, and the last ones. */
+/**
+ * Number of prefix ends kept per request without a marker: the first ones, which several conversations share, and the
+ * last ones.
+ */
 const ENDS = { first: 3, last: 64 } as const;
 const LOOK_BACK_BLOCKS = 20;
 const LIFETIME_MS = { '5m': 300_000, '1h': 3_600_000 } as const;
 /** Providers add tokens to each block for its type, role and id. */
 const BLOCK_CHARACTERS = { text: 20, tool_call: 60, tool_result: 60 } as const;
-/** An image or document counts as much as these characters, whatever the size of its data. */
+/** Characters that an image or document counts as, whatever the size of its data. */
 const MEDIA_CHARACTERS = 6_000;
 const MEDIA_HASHED = 1_000;
 
@@ -32,9 +35,9 @@ interface PrefixEnd {
   /** Identifies the prefix by content and length. */
   key: number;
   characters: number;
-  /** Blocks before it. */
+  /** Number of blocks before the end. */
   blocks: number;
-  /** Lifetime from its marker; null without a marker. */
+  /** Lifetime that the marker at this end sets; null without a marker. */
   lifetime_ms: number | null;
 }
 
@@ -50,13 +53,13 @@ export interface RequestPrefixes {
 export interface CacheUse {
   read: number;
   written: number;
-  /** The written part that lives for an hour. */
+  /** The part of the written characters that lives for an hour. */
   written_1h: number;
 }
 
 interface Entry {
   lifetime_ms: number;
-  /** When it was last used in each history; -Infinity if never. */
+  /** When the entry was last used in each history; -Infinity if never. */
   alone_ms: number;
   beside_ms: number;
 }
@@ -138,7 +141,7 @@ class PrefixReader {
       before.lifetime_ms ??= lifetime_ms;
       return;
     }
-    // The length beside the hash, within the 53 bits of a number.
+    // Length and hash together, within the 53 bits of a number.
     const key = (this.#characters % 0x20_0000) * 0x1_0000_0000 + this.#hash;
     this.#ends.push({ key, characters: this.#characters, blocks: this.#blocks, lifetime_ms });
   }
@@ -162,14 +165,14 @@ export class PromptCache {
   readonly #entries = new RecentMap<number, Entry>(PREFIXES);
   readonly #openedMs: number;
 
-  /** @param nowMs by the clock that the other calls use */
+  /** @param nowMs the current time, by the clock that the other calls use */
   constructor(nowMs: number) {
     this.#openedMs = nowMs;
   }
 
   /**
-   * Whether the simulation knows what the provider has cached of a request. It does not while the cache may
-   * hold prefixes from before this thread's start.
+   * Whether the simulation knows which part of a request the provider has cached. It does not know while the provider
+   * may still hold prefixes from before this thread's start.
    */
   knows({ ends }: RequestPrefixes, nowMs: number, isUnderWay: boolean): boolean {
     if (ends.some(({ key }) => (this.#entries.get(key)?.alone_ms ?? -Infinity) > -Infinity)) return true;
@@ -208,8 +211,8 @@ export class PromptCache {
   }
 
   /**
-   * Records that the request was served: by the upstream, or by the student, which changes only the history
-   * `alone`.
+   * Records that the upstream or the student served the request. A request that the student served changes only the
+   * history `alone`.
    */
   note(prefixes: RequestPrefixes, nowMs: number, by: 'upstream' | 'student'): void {
     const histories: History[] = by === 'upstream' ? ['alone_ms', 'beside_ms'] : ['alone_ms'];

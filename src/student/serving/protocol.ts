@@ -12,19 +12,19 @@ import { UNCOVERED_REASONS } from '../model/decision.ts';
 import type { WatchedAgentReport } from '../model/drift-watch.ts';
 
 /**
- * Versions of the Messages API that a student speaks. Answers and their events are the same in both; the newer one
- * refuses some requests that the older one accepts.
+ * Versions of the Messages API that a student speaks. Answers and their events are the same in both; the newer version
+ * refuses some requests that the older version accepts.
  */
 export const API_VERSIONS = ['2023-06-01', '2026-10-21'] as const;
 export type ApiVersion = (typeof API_VERSIONS)[number];
 
 export { RELEGATION_WIRES, type RelegationWire };
 
-/** The input for the decision on one step. */
+/** A step that the student decides on. */
 export interface StepRequest {
   type: 'decide';
   wire: RelegationWire;
-  /** The server thread's number for it. */
+  /** The server thread's number for the step. */
   id: number;
   /** The request's whole body. */
   body: Uint8Array;
@@ -40,7 +40,7 @@ export interface StepRequest {
   betas: string[];
   /** `anthropic-version`. Other wires use the first value, which has no meaning there. */
   api_version: ApiVersion;
-  /** Where it arrived, as `nameOrigin` names it. */
+  /** Where the request arrived, as named by `nameOrigin`. */
   origin: string;
   /** Deadline on the monotonic clock, which all threads share. */
   expires_at_ms: number;
@@ -57,16 +57,16 @@ export type ClientMessage =
   /** Shadow mode and audits: what the upstream answered to a step that the student would have served. */
   | { type: 'compare'; id: number; status: number; headers: string[]; body: Uint8Array };
 
-/** What the student found about a step; kept with its exchange. */
+/** What the student found out about a step; kept with the step's exchange. */
 export interface StepFinding {
   /** The step's agent; null when unknown. */
   agent: string | null;
-  /** Kind of its answer; null when it has none. */
+  /** Kind of the student's answer; null when it has no answer. */
   kind: string | null;
   /** How unlike golden steps the step is, 0 to 1; null if it was not compared. */
   score: number | null;
   /**
-   * Its answer as JSON: blocks of turn.ts with exact numbers. Absent if the answer is served, or if there is
+   * The student's answer as JSON: blocks of turn.ts with exact numbers. Absent if the answer is served, or if there is
    * no answer.
    */
   answer?: string;
@@ -78,7 +78,7 @@ export interface ServedStep {
   id: number;
   finding: StepFinding;
   body: Uint8Array;
-  /** Server-sent events; else JSON. */
+  /** true for server-sent events, false for JSON. */
   is_stream: boolean;
   /** For the header `request-id`, or `x-request-id`. */
   request_id: string;
@@ -90,13 +90,13 @@ export interface ServedStep {
 export type StudentMessage =
   | ServedStep
   | { type: 'declined'; id: number; reason: DeclineReason; finding: StepFinding | null }
-  /** Shadow mode: it would have been served. */
+  /** Shadow mode: the student would have served the step. */
   | { type: 'would_serve'; id: number; finding: StepFinding }
-  /** It would be served, but is audited: the upstream serves it, and its answer must be sent for comparison. */
+  /** The step is audited: the upstream serves it, and the upstream's answer must be sent for comparison. */
   | { type: 'audit'; id: number; finding: StepFinding }
   /**
-   * Shadow mode and audits: the result of comparing that answer with the upstream's. `reading_differs`: two readings of
-   * the upstream's answer differ, so it does not count as agreed.
+   * Shadow mode and audits: whether the student's answer agrees with the upstream's. `reading_differs`: two readings of
+   * the upstream's answer differ, so the answers do not count as agreed.
    */
   | { type: 'compared'; agreed: boolean; reading_differs: boolean };
 
@@ -105,7 +105,7 @@ export const DECLINE_REASONS = [
   ...UNCOVERED_REASONS,
   /** The upstream has taken over the run, or gave the last answer of the conversation. */
   'taken_over',
-  /** A conversation under way that is unknown here: it began elsewhere, before a restart, or long ago. */
+  /** The student does not know the conversation so far: it began elsewhere, before a restart, or long ago. */
   'unknown_run',
   /** The student was wrong too often of late with this agent or kind of answer, or an operator suspended it. */
   'suspended',
@@ -141,17 +141,17 @@ export const FALLBACK_REASONS = [
   'slow_body',
   /** Compressed, or not JSON by its content type. */
   'encoded',
-  /** A credential that neither the operator has named nor the upstream recently accepted. */
+  /** The operator has not named the credential, and the upstream has not accepted it recently. */
   'unknown_credential',
-  /** Neither `x-api-key` nor `authorization`: the upstream must refuse it. */
+  /** The request has neither `x-api-key` nor `authorization`, so the upstream must refuse it. */
   'no_credential',
 ] as const;
 export type FallbackReason = (typeof FALLBACK_REASONS)[number];
 
-/** Reasons that also count as errors: the student should have done better. */
+/** Reasons that also count as errors, because the student should have answered. */
 export const ERROR_REASONS: ReadonlySet<FallbackReason> = new Set(['failed', 'timeout', 'crashed']);
 
-/** How right the student has been, judged by comparisons; for the stats. */
+/** How often the student was right, judged by comparisons; for the stats. */
 export interface WatchReport extends LedgerReport {
   /** Share of the runs that this version serves. */
   share: number;

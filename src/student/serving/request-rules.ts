@@ -1,10 +1,10 @@
 /**
- * Requests that the Messages API itself would refuse, so that a student never answers where the upstream
- * would answer 400. It reads only the parsed body. A hand-written schema ages, so each rule's breach has a
- * name, and a breach does not send a step to the upstream when golden requests of the agent broke the same
- * rule and the upstream accepted them. It errs on the safe side: a request with anything that neither the
- * rules nor golden requests know goes to the upstream. Pure; teaching and the student's thread. Source:
- * Anthropic's API reference, "Create a message", and its error answers.
+ * Finds requests that the Messages API would refuse, so that a student never answers where the upstream would answer
+ * 400. Only the parsed body is read. These rules become outdated, so the breach of each rule has a name. A breach does
+ * not send a step to the upstream if golden requests of the agent broke the same rule and the upstream accepted them.
+ * In doubt, the upstream serves: a request with anything that neither the rules nor golden requests know goes to the
+ * upstream. Pure; teaching and the student's thread. Source: Anthropic's API reference, "Create a message", and its
+ * error answers.
  */
 
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
@@ -30,9 +30,9 @@ const NULLABLE = new Set(
 const CONTENT_DEPTH = 3;
 
 /**
- * The rules of the upstream that a request breaks, each with a name, as far as we know them. Golden requests that the
- * upstream accepted show which of these it tolerates.
- * @returns names, sorted; empty for a request that breaks no rule
+ * Finds the upstream's rules that a request breaks, as far as we know the rules. Golden requests that the upstream
+ * accepted show which breaches it tolerates.
+ * @returns the rules' names, sorted; empty for a request that breaks no rule
  */
 export function findBreaches(value: unknown, version: ApiVersion): string[] {
   const body = asObject(value);
@@ -102,7 +102,7 @@ function isShare(value: unknown): boolean {
   return share !== null && share >= 0 && share <= 1;
 }
 
-/** One field is known, which names the user. */
+/** Whether metadata has only the known field, which names the user. */
 function isMetadata(value: unknown): boolean {
   if (!isObject(value)) return false;
   const { user_id: user, ...unknownFields } = value;
@@ -111,7 +111,7 @@ function isMetadata(value: unknown): boolean {
   return isUser && Object.keys(unknownFields).length === 0;
 }
 
-/** Only known types: an unknown one may ask for blocks that no student gives. */
+/** Whether `thinking` has a known type. An unknown type may ask for blocks that no student gives. */
 function isThinking(value: unknown, maxTokens: number): boolean {
   const { type, budget_tokens: budget } = asObject(value);
   if (type === 'enabled') return isInteger(budget, THINKING_BUDGET_MIN) && roundedNumber(budget)! < maxTokens;
@@ -140,7 +140,7 @@ function areTools(tools: unknown, choice: unknown): boolean {
     const { name, type, input_schema: schema } = tool;
     if (typeof name !== 'string' || !TOOL_NAME.test(name) || names.has(name)) return false;
     names.add(name);
-    // The needs of a provider's tool are unknown here.
+    // Which fields a provider's tool needs is unknown here.
     const isOwn = type === undefined || type === null || type === 'custom';
     if (isOwn && !(isObject(schema) && schema.type === 'object')) return false;
   }
@@ -155,8 +155,8 @@ function isChoice(choice: unknown, names: ReadonlySet<string>): boolean {
 }
 
 /**
- * Checks messages, and that each call has its result in the next message, and each result its call before it. Messages
- * of other roles may stand between them.
+ * Checks messages, and that each call has its result in the next message, and each result has its call in the previous
+ * message. Messages of other roles may stand between them.
  */
 function checkMessages(value: unknown): Set<string> {
   if (!Array.isArray(value) || value.length === 0) return new Set(['messages']);
@@ -232,7 +232,7 @@ function isBlock(block: JsonObject, role: 'user' | 'assistant'): boolean {
     case 'document':
       return role === 'user' && isObject(block.source);
     default:
-      // Leftovers of a provider's tools, which the upstream knows.
+      // Blocks of a provider's tools, which only the upstream can check.
       return typeof block.type === 'string' && block.type !== '';
   }
 }
@@ -245,7 +245,8 @@ function isResult({ content, is_error: isError }: JsonObject): boolean {
 }
 
 /**
- * Cache markers on the request, system, tools, messages' blocks and contents of results: well formed, and not too many.
+ * Whether the cache markers are well formed and not too many. They may stand on the request, the system prompt, tools,
+ * messages' blocks and contents of results.
  */
 function areMarkers(body: JsonObject): boolean {
   let count = 0;

@@ -53,7 +53,7 @@ export const responsesWire: Wire = {
   writeAnswer,
 };
 
-/** The items of one answer are one message, as on the other wires. */
+/** Reads a request. The items of one answer become one message, as on the other wires. */
 function readRequest(body: JsonObject, reading: NormalReading): NormalRequest {
   const request = readNormalResponses(body, reading);
   const messages: TurnMessage[] = [];
@@ -71,7 +71,7 @@ function isAnswer({ type, role }: JsonObject): boolean {
 }
 
 function findUnsupported(body: JsonObject): string {
-  // A frame of a WebSocket. WebSockets are tunnels, in which the student is not asked.
+  // A frame of a WebSocket has this field. WebSockets are tunnels, in which the student is not asked.
   if (body.type != null) return 'came over a WebSocket';
   if (body.store !== false) return 'the provider keeps the answer (store is not false)';
   if (body.background === true) return 'asks for an answer in the background';
@@ -93,7 +93,7 @@ function findBreaches(body: JsonObject): string[] {
   return breaches.list();
 }
 
-/** Checks items, and that each call has its result somewhere after it, and each result its call before it. */
+/** Checks items, and that each call has its result somewhere after it, and each result has its call before it. */
 function checkInput(value: unknown, breaches: Breaches): void {
   if (typeof value === 'string') return breaches.expect('input', value !== '');
   breaches.expect('input', Array.isArray(value) && value.length > 0);

@@ -1,12 +1,12 @@
 /**
  * Remembers who has served a conversation so far, so that a run stays with the upstream once the upstream had
- * to take it over (GW_RELEGATION_STICKY=on). The student may serve a step if the upstream has served no step
- * of its run, and if the step begins its conversation or follows an answer of the student (who then, by the
- * same rule, also gave all earlier ones). The upstream serves unknown runs: after a restart, a crash, or a
- * long time. The student's thread, which sees the steps of all server threads.
+ * to take it over (GW_RELEGATION_STICKY=on). The student may serve a step under two conditions: the upstream has served
+ * no step of the run, and the step either begins its conversation or follows an answer of the student. By the same
+ * rule, the student then gave all earlier answers too. Runs that are unknown, because of a restart, a crash, or a long
+ * pause, go to the upstream. The student's thread, which sees the steps of all server threads.
  *
- * An answer is identified by the ids of its calls, which are drawn at random; an answer without calls by a hash over
- * the whole conversation up to it. A run without a label (`x-svc-run`) is identified by its answers alone.
+ * An answer with calls is identified by the calls' ids, which are random. An answer without calls is identified by a
+ * hash of the whole conversation up to it. A run without a label (`x-svc-run`) is identified only by its answers.
  */
 
 import { createHash, type Hash } from 'node:crypto';
@@ -24,7 +24,7 @@ type Server = 'student' | 'upstream';
 /** The memory as plain data, most recent entry last. */
 export interface ServedRunsCopy {
   runs: [run: string, server: Server][];
-  /** Each with its run; '' for a run without a label. */
+  /** Each answer with its run; '' for a run without a label. */
   answers: [mark: string, run: string][];
 }
 
@@ -34,7 +34,7 @@ export interface StepPlace {
   seq: number | null;
   /** The conversation has no answer yet. */
   is_fresh: boolean;
-  /** Identifies its last answer; null when it is fresh. */
+  /** Identifies the conversation's last answer; null when there is no answer yet. */
   mark: string | null;
 }
 
@@ -51,8 +51,7 @@ export class ServedRuns {
     const server = run === '' ? undefined : this.#runs.get(run);
     if (server === 'upstream') return 'taken_over';
     if (is_fresh) {
-      // A conversation that begins within an unknown run. Another process may have served the earlier steps
-      // of the run.
+      // The conversation begins within an unknown run, whose earlier steps another process may have served.
       const isLater = run !== '' && server === undefined && seq !== null && seq > 1;
       return isLater ? 'unknown_run' : null;
     }
@@ -78,7 +77,7 @@ export class ServedRuns {
 
   /**
    * Records that the upstream serves a step.
-   * @param mark of the answer before it
+   * @param mark identifies the answer before the step
    */
   noteTaken(runId: string | null, mark: string | null): void {
     const run = keyOf(runId);
@@ -96,7 +95,7 @@ export class ServedRuns {
     return { runs: this.#runs.entries(), answers: this.#answers.entries() };
   }
 
-  /** Takes over the state of the previous thread; runs that belong to the upstream here stay so. */
+  /** Adopts the state of the previous thread. Runs that the upstream serves here stay with the upstream. */
   restore(copy: ServedRunsCopy): void {
     for (const [run, server] of copy.runs) {
       if (this.#runs.get(run) !== 'upstream') this.#runs.set(run, server);
@@ -123,7 +122,7 @@ export function identifyRun(request: NormalRequest, runId: string | null): strin
 }
 
 /**
- * A hash of a request's conversation, from which {@link markAnswer} continues; small, however long the conversation is.
+ * A hash of a request's conversation, which {@link markAnswer} continues. Its size does not depend on the conversation.
  */
 export function hashRequest(request: NormalRequest): Hash {
   return hashConversation(request, request.messages.length);
@@ -131,8 +130,8 @@ export function hashRequest(request: NormalRequest): Hash {
 
 /**
  * The marks by which a later request refers to this answer.
- * @param asked `hashRequest` of the request that it answers; not changed
- * @param callIds of its tool calls as sent to the client
+ * @param asked `hashRequest` of the answered request; not changed
+ * @param callIds ids of the answer's tool calls as sent to the client
  */
 export function markAnswer(asked: Hash, answer: readonly TurnBlock[], callIds: readonly string[]): string[] {
   if (callIds.length > 0) return [...callIds];
@@ -144,14 +143,14 @@ export function markAnswer(asked: Hash, answer: readonly TurnBlock[], callIds: r
 /** A hash over the content of the first messages, independent of its division into blocks. */
 function hashConversation({ model, system, messages }: NormalRequest, count: number): Hash {
   const hash = createHash('sha256');
-  // The beginning distinguishes agents; what changes from request to request is mostly further down.
+  // The beginning distinguishes agents. The parts that change from request to request are mostly further down.
   const beginning = textOf(system).slice(0, SYSTEM_CHARACTERS).replace(/\d+/g, '0');
   hash.update(JSON.stringify([model, beginning]));
   for (const message of messages.slice(0, count)) addMessage(hash, sideOf(message), message.content);
   return hash;
 }
 
-/** Clients differ in whether results are separate messages. */
+/** The side that a message belongs to, because clients differ in whether results are separate messages. */
 function sideOf({ role }: TurnMessage): string {
   return role === 'tool' ? 'user' : role;
 }

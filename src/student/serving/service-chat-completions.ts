@@ -2,7 +2,7 @@
  * Translates a step for a service that speaks chat-completions, and its answer back. Pure; the round's own thread and
  * the student's. Source: OpenAI's API reference, "Chat completions", as compatible services implement it.
  *
- * The answer's length is `max_tokens`, which all of these services know.
+ * The answer's length is sent as `max_tokens`, which all of these services know.
  */
 
 import { asArray, asCount, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';
@@ -46,7 +46,7 @@ function toChatMessages(message: PlainMessage): JsonObject[] {
     if (block.type === 'tool_result' && block.content.some(({ type }) => type === 'media'))
       throw new UntranslatableStep('an image in a result');
   const written = writeChatMessages(message);
-  // Templates of small models read the field, with or without text.
+  // The prompt templates of small models read `content` even when there is no text.
   return message.role === 'assistant' ? written.map((entry) => ({ content: null, ...entry })) : written;
 }
 

@@ -8,7 +8,7 @@ import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
 import { writeMessages, writeTools } from './plain-conversation.ts';
 import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 
-/** Length of an answer where the client names none and the wire requires one. Every model allows it. */
+/** Maximum length of an answer when the client sets none, because this API requires one. Every model allows it. */
 const SERVICE_ANSWER_TOKENS = 4_096;
 
 /** Limit of the Messages API; other wires allow more. */

@@ -1,12 +1,12 @@
 /**
- * A step in the form that is translated for the service behind a student, whatever wire it came by. It
- * consists of the normal form and some harmless settings, and drops every field in which a client may have
- * put a credential or a setting for its provider. A step that cannot be translated faithfully is refused.
+ * A step in the form that is translated for the service behind a student, whatever its wire. It consists of the
+ * normal form and some harmless settings. Every other field is dropped, because a client may have put a credential or
+ * a setting for its provider there. A step that cannot be translated faithfully is refused.
  * Pure; the round's own thread and the student's.
  *
- * Settings for a provider's own model or cache (effort, thinking, tiers, verbosity) are dropped. So are tools that a
- * provider runs or that are not functions, as long as the conversation has called none of them. They belong to the
- * agent's identity, and the service is measured on that agent without them.
+ * Settings for a provider's own model or cache (effort, thinking, tiers, verbosity) are dropped. Tools that a provider
+ * runs or that are not functions are dropped too, as long as the conversation has called none of them. All of these are
+ * part of the agent's identity, and the service is measured on that agent without them.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage, TurnTool, TurnToolChoice } from '../../domain/turn.ts';
@@ -27,7 +27,7 @@ export interface ServiceStep {
   /** null when the client does not set it. */
   temperature: number | null;
   top_p: number | null;
-  /** Sampling among the k best, which chat-completions cannot express. */
+  /** Sampling among the k most likely tokens, which chat-completions cannot express. */
   top_k: number | null;
   /** Only in chat-completions; Messages cannot express it. */
   frequency_penalty: number | null;
@@ -86,7 +86,7 @@ function takeFunctions(tools: readonly TurnTool[], callable: ReadonlySet<string>
   return taken;
 }
 
-/** Every tool that the conversation has called must be one that the service is told about. */
+/** Checks that the service gets the definition of every tool that the conversation has called. */
 function checkCalls(
   messages: readonly PlainMessage[],
   tools: readonly TurnTool[],
@@ -113,7 +113,7 @@ function isText(block: TurnBlock): block is Extract<TurnBlock, { type: 'text' }>
   return block.type === 'text';
 }
 
-/** Thinking and cache markers belong to one provider. */
+/** Whether a block is left out: thinking and cache markers are meaningful only to one provider. */
 function isLeftOut({ type }: TurnBlock): boolean {
   return type === 'thinking' || type === 'cache_point';
 }
@@ -145,7 +145,7 @@ function readBlock(block: TurnBlock): PlainBlock[] {
   }
 }
 
-/** A client may have invented the name. */
+/** The block's name for a message, made safe because a client may have invented it. */
 function nameBlock(block: Extract<TurnBlock, { type: 'other' | 'refusal' }>): string {
   return block.type === 'other' ? block.name.slice(0, 40).replaceAll(/[^\w.-]/g, '?') : block.type;
 }
@@ -167,7 +167,7 @@ function readChoice(
   return choice;
 }
 
-/** Both wires require the results of an answer's calls right after it, each once. */
+/** Checks that the results of an answer's calls follow it directly, each once, as both wires require. */
 function checkResults(messages: readonly PlainMessage[]): void {
   const waiting = new Set<string | null>();
   for (const { role, content } of messages) {

@@ -52,13 +52,13 @@ import { TOO_LATE } from './student-service.ts';
 import { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
-/** Answers in shadow mode that wait for the upstream's answer. */
+/** Maximum number of answers in shadow mode that wait for the upstream's answer. */
 const SHADOWED_ANSWERS = 1_000;
 
 /** The student's core: `Student` of src/student/model. */
 export interface StudentCore {
   decide(step: StepDigest, threshold: number, wanted: WantedDecision): StudentDecision;
-  /** Whether answers of that kind are served at a step with that score. */
+  /** Whether answers of this kind are served at a step with this score. */
   serves(agent: string, kind: string, score: number | null): boolean;
   /** The kind by which a service's answer is judged. */
   kindOf(agent: string, content: readonly StudentBlock[], request: NormalRequest): string;
@@ -67,9 +67,9 @@ export interface StudentCore {
 /** The service of a student of kind `http`: `StudentService`. */
 export interface AnsweringService {
   readonly model: string;
-  /** Answers to one step that must agree. */
+  /** Number of the service's answers to one step that must agree. */
   readonly answers: number;
-  /** The answer derived from golden steps must agree, too. */
+  /** Whether the answer derived from golden steps must agree, too. */
   readonly with_exemplar: boolean;
   ask(step: ServiceStep, signal: AbortSignal): Promise<StudentAnswer>;
 }
@@ -77,7 +77,7 @@ export interface AnsweringService {
 /** The watch over the student: `StudentWatch`. */
 interface StepWatch {
   readonly terms: { readonly valid_until_ms: number | null };
-  /** Whether the student serves this run, when it serves a share of the runs. */
+  /** Whether this run is in the share of runs that the student serves. */
   admits(identityOf: () => string): boolean;
   judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended';
   note(agent: string, kind: string, agreed: boolean): void;
@@ -115,7 +115,7 @@ interface StepHandlerOptions {
   watch: StepWatch;
   /** Left out when nothing is counted. */
   ledger?: StepLedger;
-  /** Receives what was thrown, at a limited rate; never with any part of a request in it. */
+  /** Receives thrown errors, at a limited rate. They never contain any part of a request. */
   onError: (thrown: unknown) => void;
 }
 
@@ -128,7 +128,7 @@ interface ReadStep {
 }
 
 /**
- * What is remembered about a step in case the server thread withdraws it, and in shadow mode. Nothing large.
+ * What is remembered about a step in case the server thread withdraws it, and for comparisons. It must stay small.
  */
 interface Handled {
   wire: RelegationWire;
@@ -140,8 +140,8 @@ interface Handled {
   /** Aborts the request to the service. */
   asking: AbortController | null;
   /**
-   * Shadow mode and audits: the answer that would have been served, its agent and, when runs are kept, the conversation
-   * that it answers.
+   * Shadow mode and audits: the answer that would have been served, its agent and, if sticky relegation is on, the
+   * conversation that it answers.
    */
   shadow: {
     answer: StudentAnswer;
@@ -153,7 +153,7 @@ interface Handled {
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-/** Longest id that is searched for in a raw body, with quotes and blanks before it. */
+/** Maximum bytes of an id that is searched for in a raw body, including the quotes and blanks before it. */
 const ID_BYTES = 300;
 
 const WARM_UP_HEAD = { betas: [], api_version: '2023-06-01', origin: '' } as const;
@@ -185,7 +185,7 @@ const WARM_UP_BODY = JSON.stringify({
 export class StepHandler {
   readonly #options: StepHandlerOptions;
   readonly #schemas = new ToolSchemas();
-  /** The agent of each of the student's answers, by the answer's marks, which are the ids of its calls. */
+  /** The agent of each answer that the student gave, by the answer's marks. */
   readonly #given = new RecentMap<string, string>(RELEGATED_ANSWERS);
   readonly #savings: StepSavings;
 
@@ -195,8 +195,8 @@ export class StepHandler {
   }
 
   /**
-   * Runs a step through everything but its delivery, repeatedly: a thread that has just started is a hundred times
-   * slower than a warm one, and the first live steps must not pay for that.
+   * Handles a step repeatedly without delivering the answer. A thread that has just started is a hundred times slower
+   * than a warm thread, and the first live steps must not wait for that.
    */
   warmUp(): void {
     const { core, threshold } = this.#options;
@@ -327,7 +327,7 @@ export class StepHandler {
     return id !== null && !runs.knows(id) ? 'unknown_run' : null;
   }
 
-  /** @param own the answer derived from golden steps, where it must agree */
+  /** @param own the answer derived from golden steps, if it must agree */
   async #askService(
     service: AnsweringService,
     message: StepRequest,
@@ -364,8 +364,9 @@ export class StepHandler {
 
   /**
    * Sends an answer, if it may be served and is not audited.
-   * @param service what it was asked; null when nothing was
-   * @param judging whether the upstream's answer is equivalent, and the form whose evidence counts; the kind's without it
+   * @param service what the service was asked; null when it was not asked
+   * @param judging how to decide whether the upstream's answer is equivalent, and the form whose evidence counts.
+   * Without a form, the evidence of the kind counts.
    */
   #give(
     message: StepRequest,
@@ -447,7 +448,7 @@ export class StepHandler {
     this.#options.ledger?.add(agent, entry.counted);
   }
 
-  /** It was served too late, so the client did not get it. */
+  /** Subtracts the amounts of a step that was served too late, so that the client did not get the answer. */
   #takeBack({ agent, step, ...counted }: NonNullable<Handled['counted']>): void {
     this.#savings.takenBack(step);
     const { input_tokens = 0, output_tokens = 0, saved_micro_usd = null } = counted;
@@ -474,8 +475,8 @@ export class StepHandler {
   }
 
   /**
-   * Compares the two answers. When runs are kept, the run continues as if the student's had been served; after an
-   * audit, only if both agree.
+   * Compares the student's answer with the upstream's. Under sticky relegation, the run continues as if the student's
+   * answer had been served; after an audit, only if both answers agree.
    */
   #compare(
     message: Extract<ClientMessage, { type: 'compare' }>,
@@ -505,7 +506,7 @@ export class StepHandler {
     post({ type: 'compared', agreed, reading_differs });
   }
 
-  /** The upstream serves a step. If the student gave the answer before it, this is a late take-over. */
+  /** Counts a step that the upstream serves. If the student gave the previous answer, this is a late take-over. */
   #noteLeft({ request, body, place }: ReadStep, agent: string | null): void {
     const { mode, ledger } = this.#options;
     if (mode !== 'on' || ledger === undefined) return;
@@ -517,7 +518,7 @@ export class StepHandler {
   }
 }
 
-/** Why the other requests for a step are aborted: one has failed. */
+/** Abort reason for the other requests for a step when one request has failed. */
 const OTHER_FAILED = 'another failed';
 
 function wantedOf(service: AnsweringService | null): WantedDecision {
@@ -526,7 +527,7 @@ function wantedOf(service: AnsweringService | null): WantedDecision {
 }
 
 /**
- * Sends as many requests as must agree, concurrently.
+ * Sends one request for each answer that must agree, concurrently.
  * @throws the first failure; the other requests are aborted
  */
 async function askTogether(
@@ -574,8 +575,9 @@ const RESULT_IDS: Readonly<Record<RelegationWire, Buffer>> = {
 };
 
 /**
- * The call that the last result of a raw body answers. Inside a text the quotes would be escaped, so a match is a
- * field. It may still be part of a tool's input; then the upstream serves, at no other cost.
+ * The id of the call that the last result in a raw body answers. A match is always a field, because quotes inside a
+ * text are escaped. The field may still belong to a tool's input; then the step goes to the upstream, which does no
+ * other harm.
  */
 export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages): string | null {
   // Search forwards first, which is fast when there is no match; then backwards, because the last match is near the
@@ -606,7 +608,7 @@ function readUpstreamAnswer(
   return turn === null || turn.answer.error !== null || turn.answer.stop_reason === null ? null : turn.answer;
 }
 
-/** @param content of the upstream's answer, read from its bytes by code that did not teach the student */
+/** @param content the upstream's answer, read from its bytes by another reader than the one used in teaching */
 function agreeWith(
   studentAnswer: StudentAnswer,
   agrees: JudgeAnswer,

@@ -1,6 +1,6 @@
 /**
- * Reads a request as the student sees it. It is the only way from a body to a step, for golden and live steps alike, so
- * that the same request gives the same step, whatever wire it came by. Pure; teaching and the student's thread.
+ * Reads a request as the student sees it. All golden and live steps are read here, so the same request always gives the
+ * same step. Pure; teaching and the student's thread.
  */
 
 import type { ApiShape } from '../../domain/exchange.ts';
@@ -40,7 +40,7 @@ export function readWireRequest(wire: Wire, body: JsonObject): NormalRequest | n
 
 /**
  * The step of a request that {@link readWireRequest} has read.
- * @param at_ms when it was asked; null when unknown
+ * @param at_ms time of the request; null when unknown
  */
 export function digestWireStep(
   wire: Wire,
@@ -72,9 +72,9 @@ export interface ReadStep {
 /**
  * @param body parsed JSON of any shape
  * @param headers flat [name, value, …]; names in any case
- * @param origin as `nameOrigin` names it
- * @param at_ms when it was asked; null when unknown
- * @param marks receive what is marked; for explanations
+ * @param origin where the request arrived, as named by `nameOrigin`
+ * @param at_ms time of the request; null when unknown
+ * @param marks collects the step's marks; for explanations
  * @returns null when the request exceeds the reading bounds
  */
 export function readStep(

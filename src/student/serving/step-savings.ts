@@ -1,6 +1,6 @@
 /**
- * Computes what the student saves: the price that the upstream would have charged for each step that the
- * student served, minus the additional price of upstream steps that follow it with a colder prompt cache. The
+ * Computes what the student saves: the price that the upstream would have charged for the steps that the student
+ * served, minus the additional price of later upstream steps whose prompt cache is colder because of that. The
  * student's thread, after the answer is on its way.
  *
  * The cache is simulated (prompt-cache.ts) for agents whose golden runs used one. The simulation counts
@@ -26,7 +26,7 @@ export interface PricedStep {
   is_under_way: boolean;
 }
 
-/** Reads it from a request. */
+/** Reads from a request the facts on which its price depends. */
 export function readPricedStep(
   request: NormalRequest,
   { model, cache_control }: JsonObject,
@@ -54,7 +54,7 @@ export interface AskedService {
 interface AgentUse {
   tokens: number;
   characters: number;
-  /** Its provider reported reads from, or writes to, a cache. */
+  /** The agent's provider reported reads from, or writes to, a cache. */
   reads: boolean;
   writes: boolean;
 }
@@ -73,9 +73,9 @@ export class StepSavings {
   }
 
   /**
-   * The student has served a step.
-   * @param service what it was asked; null when nothing was
-   * @returns what the upstream would have charged, less what the service did; null when a price is missing
+   * Records that the student has served a step.
+   * @param service what the service was asked; null when it was not asked
+   * @returns what the upstream would have charged, minus what the service charged; null when a price is missing
    */
   served(
     step: PricedStep,
@@ -107,9 +107,9 @@ export class StepSavings {
   }
 
   /**
-   * The upstream serves a step.
-   * @param agent whose step it is; '' when unknown
-   * @returns the additional charge, compared with an upstream that had served all earlier steps, too
+   * Records that the upstream serves a step.
+   * @param agent the step's agent; '' when unknown
+   * @returns how much more the upstream charges than if it had served all earlier steps, too
    */
   leftToUpstream(step: PricedStep, agent: string): Amount {
     const nowMs = this.#clockMs();
@@ -127,7 +127,7 @@ export class StepSavings {
     return { micro_usd: cold.micro_usd - warm.micro_usd, is_guessed: cold.is_guessed };
   }
 
-  /** The upstream serves a step that the student has answered too late. */
+  /** Records that the upstream serves a step that the student has answered too late. */
   takenBack({ prefixes }: PricedStep): void {
     this.#cache.note(prefixes, this.#clockMs(), 'upstream');
   }
@@ -152,7 +152,7 @@ export class StepSavings {
   }
 }
 
-/** The tokens of an answer, from golden runs or the service; the input without cached tokens. */
+/** The tokens of an answer, from golden runs or the service. Cached tokens are not counted as input. */
 function goldenUse(answer: StudentAnswer) {
   const { input_tokens, output_tokens, cache_read_tokens = 0, cache_write_tokens = 0 } = answer;
   return {

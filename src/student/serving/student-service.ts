@@ -16,8 +16,8 @@ import { writeServiceRequest } from './service-request.ts';
 import type { ServiceStep } from './service-step.ts';
 
 /**
- * How long the gateway does not ask a service that failed. Then it asks once; another failure starts the
- * pause again.
+ * How long the gateway does not ask a service that failed too often. After this pause it asks once; another failure
+ * starts the pause again.
  */
 export const SERVICE_REST_MS = 15_000;
 /** Largest answer of the service behind a student, in bytes. */
@@ -45,15 +45,15 @@ const STYLES = {
   },
 } as const;
 
-/** Abort reason for a step whose deadline has passed. Other aborts say nothing about the service. */
+/** Abort reason for a step whose deadline has passed. Only this abort counts as a failure of the service. */
 export const TOO_LATE = 'too late';
 
-/** Statuses that blame a single request, not the service. */
+/** Statuses that show a fault of a single request, not of the service. */
 const OF_THE_REQUEST = new Set([400, 413, 422]);
 
 /** What is wrong with the service's answer, in our own words; it quotes no part of the answer or of a request. */
 export class ServiceFailure extends Error {
-  /** Status of its answer; null when it gave none. */
+  /** Status of the service's answer; null when it gave no answer. */
   readonly status: number | null;
 
   constructor(message: string, status: number | null = null) {
@@ -65,9 +65,9 @@ export class ServiceFailure extends Error {
 
 export class StudentService {
   readonly model: string;
-  /** Answers to one step that must agree. */
+  /** Number of the service's answers to one step that must agree. */
   readonly answers: number;
-  /** The answer derived from golden steps must agree, too. */
+  /** Whether the answer derived from golden steps must agree, too. */
   readonly with_exemplar: boolean;
   readonly #student: HttpStudent;
   readonly #key: string;
@@ -80,7 +80,7 @@ export class StudentService {
   readonly #path: string;
   readonly #headers: Record<string, string>;
 
-  /** @param key '' for a service that needs none */
+  /** @param key the service's key; '' for a service without one */
   constructor(student: HttpStudent, key: string, clock: Clock = systemClock) {
     const { endpoint, model, style, answers = 1, with_exemplar = false } = student;
     this.#student = student;

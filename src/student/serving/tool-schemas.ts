@@ -1,6 +1,6 @@
 /**
- * Checks values against JSON schemas that come with live requests, so from untrusted sources. It never evaluates a part
- * of a schema as code, and does not use a schema that would cost too much. The student's thread.
+ * Checks values against the JSON schemas of live requests, which come from untrusted sources. No part of a schema is
+ * evaluated as code, and a schema that would cost too much is not used. The student's thread.
  *
  * Two things make a schema expensive: references that are circular or multiply, and patterns that backtrack. References
  * are weighed before the schema is used. Patterns may have no look-around, back references or nested repetition, and
@@ -12,7 +12,7 @@ import { type Schema, Validator } from '@cfworker/json-schema';
 import { roundedNumber } from '../../std/exact-json.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** Bounds on the schema of a tool: its length as JSON, and the places that a check may visit. */
+/** Bounds on the schema of a tool: its length as JSON, and the number of places that a check may visit. */
 export const TOOL_SCHEMA_CHARACTERS = 64 << 10;
 const TOOL_SCHEMA_WEIGHT = 20_000;
 /** Compiled schemas that are kept. */
@@ -21,7 +21,10 @@ const TOOL_SCHEMAS_KEPT = 256;
 const DRAFT = '2020-12';
 const PATTERN_CHARACTERS = 256;
 const OPEN_REPEATS_MAX = 3;
-/** Steps that a pattern may take on a text: roughly the text's length to the power of its open-ended repetitions. */
+/**
+ * Maximum steps of a pattern on a text. The number of steps is roughly the text's length to the power of the pattern's
+ * open-ended repetitions.
+ */
 const PATTERN_STEPS = 1e8;
 const DEPTH_MAX = 64;
 /** Keywords that the validator ignores; a schema with them would accept everything. */
@@ -29,7 +32,7 @@ const UNKNOWN_KEYWORDS = ['$dynamicRef', '$recursiveRef', '$id', 'id'];
 
 interface ReadySchema {
   validator: Validator;
-  /** Open-ended repetitions of its most expensive pattern; 0 if absent. */
+  /** Number of open-ended repetitions of the schema's most expensive pattern; 0 without patterns. */
   repeats: number;
 }
 
@@ -74,7 +77,7 @@ function prepareSchema(text: string): ReadySchema | null {
   }
 }
 
-/** Too expensive, or not understood. */
+/** Thrown for a schema that is too expensive or not understood. */
 class UnusableSchema extends Error {}
 
 /** Computes the cost of a schema, with all its references followed. */
@@ -89,7 +92,7 @@ class SchemaScale {
   }
 
   /**
-   * @returns open-ended repetitions of the most expensive pattern
+   * @returns number of open-ended repetitions of the most expensive pattern
    * @throws UnusableSchema
    */
   weigh(): number {
@@ -143,8 +146,8 @@ class SchemaScale {
 }
 
 /**
- * Open-ended repetitions (`*`, `+`, `{2,}`) of a safe pattern.
- * @returns null for an unsafe one
+ * Counts the open-ended repetitions (`*`, `+`, `{2,}`) of a safe pattern.
+ * @returns null for an unsafe pattern
  */
 export function countOpenRepeats(pattern: unknown): number | null {
   if (typeof pattern !== 'string' || pattern.length > PATTERN_CHARACTERS) return null;
@@ -174,7 +177,8 @@ export function countOpenRepeats(pattern: unknown): number | null {
 }
 
 /**
- * The value with doubles only: the validator knows no other numbers, so it compares numbers beyond 2^53 after rounding.
+ * Converts all numbers to doubles, because the validator knows no others. So it compares numbers beyond 2^53 after
+ * rounding.
  */
 function roundNumbers(value: unknown): unknown {
   const number = roundedNumber(value);

@@ -1,7 +1,7 @@
 /**
- * A wire: a format in which a client sends a step and receives the answer. The student's core knows none of them: a
- * wire reads a request into the normal form with its extras, and writes the student's answer. Types, and what several
- * wires share; teaching and the student's thread.
+ * A wire is an API format in which a client sends a step and receives the answer. The student's core knows no wire:
+ * each wire reads a request into the normal form with its extras, and writes the student's answer. Types, and what
+ * several wires share; teaching and the student's thread.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -15,9 +15,9 @@ import type { ApiVersion, RelegationWire } from './protocol.ts';
 export interface WireHead {
   /** Values of the wire's beta header as received. */
   betas: readonly string[];
-  /** Only of the Messages API; other wires ignore it. */
+  /** Version of the Messages API; other wires ignore it. */
   api_version: ApiVersion;
-  /** Where it arrived, as `nameOrigin` names it. */
+  /** Where the request arrived, as named by `nameOrigin`. */
   origin: string;
 }
 
@@ -32,8 +32,7 @@ export interface WireAnswer {
 export interface Wire {
   readonly name: RelegationWire;
   /**
-   * The key, in quotes, under which a request that continues an answer of the student has the ids of that
-   * answer's calls.
+   * The JSON key, in quotes, under which a request that continues an answer has the ids of the answer's calls.
    */
   readonly result_id_key: string;
   readRequest(body: JsonObject, reading: NormalReading): NormalRequest;
@@ -54,11 +53,13 @@ export interface Wire {
   writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer;
 }
 
-/** Characters per delta. The APIs' are shorter; a client's line buffer may not accept much longer ones. */
+/**
+ * Maximum characters per delta. The APIs send shorter deltas; a client's line buffer may not accept much longer ones.
+ */
 const DELTA_CHARACTERS = 4_096;
 const ALPHABET = '0123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 
-/** An id as APIs draw them: 5.8 bits per character. */
+/** Draws a random id like those of the APIs, with 5.8 bits per character. */
 export function drawId(prefix: string, characters: number): string {
   let id = prefix;
   for (const byte of randomBytes(characters)) id += ALPHABET[byte % ALPHABET.length];
