@@ -1,17 +1,18 @@
 /**
- * Measures how often the student's promise is broken: of the kinds of answers that calibration serves at a target of 5 %, how
- * many are wrong more often than that on fresh runs. Bench process.
+ * Measures how often the student's promise is broken: of the forms of answers (answer-form.ts) that calibration serves at a
+ * target of 5 %, how many are wrong more often than that on fresh runs. Most forms are whole kinds; those that stand for
+ * themselves are counted apart, too. Bench process.
  *
- * Two measures. On the synthetic agents, each kind that is served is judged on fresh runs of the same agent. With planted
+ * Two measures. On the synthetic agents, each form that is served is judged on fresh runs of the same agent. With planted
  * errors, the cross-fitted scores of the same agents are made wrong in a known share of the runs, and calibration decides with
- * its own rules whether it serves such a kind; this shows what the bound lets pass where a kind is neither learnt nor unlearnt.
- * Beside both stands the bound of Clopper and Pearson on the same evidence.
+ * its own rules whether it serves such a kind, or forms of it; this shows what the bound lets pass where a kind is neither
+ * learnt nor unlearnt. Beside both stands the bound of Clopper and Pearson on the same evidence.
  */
 
 import { parseArgs } from 'node:util';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { createPrng } from '../../src/std/prng.ts';
-import { kindOfAnswer } from '../../src/student/model/answer-kind.ts';
+import { kindOfForm } from '../../src/student/model/answer-form.ts';
 import { boundError } from '../../src/student/model/error-bound.ts';
 import { Student, type StudentIndex } from '../../src/student/model/student.ts';
 import {
@@ -30,14 +31,14 @@ const TARGET = 0.05;
 const GOLDEN_RUNS = [20, 40] as const;
 /** Fresh runs of each agent that judge what is served. */
 const FRESH_RUNS = 200;
-/** Of fewer fresh runs with a kind, its rate is not known well enough. */
+/** Of fewer fresh runs with a form, its rate is not known well enough. */
 const FRESH_MIN = 40;
 const PLANTED = [0.02, 0.06, 0.1, 0.2] as const;
 const PLANTED_TRIALS = 200;
 
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
-/** Kinds of answers that were served, and how many of them broke the promise. */
+/** Forms of answers that were served, and how many of them broke the promise. */
 interface Broken {
   served: number;
   broken: number;
@@ -49,10 +50,14 @@ interface BoundPoint {
   /** By the bound of the calibration, and the part of those that Clopper and Pearson would serve, too. */
   own: Broken;
   clopper_pearson: Broken;
-  /** The kinds that broke it. */
-  kinds: { family: string; kind: string; golden_runs: number; fresh_runs: number; wrong: number }[];
-  /** By the planted share of wrong runs: how often a kind with it is served. */
-  planted: { wrong: number; trials: number; own: number; clopper_pearson: number }[];
+  /** Of `own`, the forms that stand for themselves. */
+  alone: Broken;
+  /** Forms served that too few fresh runs have. */
+  unjudged: number;
+  /** The forms that broke it. */
+  forms: { family: string; form: string; golden_runs: number; fresh_runs: number; wrong: number }[];
+  /** By the planted share of wrong runs: how often a kind with it is served as a whole, and how often in part, by its forms. */
+  planted: { wrong: number; trials: number; whole: number; in_part: number; clopper_pearson: number }[];
 }
 
 /**
@@ -90,8 +95,10 @@ function measurePoint(seed: number, runs: number, fresh: number): BoundPoint {
     golden_runs: runs,
     own: { served: 0, broken: 0 },
     clopper_pearson: { served: 0, broken: 0 },
-    kinds: [],
-    planted: PLANTED.map((wrong) => ({ wrong, trials: 0, own: 0, clopper_pearson: 0 })),
+    alone: { served: 0, broken: 0 },
+    unjudged: 0,
+    forms: [],
+    planted: PLANTED.map((wrong) => ({ wrong, trials: 0, whole: 0, in_part: 0, clopper_pearson: 0 })),
   };
   // One agent at a time: they share nothing.
   for (const family of FAMILY_NAMES) {
@@ -106,7 +113,7 @@ function recordAll(family: string, runs: number, seed: number): RecordedStep[] {
   return Array.from({ length: runs }, (_, i) => recordRun(family, seed + i).steps).flat();
 }
 
-/** Serves fresh runs with a student of the golden ones, and counts the kinds that are wrong too often. */
+/** Serves fresh runs with a student of the golden ones, and counts the forms that are wrong too often. */
 function judgeServed(
   family: string,
   golden: readonly RecordedStep[],
@@ -115,26 +122,36 @@ function judgeServed(
 ): void {
   const calibration = calibrateStudent(golden, { makeIndex, target_error: TARGET });
   const student = new Student(limitAgents(fitStudent(golden), calibration.agents), makeIndex);
-  const runsByKind = new Map<string, Map<string, boolean>>();
+  const runsByForm = new Map<string, Map<string, boolean>>();
   for (const { run_id, step, answer } of fresh) {
     const decision = student.decide(step, calibration.threshold);
-    if (!decision.covered || decision.answer === null) continue;
-    const kind = `${decision.agent} ${kindOfAnswer(decision.answer.content)}`;
-    const runs = runsByKind.get(kind) ?? new Map<string, boolean>();
-    runsByKind.set(kind, runs);
+    if (!decision.covered || decision.form === undefined) continue;
+    const name = `${decision.agent} ${decision.form}`;
+    const runs = runsByForm.get(name) ?? new Map<string, boolean>();
+    runsByForm.set(name, runs);
     const isWrong = decision.agrees?.(answer.content) !== true;
     runs.set(run_id, isWrong || runs.get(run_id) === true);
   }
   for (const { agent, kinds } of calibration.agents)
-    for (const { kind, refused, runs, errors } of kinds) {
-      const judged = runsByKind.get(`${agent} ${kind}`);
-      if (refused !== null || judged === undefined || judged.size < FRESH_MIN) continue;
-      const wrong = [...judged.values()].filter(Boolean).length;
-      const isBroken = wrong / judged.size > TARGET;
+    for (const { kind: form, refused, runs, errors } of kinds) {
+      if (refused !== null) continue;
+      const judged = [...(runsByForm.get(`${agent} ${form}`)?.values() ?? [])];
+      if (judged.length < FRESH_MIN) {
+        point.unjudged++;
+        continue;
+      }
+      const wrong = judged.filter(Boolean).length;
+      const isBroken = wrong / judged.length > TARGET;
       count(point.own, isBroken);
+      if (!isKind(form)) count(point.alone, isBroken);
       if (boundError(errors, runs) <= TARGET) count(point.clopper_pearson, isBroken);
-      if (isBroken) point.kinds.push({ family, kind, golden_runs: runs, fresh_runs: judged.size, wrong });
+      if (isBroken) point.forms.push({ family, form, golden_runs: runs, fresh_runs: judged.length, wrong });
     }
+}
+
+/** Whether a form is a whole kind, or what is left of it beside forms that stand for themselves. */
+function isKind(form: string): boolean {
+  return form === kindOfForm(form);
 }
 
 function count(counts: Broken, isBroken: boolean): void {
@@ -158,38 +175,41 @@ function plant(scored: readonly ScoredStep[], seed: number, point: BoundPoint): 
         const planted = steps.map((step) => ({ ...step, is_right: isWrong.get(step.run_id) !== true }));
         const wrong = [...isWrong.values()].filter(Boolean).length;
         counted.trials++;
-        if (calibrateScores(planted, TARGET).agents[0]!.threshold >= 0) counted.own++;
+        const { threshold, kinds } = calibrateScores(planted, TARGET).agents[0]!;
+        if (threshold >= 0) counted[kinds.length === 1 && isKind(kinds[0]!.kind) ? 'whole' : 'in_part']++;
         if (boundError(wrong, runs.length) <= TARGET) counted.clopper_pearson++;
       }
   }
 }
 
-function printPoint({ seed, golden_runs, own, clopper_pearson, kinds }: BoundPoint): void {
+function printPoint({ seed, golden_runs, own, alone, clopper_pearson, unjudged, forms }: BoundPoint): void {
   console.log(
-    `seed ${seed}, ${golden_runs} golden runs: ${own.broken} of ${own.served} kinds served break the promise; ` +
-      `by Clopper and Pearson ${clopper_pearson.broken} of ${clopper_pearson.served}`,
+    `seed ${seed}, ${golden_runs} golden runs: ${own.broken} of ${own.served} forms served break the promise, ` +
+      `${alone.broken} of the ${alone.served} that stand for themselves; ` +
+      `by Clopper and Pearson ${clopper_pearson.broken} of ${clopper_pearson.served}; ` +
+      `${unjudged} more forms are in fewer than ${FRESH_MIN} fresh runs`,
   );
-  for (const broken of kinds)
+  for (const { family, form, wrong, fresh_runs, golden_runs: golden } of forms)
     console.log(
-      `  ${broken.family} ${broken.kind}: ${broken.wrong} of ${broken.fresh_runs} fresh runs wrong, after ${broken.golden_runs} golden ones`,
+      `  ${family} ${form}: ${wrong} of ${fresh_runs} fresh runs wrong, after ${golden} golden ones`,
     );
 }
 
 function printSums(points: readonly BoundPoint[]): void {
   for (const runs of new Set(points.map(({ golden_runs }) => golden_runs))) {
     const of = points.filter(({ golden_runs }) => golden_runs === runs);
-    const add = (name: 'own' | 'clopper_pearson') =>
+    const add = (name: 'own' | 'alone' | 'clopper_pearson') =>
       `${of.reduce((sum, point) => sum + point[name].broken, 0)} of ${of.reduce((sum, point) => sum + point[name].served, 0)}`;
     console.log(
-      `\n${runs} golden runs: promise broken by ${add('own')} kinds; by Clopper and Pearson ${add('clopper_pearson')}`,
+      `\n${runs} golden runs: promise broken by ${add('own')} forms, by ${add('alone')} that stand for themselves; by Clopper and Pearson ${add('clopper_pearson')}`,
     );
     for (const [at, wrong] of PLANTED.entries()) {
       const planted = of.map((point) => point.planted[at]!);
       const trials = planted.reduce((sum, { trials }) => sum + trials, 0);
-      const share = (name: 'own' | 'clopper_pearson') =>
+      const share = (name: 'whole' | 'in_part' | 'clopper_pearson') =>
         ((100 * planted.reduce((sum, point) => sum + point[name], 0)) / trials).toFixed(1);
       console.log(
-        `  wrong in ${100 * wrong} % of the runs: served in ${share('own')} % of ${trials} trials; by Clopper and Pearson in ${share('clopper_pearson')} %`,
+        `  wrong in ${100 * wrong} % of the runs: the kind served as a whole in ${share('whole')} % of ${trials} trials and in part in ${share('in_part')} %; by Clopper and Pearson in ${share('clopper_pearson')} %`,
       );
     }
   }

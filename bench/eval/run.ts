@@ -5,7 +5,7 @@
  *   relegation        the student: held-back agents live (alone with --held-back; without a gateway with --held-back
  *                     --offline), synthetic agents beside caches, and public trajectories
  *   trajectories [file]   the latter alone
- *   bound             how often a kind of answer that is served is wrong more often than promised
+ *   bound             how often a form of answer that is served is wrong more often than promised
  */
 
 const WHAT = ['monitors', 'retrieval', 'relegation', 'trajectories', 'bound'] as const;
