@@ -6,10 +6,10 @@
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import type { PromptText } from '../student/model/prompt-text.ts';
 
-/** Maximum characters of a title, and the number of words that is too small for one. */
+/** Maximum characters and minimum words of a title. */
 const TITLE = { characters: 60, words_min: 2 } as const;
 
-/** @returns titles by variant; variants whose prompts begin differently have none */
+/** @returns titles by variant; a variant whose prompts begin differently has no title */
 export function findAgentTitles(agents: ReadonlyMap<LearnedStep, string>): Map<string, string> {
   const common = new Map<string, string[]>();
   const seen = new Map<string, PromptText>();

@@ -17,13 +17,13 @@ interface ComparedValue {
 }
 
 export interface AnswerComparison {
-  /** Whether audits count them as equal (`src/student/model/equivalence.ts`). */
+  /** Whether audits count the two answers as equal (`src/student/model/equivalence.ts`). */
   agree: boolean;
   /**
    * Two readings of the upstream's answer differ (`src/student/serving/answer-bytes.ts`), so its content is unknown.
    */
   reading_differs: boolean;
-  /** Different values first, in order. */
+  /** The values that differ come first. */
   values: ComparedValue[];
 }
 
@@ -33,7 +33,8 @@ const VALUE_CHARACTERS = 2_000;
 
 /**
  * Compares the student's answer, given or proposed, with the upstream's.
- * @param agrees the student's judgement of the upstream's answer; left out when it gave another answer
+ * @param agrees how the student judges whether the upstream's answer is equivalent; left out when the compared answer
+ * is not the one that the student proposes now
  */
 export function compareAnswers(
   student: readonly TurnBlock[],

@@ -3,8 +3,7 @@
  * generalization", 1970; here, rules that read the step's context bind the variables). Steps that need different
  * answers end up in different classes. Pure; teaching.
  *
- * A constant is never an identifier that appears in the golden steps' own context. Such an identifier is a value, and
- * needs a rule.
+ * An identifier that also appears in its golden step's context is never a constant. It is a value and needs a rule.
  */
 
 import { parseExact } from '../std/exact-json.ts';
@@ -59,7 +58,7 @@ export interface AnswerClass {
   runs: number;
 }
 
-/** Ways to divide a set of examples; they are tried in this order. */
+/** Maximum number of times that examples are divided, one division within the other. */
 const CUTS = 6;
 
 /**
@@ -97,9 +96,9 @@ function freeKeysOf(content: readonly StudentBlock[], free: FreeArguments): stri
 }
 
 /**
- * Solves calls whose free arguments are worded differently: the fixed arguments over all examples, and the wordings of
- * each free argument for themselves. The first free argument divides the examples; of each further one, a class takes
- * the wording that most of its members have.
+ * Solves calls whose free arguments are worded differently. The fixed arguments are solved over all examples, and each
+ * free argument is solved separately for each wording. The wordings of the first free argument divide the examples into
+ * classes. For every other free argument, a class takes the wording that most of its members have.
  */
 function solveWorded(
   examples: readonly AnswerExample[],
@@ -179,8 +178,8 @@ function splitAndSolve(
     return;
   }
   if (cuts >= CUTS) return;
-  // Choose the division with the most examples in parts with enough runs; among equals, the one with the
-  // fewest parts.
+  // Choose the division that puts the most examples into parts with enough runs; among equal divisions, the one with
+  // the fewest parts.
   let best: number[][] | null = null;
   let bestCovered = 0;
   for (const labels of solved) {
@@ -190,7 +189,7 @@ function splitAndSolve(
       if (part === undefined) parts.set(label, [members[i]!]);
       else part.push(members[i]!);
     }
-    // This many different values are not states, but come from an unknown source.
+    // So many different values are not states. They come from an unknown source.
     if (parts.size < 2 || parts.size > 2 + members.length / 4) continue;
     let covered = 0;
     const kept: number[][] = [];
@@ -212,7 +211,7 @@ function countRuns(examples: readonly { run_id: string }[]): number {
   return new Set(examples.map(({ run_id }) => run_id)).size;
 }
 
-/** The parts of answers that must be equal for a common template. */
+/** A text of those parts of an answer that must be equal for answers with a common template. */
 function shapeOf(content: readonly StudentBlock[]): string {
   let shape = '';
   // Similar calls may be one per element of a list, so their number is not fixed.
@@ -247,7 +246,7 @@ function readJsonAnswer(text: string): { value: object; indent: number } | null 
   }
 }
 
-/** @param tellsNull treats null (nothing was found) as a different answer, not as a different value */
+/** @param tellsNull whether null (nothing was found) counts as another shape, not only as another value */
 function shapeOfValue(value: unknown, tellsNull = false): string {
   if (isPrimitive(value)) return tellsNull && value === null ? 'null' : '_';
   if (Array.isArray(value)) {
@@ -318,8 +317,8 @@ interface Solver {
 type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
 
 /**
- * Calls, some of which are made once per element of a list.
- * @returns null when no call is
+ * Solves calls of which some are made once per element of a list.
+ * @returns null when no call is made once per element
  */
 function solveCallsOfEach(
   solver: Solver,
@@ -367,7 +366,7 @@ function groupCalls(blocks: readonly CallBlock[]): CallBlock[][] {
 /** Maximum number of list elements examined, over all lists together. */
 const EACH_EXAMPLES = 400;
 
-/** Values that occur once per element of a list in each example's context. */
+/** Solves values that occur once per element of a list in each example's context. */
 function solveEach(
   solver: Solver,
   values: readonly (readonly unknown[])[],
@@ -399,8 +398,9 @@ const SEGMENT = 3;
 const SEGMENTS = 6;
 
 /**
- * Solves a value that is assembled from other values and constants, such as a path in a folder. Works from the left: it
- * takes the longest piece for which rules find the beginning of the remainder in every example.
+ * Solves a value that is assembled from other values and constants, such as a path in a folder. It works from left to
+ * right: each time it takes the longest piece for which rules find the beginning of the remaining text in every
+ * example.
  * @returns null when no such rules are found
  */
 function solveConcatenation(solver: Solver, values: readonly string[]): TemplateNode | null {
@@ -423,7 +423,7 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
         isKnown = true;
         taken = findBeginnings(solver, values, at, proposeRules(piece, context, solver.tools));
       }
-      // Differently worded tasks each need their own rule.
+      // Each wording of the task needs a separate rule.
       if (isKnown && taken === null) taken = findWordedBeginnings(solver, values, at);
     }
     if (taken !== null) {
@@ -443,7 +443,7 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
   }
   pushText(parts, constant);
   if (slots === 0 || at.some((place, t) => place !== values[t]!.length)) return null;
-  // A part that looks made up for one run and appears in its context must have come from there.
+  // A part that looks generated for one run and appears in the run's context must have come from the context.
   for (const part of parts)
     if (part.is === 'constant' && hasValueOf(String(part.value), solver.contexts)) return null;
   const hasDigit = parts.some((part) => part.is === 'constant' && /\d/.test(String(part.value)));
@@ -474,7 +474,7 @@ function hasValueOf(text: string, contexts: readonly StepContext[]): boolean {
   );
 }
 
-/** Whether a piece of a value may begin here, or the previous piece end here. */
+/** Whether a piece of a value may begin at this index, or the previous piece end there. */
 function isStart(text: string, i: number): boolean {
   return (
     i === 0 || i === text.length || /[^\p{L}\p{N}]/u.test(text[i - 1]!) || /[^\p{L}\p{N}]/u.test(text[i]!)
@@ -491,8 +491,8 @@ interface Beginnings {
 const WORDED = 5;
 
 /**
- * Finds rules that give a beginning of the remaining value wherever they find something, and that cover every example
- * together.
+ * Finds rules that together cover every example. Where a rule finds something, it must be a beginning of the remaining
+ * value.
  */
 function findWordedBeginnings(
   solver: Solver,
@@ -546,7 +546,10 @@ function findWording(
   return null;
 }
 
-/** Rules that give a beginning of the remaining value in every example; those that agree with the best one. */
+/**
+ * Finds rules that give a beginning of the remaining value in every example: the best rule, and those that agree with
+ * it.
+ */
 function findBeginnings(
   solver: Solver,
   values: readonly string[],
@@ -655,8 +658,8 @@ function toExamples(
 const RECKONED_DAYS = 40;
 
 /**
- * Whether a text names a day near the prompt's current day that the context does not name. Then golden runs
- * of one day all have the same value, and those of the next day have another one.
+ * Whether a text names a day that is near the prompt's current day and that the context does not name. Such a value is
+ * the same in all golden runs of one day, and different in the golden runs of the next day.
  */
 function movesWithDay(text: string, contexts: readonly StepContext[]): boolean {
   if (text.length > MOVING_CHARACTERS || !/\d/.test(text)) return false;
@@ -686,7 +689,7 @@ function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
   const canBeGuarded =
     (typeof value === 'string' && value.length > 2 && value.length <= 200) || isNumber(value);
   if (!occasional && !canBeGuarded) return makeConstant(value);
-  // A sentence that holds such a value is a text with a slot.
+  // A sentence that contains a value of the context is a text with a slot.
   if (typeof value === 'string' && occasional && hasValueOf(value, solver.contexts)) {
     const found = findRules(
       toExamples(
@@ -705,7 +708,7 @@ function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
     solver.examples.map(() => value),
   );
   const found = findRules(examples, solver.supportMin, solver.tools);
-  // In few runs the value may be equal by chance, so look up whatever appears made up for one run.
+  // In few runs the value may be equal by chance, so a value that looks generated for one run is looked up.
   if (occasional) return found.rules === null ? null : { is: 'slot', rules: found.rules };
   if (found.rules === null) return makeConstant(value);
   const guards = found.rules.map(({ rule }) => rule).filter((rule) => rankRule(rule) < GUARD_RANK);
@@ -736,10 +739,10 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
   return null;
 }
 
-/** Texts of one wording: their common pieces, and what stands between these. */
+/** Texts of one wording: their common pieces, and the text in the gaps between these pieces. */
 interface AlignedTexts {
   common: Piece[];
-  /** What each text has before each common piece, and after the last one. */
+  /** The part of each text before each common piece, and after the last common piece. */
   gaps: string[][];
   /** White space before and after each gap, for each text. */
   spaces: string[][];
@@ -790,7 +793,7 @@ function labelWordings(pieces: readonly Piece[][]): string[] {
 }
 
 /**
- * Adds the text of a gap.
+ * Adds template nodes for the text of a gap.
  * @returns false when it could not be solved; `cuts` then has ways to divide the texts
  */
 function solveGap(
@@ -847,7 +850,7 @@ function solveWord(
   return true;
 }
 
-/** A word that is itself a value in the context repeats that value, and changes with it. */
+/** Whether a word is itself a value in the context. Such a word repeats the value and changes with it. */
 function isLeafOf(text: string, context: StepContext): boolean {
   if (text.length < 4) return false;
   const visit = (at: unknown): boolean =>
@@ -855,7 +858,9 @@ function isLeafOf(text: string, context: StepContext): boolean {
   return context.step.sources.some(({ name, value }) => name !== 'progress' && visit(value));
 }
 
-/** A capitalised word inside a sentence may be equal by chance, as when two runs are about the same customer. */
+/**
+ * Whether a piece is a capitalised word inside a sentence. It may be equal by chance: two runs may have one customer.
+ */
 function isNameLike(piece: Piece, before: Piece | undefined): boolean {
   if (piece.text.length < 3 || before === undefined || /^[.!?:\n]$/.test(before.text)) return false;
   const first = piece.text[0]!;

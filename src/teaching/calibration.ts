@@ -1,5 +1,5 @@
 /**
- * Finds how certain a student must be so that at most a target share of what it serves is wrong, and measures the
+ * Finds the thresholds at which at most a target share of the student's served answers is wrong, and measures the
  * result. Pure; teaching.
  *
  * The scores of golden steps are cross-fitted: runs are divided into folds, and a student fitted on the other folds
@@ -17,10 +17,11 @@
  * confidence. Kinds with a call that no lookup follows (final-tools.ts) need the higher confidence in the
  * first test, and a still higher one in the second.
  *
- * Where a kind as a whole fails, its forms (answer-form.ts) are tested alone, at the higher confidence, because the errors
- * of the whole chose them. What is left over shares its evidence without the forms that were more likely than not wrong.
+ * If a kind as a whole fails, its forms (answer-form.ts) are tested separately, at the higher confidence, because
+ * errors led to this choice. The remaining answers of the kind share their evidence, without the forms that are
+ * probably wrong too often.
  *
- * The student does not serve a kind with too few runs, nor one that calls a tool which an operator has excluded.
+ * The student does not serve a kind with too few runs, or a kind that calls a tool which an operator has excluded.
  */
 
 import { createPrng } from '../std/prng.ts';
@@ -65,10 +66,10 @@ export interface Calibration {
   method: string;
   runs: number;
   steps: number;
-  /** At {@link Calibration.threshold}, on steps of runs that the student did not know. */
+  /** Steps served at {@link Calibration.threshold}, in runs that the student did not know. */
   served: number;
   errors: number;
-  /** The same for several targets. */
+  /** Coverage and error for several targets. */
   curve: CurvePoint[];
 }
 
@@ -81,10 +82,10 @@ interface AgentCalibration {
   /** Golden runs and steps, including those for which the student had no answer. */
   runs: number;
   steps: number;
-  /** At the thresholds of its kinds, on steps of runs that the student did not know. */
+  /** Steps served at the thresholds of the agent's kinds, in runs that the student did not know. */
   served: number;
   errors: number;
-  /** Kinds of answers that the student gave, and forms of them that stand for themselves; the most frequent first. */
+  /** Kinds of answers that the student gave, and forms with separate thresholds; the most frequent first. */
   kinds: KindCalibration[];
 }
 
@@ -96,21 +97,21 @@ export type KindRefusal = 'too_few' | 'too_wrong' | 'never_serve';
 
 /** The score above which one kind of answer is not covered. */
 interface KindCalibration {
-  /** As `namesOfForm` names it; a kind with forms that stand for themselves is what is left of it. */
+  /** Name of the kind or form. If forms of a kind have separate thresholds, the kind covers its other answers. */
   kind: string;
   /** −1 when it is not served. */
   threshold: number;
   /** null when it is served. */
   refused: KindRefusal | null;
-  /** It calls a tool whose calls no lookup follows. */
+  /** The answer calls a tool whose calls no lookup follows. */
   is_final: boolean;
   /** Runs, steps and errors below the threshold; for a kind that is not served, below the largest score allowed. */
   runs: number;
   steps: number;
   errors: number;
-  /** Runs for which the student gave such an answer, at any score. */
+  /** Runs in which the student gave such an answer, at any score. */
   seen_runs: number;
-  /** Number of runs needed to be served if all further ones are right. */
+  /** Number of runs that the kind needs before it is served, if the student is right in all further runs. */
   needed_runs: number;
   /** Confidence that the error rate is at most the target. */
   confidence: number;
@@ -120,13 +121,13 @@ interface KindCalibration {
 /** The student's score for one step, and whether its answer was right. */
 export interface ScoredStep {
   run_id: string;
-  /** As {@link nameAgents} names it; when left out, all steps are one agent's. */
+  /** The name that {@link nameAgents} gives; when left out, all steps belong to one agent. */
   agent?: string;
-  /** Kind of the answer that it gave; '' when left out. */
+  /** Kind of the student's answer; '' when left out. */
   kind?: string;
-  /** Names of its form, from the kind to the narrowest; when left out, the kind alone. */
+  /** Names of the answer's form, from the kind to the narrowest; only the kind when left out. */
   forms?: readonly string[];
-  /** null when it had no answer. */
+  /** null when the student had no answer. */
   score: number | null;
   is_right: boolean;
 }
@@ -135,8 +136,8 @@ export interface ScoredStep {
 export const CURVE_TARGETS = [0.01, 0.02, 0.05, 0.1, 0.2] as const;
 
 /**
- * Fits on some of the runs and tests on the others, in turn. The threshold is then used for a student fitted on all
- * runs.
+ * Fits a student on some runs and tests it on the others, in turn for each part of the runs. The threshold is then used
+ * for a student that is fitted on all runs.
  */
 export function calibrateStudent(
   steps: readonly LearnedStep[],
@@ -159,9 +160,9 @@ export function keyOfForm(agent: string, form: string): string {
   return `${agent.split('.')[0]!} ${form}`;
 }
 
-/** Kinds of answers that need more than the bound. */
+/** Rules for kinds of answers beside the bound on their error rate. */
 interface KindRules {
-  /** Forms that were too wrong on runs held out, as `keyOfForm` names them: none of their answers is served. */
+  /** Forms (`keyOfForm`) that were wrong too often in held-out runs: their answers are not served. */
   failed?: ReadonlySet<string>;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
@@ -215,13 +216,13 @@ export function calibrateScores(
   };
 }
 
-/** Golden runs that a kind of answer needs, all without an error, before it is served at a target of 5 %. */
+/** Number of golden runs without an error that a kind of answer needs before it is served at a target of 5 %. */
 export const KIND_RUNS_MIN = 11;
 
 /** Maximum number of runs that {@link countNeeded} returns. */
 const RUNS_TRIED = 1 << 16;
 
-/** Golden runs with which a kind of answer passes its first test when the student makes no further error. */
+/** Number of golden runs with which a kind of answer passes its first test if the student makes no further error. */
 function countNeeded(wrongRuns: number, isFinal: boolean, target: number, isChosen: boolean): number {
   const confidence = CONFIDENCES[isFinal ? 'final' : 'common'][isChosen ? 1 : 0];
   const isEnough = (runs: number): boolean => keepsKindError(wrongRuns, runs, confidence, target);
@@ -273,7 +274,7 @@ function groupBy<T>(all: readonly T[], keyOf: (item: T) => string): Map<string, 
 
 type AnsweredStep = ScoredStep & { score: number };
 
-/** What a kind is calibrated for. */
+/** The inputs to the calibration of a kind. */
 interface Calibrating {
   agent: string;
   target: number;
@@ -281,9 +282,9 @@ interface Calibrating {
 }
 
 /**
- * The thresholds of a form's answers: one for all, or one for each narrower form that stands for itself and one for what
- * is left over. Each step counts for one of them, the narrowest that names it.
- * @param depth of the form among the names of its steps
+ * Chooses the thresholds for the answers of a form: either one threshold for all, or separate thresholds for narrower
+ * forms and one for the remaining answers. Each step counts only for the narrowest of these forms that it belongs to.
+ * @param depth index of the form among the names of a step's forms
  */
 function calibrateForms(
   name: string,
@@ -322,16 +323,16 @@ function hasFailed(name: string, { agent, rules }: Calibrating): boolean {
   return rules.failed?.has(keyOfForm(agent, name)) === true;
 }
 
-/** Whether a form is more likely than not wrong more often than the target. */
+/** Whether a form's error rate is probably above the target. */
 function isLikelyWrong(answered: readonly AnsweredStep[], { target, rules }: Calibrating): boolean {
   const { wrong_runs, runs } = countBelow(answered, rules.score_max ?? scoreMaxOf(target));
   return wrong_runs > 0 && !keepsKindError(wrong_runs, runs, EVEN, target);
 }
 
-/** More likely than not. */
+/** The probability from which something counts as probable. */
 const EVEN = 0.5;
 
-/** @param isChosen its errors, or those of what it is a part of, chose these steps, so the confidence is higher */
+/** @param isChosen whether errors led to the choice of these steps, which requires a higher confidence */
 function calibrateKind(
   kind: string,
   answered: readonly AnsweredStep[],
@@ -415,10 +416,10 @@ const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.985, 0.998] } as con
 
 /**
  * The largest threshold below which the error rate of one kind of answer keeps the target, at the given confidence.
- * @param isFinal no lookup follows it, so the confidence is higher
- * @param largest score that is ever served
- * @param isChosen errors chose these answers
- * @returns −1 when no threshold does
+ * @param isFinal whether no lookup follows the answer, which requires a higher confidence
+ * @param largest the largest score that is ever served
+ * @param isChosen whether errors led to the choice of these answers
+ * @returns −1 when no threshold keeps the target
  */
 export function chooseThreshold(
   scored: readonly ScoredStep[],
@@ -452,7 +453,7 @@ interface RunCounts {
   runs: number;
   steps: number;
   errors: number;
-  /** Runs with an error; weighted higher where those runs are long. */
+  /** Runs with an error; they count more if they are long. */
   wrong_runs: number;
 }
 

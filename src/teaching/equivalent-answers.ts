@@ -2,9 +2,10 @@
  * Finds which golden answers of one stage are equivalent (src/student/model/equivalence.ts): classes that golden runs use
  * interchangeably get one label. Pure; teaching.
  *
- * Two classes are interchangeable when everything but their wording is equal on each other's steps, and when
- * no mark of the step tells which of them follows. Two classes with different calls are two valid paths if,
- * in addition, the runs of one make the other's call later, and both calls are followed by lookups.
+ * Two classes are interchangeable under two conditions: on each other's steps, their answers are equal apart from the
+ * wording; and no mark of a step tells which of the two classes follows. Two classes with different calls are two valid
+ * paths if, in addition, the runs of each class make the other class's call later, and both calls are followed by
+ * lookups.
  */
 
 import { comparablesAgree, readComparable, stemWord } from '../student/model/agreement.ts';
@@ -35,7 +36,7 @@ import { findSituations, type SituatedText, type Situation } from './text-situat
 
 /** Golden steps of one stage with their answers. */
 interface StageAnswers {
-  /** What the steps answer, as `StepDigest` names it. */
+  /** What the steps respond to; see `StepDigest`. */
   stage: string;
   examples: readonly AnswerExample[];
   classes: readonly AnswerClass[];
@@ -52,7 +53,7 @@ interface StageAnswers {
 /** Classes with their labels, and the class of each step; −1 for answers that no template explains. */
 interface LabelledAnswers {
   labels: number[];
-  /** Different ways to the same end: classes of one label have different values if they are such ways. */
+  /** A number per class. Classes of one label have different numbers if they are different ways to the same result. */
   paths: number[];
   ofStep: Int16Array;
   wordings: Wording[];
@@ -62,9 +63,9 @@ interface LabelledAnswers {
 /** Number of members of a class whose answers are compared, and the share that must agree. */
 const COMPARED = 8;
 const SAME_LABEL = 0.85;
-/** Least share of these members for which both classes have an answer. */
+/** Minimum share of these members for which both classes have an answer. */
 const ANSWERED = 0.25;
-/** Number of runs that each of two paths needs, and its least share of the steps of both. */
+/** Minimum number of runs of each of two paths, and minimum share of each path in the steps of both. */
 const PATH_RUNS = 4;
 const PATH_SHARE = 0.12;
 /**
@@ -73,25 +74,25 @@ const PATH_SHARE = 0.12;
  */
 const PATH_LATER = 0.8;
 const PATH_SEEN = 0.05;
-/** Least share of runs that make the main calls at once or later, if only a few runs go another way. */
+/** Minimum share of runs that make the main calls at once or later, if only a few runs go another way. */
 const OTHER_WAY = 0.9;
 const OTHER_RUNS = 2;
 /** Beginnings of names of tools that change nothing. */
 const LOOKS =
   /^(?:get|list|read|search|find|describe|show|fetch|look|lookup|view|inspect|browse)(?:[_A-Z-]|$)/;
-/** The same for tools whose calls differ in options alone. */
+/** Beginnings of names of such tools whose calls may differ only in options. */
 const READS = /^(?:query|tail|head|count)(?:[_A-Z-]|$)/;
 /** Names of arguments, numbers and switches, that determine how much a look shows. */
 const OPTIONS =
   /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
 /** Words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
-/** More than a label's texts say: a word that is left out would count as never affirmed. */
+/** Maximum number of affirmed words; larger than texts need, because a word beyond it would count as never affirmed. */
 const AFFIRMED_KEPT = 5_000;
-/** Least share of a word's uses in which the step contains it, for a word that texts take from steps. */
+/** Minimum share of a word's uses in which the step contains the word, for a word that texts take from steps. */
 const GROUNDED = 0.9;
 const NO_WORDS: ReadonlySet<number> = new Set();
-/** Number of runs that must share a value that no step contains, before it counts as part of the wording. */
+/** Minimum number of runs that share a value which no step contains, for a value that is part of the wording. */
 const CONSTANT_RUNS = 3;
 
 /** Labels the classes and assigns each step's answer to one. */
@@ -256,7 +257,7 @@ class Labelling {
     }
   }
 
-  /** Some texts of each place, with the stems of those words. */
+  /** Some texts of each place, with the stems of the words for which `isTaken` is true. */
   #listTexts(isTaken: (place: string, word: string) => boolean): Map<string, SituatedText[]> {
     const texts = new Map<string, SituatedText[]>();
     for (const [step, worded] of this.#worded.entries())
@@ -274,7 +275,7 @@ class Labelling {
     return this.#grounded.get(place)?.has(hashString(word)) === true;
   }
 
-  /** Words that say nothing at a step, because its situation does not explain them. */
+  /** Words that are a matter of style at a step, because its situation does not explain them. */
   #situatedAt(place: string, i: number): ReadonlySet<number> {
     return this.#situated.get(`${place} ${i}`) ?? NO_WORDS;
   }
@@ -297,7 +298,7 @@ class Labelling {
     return affirmed;
   }
 
-  /** Whether a class's answer at a step has the step's own values and fixed parts. */
+  /** Whether a class's answer for a step has the same values and fixed parts as the step's golden answer. */
   #hasSameValues(c: number, i: number): boolean {
     const filled = this.#fill(c, i);
     if (filled === null) return false;
@@ -386,7 +387,7 @@ class Labelling {
         if (this.#areInEitherOrder(groups[a]!, groups[b]!, members))
           groups[a]!.push(...groups.splice(b, 1)[0]!);
     const join = (main: number[], other: number[]): void => {
-      // The student takes the main way.
+      // The student then answers with the main way.
       for (const c of other) for (const i of members[c]!) ofStep[i] = main[0]!;
       main.push(...other);
       groups.splice(groups.indexOf(other), 1);
@@ -419,7 +420,7 @@ class Labelling {
   }
 
   /**
-   * Whether it has the same calls in an order that comes first by name, so that each round chooses the same
+   * Whether the other group has the same calls in an order that comes first by name. Each round then chooses the same
    * order.
    */
   #comesFirst(other: readonly number[], main: readonly number[]): boolean {
@@ -449,7 +450,7 @@ class Labelling {
     return !this.#areSeparated(ofMain, ofOther);
   }
 
-  /** Whether the main way only looks, and then makes the calls that the other way makes at once. */
+  /** Whether the main way first only looks, and later makes the calls that the other way makes at once. */
   #looksFirst(main: readonly number[], other: readonly number[], ofMain: readonly number[]): boolean {
     return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
   }
@@ -464,7 +465,7 @@ class Labelling {
     return !isSeparated(this.#readLaterTools(), ofMain, ofOther);
   }
 
-  /** The tools that do not only look, by whether a step's run calls them later. */
+  /** A column for each tool that does not only look: the steps whose runs call the tool later. */
   #readLaterTools(): MarkColumn[] {
     const columns = new Map<string, MarkColumn>();
     for (let i = 0; i < this.#stage.examples.length; i++)
@@ -506,8 +507,8 @@ class Labelling {
   }
 
   /**
-   * Whether the calls that only the other way makes are looks, or enough runs of the main way make them
-   * later. If they are not only looks, enough runs must also show that the order of calls does not matter.
+   * Whether the calls that only the other way makes are looks, or enough runs of the main way make these calls later.
+   * In the second case, enough runs must also show that the order of the calls does not matter.
    */
   #leavesLooksOut(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const ofOther = membersOf(other, members);
@@ -555,7 +556,7 @@ class Labelling {
     );
   }
 
-  /** The groups of calls that some runs make at once, and others only after this look. */
+  /** The groups of calls that some runs make at once and other runs make only after this look. */
   #findPathsWithout(
     look: readonly number[],
     groups: readonly number[][],
@@ -680,7 +681,7 @@ class Labelling {
     }));
   }
 
-  /** Words that say nothing in any situation of these steps, but for rare ones. */
+  /** Words that are a matter of style in every situation of these steps, apart from rare situations. */
   #listSituated(place: string, steps: readonly number[]): number[] {
     const own = new Set(steps);
     const situations = (this.#situations.get(place) ?? []).filter(
@@ -692,7 +693,7 @@ class Labelling {
       .map((stem) => hashString(stem));
   }
 
-  /** Assigns answers whose wording no template has to a class with the same values and familiar words. */
+  /** Assigns answers with a wording that no template produces to a class with the same values and familiar words. */
   #assignWordings(ofStep: Int16Array, labels: readonly number[], wordings: readonly Wording[]): void {
     const known = new KnownWordings(wordings, this.#stage.free);
     const order = [...labels.keys()];

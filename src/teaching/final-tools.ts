@@ -1,14 +1,13 @@
 /**
- * Tools whose calls no lookup follows: in golden runs, calls of other tools hardly ever come after them. An
- * agent can notice a wrong lookup from the next result, but cannot undo a wrong call of these tools. An agent
- * with one tool, a shell, also looks with that tool: there, another call with another input in a later step
- * counts as a lookup. Pure; teaching.
+ * Finds final tools: in golden runs, calls of other tools hardly ever come after their calls. An agent can notice a
+ * wrong lookup from the next result, but cannot undo a wrong call of a final tool. An agent whose only tool is a shell
+ * uses it for lookups too: there, a later call with a different input counts as a lookup. Pure; teaching.
  */
 
 import { canonicalText } from '../student/model/json-values.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
 
-/** Largest share of a tool's calls that a call of another tool may follow. */
+/** For a final tool: maximum share of its calls that are followed by a call of another tool. */
 const LOOKED_AFTER = 0.1;
 
 /**

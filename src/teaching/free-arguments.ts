@@ -11,10 +11,10 @@ import { isObject, isPrimitive, textOfPrimitive } from '../student/model/json-va
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import { readTokens } from '../student/model/text-tokens.ts';
 
-/** Number of golden calls with the argument, and of their runs, that are needed to judge it. */
+/** Minimum numbers of golden calls with an argument, and of their runs, to judge the argument. */
 const CALLS_MIN = 5;
 const RUNS_MIN = 5;
-/** Least share of an argument's values that are prose, and of results that are the same. */
+/** For a free argument: minimum shares of values that are prose, and of results that are the same. */
 const PROSE_SHARE = 0.8;
 const SAME_RESULT = 0.95;
 const ARGUMENTS = 60;
@@ -38,7 +38,7 @@ interface SeenArgument {
   results: Map<string, number>;
 }
 
-/** By a step: the hash of its first result without values, and the step before it, which determines the values. */
+/** Cache by step: the hash of its first result without values, and the previous step, which determines the values. */
 const levels = new WeakMap<object, { before: object; result: string }>();
 
 /** @param steps of one agent, those of a run in order */
@@ -54,7 +54,7 @@ export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments 
       (entry): entry is [string, string] => typeof entry[1] === 'string' && !READ_KEYS.test(entry[0]),
     );
     if (texts.length === 0) continue;
-    // A round looks at the same steps once for each part of them.
+    // A round reads the same step several times: once for each part of the steps that contains it.
     let level = levels.get(next.step);
     if (level?.before !== step) {
       const ground = new Ground({ sources: [...step.sources, { name: 'call', value: call.input }] });

@@ -1,7 +1,7 @@
 /**
- * Re-reads the requests of golden steps from the capture database, and checks whether an answer may be given
- * to one. It uses the check for live answers, so that a round's report does not promise what the gateway
- * would decline. The round's own thread.
+ * Re-reads the requests of golden steps from the capture database, and checks whether an answer to such a request may
+ * be served. It uses the check for live answers, so a round's report does not count answers that the gateway would not
+ * serve. The round's own thread.
  */
 
 import type { CaptureFiles } from '../captures/capture-files.ts';
@@ -22,7 +22,7 @@ export class GoldenRequests {
     this.#source = source;
   }
 
-  /** @returns null when it no longer exists, or no student reads it */
+  /** @returns null when the exchange no longer exists, or no student reads its request */
   read({ exchange_id }: GoldenStep): ReadRequest | null {
     const copy = this.#source.copy(exchange_id);
     const wire = copy === undefined ? null : wireOf(copy.shape);
@@ -37,7 +37,7 @@ export class GoldenRequests {
     return isFitAnswer(answer, asked.request, asked, this.#schemas);
   }
 
-  /** The same for a step whose request is not in memory. Only one call at a time. */
+  /** Whether an answer may be served, for a step whose request is not in memory. Only one call at a time. */
   async isFit(step: GoldenStep, answer: StudentAnswer): Promise<boolean> {
     const asked = this.read(step);
     // Unmaps memory of the capture files.

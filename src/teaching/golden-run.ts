@@ -30,8 +30,8 @@ interface AnsweredTurn {
 }
 
 /**
- * Reads a run that its records do not rule out.
- * @param words external statements about it
+ * Reads a run, unless its records already rule it out.
+ * @param words external statements about the run
  * @returns after the last turn: why the run cannot be used; empty if it can
  * @throws what the source throws
  */
@@ -56,7 +56,7 @@ export function* readAnsweredTurns(
   return codesOf(weighWords(judge.judge(), words).reasons);
 }
 
-/** Reasons against a run by its records alone; empty if absent. */
+/** Reasons against a run that its records alone show; empty without such reasons. */
 function ruleOut(own: RunSource, exchanges: number, words: RunWords): RunFault[] {
   const tally = new GoldenTally(GOLDEN_WIRES);
   let isTooLarge = false;

@@ -1,12 +1,13 @@
 /**
- * The golden runs of a capture database as material for a round: their steps in the student's form, and the patterns in
- * them. Newest runs first, for each agent as many as there is room for. Pure except for its inputs. Command line.
+ * Gathers the golden runs of a capture database as material for a round: their steps in the student's form, and the
+ * patterns in them. It reads the newest runs first, and keeps as many runs of each agent as there is room for. Pure
+ * except for its inputs. Command line.
  *
- * Memory: DISTILL_BOUNDS bounds what is kept of all steps together; everything else covers one run at a time. Until all
- * are found, steps are stored as bytes outside the JavaScript heap, because the garbage collector would otherwise visit
- * them for each of a hundred thousand runs that is read and dropped. When the room is full, the agent that uses most of
- * it gives up its oldest runs, and its older ones are skipped. So a rare agent keeps its runs, however busy the others
- * are. A run's first request shows its agent.
+ * Memory: DISTILL_BOUNDS bounds the kept steps of all runs together; apart from them, only one run is in memory at a
+ * time. Until all runs are read, kept steps are bytes outside the JavaScript heap. Otherwise the garbage collector
+ * would visit them for each of a hundred thousand runs that are read and dropped. When the room is full, the agent that
+ * uses the largest part gives up its oldest runs, and its older runs are skipped. So a rare agent keeps its runs,
+ * however busy the other agents are. A run's first request shows its agent.
  */
 
 import { createHash } from 'node:crypto';
@@ -40,7 +41,7 @@ export interface GoldenStep {
   step: StepDigest;
   /** null when a student cannot give such an answer; the step still counts in coverage. */
   answer: AnswerDigest | null;
-  /** The turn's tokens as the provider reported them: input with all that was cached, output. */
+  /** The turn's tokens as the provider reported them: input including cached tokens, plus output. */
   tokens: number;
 }
 
@@ -48,7 +49,7 @@ export interface GoldenRun {
   run_id: string;
   first_id: number;
   last_id: number;
-  /** Changes when its exchanges change. */
+  /** A text that changes when the run's exchanges change. */
   mark: string;
   steps: GoldenStep[];
 }
@@ -71,7 +72,7 @@ export type UntaughtReason =
 /** The result of reading one run; plain data, stored by a {@link DigestStore}. */
 interface RunDigest {
   run_id: string;
-  /** Why it cannot be used for teaching; empty if it can. */
+  /** Why the run cannot be used for teaching; empty if it can. */
   codes: RunFault[];
   steps: GoldenStep[];
   /** The agent, from the first request; '' if that was not read. */
@@ -91,12 +92,12 @@ export interface DigestStore {
 interface DigestKey {
   /** Identifies the run and the kind of digest. */
   key: string;
-  /** Identifies its exchanges and the external statements about it. */
+  /** Identifies the run's exchanges and the external statements about the run. */
   mark: string;
 }
 
 /**
- * Embeds situations into vectors of length 1; null if impossible. Then only equal texts count as the same.
+ * Embeds situations into vectors of length 1; null if that is impossible. Then only equal texts count as the same.
  */
 type EmbedTexts = (texts: readonly string[]) => Promise<Float32Array[] | null>;
 
@@ -107,7 +108,7 @@ interface GatherOptions {
   embed: EmbedTexts;
   /** Wires whose steps are taught; default: Messages. */
   wires?: readonly RelegationWire[];
-  /** Awaited after each turn that was read, while nothing of the source is held. */
+  /** Awaited after each turn that was read, when no memory of the source is in use. */
   pause?: () => Promise<void>;
   /** Share of DISTILL_BOUNDS that may be used, 0 to 1; default 1. */
   room?: number;
@@ -117,7 +118,7 @@ interface GatherOptions {
 
 /** The material for a round from a database. */
 export interface GoldenMaterial {
-  /** Runs in the database, and examined runs: all, unless fewer were enough. */
+  /** Number of runs in the database, and of examined runs, which is smaller if fewer runs were enough. */
   runs: number;
   looked_at: number;
   /** Runs that were not read completely, because their agent has enough newer ones. */
@@ -131,7 +132,7 @@ export interface GoldenMaterial {
   /** Unusable runs by reason; a run with several reasons counts under each. */
   not_golden: Partial<Record<RunFault, number>>;
   untaught: Partial<Record<UntaughtReason, number>>;
-  /** As found in the runs, with near-duplicates between runs; at most DISTILL_BOUNDS.patterns. */
+  /** Patterns as found in the runs, so with near-duplicates; at most DISTILL_BOUNDS.patterns. */
   patterns: PatternDraft[];
 }
 
@@ -201,7 +202,7 @@ export async function gatherGolden(
   return material;
 }
 
-/** For a client's side call. */
+/** The digest of a run that is a client's side call. */
 const SIDE_CALL: RunDigest = {
   run_id: '',
   codes: ['side_call'],
@@ -275,7 +276,7 @@ class TeachingRoom {
     this.#bytes = DISTILL_BOUNDS.steps_bytes * room;
   }
 
-  /** An agent had to give up runs. */
+  /** Whether an agent had to give up runs. */
   get isFull(): boolean {
     return this.#closed.size > 0;
   }
@@ -315,7 +316,7 @@ class TeachingRoom {
     return runs;
   }
 
-  /** The agent that uses most of the room gives up its oldest run; among equals, the last one to arrive. */
+  /** Removes the oldest run of the agent that uses most of the room; among equal agents, of `last`. */
   #giveUp(last: string): void {
     let most = this.#agents.has(last) ? last : '';
     for (const [agent, taken] of this.#agents) {
@@ -337,7 +338,7 @@ class TeachingRoom {
   }
 }
 
-/** Longest beginning of a system prompt that distinguishes agents here. */
+/** Number of characters at the beginning of a system prompt that distinguish agents here. */
 const PROMPT_CHARACTERS = 256;
 
 /** The cached agent of a run that is not read completely. */
@@ -367,7 +368,7 @@ function readAgent(source: ExchangeSource, run: ChainedRun): string {
   }
 }
 
-/** Model, tools and the beginning of the prompt, whose changes from run to run are mostly numbers. */
+/** Names an agent by model, tools and the beginning of the prompt, in which mostly numbers change from run to run. */
 function nameAgent({ model, system, tools }: NormalRequest, origin: string): string {
   const prompt = textOf(system).slice(0, PROMPT_CHARACTERS).replace(/\d+/g, '0');
   const told = JSON.stringify([model, tools.map(({ name }) => name).sort(), prompt, origin]);
@@ -436,15 +437,15 @@ async function digestRun(
   return digest;
 }
 
-/** Where a step stands in its run. */
+/** The position of a step in its run. */
 interface StepPlace {
   seq: number | null;
   started_ms: number;
 }
 
 /**
- * Sorts steps by the time they were asked. Exchanges are numbered when written, and copies from two threads may
- * overtake each other when answers come within milliseconds.
+ * Sorts steps by the time of their requests. Exchanges are numbered when they are written. If two answers arrive within
+ * milliseconds on two threads, the later exchange may be written first.
  */
 export function sortSteps(
   steps: Pick<GoldenStep, 'exchange_id'>[],
@@ -482,7 +483,7 @@ function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, co
   digest.bytes += JSON.stringify([rest, storedPrompt, answer]).length;
 }
 
-/** Restores shared objects for equal prompts of one run's steps, as they were before storing. */
+/** Makes the steps of one run share the objects of equal prompts, as before they were stored. */
 function sharePrompts(steps: readonly GoldenStep[]): void {
   for (const [at, { step }] of steps.entries()) {
     const before = steps[at - 1]?.step.prompt;

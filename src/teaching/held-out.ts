@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { HELD_OUT } from './limits.ts';
 
-/** For a service: runs to hold out of each agent, and the largest share of runs that is held out for this. */
+/** For a service: minimum held-out runs of each agent, and maximum share of runs that is held out for that. */
 const SERVICE_HELD_OUT = { runs_min: 45, share_most: 0.6 } as const;
 
 /** Runs that teach, and runs that are held out. */
@@ -29,8 +29,8 @@ export function splitRuns<Run extends { run_id: string }>(runs: readonly Run[]):
 }
 
 /**
- * Splits the runs for a service: another model, which is calibrated only on held-out runs. So each agent needs enough
- * of them.
+ * Splits the runs for a student that asks a service. A service is calibrated only on held-out runs, so each agent needs
+ * enough of them.
  * @param share chosen by an operator; null: HELD_OUT.share, or more if an agent has few runs
  */
 export function splitForService<Run extends { run_id: string }>(

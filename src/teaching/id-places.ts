@@ -1,7 +1,6 @@
 /**
- * Finds the places of a step whose numbers are ids: order numbers, ticket numbers. An id identifies a thing,
- * and its size has no meaning. So a new id is never unusual, however far it is from golden ones. Pure;
- * teaching.
+ * Finds the places of a step whose numbers are ids: order numbers, ticket numbers. The size of an id has no meaning, so
+ * a new id is never unusual, however far it is from golden ids. Pure; teaching.
  */
 
 import { isObject, readNumber } from '../student/model/json-values.ts';

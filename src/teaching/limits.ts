@@ -8,15 +8,15 @@ export const DISTILL_BOUNDS = {
   steps_bytes: 32 << 20,
   /** Consecutive runs that no agent needs after which older runs are not read. */
   passed_over: 50_000,
-  /** How often a round that runs out of memory begins again, each time with half of these bounds. */
+  /** Maximum number of times that a round out of memory starts again, each time with half of these bounds. */
   halvings: 6,
   /** Patterns that are extracted from the runs. */
   patterns: 2_000,
 } as const;
 /**
- * Size of a body that a round reads; of a compressed one a sixteenth, because several copies of it are in memory at once. Runs
- * with a larger body are left out.
+ * Maximum size of a body that a round reads; a sixteenth of it for a compressed body, of which several copies are in
+ * memory at once. Runs with a larger body are left out.
  */
 export const DISTILL_BODY_BYTES = 8 << 20;
-/** Share of an agent's golden runs that is held out to measure on, and the fewest runs. */
+/** Share of an agent's golden runs that is held out for measuring, and minimum number of these runs. */
 export const HELD_OUT = { share: 0.25, runs_min: 5 } as const;

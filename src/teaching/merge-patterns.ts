@@ -11,8 +11,8 @@ interface MergedPattern extends PatternDraft {
 /**
  * Merges patterns with the same lesson (`areEquivalent`): the first one stays, with the dead ends of both and
  * a larger support.
- * @param vectors of the situations, of length 1; null when only equal situations are the same
- * @returns the best supported first
+ * @param vectors the situations' vectors, of length 1; null when only equal situations are the same
+ * @returns the merged patterns, those with the largest support first
  */
 export function mergePatterns(
   patterns: readonly PatternDraft[],

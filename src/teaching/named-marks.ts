@@ -1,6 +1,6 @@
 /**
- * The marks of a step with readable names, to explain what is new in it. Slower than marks alone; only for
- * explanations. Pure; teaching.
+ * The marks of a step with readable names, to explain what is new in the step. Slower than collecting only the marks.
+ * Pure; teaching.
  */
 
 import {

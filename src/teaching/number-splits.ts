@@ -10,14 +10,14 @@ import {
   type NumberSplit,
 } from '../student/model/student-model.ts';
 
-/** Maximum number of places whose numbers are examined, and the minimum of numbers for a threshold. */
+/** Maximum number of places whose numbers are examined, and minimum of numbers for a threshold. */
 const PLACES = 200;
 const NUMBERS_MIN = 8;
 
 /** The numbers of steps at one place. */
 export interface NumberColumn extends NumberPlace {
   id: string;
-  /** Each with the index of its step, in ascending order. */
+  /** Numbers in ascending order, each with the index of its step. */
   values: [number, number][];
 }
 
@@ -39,7 +39,7 @@ export function readNumberColumns(steps: readonly LearnedStep[]): NumberColumn[]
   return columns;
 }
 
-/** Thresholds that separate the answers: one or two per place, with the steps above each. */
+/** Finds thresholds that separate the answers: one or two per place, with the steps above each threshold. */
 export function splitNumbers(
   columns: readonly NumberColumn[],
   targets: Uint16Array,

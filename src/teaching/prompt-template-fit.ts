@@ -24,7 +24,7 @@ import { type PromptToken, splitTokens } from '../student/model/prompt-tokens.ts
 interface GoldenPrompt {
   run_id: string;
   prompt: PromptText;
-  /** When it was asked; null when unknown. */
+  /** Time of the request; null when unknown. */
   at_ms: number | null;
 }
 
@@ -63,7 +63,7 @@ interface DraftSentence {
   members: number[];
 }
 
-/** Deterministic: the same prompts in the same order give the same template. */
+/** Learns a template. The same prompts in the same order always give the same template. */
 export function learnTemplate(prompts: readonly GoldenPrompt[]): PromptTemplate {
   const { units, seen } = countSentences(prompts);
   const drafts: DraftSentence[] = [];
@@ -262,19 +262,20 @@ function finishSentence(
 ): TemplateSentence[] {
   if (parts === undefined) return [{ hash: hash!, ...place }];
   const { most, needed } = place;
-  // A name without words around it is identified by its position: every prompt contains it exactly once.
+  // A sentence that consists of a name alone is identified by its position, so every prompt must contain it exactly
+  // once.
   if (hasWords || !parts.some(isNamePlace) || (needed === true && most === 1))
     return [{ parts, ...place, most: most > LIST_LENGTH ? 2 * most : most }];
   const { needed: _all, ...optional } = place;
   return members.map((member) => ({ hash: member, ...optional }));
 }
 
-/** From more than this many occurrences in one prompt on, a sentence is an item of a list, which may grow further. */
+/** A sentence with more occurrences than this in one prompt is an item of a list, which may grow further. */
 const LIST_LENGTH = 2;
 
 /**
- * Sentences that every prompt has once, in one order.
- * @returns the index of each among them
+ * Finds the anchors: sentences that every prompt has exactly once and in the same order.
+ * @returns the index of each anchor among the anchors
  */
 function orderAnchors(
   sequences: readonly (readonly number[])[],

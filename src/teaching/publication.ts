@@ -24,13 +24,13 @@ export interface PublishedStudent {
 
 interface Verdict {
   publish: boolean;
-  /** Why it is not published; '' when it is. */
+  /** Why the student is not published; '' when it is published. */
   reason: string;
   comparison: Comparison | null;
 }
 
 /**
- * Publishes a student that passes the gate and is not worse than the current one.
+ * Decides to publish a student that passes the gate and is not worse than the current student.
  * @param published null: there is nothing to compare with
  * @param isFit as passed to `teachStudent`
  */

@@ -1,7 +1,6 @@
 /**
- * Steps with a relegation decision, newest first: the decision, and both answers if both are known. It
- * examines the newest CAPTURE_ACTIVITY.exchanges exchanges and caches the results. Pure except for its
- * source; capture reader.
+ * Lists steps with a relegation decision, newest first: the decision, and both answers if both are known. It examines
+ * the newest CAPTURE_ACTIVITY.exchanges exchanges and caches the results. Pure except for its source; capture reader.
  *
  * Memory: some 50 bytes per examined exchange.
  */
@@ -34,7 +33,7 @@ interface RelegatedStepPage {
 /** The cached facts about an exchange; null without a decision of relegation. */
 type Outcome = 'served' | 'refused' | 'agreed' | 'disagreed' | null;
 
-/** Maximum number of shown equal values, which matter little. */
+/** Maximum number of equal values that are shown, because they matter little. */
 const SHOWN_VALUES = 20;
 
 export class RelegatedSteps {
@@ -47,9 +46,9 @@ export class RelegatedSteps {
   }
 
   /**
-   * A page. If the time runs out, the page is short and says where it ended; each call advances by at least one
-   * exchange. An empty page gets more time.
-   * @param lastId of the newest exchange
+   * Reads a page. If the time runs out, the page is short and says where it ended. Each call advances by at least one
+   * exchange. A page without any entry gets more time.
+   * @param lastId id of the newest exchange
    * @param before only steps of earlier exchanges; null to begin with the newest
    */
   page(
@@ -97,7 +96,7 @@ export class RelegatedSteps {
 
   #remember(id: number, outcome: Outcome): void {
     this.#seen.set(id, outcome);
-    // Any entry may be evicted: the oldest ones are only those that were examined first.
+    // All entries are evicted together, because the oldest entries are only those that were examined first.
     if (this.#seen.size > 2 * this.#max) this.#seen.clear();
   }
 }

@@ -19,7 +19,7 @@ export interface RoundJson
   /** The new student, published or not; null when the round ended before that. */
   student:
     | (StudentManifestDraft & {
-        /** Negative: nothing would be served. */
+        /** Negative when nothing would be served. */
         threshold: number;
         by_answer: AnswerKindMeasure[];
         curve: CurvePoint[];

@@ -1,5 +1,5 @@
 /**
- * Phases of a round that the command recognises by the announced word. Command line, main thread, and the round's own
+ * Phases of a round, announced by a word that the command recognises. Command line, main thread, and the round's own
  * thread.
  */
 

@@ -17,11 +17,11 @@ import type { RoundMessage } from './round-thread.ts';
 import { ServiceFailedError } from './student-asker.ts';
 import { ExportError } from './training-export.ts';
 
-/** Least time between two progress messages. */
+/** Minimum time between two progress messages. */
 const TELL_MS = 100;
 
-// Limits the garbage, which would otherwise grow to several times the live data. Only this command runs in
-// the process. V8 ignores unknown flags.
+// Makes V8 collect garbage earlier. Otherwise the garbage would grow to several times the live data. The flag applies
+// to the whole process, which runs only this command. V8 ignores unknown flags.
 setFlagsFromString('--heap-growing-percent=50');
 
 const port = parentPort!;

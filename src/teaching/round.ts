@@ -2,8 +2,8 @@
  * One round of `distill` and `loop`: reads the capture database, teaches a student, measures it, and publishes it if it
  * is good enough. The round's own thread (round-thread.ts); plain data in and out.
  *
- * An interrupted round has changed only the cache (`OUT.work/`), which the next round reuses. A publication is one
- * rename.
+ * An interrupted round leaves only a changed cache (`OUT.work/`), which the next round reuses, because publishing is a
+ * single rename.
  */
 
 import { join } from 'node:path';
@@ -51,7 +51,7 @@ import type { TrainingForm } from './training-lines.ts';
 /** How long a student may serve after its round. */
 const STUDENT_VALID_MS = 30 * 24 * 3_600_000;
 
-/** Per open file: a run's exchanges, and the blocks that they are stored against. */
+/** Cache per open file: enough for a run's exchanges and the blocks that they are stored as differences from. */
 const CACHE_BYTES = 4 * 1024 * 1024;
 
 /** Version of the code that makes digests of runs; change it when digests change. */
@@ -72,7 +72,7 @@ export interface RoundOptions {
   evaluates?: boolean;
   /** Exports golden runs as training lines in that form, and makes no student. */
   exports?: TrainingForm | null;
-  /** Keep the published student unless the new one is no worse, and do nothing when there are no new runs. */
+  /** true: publish only a student that is not worse than the published one, and do nothing without new runs. */
   compare: boolean;
   /** Share of the runs that a new version serves. */
   share: number;
@@ -192,12 +192,12 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
   }
 }
 
-/** An operator holds a version, so new versions wait. */
+/** The reason when an operator holds a version, so that new versions wait. */
 function describeWaiting(version: number): string {
   return `version ${version} is made and kept, and an operator holds the one that serves: understudy student publish ${version}`;
 }
 
-/** @returns the reason to make no new student: one of the same material exists; null if there is no such student */
+/** @returns the reason to make no new student: the same material already gave one; null if that is not so */
 async function findSame(
   out: string,
   before: StudentManifest | null,
@@ -295,7 +295,7 @@ async function readWordsByKey(
   return new Map([...words].map(([runId, said]) => [keyOfRun(runId), said]));
 }
 
-/** A cache that is abandoned after a warning when it cannot be written; the round continues without. */
+/** The cache of digests. If it cannot be written, the round warns once and continues without a cache. */
 class KeptDigests implements DigestStore {
   readonly #cache: DigestCache;
   readonly #warn: (words: string) => void;
@@ -336,7 +336,7 @@ class KeptDigests implements DigestStore {
   }
 }
 
-/** @returns null after a warning when there can be no cache: then everything is read again each time */
+/** @returns null, after a warning, when the cache cannot be opened; then each round reads every run again */
 function openCache(
   out: string,
   dataKey: Uint8Array | null,
@@ -367,7 +367,7 @@ async function savePatterns(
   return { count: merged.length, found: patterns.length, path };
 }
 
-/** @returns null when it is unreadable: there is nothing to compare with, and a new one replaces it */
+/** @returns null when the published student is unreadable: it cannot be compared, and a new student replaces it */
 async function readPublished(out: string, warn: (words: string) => void): Promise<PublishedStudent | null> {
   try {
     return await readMeasuredStudent(out);

@@ -9,7 +9,7 @@ import { cleanText } from '../domain/patterns/text.ts';
 import { readCallTrace, TRACE_BOUNDS, type Trace } from '../domain/trace.ts';
 import type { NormalTurn, TurnBlock, TurnMessage } from '../domain/turn.ts';
 
-/** Turns of one run in which patterns are looked for, about 10 KB each in memory. */
+/** Maximum number of turns of one run that are searched for patterns; each takes about 10 KB of memory. */
 const RUN_STORY_TURNS = 2_000;
 
 type Piece = Record<string, unknown>;
@@ -20,7 +20,7 @@ export class RunStory {
 
   add({ request, answer }: NormalTurn): void {
     if (this.#calls.length >= RUN_STORY_TURNS) return;
-    // For a conversation that began before the first turn, the task and the end.
+    // Of a conversation that began before the first turn, take only the task and the end.
     const { messages } = request;
     const from = messages.findLastIndex(({ role }) => role === 'assistant') + 1;
     const added = messages.slice(from);

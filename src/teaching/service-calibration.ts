@@ -64,7 +64,7 @@ interface CalibratedService {
   calibration: Calibration;
   /** The student that asks the service, limited by the calibration. */
   limit(calibration: Calibration): StudentModel;
-  /** Every step about which the service was, or would have been, asked. */
+  /** Every step for which the service was asked, or would have been asked. */
   steps: MeasuredStep[];
   /** The cost of asking, and the gain from agreement. */
   service: ServiceMeasures;
@@ -109,7 +109,7 @@ export async function calibrateService(
     asked,
     async (step) => {
       const place = steps.get(step)!;
-      // Also for steps without an answer of the student to agree with, to measure what that condition costs.
+      // Ask even if the student has no answer that must agree, to measure what this condition costs.
       if (place.score !== null && place.agent !== '')
         place.answers = await service.answer(step, said.get(place.agent) ?? new Set());
       return { covered: false, reason: 'invalid' };
@@ -172,7 +172,7 @@ function scoreAsked(
   return scored;
 }
 
-/** Chooses the answer to a step that would be served if its kind is. */
+/** Chooses the answer to a step that would be served if answers of its kind are served. */
 type Choose = (asked: AskedStep) => ServiceAnswer | null;
 
 /** The first answer, if all of them agree. */
@@ -258,7 +258,9 @@ function limitsOf(
   );
 }
 
-/** Stages at which no answer would be served are not worth asking about. */
+/**
+ * Collects the evidence for the model. Stages at which no answer would be served are left out: asking is useless there.
+ */
 function collectEvidence(
   calibration: Calibration,
   scored: Judged['scored'],
@@ -294,8 +296,8 @@ function saidByAgent(learned: readonly LearnedStep[]): Map<string, Set<number>> 
 }
 
 /**
- * Whole runs, alternating between agents and in the order of their ids' hashes, until there are SERVICE_STEPS_ASKED
- * steps.
+ * Takes whole runs, alternating between agents and in the order of their ids' hashes, until they have
+ * SERVICE_STEPS_ASKED steps.
  */
 function takeRuns(runs: readonly GoldenRun[]): GoldenRun[] {
   const queues = new Map<string, GoldenRun[]>();
@@ -319,7 +321,7 @@ function takeRuns(runs: readonly GoldenRun[]): GoldenRun[] {
   return taken;
 }
 
-/** Oldest first: if there are too many, the student uses the last ones. */
+/** Lists the steps of runs, oldest first, because a student uses the last steps if there are too many. */
 export function listLearned(runs: readonly GoldenRun[]): LearnedStep[] {
   return runs
     .toReversed()

@@ -41,22 +41,22 @@ export interface ExplainingStudent {
 interface NewThing {
   /** `result:get_invoice.status`, `the system prompt`. */
   place: string;
-  /** The value; null: golden steps always had one, and this step has none. */
+  /** The value; null when golden steps always had a value and this step has no value. */
   value: string | null;
   /** 0 … 1. */
   surprise: number;
 }
 
 interface NearestGolden {
-  /** The exchange of the newest golden step there; null: older versions do not store it. */
+  /** The exchange of the newest of these golden steps; null for older versions, which do not store it. */
   exchange_id: number | null;
   /** Share of the informative marks' worth that differs, 0 … 1. */
   distance: number;
-  /** The golden runs' answers there, the most frequent first; null for answers that no template explains. */
+  /** The answers of these golden steps, the most frequent first; `kind` is null if no template explains the answer. */
   answers: { kind: string | null; runs: number }[];
 }
 
-/** A student's view of the step now. */
+/** What the student decides about the step now. */
 export interface StudentOpinion {
   version: number;
   decision: 'covered' | 'untranslatable' | UncoveredReason;
@@ -74,7 +74,7 @@ export interface StudentOpinion {
   support: number;
   doubts: Doubts | null;
   nearest: NearestGolden | null;
-  /** Compared with golden steps, the most surprising first. */
+  /** What is new in comparison with golden steps, the most surprising first. */
   new_things: NewThing[];
 }
 

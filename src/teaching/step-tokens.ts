@@ -6,11 +6,11 @@ import { RecentMap } from '../std/recent-map.ts';
 import type { StepDigest } from '../student/model/step.ts';
 import { readTokens } from '../student/model/text-tokens.ts';
 
-/** Tokens of a step that are looked at, from its beginning. */
+/** Maximum number of a step's tokens that are read, from its beginning. */
 const STEP_TOKENS = 1_500;
-/** Steps share the strings of so many tokens. Others are kept with their steps. */
+/** Maximum number of tokens whose strings all steps share. Each step keeps its other tokens itself. */
 const SHARED_TOKENS = 50_000;
-/** V8 cuts a longer string from the text in which it stands, and keeps that text. */
+/** V8 makes a longer substring a reference into its text, and so keeps the whole text in memory. */
 const CUT_CHARACTERS = 13;
 
 const kept = new WeakMap<object, readonly string[]>();

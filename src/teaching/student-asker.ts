@@ -13,7 +13,7 @@ import type { GoldenRequests } from './golden-requests.ts';
 import type { GoldenStep } from './golden-steps.ts';
 import type { Consistency, StudentService as Service, ServiceAnswer } from './service-calibration.ts';
 
-/** The service does not answer. The message is one line, without the service's key. */
+/** Thrown when the service does not answer. The message is one line, without the service's key. */
 export class ServiceFailedError extends Error {}
 
 const UNTOLD_REASONS = 20;

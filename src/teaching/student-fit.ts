@@ -49,7 +49,7 @@ export interface FitOptions {
   keeps_unexplained?: boolean;
 }
 
-/** Least common share of system prompts of one agent. */
+/** Minimum share that the system prompts of one agent have in common. */
 const SAME_PROMPT = 0.5;
 /** Maximum number of parts with distinct sentences that are compared value by value. */
 const PARTS_READ = 50;
@@ -57,7 +57,7 @@ const PARTS_READ = 50;
 const COMMON_SHARE = 0.2;
 const COMMON_MARKS = 24;
 
-/** Deterministic: the same steps in the same order give the same model. */
+/** Fits a student. The same steps in the same order always give the same model. */
 export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = {}): StudentModel {
   const supportMin = Math.max(1, options.support_min ?? 2);
   const taken = takeSteps(steps);
@@ -119,8 +119,8 @@ function nameOf(scope: string, part: number): string {
 }
 
 /**
- * The agent of each step, named as in the model that {@link fitStudent} makes from the same steps. Steps from
- * which it does not learn have no agent.
+ * The agent of each step, with the name that it has in the model that {@link fitStudent} makes from the same steps.
+ * Steps from which that model does not learn have no agent.
  */
 export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, string> {
   const names = new Map<LearnedStep, string>();
@@ -131,8 +131,8 @@ export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, stri
 }
 
 /**
- * The model with a largest score for each agent's steps. If kinds of answers are given, each kind has its own
- * limit, and other kinds are not served. Agents that are not named have no limit.
+ * The model with a maximum score for each agent's steps. If kinds of answers are given, each kind has a separate limit,
+ * and other kinds are not served. Agents that are not named have no limit.
  */
 export function limitAgents(
   model: StudentModel,
@@ -342,7 +342,7 @@ interface AgentStory {
 /** Maximum number of steps of a run whose later calls are remembered. */
 const STORY_STEPS = 60;
 
-/** @param members of one agent, those of a run in order */
+/** @param members the steps of one agent, with the steps of a run in order */
 function readStory(members: readonly LearnedStep[]): AgentStory {
   const later = new Map<LearnedStep, ReadonlySet<string>>();
   const runs = new Map<string, LearnedStep[]>();
@@ -363,10 +363,10 @@ function readStory(members: readonly LearnedStep[]): AgentStory {
   return { later, final: findFinalTools(members) };
 }
 
-/** Least worth of a mark that makes its place decisive. */
+/** Minimum worth of a mark whose place is decisive. */
 const DECISIVE_WORTH = 0.02;
 
-/** Places of the marks that are dimensions and have at least that worth. */
+/** Places of the dimensions whose marks have at least DECISIVE_WORTH. */
 function findDecisive(
   steps: readonly LearnedStep[],
   dimensions: readonly number[],
@@ -380,7 +380,7 @@ function findDecisive(
   return places;
 }
 
-/** The mean of a token count. Streams whose client did not ask for usage have none, and are left out. */
+/** The mean of a token count. Streams without a count, because the client did not ask for usage, are left out. */
 function meanTokens(
   steps: readonly LearnedStep[],
   countOf: (answer: LearnedStep['answer']) => number,
@@ -459,7 +459,7 @@ const RANGES = 60;
 const RANGE_STEPS = 8;
 
 /**
- * Least number of values that shows a range, and of pairs that shows whether numbers grow from run to run.
+ * Minimum number of values for a range, and of pairs of values to tell whether numbers grow from run to run.
  */
 const SLACK_NUMBERS = 20;
 const GROWING = 0.8;
@@ -505,9 +505,9 @@ function measureRanges(steps: readonly LearnedStep[], ids: ReadonlySet<string>):
 }
 
 /**
- * A threshold that golden runs approached only from one side lies beyond their numbers. The spread around the
- * median estimates how far numbers reach beyond the seen ones.
- * @returns null when numbers grow from run to run, or are too few
+ * Estimates how far normal numbers reach beyond the golden numbers, from their spread around the median. A threshold
+ * that golden runs approached only from one side lies beyond their numbers.
+ * @returns null when the numbers grow from run to run, or are too few
  */
 function measureSlack({ values, least, most }: SeenRange): [number, number] | null {
   if (values.length < SLACK_NUMBERS || isGrowing(values)) return null;
@@ -586,7 +586,7 @@ function findTells(
     }
     if (!isPure) continue;
     const gain = -2 * count * Math.log(counts[label]! / targets.length);
-    // If other values already separate the answers, an additional separating value is unlikely to be chance.
+    // At a place where other values already separate the answers, one more separating value is unlikely to be chance.
     if (gain < (isDecisive ? DECISIVE_GAIN : CHANCE + 2 * Math.log(perKind.get(kind)!))) continue;
     found.push({ key, label: label === labelCount ? -1 : label, gain });
   }

@@ -1,6 +1,6 @@
 /**
- * Measures a student on golden runs that it was not taught, step by step, each with the run's recorded context. Pure
- * except for the student; command line.
+ * Measures a student on golden runs that it was not taught. It asks about each step with the context that the run
+ * recorded. Pure except for the student; command line.
  */
 
 import { answersAgree } from '../student/model/agreement.ts';
@@ -15,7 +15,7 @@ export type StepVerdict =
   | {
       covered: true;
       answer: StudentAnswer | null;
-      /** As a decision has them; left out for a service. */
+      /** The form and forms of a `StudentDecision`; left out for a service. */
       form?: string;
       forms?: readonly string[];
       agrees?: JudgeAnswer;
@@ -34,9 +34,9 @@ export interface MeasuredStep {
   served: boolean;
   /** Served, and different from the golden answer. */
   wrong: boolean;
-  /** Form whose evidence let the answer be served; null when none was served. */
+  /** Form whose evidence let the answer be served; null when no answer was served. */
   kind: string | null;
-  /** All names of its form, the narrowest last; left out when none was served. */
+  /** All names of the answer's form, the narrowest last; left out when no answer was served. */
   forms?: readonly string[];
   reason: UncoveredReason | null;
 }
@@ -52,8 +52,8 @@ export interface AnswerKindMeasure {
 
 /**
  * Asks a student about every step.
- * @param parallel steps under way at a time
- * @returns in the order of runs and steps
+ * @param parallel maximum number of steps under way at a time
+ * @returns results in the order of runs and steps
  */
 export async function askAbout(
   runs: readonly GoldenRun[],

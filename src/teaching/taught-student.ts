@@ -3,9 +3,9 @@
  * on the held-out runs, and decides whether the result is good enough to publish. Pure except for the service it asks;
  * command line.
  *
- * The measured student does not know the held-out runs. The published one also learns from them, in the same way,
- * because thirty runs are few. The manifest says whose its figures are. The measured student is kept beside the
- * published one, so that students of two rounds are compared on runs that neither knows.
+ * The measured student does not know the held-out runs. The published student also learns from them, in the same way,
+ * because thirty runs are few. The manifest says which student its figures describe. The measured student is kept
+ * beside the published student, so that students of two rounds are compared on runs that neither knows.
  */
 
 import { createHash } from 'node:crypto';
@@ -38,7 +38,7 @@ import {
   summarizeMeasures,
 } from './student-measures.ts';
 
-/** Version of the result: raise it when the same runs would give another student. */
+/** Version of the teaching code: raise it when the same runs would give another student. */
 const DISTILL_CODE = 'distill-15';
 
 /** Why there is nothing to teach; null if there is something. */
@@ -53,7 +53,7 @@ export function describeShortage({ taught, golden, runs, looked_at }: GoldenMate
   return `too few golden runs: ${have}${unfit}, ${of}; a student takes ${GOLDEN_RUNS_MIN}, so ${missing} more ${missing === 1 ? 'is' : 'are'} needed`;
 }
 
-/** The check of an answer that live serving uses, for a golden step. */
+/** Checks an answer to a golden step by the rules of live serving. */
 export type JudgeFit = (step: GoldenStep, answer: StudentAnswer) => boolean | Promise<boolean>;
 
 interface TeachOptions {
@@ -64,7 +64,7 @@ interface TeachOptions {
   tell?: (what: string) => void;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
-  /** Whether the gateway would give that answer to the step's request; absent: every answer is accepted. */
+  /** Whether the gateway would serve that answer to the step's request; when absent, every answer is accepted. */
   isFit?: JudgeFit;
   /** For kind `http`. */
   service?: StudentService;
@@ -159,7 +159,7 @@ interface TeachRules {
   isFit: JudgeFit;
 }
 
-/** A student that answers itself. */
+/** Teaches a student that answers itself. */
 async function teachItself(
   { taught }: GoldenMaterial,
   rules: TeachRules,
@@ -213,7 +213,7 @@ async function teachItself(
 }
 
 /**
- * A student that asks a service.
+ * Teaches a student that asks a service.
  * @param heldOut share of the runs that is held out; null for as many as it needs
  */
 async function teachAsker(
@@ -238,7 +238,7 @@ async function teachAsker(
   };
 }
 
-/** As if forms that failed had never been served. */
+/** The results as if answers of failed forms had not been served. */
 function leaveFailedOut(asked: readonly MeasuredStep[], failed: ReadonlySet<string>): MeasuredStep[] {
   return asked.map((step) =>
     listForms(step).some((form) => failed.has(keyOfForm(step.step.step.scope, form)))
@@ -262,21 +262,21 @@ interface MeasuredRound {
 }
 
 /**
- * An agent with fewer golden runs has each of them held out once, because a quarter of thirty runs is too few
- * for a figure.
+ * If an agent has fewer golden runs than this, each of its runs is held out once, because a quarter of thirty runs is
+ * too few for a figure.
  */
 const ROTATED_RUNS = 80;
 const ROTATED_PARTS = 4;
 
-/** Runs that are held out from a student, and those that it is taught. */
+/** Runs that are held out from a student, and runs that it is taught. */
 interface RotatedPart {
   held_out: GoldenRun[];
   teaching: GoldenRun[];
 }
 
 /**
- * Parts of the runs, each held out from a student that is taught others; the first is the one of `split`. The others
- * contain only agents with few runs, which are taught without those that have many.
+ * Divides the runs into parts, each held out from a student that is taught other runs. The first part is that of
+ * `split`. The other parts contain only runs of agents with few runs, and their students are taught only such agents.
  */
 function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[] {
   const counts = new Map<string, number>();
@@ -286,7 +286,7 @@ function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[
   const others = teaching.filter(isRotated).toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id));
   if (others.length === 0) return [{ held_out, teaching }];
   const few = [...teaching, ...held_out].filter(isRotated);
-  // Newest first, as before.
+  // Newest first, like the input.
   few.sort((a, b) => b.last_id - a.last_id);
   const parts = Array.from({ length: ROTATED_PARTS - 1 }, (_, part) => {
     const apart = new Set(others.filter((_run, i) => i % (ROTATED_PARTS - 1) === part));
@@ -296,9 +296,9 @@ function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[
 }
 
 /**
- * Forms of answers, by scope, whose error rate on held-out runs was more likely than not above the target: none of
- * their steps is served. The narrowest forms are judged first, so that one of them does not take the others along,
- * unless most of what was served is wrong.
+ * Finds forms of answers, by scope, whose error rate on held-out runs is probably above the target: their steps are not
+ * served. The narrowest forms are judged first, so that one of them does not rule out the wider forms, unless most of
+ * the served answers are wrong.
  */
 function findFailedForms(asked: readonly MeasuredStep[], target: number): Set<string> {
   const served = asked.filter(({ kind }) => kind !== null);
@@ -425,7 +425,7 @@ async function decide(
     : { ...found, form, forms, agrees };
 }
 
-/** Equal for runs that would give the same student. */
+/** A fingerprint that is equal for runs that would give the same student. */
 export function fingerprintMaterial(
   { taught }: GoldenMaterial,
   {
@@ -442,7 +442,7 @@ export function fingerprintMaterial(
   return hash.digest('base64url');
 }
 
-/** Minimum number of served held-out steps for a meaningful error rate. */
+/** What a student must reach on held-out steps to be published. */
 export interface Gate {
   target_error: number;
   served_min: number;
@@ -472,7 +472,7 @@ export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): s
   return null;
 }
 
-/** The results of two students on the same steps, which neither was taught. */
+/** The results of two students on the same steps, which neither student was taught. */
 export interface Comparison {
   steps: number;
   published_right: number;
@@ -488,8 +488,8 @@ export interface Comparison {
 const WORSE_SHARE = 0.02;
 
 /**
- * Tests the published student, as it was measured, on the steps on which the new one was measured, as far as both had
- * them held out.
+ * Tests the measured student of the published version on the steps on which the new student was measured, as far as the
+ * steps were held out from both.
  * @returns null when there is nothing to compare: another kind of student, or no such step
  */
 export async function compareStudents(
@@ -520,10 +520,10 @@ export async function compareStudents(
 }
 
 /**
- * A student is worse if it serves fewer of the same steps correctly, by more than WORSE_SHARE of them, while
- * the published one keeps the target on them. A published student that no longer keeps the target is replaced
- * by any student that passes the gate.
- * @returns why the published one stays; null when the new one is not worse
+ * Decides whether the published student stays. The new student is worse if it serves fewer of the same steps correctly,
+ * by more than WORSE_SHARE of the steps, and the published student keeps the target on them. A published student that
+ * no longer keeps the target is replaced by any student that passes the gate.
+ * @returns why the published student stays; null when the new student is not worse
  */
 export function judgeComparison(comparison: Comparison | null, gate: Gate): string | null {
   if (comparison === null) return null;

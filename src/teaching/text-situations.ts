@@ -1,7 +1,7 @@
 /**
- * Divides golden texts into situations: a mark or a number of the step that tells which words follow makes two of them.
- * Within a situation nothing in the step explains the words, so those that enough texts tested are a matter of style.
- * Pure; teaching.
+ * Divides golden texts into situations. A mark or a number of the step that predicts words of the texts divides a
+ * situation into two. Within a situation nothing in the step explains the choice of words. So a word is a matter of
+ * style if there are enough texts to show that. Pure; teaching.
  */
 
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
@@ -22,12 +22,12 @@ export interface Situation {
   common: ReadonlySet<string>;
 }
 
-/** Fewer texts on one side show nothing. */
+/** Minimum number of texts on each side of a division. */
 const TESTED = 5;
 const DEPTH = 6;
-/** Stems of one situation that are compared with the step, those that divide the texts best. */
+/** Maximum number of stems of one situation that are compared with the step; those that divide the texts best. */
 const STEMS = 60;
-/** How far the largest possible gain must lie above that of chance. */
+/** Factor by which the largest possible gain must exceed the gain by chance. */
 const POWER = 1.25;
 const COMMON = 0.8;
 
@@ -76,7 +76,7 @@ function keepTelling(texts: readonly SituatedText[], columns: readonly MarkColum
   return [...kept.values()];
 }
 
-/** The texts on both sides of the column that explains most words; null when none explains any more often than chance. */
+/** The texts on both sides of the column that explains most words; null when no column explains more than chance. */
 function divide(
   texts: readonly SituatedText[],
   stems: readonly string[],

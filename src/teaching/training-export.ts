@@ -30,7 +30,7 @@ import {
   type TrainingForm,
 } from './training-lines.ts';
 
-/** Why nothing can be exported, in one line. */
+/** Thrown when nothing can be exported; the message is one line. */
 export class ExportError extends Error {}
 
 interface ExportOptions {
@@ -92,7 +92,7 @@ export async function exportGolden(
   const golden = await findGolden(source, chains, words, options.wires, teller);
   if (golden.length === 0) throw new ExportError(`no golden runs to export, of ${chains.size} runs`);
   const split = splitForService(golden, ({ agent }) => agent, options.held_out);
-  // Rounded down, for a short line in the report, because a later trial must not hold out more than this.
+  // Rounded to have few digits in the report, and rounded down because a later trial must not hold out more runs.
   const report: ExportReport = {
     outcome: 'exported',
     form,
@@ -187,7 +187,7 @@ async function findGolden(
       if (record.served_by === 'upstream') found.answered.push(markAnswer(turn.answer.content));
       if (found.agent === '') found.agent = nameScope(copy, record);
       const prefixes = hashPrefixes(turn.request);
-      // A conversation that continues an earlier request contains that one.
+      // A conversation that continues an earlier request contains that request.
       for (const [at, { role }] of turn.request.messages.entries())
         if (role === 'assistant' && at > 0) open.delete(prefixes[at - 1]!);
       const whole = prefixes.at(-1);

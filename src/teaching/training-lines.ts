@@ -2,10 +2,10 @@
  * Golden runs as lines to fine-tune a model with: whole conversations with their tools, in the form of chat-completions
  * or of Messages. Thinking, cache markers and images are left out. Pure; command line.
  *
- * A client sends its whole conversation with each request, so a conversation is one line, made from its last request
- * and the answer to it. A line teaches only what the upstream answered in this run. Other answers (a student's, those
- * that a client supplied, and masked ones) get the weight 0 in the form of chat-completions, which has weights. In the
- * form of Messages, a conversation with such an answer is left out.
+ * A client sends its whole conversation with each request, so the last request and its answer make one line for the
+ * whole conversation. A line teaches only what the upstream answered in this run. Other answers are those of a student,
+ * those that the client supplied, and masked answers. In the form of chat-completions, which has weights, they get the
+ * weight 0. In the form of Messages, a conversation with such an answer is left out.
  */
 
 import { createHash } from 'node:crypto';
