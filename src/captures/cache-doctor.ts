@@ -1,10 +1,12 @@
 /**
  * Determines how each turn used the provider's prompt cache, and why it read less than it could have. Pure except for
  * its source; capture reader and command line.
+ *
  * A turn could have read what the provider reported as cached for the previous turn: what that turn read and wrote. A
- * cause is named only if the bytes of both requests or their times prove it.
- * Memory: the prompts of the last turns, at most KEPT_CHARS characters, and the tools and system prompts of the last
- * agents, the same again.
+ * cause is named only if the bytes or the times of both requests prove it.
+ *
+ * Memory: at most KEPT_CHARS characters of prompts of the last turns, and as many characters of the last agents' tools
+ * and system prompts.
  */
 
 import {
@@ -31,9 +33,9 @@ import {
   findDifference,
 } from './prompt-difference.ts';
 
-/** Characters of prompts in memory. */
+/** Maximum characters of prompts in memory. */
 const KEPT_CHARS = 32 << 20;
-/** Providers cache no shorter prompt; some models have a higher minimum. */
+/** Minimum length of a prompt that providers cache; some models have a higher minimum. */
 const LEAST_TOKENS = 1_024;
 const LEAST_TOKENS_MOST = 4_096;
 /** OpenAI caches in steps of this many tokens. */
@@ -41,7 +43,7 @@ const STEP_TOKENS = 128;
 /** Number of blocks that Anthropic checks before a cache point. */
 const LOOK_BACK_BLOCKS = 20;
 const MINUTE_MS = 60_000;
-/** Number of tools and characters in an agent's description. */
+/** Maximum numbers of tools and of characters in an agent's description. */
 const NAMED_TOOLS = 4;
 const NAME_CHARS = 60;
 
@@ -58,7 +60,7 @@ interface SeenPrompt {
   prompt: Prompt;
   /** Tokens of the whole prompt; null: not known. */
   tokens: number | null;
-  /** Tokens up to its last cache point, as counted by the provider; null if it reported nothing about its cache. */
+  /** Tokens up to the last cache point, as counted by the provider; null if it reported nothing about its cache. */
   cached_tokens: number | null;
   lifetime: Lifetime;
   started_ms: number;
@@ -111,7 +113,7 @@ export class CacheDoctor {
     }
     const before = follows === null ? undefined : this.#turns.get(follows);
     if (turn === null || record.served_by === 'student' || hasFailed(record)) {
-      // The provider cached nothing new, so the next turn is compared with the earlier one.
+      // The provider cached nothing new, so the next turn is compared with the earlier turn.
       if (before !== undefined) this.#turns.set(record.id, before, 1);
       return null;
     }
@@ -135,8 +137,8 @@ export class CacheDoctor {
   }
 
   /**
-   * The agent's last turn in this run, if the prompt still has most of its messages: the client has rewritten
-   * an earlier one.
+   * The agent's last turn in this run, if the prompt still has most of that turn's messages. Then the client has
+   * rewritten an earlier message.
    */
   #findRewritten(agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
     const id = agent === null ? undefined : this.#lastOfAgent.get(agent);
@@ -148,7 +150,7 @@ export class CacheDoctor {
     return kept > 0 && kept >= countChars(old) / 2 ? last : undefined;
   }
 
-  /** The beginning that a new conversation shares with the last one of the same agent. */
+  /** The beginning that a new conversation shares with the agent's previous conversation. */
   #expectOfAgent(agent: string | null, now: SeenPrompt): Expectation | null {
     const before = agent === null ? undefined : this.#agents.get(agent);
     if (before === undefined || before.tokens === null || before.started_ms > now.started_ms) return null;
@@ -186,7 +188,7 @@ export class CacheDoctor {
     if (expected === null || now.prompt.is_continued) return verdict('first');
     const wasMarked = expected.before.prompt.caching === 'marked';
     const isUnused = wasMarked && (expected.before.cached_tokens ?? 0) === 0;
-    // The first request with a cache point after one without.
+    // This is the first request with a cache point after requests without.
     if (wasMarked && isUnmarked(expected) && lastCachePoint(now.prompt) !== undefined)
       return verdict('first');
     if (expected.tokens < (isUnused && !isUnmarked(expected) ? LEAST_TOKENS_MOST : LEAST_TOKENS))
@@ -201,7 +203,7 @@ export class CacheDoctor {
   }
 }
 
-/** Servers that use Anthropic's format but cache without cache points, as their reads show. */
+/** Whether a server uses Anthropic's format but caches without cache points, as its reported reads show. */
 function cachesByItself(prompt: Prompt, usage: TokenUsage, before: SeenPrompt | undefined): boolean {
   if (prompt.caching === 'automatic' || lastCachePoint(prompt) !== undefined) return false;
   return (usage.cache_read_tokens ?? 0) > 0 || before?.prompt.caching === 'automatic';
@@ -224,7 +226,9 @@ function seePrompt(record: ExchangeRecord, prompt: Prompt, usage: TokenUsage): S
   };
 }
 
-/** Anthropic: 5 minutes, or an hour if requested. OpenAI: 5 to 60 minutes. Others do not document it. */
+/**
+ * Lifetime of cache entries. Anthropic: 5 minutes, or an hour if requested. OpenAI: 5 to 60 minutes. Others: unknown.
+ */
 function lifetimeOf(prompt: Prompt, { cache_write_1h_tokens }: TokenUsage): Lifetime {
   if (prompt.caching === 'automatic') return { least_ms: 5 * MINUTE_MS, most_ms: 60 * MINUTE_MS };
   const isLong = (cache_write_1h_tokens ?? 0) > 0 || lastCachePoint(prompt)?.ttl === '1h';
@@ -297,7 +301,7 @@ function describeAgent({ parts }: Prompt): string {
   return `${countOf(tools.length, 'tool')}: ${tools.slice(0, NAMED_TOOLS).join(', ')}${more}`;
 }
 
-/** Whether at least half of the text is equal, so that one is a later version of the other. */
+/** Whether at least half of the text is equal, so that one prompt is a later version of the other. */
 function areAlike(before: readonly PromptPart[], after: readonly PromptPart[]): boolean {
   const [a, b] = [before, after].map((parts) =>
     parts

@@ -46,7 +46,7 @@ export function readRunCache(
 }
 
 /**
- * Sums runs, so that the first turn of one can be compared with the run before.
+ * Sums runs together, because the first turn of a run may be compared with the previous run.
  * @param places from the oldest to the newest
  */
 export function sumCache(source: ExchangeSource, places: readonly RunPlace[], prices: Prices): CacheReport {

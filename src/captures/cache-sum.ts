@@ -1,6 +1,6 @@
 /**
  * Sums what turns lost because they missed the provider's cache, by cause, agent and place. Pure; capture reader and
- * command line. Bound: SUMMED_CAUSES groups; further ones are counted in the totals alone.
+ * command line. Bound: SUMMED_CAUSES groups; further groups count only in the totals.
  */
 
 import { type CacheLook, MISS_CAUSES, type MissCause } from '../domain/cache-miss.ts';

@@ -1,6 +1,7 @@
 /**
- * A capture database as one source: its sealed files, a file being sealed, and the live file, in the order of ids. It
- * shows the content at opening, and not what the gateway writes later. Command line, main thread; read-only.
+ * A capture database as one source: its sealed files, a file that is being sealed, and the live file, in the order of
+ * ids. It shows the content at the time of opening, without what the gateway writes later. Command line, main thread;
+ * read-only.
  *
  * Memory: the live file's reader and OPEN_CAPTURE_FILES sealed files, each with bounded caches.
  */
@@ -17,9 +18,9 @@ import { CaptureReader, type ReaderOptions } from '../storage/capture/reader.ts'
 import type { BodySide, ExchangeSource, ListedExchange } from './exchange-source.ts';
 import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 
-/** Mapped bytes at which `release` unmaps pages; some 60 MB of them belong to the program itself. */
+/** Mapped bytes from which `release` unmaps pages; some 60 MB of the mapped bytes belong to the program itself. */
 const MAPPED_BYTES = 88 * 1024 * 1024;
-/** Least time between two releases, because the next reading opens the files again. */
+/** Minimum time between two releases, because reading after a release must open the files again. */
 const RELEASE_MS = 1_000;
 /** Page size of Linux on the machines for which Node is built. If it is larger, pages are released later. */
 const PAGE_BYTES = 4_096;
@@ -31,9 +32,9 @@ interface CapturePart {
   last_id: number;
 }
 
-/** As in ReaderOptions. */
+/** How capture files are read. */
 interface CaptureFilesOptions extends Pick<ReaderOptions, 'cache_bytes' | 'data_key'> {
-  /** Receives damage; the damaged exchange then counts as missing. Absent: damage is thrown. */
+  /** Is told of each damaged exchange, which then counts as missing. When absent, an error is thrown. */
   unreadable?: UnreadableExchanges;
 }
 
@@ -41,7 +42,7 @@ export class CaptureFiles implements ExchangeSource {
   readonly #db: string;
   readonly #options: CaptureFilesOptions;
   readonly #parts: CapturePart[];
-  /** Stays open until `release`, because after a rotation its path leads to another file. */
+  /** The live file's reader. It stays open until `release`, because after a rotation the path leads to another file. */
   #live: CaptureReader | null;
   /** Shows whether the live file's path still leads to the opened file. */
   #liveInode: bigint | null;
@@ -153,9 +154,9 @@ export class CaptureFiles implements ExchangeSource {
   }
 
   /**
-   * Closes files and their caches when several are open or many of their pages are mapped. The system would reclaim the
-   * pages when memory is short, but until then they count as this process's. Must not be called during a listing; later
-   * reads reopen the files.
+   * Closes files and their caches when several files are open or many of their pages are mapped. The system would
+   * reclaim the pages when memory is short, but until then they count as memory of this process. Later reads reopen the
+   * files. Must not be called during a listing.
    * @param pages false to release only when several files are open
    */
   async release(pages = true): Promise<void> {
@@ -202,7 +203,7 @@ export class CaptureFiles implements ExchangeSource {
     if (this.#live !== null) return this.#live;
     if (this.#liveInode !== null && inodeOf(this.#db) === this.#liveInode) {
       const live = openReader(this.#db, this.#options);
-      // A rotation between the check and the opening.
+      // A rotation may have happened between the check and the opening.
       if (inodeOf(this.#db) === this.#liveInode) {
         this.#live = live;
         return live;
@@ -255,7 +256,7 @@ function openReader(path: string, options: CaptureFilesOptions): CaptureReader {
   return CaptureReader.open(path, { ...rest, ...skipped });
 }
 
-/** Opens a sealed file; one that was being sealed when listed has another name by now. */
+/** Opens a sealed file. A file that was being sealed when it was listed has another name by now. */
 function openSealed(db: string, path: string, options: CaptureFilesOptions): CaptureReader {
   try {
     return openReader(path, options);

@@ -2,7 +2,7 @@
  * Recent traffic of the gateway: times and figures of the newest captured exchanges, and their sums over a time span.
  * It reads from the newest on, only as far back as needed. Pure except for its source; capture reader.
  *
- * Memory: some 50 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges of them; older ones are not examined.
+ * Memory: some 50 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
  */
 import type { CapturedActivity } from '../domain/captured-run.ts';
 import { hasFailed } from '../domain/golden.ts';
@@ -15,7 +15,7 @@ import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 /** Number of consecutive ids in one part. */
 const PART_IDS = 1_024;
 
-/** Stored figures of earlier readers. */
+/** Figures that earlier readers stored. */
 interface KeptFigures {
   figures(from_id: number): Buffer | undefined;
 }
@@ -100,7 +100,9 @@ export class RecentExchanges {
     return { figures, figures_gone: this.#gone.splice(0) };
   }
 
-  /** Exchanges that began from `from_ms` on and before `to_ms`, in total and in equal parts of that span. */
+  /**
+   * Sums the exchanges that began at `from_ms` or later and before `to_ms`: in total, and in equal parts of the span.
+   */
   sum(from_ms: number, to_ms: number): Omit<CapturedActivity, 'golden'> {
     const part_ms = (to_ms - from_ms) / CAPTURE_ACTIVITY.parts;
     const all = new Sum();
@@ -209,10 +211,10 @@ class FiguresPart {
     for (const record of source.summaries({ from_id: this.next_id })) {
       if (record.id >= end_id) break;
       this.#add(record, prices);
-      // The generator would load the next part to produce one more.
+      // Stop here: to yield one more record, the generator would load the next part.
       if (record.id === end_id - 1 || record.id === last_id) break;
     }
-    // Damaged exchanges are skipped.
+    // Continue behind the part's end, even if its last exchanges are damaged and were not yielded.
     this.next_id = Math.min(end_id, last_id + 1);
   }
 
@@ -236,7 +238,7 @@ class FiguresPart {
   }
 }
 
-/** Numbers in typed arrays, because a month's exchanges are added up while a client waits. */
+/** Sums in typed arrays, because a client waits while a month's exchanges are added up. */
 class Sum {
   #exchanges = 0;
   #errors = 0;

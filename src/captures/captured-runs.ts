@@ -3,11 +3,13 @@
  * first. Rows that an earlier reader stored (storage/capture/run-index.ts) are loaded from the newest run on,
  * as far as needed. Pure except for its sources; capture reader.
  *
- * Memory: about a kilobyte per run, at most CAPTURE_LISTED_RUNS runs; beyond, the oldest leave the list (they
- * can still be read by id). A row needs only records, except for two facts from bodies: a run's first words
- * and, when the records show no fault, whether it is golden. Both are read once and kept with the row until
- * the run continues. A page reads bodies for at most CAPTURE_LIST_READING_MS. Its null values are read next,
- * while no request waits, and then those of all other runs, newest first.
+ * Memory: about a kilobyte per run, at most CAPTURE_LISTED_RUNS runs. Beyond that, the oldest runs leave the list, but
+ * can still be read by id.
+ *
+ * A row needs only records, except for two facts from bodies: the run's first words and, if the records show no fault,
+ * whether the run is golden. Both facts are read once and kept with the row until the run continues. A page reads
+ * bodies for at most CAPTURE_LIST_READING_MS; facts that it did not read are null. While no request waits, these facts
+ * are read next, and then those of all other runs, newest first.
  */
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -41,19 +43,19 @@ import type { RunsWithText } from './run-texts.ts';
 import { SourcePart } from './source-part.ts';
 import { readTask } from './trace.ts';
 
-/** Runs in the list, about a kilobyte each. Beyond, the oldest leave it. */
+/** Maximum number of runs in the list, about a kilobyte each. Beyond it, the oldest runs leave the list. */
 const CAPTURE_LISTED_RUNS = 100_000;
-/** Exchanges of the longest run that is judged by its bodies. */
+/** Maximum number of exchanges of a run that is judged by its bodies. */
 const CAPTURE_JUDGED_EXCHANGES = 2_000;
-/** Runs that lists have shown without a verdict, and that are judged next. */
+/** Maximum number of runs that were shown without a verdict and wait to be judged next. */
 const CAPTURE_WANTED_RUNS = 1_000;
-/** Characters of a run's first words in a list. */
+/** Maximum characters of a run's first words in a list. */
 const CAPTURE_TASK_CHARACTERS = 200;
 
 /** Where a page begins and what it shows. */
 export interface RunPageQuestion {
   limit: number;
-  /** Only runs behind this place; null to begin with the first. */
+  /** Only runs after this place in the list; null to begin with the first run. */
   after: PagePlace | null;
   query: RunQuery;
   /** The time for which ages and statuses are computed, in milliseconds since the epoch. */
@@ -70,7 +72,7 @@ export interface CapturedRunPage {
   matched: number;
   /** Runs that may match but are not read yet. */
   unread: number;
-  /** Searched runs. If these are not all, older ones are still being loaded. */
+  /** Number of searched runs. If it is smaller than the number of all runs, older runs are still being loaded. */
   scanned: number;
 }
 
@@ -84,14 +86,14 @@ export interface WindowQuestion {
   query: RunQuery;
   /** Only runs that also match this query; null: all. */
   of_query: RunQuery | null;
-  /** Runs that began with an earlier exchange are left out; absent: none are. */
+  /** Runs that began with an earlier exchange are left out; when absent, no run is left out. */
   not_before?: number;
 }
 
-/** Which values are counted, and of which runs. */
+/** Selects the values that are counted, and their runs. */
 export interface ValuesQuestion {
   field: string;
-  /** Only values that contain it; '': all. */
+  /** Only values that contain this text; '' for all values. */
   contains: string;
   limit: number;
   query: RunQuery;
@@ -115,7 +117,10 @@ interface RunRange {
   exchanges: number;
 }
 
-/** Whether there is time to read more bodies. @param found rows of the page so far; an empty page gets more time */
+/**
+ * Whether there is time to read more bodies.
+ * @param found number of rows of the page so far; an empty page gets more time
+ */
 export type HasTime = (found?: number) => boolean;
 
 /** Rows that an earlier reader stored. */
@@ -127,7 +132,7 @@ interface KeptRuns {
 
 /** State stored beside the rows. */
 export interface KeptState {
-  /** The rows include everything up to this exchange. */
+  /** The rows include all exchanges up to this one. */
   last_id: number;
   runs: number;
   left_out: number;
@@ -141,10 +146,10 @@ interface RunChanges {
 }
 
 interface CapturedRunsOptions {
-  /** Runs in the list. */
+  /** Maximum number of runs in the list. */
   max?: number;
   prices?: Prices;
-  /** External statements about runs; absent: none. */
+  /** External statements about runs; may be absent. */
   said?: SaidOfRuns;
   /** Called once for each run in which a request repeats an answer differently. */
   onDiffering?: () => void;
@@ -157,10 +162,10 @@ const LOADED_AT_ONCE = 2_048;
 const LOADING_MS = 200;
 /** Minimum number of candidate runs for a page, because some may not match after their bodies are read. */
 const CANDIDATES_AT_ONCE = 64;
-/** Runs that the search for unread ones examines between requests. */
+/** Maximum number of runs that the search for unread runs examines between two requests. */
 const LOOKED_AT_ONCE = 8_192;
 
-/** A window examines at most this many of the newest runs, and none that began longer than this before it. */
+/** Limits of a window: the number of newest runs examined, and how long before the window a run may have begun. */
 const WINDOW_LOOKED = { runs: 20_000, began_ms: 24 * 3_600_000 } as const;
 
 export class CapturedRuns {
@@ -169,32 +174,32 @@ export class CapturedRuns {
   readonly #said: SaidOfRuns;
   readonly #onDiffering: () => void;
   readonly #kept: KeptRuns | null;
-  /** Runs in memory: all from `#loadedTo` on, and older ones that were looked up. */
+  /** Runs in memory: all runs that began at `#loadedTo` or later, and older runs that were looked up. */
   readonly #runs = new Map<string, ListedRun>();
   /** Child runs whose parent is not in the list yet, by the parent. */
   readonly #orphans = new Map<string, ChildRunName[]>();
-  /** By their first exchange, ascending, from `#loadedTo` on. */
+  /** Loaded runs, ascending by their first exchange, from `#loadedTo` on. */
   #order: ListedRun[] = [];
-  /** Older runs are not loaded yet; 0 when all are. */
+  /** Runs that began before this exchange are not loaded yet; 0 when all runs are loaded. */
   #loadedTo: number;
   /** Number of all runs, loaded or not. */
   #count: number;
   /** Runs shown with unknown values, in the order shown. */
   readonly #wanted = new Set<ListedRun>();
-  /** Where the search for unread runs continues: among runs that began before that exchange. */
+  /** The search for unread runs continues among runs that began before this exchange. */
   #unreadBefore = Number.POSITIVE_INFINITY;
   /** Whether the search skipped runs that changed recently. */
   #hasUnsettled = false;
-  /** Searches so far. */
+  /** Number of searches so far. */
   #searches = 0;
   /** Runs changed since they were last stored. */
   readonly #changed = new Set<ListedRun>();
   #gone: RunChanges['gone'] = [];
   /** The last exchange that was added. */
   last_id: number;
-  /** Runs that left the list. */
+  /** Number of runs that left the list. */
   left_out: number;
-  /** Exchanges without a run. */
+  /** Number of exchanges without a run. */
   without_run: number;
 
   constructor({
@@ -209,7 +214,7 @@ export class CapturedRuns {
     this.#max = max;
     this.#prices = prices;
     this.#kept = kept?.rows ?? null;
-    // Later exchanges are above the kept ones.
+    // New exchanges have larger ids than the stored rows include.
     this.#loadedTo = kept === null ? 0 : kept.state.last_id + 1;
     this.#count = kept?.state.runs ?? 0;
     this.last_id = kept?.state.last_id ?? 0;
@@ -260,7 +265,7 @@ export class CapturedRuns {
     this.#changed.add(run);
   }
 
-  /** Turns moved between runs because some were stored late: add these runs up again. */
+  /** Adds up runs again after turns moved between them, because some turns were stored late. */
   move(source: ExchangeSource, moves: readonly { from: string; to: string }[]): void {
     for (const { from, to } of moves) {
       const left = this.#find(from);
@@ -344,8 +349,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Loads some of the kept rows, the newest of those that are left.
-   * @returns false when none is left
+   * Loads some stored rows, the newest of those that are not loaded yet.
+   * @returns false when all are loaded
    * @throws Error when the kept state is incomplete
    */
   loadSome(): boolean {
@@ -392,8 +397,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Handles retention up to an exchange: runs without a later exchange leave the list, and the others keep only their
-   * later exchanges. Everything must then be stored again.
+   * Follows a deletion of all exchanges before `firstId`: runs without a later exchange leave the list, and other runs
+   * keep only their later exchanges. Then all rows must be stored again.
    */
   forgetBefore(source: ExchangeSource, firstId: number): void {
     this.#loadAll();
@@ -426,7 +431,7 @@ export class CapturedRuns {
   }
 
   /**
-   * The exchanges of the newest runs, by their first exchange.
+   * The ranges of exchanges of the newest runs, ordered by the first exchange.
    * @param before only runs that began with an earlier exchange; null to begin with the newest
    */
   listRanges({ before, from_ms, limit, not_before }: RangesQuestion & { not_before: number }): RunRange[] {
@@ -447,7 +452,7 @@ export class CapturedRuns {
     return found;
   }
 
-  /** The captured run that a reported one belongs to by its trace or session; undefined without one. */
+  /** The captured run that a reported run belongs to by its trace or session; undefined if it belongs to no run. */
   findJoined(reportedId: string): string | undefined {
     const { version } = this.#said;
     const run = this.#order.findLast(
@@ -468,8 +473,8 @@ export class CapturedRuns {
   }
 
   /**
-   * How many of the newest runs are golden. Runs whose bodies must be read first are read next, and count as not
-   * judged.
+   * Counts the golden runs among the newest runs. A run whose bodies must be read first counts as not judged, and is
+   * read next.
    */
   countGolden(source: ExchangeSource): CapturedActivity['golden'] {
     const counts = { golden: 0, not_golden: 0, not_judged: 0 };
@@ -485,8 +490,8 @@ export class CapturedRuns {
   }
 
   /**
-   * A page. If a query needs more bodies than time allows, the page is short and says where it ended; each
-   * call advances by at least one run.
+   * Returns a page. If a query needs to read more bodies than time allows, the page is short and says where it ended.
+   * Each call advances by at least one run.
    */
   page(source: ExchangeSource, question: RunPageQuestion, hasTime: HasTime): CapturedRunPage {
     const { limit, query, now_ms } = question;
@@ -523,7 +528,9 @@ export class CapturedRuns {
     }
   }
 
-  /** Counts the values of a field over the runs that match. Nothing is read for it, so unread runs do not count. */
+  /**
+   * Counts the values of a field over the matching runs. It reads no bodies, so runs that are not read do not count.
+   */
   countValues({ field, contains, limit, query, now_ms, not_before = 0 }: ValuesQuestion): CountedValues {
     const { test, reader } = this.#startSearch(query, now_ms);
     const counter = new ValueCounter(field, contains, reader);
@@ -579,7 +586,7 @@ export class CapturedRuns {
     return sums;
   }
 
-  /** Whether a run matches. Its bodies are read for that while there is time. */
+  /** Whether a run matches. If necessary, its bodies are read while there is time. */
   #decide(source: ExchangeSource, run: RunEntry, { test, texts }: RunSearch, hasTime: HasTime): Verdict {
     const verdict = test(run);
     if (verdict !== null || run.listed === null || !hasTime()) return verdict;
@@ -601,7 +608,7 @@ export class CapturedRuns {
     return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, reader };
   }
 
-  /** Searches all loaded runs, and the reported ones that were not captured. */
+  /** Searches all loaded runs, and reported runs that were not captured. */
   #scan(
     { test, keyOf }: RunSearch,
     wanted: number,
@@ -614,7 +621,7 @@ export class CapturedRuns {
     return page;
   }
 
-  /** @param take gets one object for all runs, because 100,000 objects would cost as much as the search */
+  /** @param take receives the same object for each run, because 100,000 objects would cost as much as the search */
   #visit(not_before: number, take: (entry: RunEntry) => void): void {
     const entry: RunEntry = { listed: null, reported: null };
     const search = ++this.#searches;
@@ -627,7 +634,7 @@ export class CapturedRuns {
       take(entry);
     }
     entry.listed = null;
-    // A reported run older than the loaded ones may have been captured.
+    // A reported run that is older than the loaded runs may have been captured.
     const isWhole = this.#loadedTo === 0 && not_before === 0;
     const from = isWhole
       ? Number.NEGATIVE_INFINITY
@@ -651,7 +658,7 @@ export class CapturedRuns {
 
   /**
    * Reads one of the runs that were shown with unknown values.
-   * @returns false if absent
+   * @returns false if there is no such run
    */
   readWanted(source: ExchangeSource): boolean {
     const [run] = this.#wanted;
@@ -662,8 +669,9 @@ export class CapturedRuns {
   }
 
   /**
-   * Reads the newest run with unknown values; runs that changed recently are skipped, because they will change again.
-   * @returns false if absent
+   * Reads the newest run with unknown values. Runs that changed recently are skipped, because they may change again
+   * soon.
+   * @returns false if there is no such run
    */
   readUnread(source: ExchangeSource, settled_ms: number): boolean {
     let left = LOOKED_AT_ONCE;
@@ -698,7 +706,7 @@ export class CapturedRuns {
     return low;
   }
 
-  /** Drops several runs at once, so that the cost per run is small. */
+  /** Removes the oldest runs beyond the maximum, several at once so that the cost per run is small. */
   #dropOldest(): void {
     this.#loadAll();
     const count = Math.ceil(this.#max / 64);
@@ -720,14 +728,14 @@ export class CapturedRuns {
     this.left_out += count;
   }
 
-  /** A verdict from records alone is not valid after a person has marked the run good. */
+  /** Whether the run's verdict is valid. A verdict from records alone is not, once a person has marked the run good. */
   #isJudged({ verdict, judged_id, tally }: ListedRun): boolean {
     if (verdict === null || judged_id !== tally.last_id) return false;
     if (verdict.is_whole || !weighWords(verdict.reasons, MARKED_GOOD).golden) return true;
     return this.#said.wordsOf(tally.summary.run_id!).mark !== 'good';
   }
 
-  /** Judges by records if they suffice; by bodies, if there is time. */
+  /** Judges a run by its records if they suffice, otherwise by its bodies if there is time. */
   #judge(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
     const { mark } = this.#said.wordsOf(run.tally.summary.run_id!);
     const found = judgeByRecords(run.tally.golden, { outcome: null, mark });
@@ -740,7 +748,7 @@ export class CapturedRuns {
     if (!hadDifference && hasDifference(run)) this.#onDiffering();
   }
 
-  /** Reads unknown values while there is time; else the run is queued. */
+  /** Reads a run's unknown values while there is time; otherwise the run is queued. */
   #read(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
     if (!run.is_in_order) this.#putInOrder(source, run);
     if (run.task === null && (run.first_turn_id === 0 || hasTime())) {
@@ -755,8 +763,7 @@ export class CapturedRuns {
   }
 
   /**
-   * The present statements about a run. Its outcome may have been reported under the id of its trace or
-   * session.
+   * The current statements about a run. The run's outcome may have been reported under the id of its trace or session.
    */
   #wordsOf({ listed, reported }: RunEntry): RunWords {
     const id = idOf({ listed, reported });
@@ -813,7 +820,7 @@ function hasDifference({ verdict }: ListedRun): boolean {
 
 const MARKED_GOOD: RunWords = { ...NO_WORDS, mark: 'good' };
 
-/** Judges by records and bodies. */
+/** Judges a run by its records and bodies. */
 function judgeWhole(source: ExchangeSource, { tally }: ListedRun): NonNullable<ListedRun['verdict']> {
   const { run_id, exchanges } = tally.summary;
   const isTooLong = exchanges > CAPTURE_JUDGED_EXCHANGES;
@@ -847,7 +854,7 @@ export class RunWithin extends SourcePart {
     for (const summary of this.whole.summaries({ ...filter, from_id })) {
       if (summary.id > this.#lastId) return;
       yield summary;
-      // The generator would scan everything captured since to produce one more.
+      // Stop here: to yield one more record, the generator would scan everything captured since.
       if (summary.id === this.#lastId) return;
     }
   }

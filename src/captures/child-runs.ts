@@ -4,7 +4,7 @@ import { NAMED_CHILD_RUNS } from '../limits.ts';
 import type { ExchangeSource } from './exchange-source.ts';
 
 /**
- * Reads the records once.
+ * Lists the child runs in one pass over the records.
  * @returns the first NAMED_CHILD_RUNS, in the order of their beginning
  */
 export function listChildRuns(source: ExchangeSource, runId: string): ChildRunName[] {

@@ -1,6 +1,6 @@
 /**
- * A captured run as a conversation: the new part of each exchange in normal form, and how it follows earlier ones. Pure
- * except for its source; capture reader.
+ * A captured run as a conversation: the new part of each exchange in normal form, and how the exchange follows earlier
+ * exchanges. Pure except for its source; capture reader.
  *
  * Memory: one exchange at a time, the fingerprints that `readRun` keeps, and a TurnTrail.
  */
@@ -18,7 +18,7 @@ import { type RunStep, readRun } from './inspect.ts';
 import { type ToldDecision, tellDecision } from './told-decision.ts';
 import { type TrailedTurn, TurnTrail } from './turn-trail.ts';
 
-/** JSON of one turn. A larger turn appears without its content. */
+/** Maximum characters of a turn's JSON. A larger turn appears without its content. */
 const CONVERSATION_TURN_CHARACTERS = 8 << 20;
 
 /** One exchange of a conversation. */
@@ -42,20 +42,20 @@ export interface ToldExchange
     >,
     TrailedTurn {
   exchange_id: number;
-  /** Who ended it, and why; null when it succeeded, or unknown. */
+  /** Who ended the exchange, and why; null when it succeeded, or the cause is unknown. */
   end_cause: EndCause | null;
-  /** The same in words; '' for null. */
+  /** `end_cause` in words; '' for null. */
   end_words: string;
   latency_ms: number;
-  /** No answer, an error status, or an answer without an end. */
+  /** true for an exchange without an answer, with an error status, or with an answer without an end. */
   failed: boolean;
-  /** It repeats the request that `follows` names. */
+  /** Whether the exchange repeats the request that `follows` names. */
   is_retry: boolean;
   /** null for an exchange that is not a turn. `breaks`: a turn may be missing before it. */
   link: TurnLink | null;
   /** Number of its conversation in the run, from 1 on; null for an exchange that is not a turn. */
   conversation: number | null;
-  /** The earlier exchange that it continues; null when it begins a conversation. */
+  /** The earlier exchange that this one continues; null when it begins a conversation. */
   follows: number | null;
   /** null when the same as in the turn before. */
   system: TurnBlock[] | null;
@@ -69,13 +69,13 @@ export interface ToldExchange
   cost_usd: number | null;
   /** How certain `cost_usd` is; null without it. */
   cost_basis: CostBasis | null;
-  /** Relegation's decision about it; null without one. */
+  /** Relegation's decision about the exchange; null without a decision. */
   relegation: ToldDecision | null;
   /** The provider's error in words; null without one. */
   error: string | null;
   /** What could not be read, in words; '' if everything could. */
   problem: string;
-  /** Content is left out: only the raw bodies have it. */
+  /** Whether content is left out, so that only the raw bodies have it. */
   is_cut: boolean;
 }
 

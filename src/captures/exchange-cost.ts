@@ -6,7 +6,7 @@ import type { ListedExchange } from './exchange-source.ts';
 
 /** What an exchange cost. */
 interface ExchangeCost {
-  /** Dollars; null: nothing is charged, or the cost is unknown. */
+  /** Dollars; null when nothing is charged, or the cost is unknown. */
   usd: number | null;
   /** null without a cost. */
   basis: CostBasis | null;
@@ -17,7 +17,7 @@ interface ExchangeCost {
 const FREE: ExchangeCost = { usd: null, basis: null, is_unknown: false };
 const UNKNOWN: ExchangeCost = { usd: null, basis: null, is_unknown: true };
 
-/** Nothing is charged for an exchange that is not a turn, has no answer, or was answered by the student. */
+/** Prices an exchange. An exchange that is not a turn, has no answer, or was answered by the student costs nothing. */
 export function priceExchange(exchange: ListedExchange, prices: Prices): ExchangeCost {
   const { kind, shape, served_by, model, usage } = exchange;
   if (kind !== 'turn' || served_by === 'student') return FREE;

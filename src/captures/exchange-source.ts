@@ -1,6 +1,6 @@
 /**
- * The part of a capture database that analyses read: live and sealed files as one (capture-files.ts), a growing
- * database (src/storage/capture/followed-files.ts), or test data. Any thread.
+ * Read access to a capture database, as analyses need it. Implementations are live and sealed files as one source
+ * (capture-files.ts), a growing database (src/storage/capture/followed-files.ts), and test data. Any thread.
  */
 
 import type { ExchangeRecord } from '../domain/exchange.ts';
@@ -17,7 +17,7 @@ export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'rele
   response_bytes?: number;
 };
 
-/** Read access to a capture database. `CaptureReader` implements it. */
+/** Read access to a capture database. */
 export interface ExchangeSource {
   /** Records without headers by id, ascending; optionally of one run, or from an id on. */
   summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;

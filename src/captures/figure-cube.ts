@@ -1,10 +1,10 @@
 /**
- * Figures of captured traffic by model, agent, tool and so on. It keeps sums for each part of the exchanges,
- * and adds them up for a query. It reads from the newest part on, only as far back as needed. Pure except for
- * its source; capture reader and command line.
+ * Figures of captured traffic by model, agent, tool and so on. The exchanges are divided into parts by id. The cube
+ * keeps sums for each part and adds them up for a query. It reads from the newest part on, only as far back as needed.
+ * Pure except for its source; capture reader and command line.
  *
- * Memory: PART_CELLS sums of some hundred bytes for each part; further values are summed without a name. A
- * month of constant traffic takes some megabytes.
+ * Memory: at most PART_CELLS sums of some hundred bytes for each part; values beyond that are summed without a name. A
+ * month of uniform traffic takes some megabytes.
  */
 
 import type { Prices } from '../domain/price.ts';
@@ -35,7 +35,7 @@ interface IdRange {
 /** Sums of exchanges that have the same values. */
 interface Cell {
   values: Record<SingleDimension, string | null>;
-  /** Tools that their answers called, and tags of their requests, sorted. */
+  /** Tools that the exchanges' answers called, and tags of their requests, sorted. */
   tools: readonly string[];
   tags: readonly string[];
   sum: FigureSum;
@@ -90,7 +90,7 @@ export class FigureCube {
     const newest = startOfPart(last_id);
     for (let from_id = newest; from_id >= oldest; from_id -= PART_IDS) {
       let part = this.#parts.get(from_id);
-      // Exchanges that were deleted since must not count.
+      // Exchanges that were deleted since the part was read must not count.
       if (part === undefined || part.first_id < first_id) {
         part = new CubePart(Math.max(from_id, first_id), from_id + PART_IDS);
         this.#parts.set(from_id, part);
@@ -102,7 +102,7 @@ export class FigureCube {
         }
         part.read(source, last_id, this.#prices);
       }
-      // Exchanges are in the order of their end, so those of earlier parts began before this day.
+      // Exchanges are in the order of their end, so the exchanges of earlier parts began before this day.
       if (part.last_ended_day < fromDay) return true;
     }
     return true;
@@ -119,7 +119,7 @@ class CubePart {
   readonly #endId: number;
   /** Id of the next exchange to read. */
   #nextId: number;
-  /** UTC day on which the last of them ended; '9999' before one is read. */
+  /** UTC day on which the last exchange that was read ended; '9999' before the first. */
   last_ended_day = '9999';
   readonly #cells = new Map<string, Cell>();
 
@@ -148,10 +148,10 @@ class CubePart {
       this.#cellOf(exchange).sum.addExchange(exchange, prices);
       this.last_ended_day = dayOf(Date.parse(exchange.started_at) + exchange.duration_ms);
       this.#nextId = exchange.id + 1;
-      // The generator would load the next part to produce one more.
+      // Stop here: to yield one more record, the generator would load the next part.
       if (exchange.id === this.#endId - 1 || exchange.id === lastId) break;
     }
-    // Damaged exchanges are skipped.
+    // Continue behind the part's end, even if its last exchanges are damaged and were not yielded.
     this.#nextId = Math.max(this.#nextId, Math.min(this.#endId, lastId + 1));
   }
 
@@ -211,7 +211,9 @@ function fits(cell: Cell, { from_day, to_day, where }: FigureQuestion): boolean 
   return true;
 }
 
-/** An exchange belongs to each tool that its answer called, to each of its tags, and to one value of everything else. */
+/**
+ * An exchange counts for each tool that its answer called, for each of its tags, and for one value of other dimensions.
+ */
 function namesOf(cell: Cell, by: FigureDimension): readonly (string | null)[] {
   const values = valuesIn(cell, by);
   return values.length === 0 ? [null] : values;

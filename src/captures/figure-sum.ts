@@ -1,5 +1,5 @@
 /**
- * Sums the figures of exchanges, so that the sums can be summed again. Pure; capture reader and command line.
+ * Sums the figures of exchanges. These sums can be added up in turn. Pure; capture reader and command line.
  */
 
 import { hasFailed } from '../domain/golden.ts';
@@ -9,7 +9,9 @@ import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { priceExchange } from './exchange-cost.ts';
 import type { ListedExchange } from './exchange-source.ts';
 
-/** Counts latencies in steps of this factor. A percentile lies in the middle of its step. */
+/**
+ * Ratio between the limits of a latency step. Latencies are counted by step; a percentile is the middle of its step.
+ */
 const STEP = (1 + LATENCY_PRECISION) ** 2;
 const LOG_STEP = Math.log(STEP);
 

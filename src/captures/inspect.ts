@@ -3,9 +3,9 @@
  * run as a conversation. Pure except for its source. Command line, main thread.
  *
  * Memory: the list of runs scans the records once and chains the exchanges of each run (run-chains.ts). Then it reads
- * the requested runs, at most JUDGED_RUNS runs and about JUDGED_EXCHANGES exchanges side by side, and yields each. A
- * run is read one exchange at a time. At most MAX_SEEN_HASHES fingerprints of earlier messages stay in memory (about
- * 100 bytes each), so that a message is shown once.
+ * the requested runs, at most JUDGED_RUNS runs and about JUDGED_EXCHANGES exchanges side by side, and yields each run.
+ * A single run is read one exchange at a time. To show each message once, at most MAX_SEEN_HASHES fingerprints of
+ * earlier messages stay in memory (about 100 bytes each).
  */
 
 import type { ChildKind } from '../domain/child-kind.ts';
@@ -27,12 +27,12 @@ import { type ExchangeSource, type ListedExchange, readInOrder } from './exchang
 import { type ChainedRun, RunChains, readSummaries } from './run-chains.ts';
 import { judgeByRecords, RunJudge } from './run-judge.ts';
 
-/** Fingerprints remembered while a run is read. */
+/** Maximum number of fingerprints that are remembered while a run is read. */
 export const MAX_SEEN_HASHES = 200_000;
 
 /**
- * Number of runs that are judged side by side, and of their exchanges. They are close together in the file,
- * so that most blocks are read once.
+ * Maximum numbers of runs that are judged side by side, and of their exchanges. These runs are close together in the
+ * file, so most blocks are read once.
  */
 const JUDGED_RUNS = 4_096;
 const JUDGED_EXCHANGES = 16_384;
@@ -50,7 +50,7 @@ const MAX_TOOLS = 64;
 
 /** One line of the table of runs. */
 export interface RunSummary {
-  /** null for all exchanges without a run. */
+  /** null for the line of all exchanges without a run. */
   run_id: string | null;
   /** The client's own session; null when its headers name none. */
   session_id: string | null;
@@ -61,11 +61,11 @@ export interface RunSummary {
   notes: string[];
   providers: string[];
   models: string[];
-  /** Tools that its answers called, the first MAX_TOOLS. */
+  /** Tools that the run's answers called, the first MAX_TOOLS. */
   tools: string[];
-  /** The program that sent its first request; null when its headers name none. */
+  /** The program that sent the run's first request; null when the headers name no program. */
   client: string | null;
-  /** Of the first `traceparent`; null without one. */
+  /** Trace id of the first `traceparent` header; null without such a header. */
   trace_id: string | null;
   /** Tags from its requests' `x-svc-tags`. */
   request_tags: string[];
@@ -90,12 +90,12 @@ export interface RunSummary {
   last_seq: number | null;
   /** Ranges of missing seq, both ends included. */
   gaps: [from: number, to: number][];
-  /** Outcome of the finished monitor run with that id; null if absent. */
+  /** Outcome of the finished monitored run with this run's id; null without one. */
   outcome: string | null;
   /** A person's mark; null without one. */
   mark: RunMark | null;
   golden: boolean;
-  /** Why it is not golden, in words; empty when golden. */
+  /** Why the run is not golden, in words; empty when golden. */
   reasons: GoldenVerdict['reasons'];
   /** The reasons that the mark overrules. */
   overruled: GoldenVerdict['reasons'];
@@ -109,11 +109,12 @@ interface RunTable extends RunListEnd {
 /** Counts of what a list of runs leaves out. */
 export interface RunListEnd {
   /**
-   * Earlier runs beyond the limit. With a filter by verdict: runs that were not examined, because later ones sufficed.
+   * Earlier runs beyond the limit. With a filter by verdict: earlier runs that were not examined, because enough later
+   * runs matched.
    */
   left_out_runs: number;
   without_run: RunSummary | null;
-  /** Exchanges of the least recent runs, which exceed the number that a command keeps. */
+  /** Exchanges of the oldest runs, beyond the number of runs that a command keeps. */
   uncounted_exchanges: number;
   /** Exchanges that are not indexed yet. They are in none of the listed runs. */
   not_indexed: number;
@@ -122,9 +123,9 @@ export interface RunListEnd {
 /** A run while its records are read. */
 export interface RunTally {
   summary: RunSummary;
-  /** Of its records. */
+  /** What the run's records contribute to its verdict. */
   golden: GoldenTally;
-  /** Reasons from its bodies; null when they were not read. */
+  /** Reasons from the run's bodies; null when the bodies were not read. */
   found: GoldenReason[] | null;
   first_ms: number;
   last_ms: number;
@@ -141,7 +142,7 @@ export interface RunFilter {
   /** Runs that continued at this time or later, in milliseconds since the epoch. */
   since_ms?: number;
   golden?: boolean;
-  /** At most this many of the latest ones. */
+  /** Maximum number of runs; the latest are shown. */
   limit?: number;
 }
 
@@ -149,9 +150,9 @@ export interface RunFilter {
 type TellProgress = (done: number) => void;
 
 /**
- * The runs of a capture database. First all records are read, without their bodies, then runs are judged. If the
- * records show no fault, the run's bodies are read (run-judge.ts). For a run that already has one, the list shows what
- * the records show; `summarizeRun` may find more.
+ * The runs of a capture database. First all records are read, without their bodies; then the runs are judged. The
+ * bodies of a run are read only if its records show no fault (run-judge.ts). If they show one, `summarizeRun` may find
+ * more faults than the list.
  */
 export class RunList {
   readonly #chains = new RunChains();
@@ -165,7 +166,7 @@ export class RunList {
 
   /**
    * Reads all records.
-   * @param tell receives each id
+   * @param tell receives the id of each record
    */
   async addAll(source: ExchangeSource, tell: TellProgress = () => {}): Promise<void> {
     await this.#chains.addAll(source, (record) => {
@@ -176,7 +177,7 @@ export class RunList {
     });
   }
 
-  /** Defined if the run exists. */
+  /** @returns undefined if the run does not exist */
   find(runId: string): unknown {
     return this.#chains.find(runId);
   }
@@ -186,10 +187,10 @@ export class RunList {
   }
 
   /**
-   * The matching runs, by first appearance, as they are judged.
+   * Yields the matching runs by first appearance, each when it is judged.
    * @param words external statements about runs, by id
    * @param tell receives the number of judged runs
-   * @returns after the last one: what is not shown
+   * @returns what the list leaves out
    */
   async *judge(
     source: ExchangeSource,
@@ -210,13 +211,13 @@ export class RunList {
       return summaries;
     };
     if (golden === undefined || limit >= fitting) {
-      // The choice does not depend on their content.
+      // Without a filter by verdict, the limit applies before runs are judged.
       const passed = golden === undefined ? Math.max(0, fitting - limit) : 0;
       for (const some of takeSome(skip(chains.runs, fits, passed)))
         for (const run of await judgeNext(some)) if (golden === undefined || run.golden === golden) yield run;
       return this.#end(passed);
     }
-    // Newest first, until there are enough. Text takes less memory than the objects.
+    // Judge the newest runs first until enough match. Summaries are kept as text, which takes less memory than objects.
     const found: string[] = [];
     for (const some of takeSome(skip(chains.youngest, fits, 0), SEARCHED_RUNS)) {
       if (found.length >= limit) break;
@@ -237,7 +238,7 @@ export class RunList {
   }
 }
 
-/** Runs judged at once if a few of the newest may suffice. */
+/** Number of runs that are judged at once if a few of the newest runs may suffice. */
 const SEARCHED_RUNS = 256;
 
 function* skip<T>(items: Iterable<T>, fits: (item: T) => boolean, passed: number): Generator<T> {
@@ -249,7 +250,7 @@ function* skip<T>(items: Iterable<T>, fits: (item: T) => boolean, passed: number
   }
 }
 
-/** In parts of this many runs or JUDGED_EXCHANGES exchanges, whichever is less. */
+/** Divides runs into parts of at most `most` runs and about JUDGED_EXCHANGES exchanges. */
 function* takeSome(runs: Iterable<ChainedRun>, most = JUDGED_RUNS): Generator<ChainedRun[]> {
   let some: ChainedRun[] = [];
   let exchanges = 0;
@@ -317,7 +318,7 @@ class ListedInOrder {
   }
 }
 
-/** The ids of all their exchanges, ascending. */
+/** The ids of all exchanges of the runs, ascending. */
 function listIds(chains: RunChains, runs: Iterable<ChainedRun>): Float64Array {
   const ids: number[] = [];
   for (const run of runs) for (const id of chains.idsOf(run)) ids.push(id);
@@ -360,7 +361,8 @@ async function judgeByBodies(
       places.push({ id, near, judged });
     }
   }
-  // Each run in its order, and all of them along the file, so that most blocks are read once.
+  // Exchanges of a run stay in the run's order, and together they are in the order of the file, so that most blocks are
+  // read once.
   places.sort((a, b) => a.near - b.near);
   for (let at = 0; at < places.length; at += LISTED_EXCHANGES) {
     const some = places.slice(at, at + LISTED_EXCHANGES);
@@ -382,7 +384,7 @@ async function judgeByBodies(
 /** An exchange whose body is read. */
 interface BodyPlace {
   id: number;
-  /** Its position along the file: no earlier than the run's preceding exchanges. */
+  /** Position at which the exchange is read: its place in the file, but not before the run's preceding exchanges. */
   near: number;
   judged: JudgedRun;
 }
@@ -392,7 +394,7 @@ interface JudgedRun {
   tally: RunTally;
   /** Exchanges not read yet. */
   left: number;
-  /** Exists from its first exchange to its last, because many runs are read side by side. */
+  /** Exists only from the run's first exchange to its last, to save memory: many runs are read side by side. */
   open: { links: LinkFinder; conversations: ConversationFinder; judge: RunJudge } | null;
 }
 
@@ -408,8 +410,8 @@ function addRead(judged: JudgedRun, record: ListedExchange, turn: ReadTurn | nul
 }
 
 /**
- * Summarises one run with its bodies; null when the database holds no exchange of it.
- * @param words external statements about it
+ * Summarises one run with its bodies; null when the database holds no exchange of the run.
+ * @param words external statements about the run
  */
 export function summarizeRun(
   source: ExchangeSource,
@@ -427,7 +429,7 @@ export function summarizeRun(
   return tally === null ? null : finishTally(tally, words);
 }
 
-/** One exchange of a run, read. */
+/** One exchange of a run, with its bodies read. */
 export interface RunStep {
   record: ExchangeRecord;
   /** null for an exchange that is not a turn. */
@@ -438,7 +440,7 @@ export interface RunStep {
   conversation: number | null;
   /** The earlier exchange that it continues or retries; null when it starts a conversation. */
   follows: number | null;
-  /** It directly follows that exchange's answer or failure. */
+  /** Whether it directly follows the answer or failure of the exchange in `follows`. */
   follows_answer: boolean;
   /** The request's messages that no earlier exchange of the run showed, including answers. */
   new_messages: TurnMessage[];
@@ -459,7 +461,7 @@ export function* readRun(source: ExchangeSource, runId: string): Generator<RunSt
 class LinkFinder {
   /** The last turn's whole request; null before the first turn. */
   #asked: string | null = null;
-  /** The last answer as a continuing request contains it. */
+  /** The last answer in the form in which a continuing request contains it. */
   #answered: string | null = null;
   #answeredId: string | null = null;
   #answerAlone: string | null = null;
@@ -484,21 +486,21 @@ class LinkFinder {
     if (this.#answered === null) return goesOnElsewhere || messages.some(isAnswer) ? 'breaks' : 'starts';
     if (goesOnElsewhere) return prefixes[0] === this.#answeredId ? 'continues' : 'breaks';
     const at = prefixes.lastIndexOf(this.#answered);
-    // That answer is the last one even if earlier messages were rewritten or dropped.
+    // The last answer is the same, even if earlier messages were rewritten or dropped.
     if (at < 0 && lastAnswer !== null && lastAnswer === this.#answerAlone) return 'continues';
     if (at < 0) return messages.some(isAnswer) ? 'breaks' : 'starts';
-    // After the answer only the client may speak: another answer in between belongs to a turn that was not captured.
+    // After the answer only the client may speak. Another answer there belongs to a turn that was not captured.
     return messages.slice(at + 1).some(isAnswer) ? 'breaks' : 'continues';
   }
 }
 
-/** An earlier turn of the run in the form that a later one may contain. */
+/** An earlier turn of the run, in the form in which a later request may contain it. */
 interface KnownTurn {
   id: number;
   conversation: number;
 }
 
-/** Separates the conversations of a run: a labelled run also holds those of sub-agents and side calls. */
+/** Separates the conversations of a run. A labelled run also contains conversations of sub-agents and side calls. */
 class ConversationFinder {
   readonly #known = new Map<string, KnownTurn>();
   #conversations = 0;
@@ -516,7 +518,8 @@ class ConversationFinder {
     const asked = prefixes.at(-1);
     if (asked !== undefined) {
       this.#remember(`asked ${asked}`, known);
-      // An equal request retries a failed call; if that one was answered, it begins another conversation.
+      // An equal request retries a failed call. If the earlier call was answered, the request begins another
+      // conversation.
       if (hasFailed(record)) this.#remember(`failed ${asked}`, known);
       else this.#known.delete(`failed ${asked}`);
     }
@@ -526,7 +529,7 @@ class ConversationFinder {
     return { conversation, follows: before?.id ?? null, follows_answer: exact !== null };
   }
 
-  /** The turn whose answer is the last one in the request; or a failed turn that is retried. */
+  /** The turn whose answer is the last answer in the request, or a failed turn that the request retries. */
   #findExact(turn: ReadTurn): KnownTurn | null {
     const { prefixes, last_answer_alone: alone, last_answer_at: at } = turn.conversation;
     const failed = this.#known.get(`failed ${prefixes.at(-1)}`);
@@ -575,7 +578,7 @@ class RunReader {
     return { record, turn, link, ...place, new_messages: newMessages, new_system: newSystem };
   }
 
-  /** A new conversation is shown from its beginning, even if another began with the same words. */
+  /** Selects the new messages. A new conversation is new as a whole, even if another one began with the same words. */
   #takeNewMessages(turn: ReadTurn, isStart: boolean): TurnMessage[] {
     const { prefixes, answered } = turn.conversation;
     const offset = countLinks(turn);
@@ -594,8 +597,8 @@ class RunReader {
 }
 
 /**
- * Number of a turn's prefixes that do not represent a message of this request, but a link to an answer that
- * the provider keeps.
+ * Number of a turn's prefixes that represent a link to an answer that the provider keeps, instead of a message of this
+ * request.
  */
 function countLinks(turn: ReadTurn): number {
   return Math.max(0, turn.conversation.prefixes.length - turn.request.messages.length);
@@ -611,7 +614,7 @@ export function readTurn(source: ExchangeSource, id: number): ReadTurn | null {
   return copy === undefined ? null : readStoredTurn(copy);
 }
 
-/** A turn whose bodies no longer exist counts as undecodable, whatever was found in them before. */
+/** Marks a turn whose bodies no longer exist as undecodable, whatever was found in them before. */
 function markUnread<T extends ListedExchange>(record: T, turn: ReadTurn | null): T {
   const isUnread = turn === null && record.kind === 'turn' && record.shape !== null;
   return isUnread ? { ...record, undecodable: true } : record;
@@ -622,7 +625,7 @@ const NO_NAMES: string[] = [];
 const NO_GAPS: RunSummary['gaps'] = [];
 const NO_REASONS: RunSummary['reasons'] = [];
 
-/** A run without any facts yet. */
+/** Starts the tally of a run, without any records. */
 export function startTally(runId: string | null): RunTally {
   return {
     summary: {
@@ -725,7 +728,7 @@ function finishTally(tally: RunTally, words: RunWords = NO_WORDS): RunSummary {
   return summary;
 }
 
-/** A new list with one more name, because a list that grew has spare capacity. */
+/** Returns a new list with one more name. A list that grew in place would use memory for spare capacity. */
 function addName(names: string[], name: string | null, most: number = MAX_NAMES): string[] {
   if (name === null || names.length >= most || names.includes(name)) return names;
   const shared = shareName(name);
@@ -737,20 +740,20 @@ function addName(names: string[], name: string | null, most: number = MAX_NAMES)
   return alone;
 }
 
-/** Names that many runs have. Each is in memory once. */
+/** Names that many runs have; each name is in memory once. */
 const sharedNames = new Map<string, string>();
-/** Lists of one such name; never modified. */
+/** Lists of a single such name; never modified. */
 const sharedLists = new Map<string, string[]>();
 const MAX_SHARED_NAMES = 1_000;
 
-/** A name that many runs have, once in memory. */
+/** The shared string for a name that many runs have. */
 export function shareName(name: string): string {
   const known = sharedNames.get(name);
   if (known === undefined && sharedNames.size < MAX_SHARED_NAMES) sharedNames.set(name, name);
   return known ?? name;
 }
 
-/** A list of such names, sharing equal lists. */
+/** A shared list for equal lists of such names. */
 export function shareNames(names: readonly string[]): string[] {
   return names.reduce<string[]>((all, name) => addName(all, name, MAX_TOOLS), NO_NAMES);
 }

@@ -1,8 +1,9 @@
 /**
- * The remaining limits of each credential, when they run out at the present rate, and which runs used them, from the
- * answers of the last hours. Pure except for its source; capture reader and command line.
+ * The rate limits of each credential: what remains, when it runs out at the current rate, and which runs used it. The
+ * source is the answers of the last hours. Pure except for its source; capture reader and command line.
+ *
  * Bounds: LOOKED_EXCHANGES of the newest exchanges, LOOKED_CREDENTIALS credentials, and one answer per SAMPLE_MS for
- * each.
+ * each credential.
  */
 
 import { type LimitReading, readLimits } from '../domain/provider-limits.ts';
@@ -10,14 +11,14 @@ import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
 const LOOKED_EXCHANGES = 20_000;
 const LOOKED_CREDENTIALS = 64;
-/** Older readings are out of date. */
+/** Maximum age of a reading. Older readings are out of date. */
 const LOOKED_MS = 24 * 3_600_000;
 /** The period over which the rate is measured. */
 const PACE_MS = 3_600_000;
 const SAMPLE_MS = 300_000;
-/** A limit that resets sooner is refilled constantly, so no rate can be derived. */
+/** Minimum time until a reset. A limit that resets sooner is refilled constantly, so no rate can be derived. */
 const LEAST_WINDOW_MS = 600_000;
-/** Readings of one window report the same reset time, except for rounding. */
+/** Maximum difference between reset times of one window, which differ only by rounding. */
 const SAME_RESET_MS = 60_000;
 const NAMED_RUNS = 5;
 
@@ -34,7 +35,7 @@ export interface LimitAhead {
   resets_at: string | null;
   /** When the provider reported it. */
   read_at: string;
-  /** When it is used up at the rate of the last hour; null: not before it resets, or the rate is unknown. */
+  /** When the limit is used up at the rate of the last hour; null if it resets before, or the rate is unknown. */
   runs_out_at: string | null;
   /** Runs with the most tokens by this credential in the last 24 hours. */
   runs: { run_id: string; tokens: number }[];
@@ -143,7 +144,10 @@ function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
   });
 }
 
-/** When the limit is used up at the rate of the last hour. @param list newest first */
+/**
+ * When the limit is used up at the rate of the last hour.
+ * @param list readings, newest first
+ */
 function foretell(list: readonly (LimitReading & { at_ms: number })[]): number | null {
   const now = list[0]!;
   const { resets_at_ms: resets, used_share: used } = now;

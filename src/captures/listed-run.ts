@@ -1,6 +1,6 @@
 /**
- * A run of the list, and its row in the stored index (`storage/capture/run-index.ts`): sums over its records,
- * and facts from its bodies once they were read. Pure; capture reader, command line.
+ * A run of the list, and its row in the stored index (`storage/capture/run-index.ts`): sums over the run's records, and
+ * facts from its bodies after they were read. Pure; capture reader, command line.
  *
  * Tokens are fresh tokens (`providers/fresh-usage.ts`), whatever each provider counts.
  */
@@ -12,31 +12,31 @@ import type { PlacedExchange } from '../domain/run-order.ts';
 import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
 
-/** Raised when rows change their content, or runs are judged differently. */
+/** Version of the rows' format: raise it when rows change their content, or runs are judged differently. */
 const ROW_FORMAT = 6;
 
-/** Identifies the format of rows and the program's version; rows of another one are not read. */
+/** Identifies the format of rows and the program's version; rows of another format or version are not read. */
 export function indexVersion(programVersion: string): string {
   return `${ROW_FORMAT} ${programVersion}`;
 }
 
 export interface ListedRun {
   /**
-   * Sums of its exchanges, added in the order of storing. After `is_in_order` was false, they are added again
-   * in the order of the run.
+   * Sums of the run's exchanges, added in the order of storing. If `is_in_order` is false, they must be added again in
+   * the order of the run.
    */
   tally: RunTally;
   /** The exchange that was added last; null before the first. */
   last: PlacedExchange | null;
-  /** false if an exchange was stored after a later one. Then the tally must be made again before judging. */
+  /** false if an exchange was stored after a later exchange. Then the tally must be made again before judging. */
   is_in_order: boolean;
   /** 0 before the first exchange. */
   first_turn_id: number;
-  /** First words; null when not read yet. */
+  /** The user's first words; null when not read yet. */
   task: string | null;
   /**
-   * Verdict on the captured copy, up to the run's exchange `judged_id`; null if not judged yet. `is_whole`:
-   * its bodies were read.
+   * Verdict on the captured copy, up to the run's exchange `judged_id`; null if not judged yet. `is_whole`: the run's
+   * bodies were read.
    */
   verdict: { golden: boolean | null; reasons: GoldenReason[]; is_whole: boolean } | null;
   judged_id: number;
@@ -49,7 +49,7 @@ export interface ListedRun {
   /** Its child runs, the first NAMED_CHILD_RUNS. */
   children: readonly ChildRunName[];
   /**
-   * The reported run that belongs to it, with the version of the reported runs at which it was looked up
+   * The reported run that belongs to this run, and the version of the reported runs at the time of this lookup
    * (run-entry.ts).
    */
   joined: ReportedRun | null;
@@ -128,7 +128,7 @@ export function writeListedRun(run: ListedRun): Buffer {
   return Buffer.from(JSON.stringify(row));
 }
 
-/** @throws Error for anything that {@link writeListedRun} has not written */
+/** @throws Error for bytes that {@link writeListedRun} has not written */
 export function readListedRun(bytes: Buffer): ListedRun {
   const row = JSON.parse(bytes.toString()) as Row;
   if (row[0] !== ROW_FORMAT) throw new RangeError(`a row of the format ${row[0]}`);

@@ -8,7 +8,7 @@ import { canonicalJson, parseExact } from '../std/exact-json.ts';
 
 /** Characters that are shown before and after the first difference of two texts. */
 const SHOWN_CHARS = 60;
-/** Characters around that place in which a time or an id is searched. */
+/** Characters around the difference in which a time or an id is searched. */
 const NEAR_CHARS = 48;
 
 const MONTHS =
@@ -95,7 +95,7 @@ function hasOtherKeys(before: string, after: string): boolean {
   }
 }
 
-/** A time or an id that differs, where both texts have one in the same place. */
+/** Finds a time or an id that differs at the same place of both texts. */
 function findMoving(before: string, after: string): 'time_in_prompt' | 'id_in_prompt' | null {
   const at = commonLength(before, after);
   if (spans(TIMES, before, at) && spans(TIMES, after, at)) return 'time_in_prompt';

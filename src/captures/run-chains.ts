@@ -2,28 +2,28 @@
  * Finds which exchanges belong to which run, in one pass over the records of a capture database. Pure; command line.
  *
  * Memory: four bytes per exchange and some fifty per run, in columns outside the JavaScript heap, because a busy month
- * has a hundred thousand runs. So a run is identified by a key derived from its id; the id itself is read from the
- * database.
+ * has a hundred thousand runs. To save memory, a run is identified by a key derived from its id. The id itself is read
+ * from the database when it is needed.
  */
 
 import { hash } from 'node:crypto';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
-/** Maximum number of runs that a command remembers, the latest ones, about 50 bytes each. */
+/** Maximum number of runs that a command remembers, about 50 bytes each. The latest runs are kept. */
 export const CHAINED_RUNS = 1_000_000;
 
 /** The facts about a run from its records. */
 export interface ChainedRun {
-  /** Derived from its id by `keyOfRun`. */
+  /** Derived from the run's id by `keyOfRun`. */
   readonly key: string;
   readonly exchanges: number;
   readonly first_id: number;
   readonly last_id: number;
   /** When its last exchange ended, in milliseconds since the epoch. */
   readonly finished_ms: number;
-  /** A client's side call, which is no separate run. */
+  /** Whether the run is a client's side call, which is not a separate run. */
   readonly is_side: boolean;
-  /** Changes when its exchanges change: a recreated database may have the same ids. */
+  /** A hash of the run's exchanges, which shows changes even if a recreated database has the same ids. */
   readonly mark: string;
 }
 
@@ -33,7 +33,7 @@ const KEY_WORDS = KEY_BYTES / 4;
 const PIECE = 65_536;
 /** Number of records between two pauses in which the source may release memory and signals are handled. */
 const ADDED_AT_ONCE = 20_000;
-/** Recently seen runs, by id: most exchanges belong to one of them. */
+/** Number of recently seen runs in a cache by id; most exchanges belong to one of them. */
 const RECENT_RUNS = 4_096;
 
 /** The key for a run's id. */
@@ -83,7 +83,7 @@ class RunColumns {
 export class RunChains {
   readonly #only: string | null;
   readonly #most: number;
-  /** Runs that were forgotten because there are too many newer ones, and their exchanges. */
+  /** Number of runs that were forgotten because there are too many newer runs, and number of their exchanges. */
   forgotten = 0;
   forgotten_exchanges = 0;
   /** Exchanges that were skipped because they are not indexed yet, so that their runs are unknown. */
@@ -94,12 +94,12 @@ export class RunChains {
   #table = new Uint32Array(4_096);
   readonly #recent = new Map<string, number>();
   #firstId = 0;
-  /** By id from the first on: the distance to the next exchange of the same run, 0 if absent. */
+  /** For each id from the first on: the distance to the next exchange of the same run; 0 if it has no next exchange. */
   readonly #next: Uint32Array[] = [];
 
   /**
-   * @param only the one run to follow; null for all
-   * @param most how many are kept, the most recently continued ones
+   * @param only id of the single run to follow; null for all runs
+   * @param most maximum number of runs; the most recently continued runs are kept
    */
   constructor(only: string | null = null, most: number = CHAINED_RUNS) {
     this.#only = only;
@@ -205,7 +205,7 @@ export class RunChains {
   #link(before: number, id: number): void {
     const place = before - this.#firstId;
     const piece = Math.floor(place / PIECE);
-    // No run continues in the pieces in between.
+    // Pieces that stay undefined contain no exchange with a next exchange in its run.
     this.#next[piece] ??= new Uint32Array(PIECE);
     this.#next[piece][place % PIECE] = id - before;
   }
@@ -272,7 +272,7 @@ export class RunChains {
     this.#rebuildTable(this.#table.length);
   }
 
-  /** FNV-1a in two lanes over the content of its next record. */
+  /** Adds a record to the run's mark, by FNV-1a in two lanes. */
   #mark(place: number, record: ListedExchange): void {
     const { marks } = this.#columns;
     const { id, started_at, duration_ms, status, usage, model, stop_reason } = record;
@@ -295,7 +295,7 @@ function readKey(runId: string): Uint32Array {
   return Uint32Array.from({ length: KEY_WORDS }, (_, word) => bytes.readUInt32LE(word * 4));
 }
 
-/** Gaps of up to this many records are read through, because records are read in blocks; longer gaps are skipped. */
+/** Maximum number of unwanted records in a row that are read through, because records are read in blocks. */
 const PASSED_OVER = 64;
 
 /** The records of these ascending ids; missing ones are left out. */

@@ -1,9 +1,9 @@
 /**
- * A run of the one list: captured, reported or both. What queries read of it, and its row. Pure; capture
- * reader, command line.
+ * An entry of the list of runs: a captured run, a reported run, or both. This file has the fields that queries read,
+ * and makes the row that the list shows. Pure; capture reader, command line.
  *
- * A captured and a reported run are one run if they have the same id, or if the id of the reported one is the
- * trace or the session of the captured one, as in telemetry without run ids.
+ * A captured run and a reported run are the same run if they have the same id, or if the id of the reported run is the
+ * trace or session of the captured run, as in telemetry without run ids.
  */
 import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -19,7 +19,7 @@ import type { StoredRunWords } from '../storage/run-words.ts';
 import type { ListedRun } from './listed-run.ts';
 import type { RunsWithText, RunTexts } from './run-texts.ts';
 
-/** Never both null. */
+/** A run of the list; at least one of the two fields is not null. */
 export interface RunEntry {
   listed: ListedRun | null;
   reported: ReportedRun | null;
@@ -29,13 +29,13 @@ export interface RunEntry {
 export interface SaidOfRuns {
   /** The present statements about one run. */
   wordsOf(runId: string): RunWords;
-  /** The same for a query over all runs: fast, but possibly some seconds old. */
+  /** A person's marks on a run, for a query over all runs: fast, but possibly some seconds old. */
   marksOf(runId: string): RunMarks;
   reportedOf(runId: string): ReportedRun | undefined;
   reported(): Iterable<ReportedRun>;
   /** Changes when reported runs are added or removed. */
   readonly version: number;
-  /** The runs in which a full-text index finds a text; null: there is no index. */
+  /** The runs in which a full-text index finds a text; null without an index. */
   findText(text: NameValue): RunsWithText | null;
 }
 
@@ -69,9 +69,9 @@ export function idOf({ listed, reported }: RunEntry): string {
 }
 
 /**
- * The reported run that belongs to a captured one. It is stored with the captured run, because looking up all
- * of them again takes half of the time of a search.
- * @param version of `said`
+ * The reported run that belongs to a captured run. The result is stored with the captured run, because otherwise these
+ * lookups take half of the time of a search.
+ * @param version the version of `said`
  */
 export function findReported(run: ListedRun, said: SaidOfRuns, version: number): ReportedRun | null {
   if (run.joined_version !== version) {
@@ -89,7 +89,7 @@ function lookUpReported({ tally: { summary } }: ListedRun, said: SaidOfRuns): Re
 }
 
 /**
- * @param weigh the verdict on a run, as far as it is known
+ * @param weigh gives the verdict on a run, as far as it is known
  * @param nowMs the time for which the status is computed, in milliseconds since the epoch
  */
 export function makeEntryReader(
@@ -229,7 +229,7 @@ function makeChoices(
   nowMs: number,
 ): RunReader<RunEntry>['choices'] {
   const markOf = (run: RunEntry) => marksOf(run, said).mark;
-  // A query asks for several statuses of one run, one after the other.
+  // Cached, because a query asks for several statuses of one run in succession.
   let tally: unknown;
   let reported: unknown;
   let status: RunStatus = 'unknown';
@@ -276,7 +276,7 @@ function makeChoices(
   };
 }
 
-/** Approximate if no steps were reported: near the end of the run. */
+/** Counts how often a monitor fired; approximate near the end of a run whose steps were not reported. */
 function countFired({ listed, reported }: RunEntry, monitor: MonitorName): number {
   if (reported !== null) return reported.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0;
   const reason = listed!.verdict?.reasons.find(
@@ -310,7 +310,10 @@ function tellEntryStatus(
 
 export type WeighedFields = Pick<CapturedRunRow, keyof RunWords | 'golden' | 'reasons' | 'overruled'>;
 
-/** A run's row. @param weighed the present verdict */
+/**
+ * Makes a run's row.
+ * @param weighed the current verdict
+ */
 export function showEntry(run: RunEntry, weighed: WeighedFields, nowMs: number): CapturedRunRow {
   const { listed, reported } = run;
   const { status, ended_by, words } = tellEntryStatus(run, weighed, nowMs);
@@ -376,7 +379,7 @@ function showListed(run: ListedRun): ListedFields {
   };
 }
 
-/** The run was not captured. */
+/** The fields of a run that was only reported, not captured. */
 function showReportedOnly(run: ReportedRun): ListedFields {
   const started_at = new Date(run.started_ms).toISOString();
   return {

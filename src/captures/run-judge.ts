@@ -16,13 +16,13 @@ import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import type { ReadTurn } from '../providers/normal-turn.ts';
 import type { ListedExchange } from './exchange-source.ts';
 
-/** Maximum number of differences between answers and their echoes that a verdict shows. It counts the rest. */
+/** Maximum number of differences between answers and their echoes that a verdict lists. It only counts further ones. */
 const MAX_DIFFERENCES = 3;
 
 /** What the judge needs to know about an exchange and its position in the run. */
 interface JudgedStep {
   record: ListedExchange;
-  /** null for an exchange that is not a turn, like the next two. */
+  /** null for an exchange that is not a turn; the next two fields are then null too. */
   turn: ReadTurn | null;
   link: TurnLink | null;
   /** Number of its conversation in the run, from 1 on. */
@@ -42,7 +42,7 @@ export class RunJudge {
   add({ record, turn, link, conversation }: JudgedStep): void {
     this.#tally.add(record, link, turn?.conversation ?? null);
     if (record.kind !== 'turn') return;
-    // The last turn in the order of seq is the one that must have ended.
+    // The last turn, in the order of seq, shows whether the run has ended.
     if (record.seq === null || record.seq >= this.#lastSeq) {
       this.#lastSeq = record.seq ?? this.#lastSeq;
       this.#lastCallsTools = turn?.answer.content.some(({ type }) => type === 'tool_call') ?? false;
@@ -98,9 +98,9 @@ export class RunJudge {
 }
 
 /**
- * Reasons from a run's records, if they are decisive.
- * @param words external statements about it: a mark may overrule all of the reasons
- * @returns null when only its bodies can decide
+ * Reasons from a run's records, if the records are sufficient for a verdict.
+ * @param words external statements about the run: a mark may overrule all reasons
+ * @returns null when only the run's bodies can decide
  */
 export function judgeByRecords(
   records: GoldenTally,

@@ -1,8 +1,9 @@
 /**
- * Full-text matches for the query of one page of the run list: which runs contain a text, and where. The
- * index contains only words. Whether the words of a phrase are adjacent is known only after a run's texts
- * were read. Pure except for its sources; capture reader. Memory: the matches for the texts of one query, and
- * the places in the runs that were read.
+ * Full-text matches for the query of one page of the run list: which runs contain a text, and where. The index contains
+ * only words, so a run's texts must be read to know whether the words of a phrase are adjacent. Pure except for its
+ * sources; capture reader.
+ *
+ * Memory: the matches for the texts of one query, and the places in the runs that were read.
  */
 import type { FoundText, SearchedExchanges } from '../domain/placed-text.ts';
 import type { Verdict } from '../domain/run-query/match.ts';
@@ -14,9 +15,12 @@ import { HitReader } from './text-hits.ts';
 
 /** The runs that contain a text. */
 export interface RunsWithText {
-  /** null: unknown before its texts are read. */
+  /** Whether the run contains the text; null when the run's texts must be read to know. */
   test(runId: string): Verdict;
-  /** Reads the texts of a run. @returns the place of the text; null if it is absent */
+  /**
+   * Reads the texts of a run.
+   * @returns the place of the text; null if the run does not contain it
+   */
   read(runId: string): FoundText | null;
 }
 
@@ -41,7 +45,7 @@ export class RunTexts {
    */
   find({ text, is_phrase }: NameValue): RunsWithText | null {
     try {
-      // The parts of one word in a query must be adjacent in any case.
+      // Parts of a word in a query must be adjacent, even outside a phrase.
       const query = parseTextQuery(is_phrase ? `"${text.replaceAll('"', ' ')}"` : text);
       const found = new FoundRuns(this.#source, this.#search.find(query));
       this.#found.push(found);
@@ -53,7 +57,10 @@ export class RunTexts {
     }
   }
 
-  /** The places of the query's texts in a run. @param hasTime whether more may be read */
+  /**
+   * The places of the query's texts in a run.
+   * @param hasTime whether more texts may be read
+   */
   placesIn(runId: string, hasTime: () => boolean): FoundText[] {
     const places: FoundText[] = [];
     for (const found of this.#found) {
@@ -65,7 +72,10 @@ export class RunTexts {
     return places;
   }
 
-  /** The range that the query has searched; null if it has no text. @param lastId last stored exchange */
+  /**
+   * The range of exchanges that the query has searched; null if it has no text.
+   * @param lastId the last stored exchange
+   */
   searched(firstId: number, lastId: number): SearchedExchanges | null {
     const missing = this.#found[0]?.missing;
     return missing === undefined ? null : { not_searched: missing.count(firstId, lastId), cut: missing.cut };
@@ -75,7 +85,7 @@ export class RunTexts {
 class FoundRuns implements RunsWithText {
   readonly #matches: TextMatches;
   readonly #reader: HitReader;
-  /** By the number of a run, of runs that were read. */
+  /** The places in runs that were read, by the run's number. */
   readonly #places = new Map<number, FoundText | null>();
 
   constructor(source: ExchangeSource, matches: TextMatches) {

@@ -9,9 +9,9 @@ export function listWordFolders(db: string, dataDir: string): string[] {
   return [...new Set([resolve(dataDir), dirname(resolve(db))])];
 }
 
-/** Reads statements. */
+/** What is needed to read statements. */
 interface WordsReader {
-  /** Secret; null: the databases are in the clear. */
+  /** The databases' key, a secret; null if they are not encrypted. */
   data_key: Uint8Array | null;
   /** The organization of the captures. */
   owner: CaptureOwner;
@@ -31,8 +31,8 @@ async function openRunWords(folders: readonly string[], { data_key, owner }: Wor
 
 /**
  * Gives a command access to statements about runs.
- * @param texts searches what was said in runs; null: the command does not need it
- * @param work the command's work
+ * @param texts searches what was said in runs; null if the command does not need it
+ * @param work what the command does with this access
  * @throws RunWordsError
  */
 export async function askRunWords<Value>(

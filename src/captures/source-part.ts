@@ -1,6 +1,5 @@
 /**
- * A part of a capture database. It lists only selected records, but can read every record by id. Pure; any
- * process.
+ * A part of a capture database. It lists only some records, but can read every record by id. Pure; any process.
  */
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 

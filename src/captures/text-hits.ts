@@ -1,7 +1,7 @@
 /**
- * A page of a full-text search: runs in the order of their latest matches, with the matches. The index
- * returns exchanges; their texts are read to show the matches, and to check whether the words of a phrase are
- * adjacent. Pure except for the source; capture reader, command line.
+ * A page of a full-text search: runs, ordered by their latest match, with the matches. The index returns exchanges.
+ * Their texts are read to show the matches, and to check whether the words of a phrase are adjacent. Pure except for
+ * the source; capture reader, command line.
  */
 import type { ExchangeTexts, FoundText, PlacedText, TextHit } from '../domain/placed-text.ts';
 import { listExchangeTexts } from '../providers/turn-texts.ts';
@@ -9,21 +9,21 @@ import { findTerm, type TextTerm } from '../storage/text-index/text-query.ts';
 import type { TextMatches } from '../storage/text-index/text-search.ts';
 import type { ExchangeSource } from './exchange-source.ts';
 
-/** Exchanges of a run that are read to find a phrase, latest first. */
+/** Maximum number of a run's exchanges that are read to find a phrase, latest first. */
 const READ_FOR_PHRASE = 200;
-/** Shown characters on each side of a match, and of the match itself. */
+/** Maximum shown characters on each side of a match, and of the match itself. */
 const AROUND_CHARS = 80;
 const MATCH_CHARS = 200;
 
 interface HitPage {
   hits: TextHit[];
-  /** The exchange that the page ended with; null: no more runs match. */
+  /** The exchange that the page ended with; null if no more runs match. */
   next: number | null;
 }
 
 /**
- * A page of hits. If there is no time to read more, the page is short; each page advances by at least one run.
- * @param before the page begins behind this exchange; null: with the latest match
+ * Reads a page of matches. If the time runs out, the page is short; each page advances by at least one run.
+ * @param before the page has matches before this exchange; null to begin with the latest match
  */
 export function readHitPage(
   source: ExchangeSource,

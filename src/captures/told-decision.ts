@@ -7,7 +7,7 @@ export interface ToldDecision {
   decision: string;
   /** The decision as words. */
   words: string;
-  /** The condition under which the student would serve it, as a clause; '' if it is served. */
+  /** The condition under which the student would serve the step, as a clause; '' if it is served. */
   remedy: string;
   student_version: number | null;
   agent: string | null;

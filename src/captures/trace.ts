@@ -1,6 +1,7 @@
 /**
- * The content of `understudy trace`: each run of a capture database as one JSON line (`svc_trace_v1`, docs/traces.md),
- * its turns in normal form, with the proof that nothing is missing. Pure except for its source. Command line.
+ * The content of `understudy trace`: each run of a capture database as one JSON line (`svc_trace_v1`, docs/traces.md).
+ * A line has the run's turns in normal form, and proof that nothing is missing. Pure except for its source. Command
+ * line.
  *
  * Memory: one pass over the summaries chains the exchanges of each run (run-chains.ts); then a run is read exchange by
  * exchange, its records first, and its line is written in pieces. At most MAX_SEEN_HASHES fingerprints of earlier
@@ -26,11 +27,11 @@ import { SourcePart } from './source-part.ts';
 /** A run with the facts that precede its turns in a trace. */
 export interface TracedRun extends ChainedRun {
   run_id: string;
-  /** From its client's headers; null when they name none. */
+  /** From the client's headers; null when they name no session. */
   session_id: string | null;
   parent_run_id: string | null;
   kind: ChildKind | null;
-  /** Of its first turn, else of its first exchange. */
+  /** Provider of the run's first turn; without turns, of its first exchange. */
   provider: string;
   /** The first known one. */
   model: string | null;
@@ -72,7 +73,7 @@ export function describeRun(source: ExchangeSource, chains: RunChains, run: Chai
 export interface TraceOptions {
   /** External statements about the run. */
   words: RunWords;
-  /** Whether the bytes with that SHA-256 are kept beside the database: a trace then refers to them. */
+  /** Whether bytes with that SHA-256 are kept beside the database. A trace refers to such bytes. */
   hasFile(sha256: string): boolean;
 }
 
@@ -84,7 +85,7 @@ interface TraceEnd {
 
 /**
  * Writes a run's line in pieces: the head, each turn, the provenance and the line's end.
- * @returns whether it is golden and how many turns it has
+ * @returns whether the run is golden, and its number of turns
  * @throws what the source throws
  */
 export function* traceRun(
@@ -165,7 +166,7 @@ interface Provenance {
   complete: boolean;
   supports_universal_claims: boolean;
   reasons: GoldenReason[];
-  /** Failed exchanges, the first TOLD_ENDS: who ended them, and why; left out if absent. */
+  /** The first TOLD_ENDS failed exchanges: who ended them, and why; left out without failed exchanges. */
   ended?: { exchange_id: number; end_cause: EndCause }[];
 }
 
@@ -191,7 +192,7 @@ class RunTeller {
   readonly #told = new Set<string>();
   #system = '';
   #tools = '';
-  /** Tool calls of the previous answer, which the next request's echo is compared with. */
+  /** Tool calls of the previous answer; the next request's echo of the answer is compared with them. */
   #calls: { id: string; name: string }[] = [];
   #firstSeq: number | null = null;
   #lastSeq: number | null = null;
@@ -203,7 +204,7 @@ class RunTeller {
     this.#options = options;
   }
 
-  /** Counts every exchange of the run, failed ones too. */
+  /** Counts every exchange of the run, including failed exchanges. */
   count(step: RunStep): void {
     const { id: exchange_id, seq, end_cause } = step.record;
     this.#counted += 1;
@@ -217,7 +218,8 @@ class RunTeller {
 
   /**
    * Writes an answered turn.
-   * @param isStart it starts a conversation, which is written whole even if another began with the same words
+   * @param isStart whether the turn starts a conversation, which is written whole even if another one began with the
+   * same words
    */
   tell(record: ListedExchange, turn: ReadTurn, normal: NormalTurn, isStart: boolean): ToldTurn {
     this.turns += 1;
@@ -277,8 +279,8 @@ class RunTeller {
   }
 
   /**
-   * Clients invent ids for calls without an id (older Gemini models), or change ids. So results in the added
-   * messages get the ids that the calls have in this trace.
+   * Gives results in the added messages the ids that their calls have in this trace. Clients invent ids for calls
+   * without an id (older Gemini models), or change ids.
    */
   #renameCalls(echo: TurnMessage | undefined, added: readonly TurnMessage[]): void {
     const echoed = (echo?.content ?? []).flatMap((block) => (block.type === 'tool_call' ? [block] : []));

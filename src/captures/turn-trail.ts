@@ -1,6 +1,6 @@
 /**
- * What a turn adds to earlier ones: the results of tool calls, with the time they took, and monitors that
- * fired. Pure; capture reader.
+ * What a turn adds to earlier turns: the results of tool calls, with the time that they took, and monitors that fired.
+ * Pure; capture reader.
  *
  * Memory: that of a CapturedMonitor, and the ends of the last MAX_ENDS turns.
  */
@@ -18,14 +18,14 @@ interface SettledCall {
   /** The exchange whose answer contains the call. */
   exchange_id: number;
   /**
-   * From the end of that answer to this request: the tool, and everything else that the agent did meanwhile;
-   * null: unknown.
+   * Time from the end of the answer with the call to the request with the result. It includes the tool's time and
+   * everything else that the agent did meanwhile; null if unknown.
    */
   duration_ms: number | null;
   is_error: boolean;
 }
 
-/** A monitor that fired, and the exchange whose answer it fired at. */
+/** A monitor that fired, and the exchange whose answer made it fire. */
 interface FiredMonitor {
   monitor: MonitorName;
   exchange_id: number;

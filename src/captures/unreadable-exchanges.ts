@@ -2,7 +2,7 @@
 
 import { countOf } from '../std/count-of.ts';
 
-/** Exact up to this number; beyond, "at least". */
+/** Maximum number that is counted exactly; beyond it, the report says "at least". */
 const COUNTED_MAX = 100_000;
 
 export class UnreadableExchanges {
@@ -11,7 +11,7 @@ export class UnreadableExchanges {
   /** The file of the first damaged exchange. */
   #path = '';
 
-  /** An exchange may be reported several times. */
+  /** Records a damaged exchange, once even if it is reported several times. */
   note(id: number, path: string): void {
     if (this.#ids.size === 0) this.#path = path;
     if (this.#ids.size < COUNTED_MAX) this.#ids.add(id);
