@@ -244,8 +244,8 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Forwards the body from capture's copy, if that is one piece. This is a field because a function made within `start`
-   * and given to the stream kept a third of all objects alive through every young-generation collection.
+   * Forwards the body from capture's copy, if that is in one piece. This is a field, because a closure that `start` created
+   * and passed to the stream kept a third of all objects alive through every young-generation collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));

@@ -27,8 +27,9 @@ const HOP_BY_HOP = new Set([
 const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
 
 /**
- * Each leg writes `host` and `content-length` itself; `x-svc-*` is for us; `trailer` announces trailers,
- * which we do not forward; and the HTTP parser  answers `expect` with `100 Continue` before we see the request.
+ * Headers that are not forwarded. Each connection writes `host` and `content-length` itself; `x-svc-*` is for the gateway;
+ * `trailer` announces trailers, which the gateway does not forward; and the HTTP parser answers `expect` with
+ * `100 Continue` before the gateway sees the request.
  */
 const REQUEST_OWN = new Set([
   ...['host', 'content-length', 'expect', 'trailer'],

@@ -1,6 +1,6 @@
 /**
- * Keeps web pages away from what the gateway does without the client's own credential: the admin routes, and routes of
- * `GW_ROUTES` that add the operator's. A page can send requests here through the browser of a person who can reach the
+ * Refuses web pages where the gateway acts without the client's own credential: on the admin routes, and on routes of
+ * `GW_ROUTES` that add the operator's credential. A page can send requests here through the browser of a person who can reach the
  * port, and with DNS rebinding it can read the answers. Server threads.
  */
 import { CatalogueError } from '../errors.ts';
@@ -24,10 +24,10 @@ function findHost(headers: readonly string[]): string | undefined {
 }
 
 /**
- * Whether a page of another site sent this. Fetch Metadata says so if the browser sends it, which it does to loopback
- * and over TLS. `Origin` says so everywhere: browsers send it with all methods but GET and HEAD, with every
- * cross-origin fetch whose answer the page may read, and with WebSocket handshakes. Other methods must not have one. A
- * GET may have this very host's, as in a page that asks the gateway for its numbers.
+ * Whether a page of another site sent this request. Browsers send Fetch Metadata only to loopback and over TLS. They send
+ * `Origin` everywhere: with all methods except GET and HEAD, with every cross-origin fetch whose answer the page may
+ * read, and with WebSocket handshakes. Only a GET or HEAD may have an `Origin`, and only if it names the gateway's own
+ * host, as when a page of the gateway reads its figures.
  */
 function isCrossSite(method: string, headers: readonly string[]): boolean {
   let origin: string | null = null;

@@ -1,7 +1,7 @@
 /**
- * This version reads lists that earlier versions did not write. Here the rows of an earlier version get their list
- * entries, once per database, in small transactions in the background. Rows written meanwhile are already in the lists.
- * Server threads; the capture reader and the command line check whether it has finished.
+ * Adds list entries for rows of earlier versions, which did not write the lists that this version reads. This happens
+ * once per database, in small transactions in the background. Rows written meanwhile are already in the lists. Server
+ * threads; the capture reader and the command line check whether it has finished.
  */
 import { RUN_LISTS, type RunListRow, runListKeys } from '../domain/run-list.ts';
 import { RUN_OUTCOMES, RUNS, type RunRow } from '../domain/run-rows.ts';

@@ -14,7 +14,7 @@ export interface ByteBudget {
   readonly large_bytes: number;
   /**
    * Reserves bytes for this exchange. While there is too little room, capture gives up the largest open exchange.
-   * @returns false, without a reservation, when that one is this exchange or no large exchange is open
+   * @returns false, without a reservation, when this exchange is the largest, or no large exchange is open
    */
   reserve(bytes: number, tee: Tee): boolean;
   release(bytes: number): void;

@@ -34,7 +34,7 @@ export class KnownCredentials {
   }
 
   /**
-   * Identifies a request's credentials: all of them together, since the upstream has judged them together.
+   * Identifies a request's credentials: all of them together, because the upstream has accepted or refused them together.
    * @param headers flat pairs, names in lower case
    * @param path of the request, because an upstream may accept a credential on one path only
    * @param replaced names of headers that the route replaces, so that the upstream never sees the client's

@@ -1,5 +1,6 @@
 /**
- * A step until the decision who serves it. It collects the body and asks the student. Then it sends the
+ * A step, from its arrival to the decision whether the student or the upstream serves it. It collects the body and asks
+ * the student. Then it sends the
  * student's answer to the client, or forwards the exchange unchanged. In shadow mode it forwards the step as
  * soon as the body has arrived, and also asks the student. Server threads.
  *

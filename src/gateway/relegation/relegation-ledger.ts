@@ -1,9 +1,9 @@
 /**
  * Counts what relegation has done on one server thread since its start: steps served, fallbacks by reason, tokens saved,
- * and in shadow mode how often the student agreed. Server threads; the admin routes add them up. Money is in the ledger
- * of the student's thread (src/student/day-ledger.ts).
+ * and in shadow mode how often the student agreed. Server threads; the admin routes add them up. Costs are in the
+ * ledger of the student's thread (src/student/day-ledger.ts).
  *
- * A step is a `POST /v1/messages` on the default route. Each is counted once: served, or a fallback with its reason. A
+ * relegation.ts decides which requests are steps. Each step is counted once: served, or a fallback with its reason. A
  * step whose client disconnects before the decision counts as neither.
  */
 

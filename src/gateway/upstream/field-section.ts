@@ -70,8 +70,8 @@ export class SectionReader {
   }
 
   /**
-   * @param end end of the bytes; later ones are not ours
-   * @param room bytes that the section may still have
+   * @param end end of the bytes to read
+   * @param room most bytes that the section may still take
    * @returns where the section's blank line ends; -1 when it has not arrived, then all bytes were taken
    * @throws UpstreamError for a section that is too long or a line that ends in LF alone
    */

@@ -94,7 +94,7 @@ export class ResponseParser {
   }
 
   /**
-   * @param end end of the bytes; later ones are not ours
+   * @param end end of the bytes to read
    * @returns how many bytes belonged to the answer; fewer than `end` only when it is complete
    * @throws UpstreamError for anything but an answer
    */

@@ -260,8 +260,8 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * A stream whose write fails is destroyed, with all received bytes that were not read yet. So the failure is hidden
-   * from it when the upstream is gone: the upstream's end or reset is read next.
+   * Node destroys a stream whose write fails, together with received bytes that were not read yet. So when the upstream
+   * has gone, this hides the failure from the stream, and the received bytes are read before the upstream's end or reset.
    */
   #outliveFailedWrites(socket: Socket): void {
     const write = socket._write;
@@ -331,8 +331,8 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * Writes directly to the system what it takes at once, because the stream takes as long again. The rest waits in the
-   * stream: its memory must stay unchanged until the exchange is over.
+   * Writes directly to the socket as much as the system accepts at once, because writing through the stream takes twice as
+   * long. The rest waits in the stream, so its memory must stay unchanged until the exchange is over.
    */
   #writeWhole(head: string, body: Buffer): void {
     const socket = this.#socket!;

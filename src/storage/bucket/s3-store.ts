@@ -1,7 +1,7 @@
 /**
  * A bucket of S3-compatible storage as a place for objects, through the AWS SDK, which is loaded only here. Command line.
  * Credentials come from the SDK's usual chain (environment, profile, container, machine). Each object is sent with its
- * SHA-256, which the server compares; what a server says of an object's checksum is compared when it is read.
+ * SHA-256, which the server compares. When an object is read, it is compared with the checksum that the server reports.
  */
 import { createHash } from 'node:crypto';
 import type { S3Client } from '@aws-sdk/client-s3';

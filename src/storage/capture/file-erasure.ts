@@ -1,14 +1,14 @@
 /**
  * Erases exchanges from one open capture file, in transactions of a few exchanges each. The cost depends on what is
- * erased: the rest of the file is only looked through for exchanges that were stored against erased ones.
+ * erased: the rest of the file is only searched for exchanges that were stored against erased ones.
  *
  * Ids have no gaps, so an erased exchange leaves an empty exchange with its time. A conversation is stored as
  * differences: an exchange whose base is erased is stored again relative to the nearest earlier exchange that stays,
  * and a block whose dictionary contains a changed exchange is packed without a dictionary.
  *
- * Exchanges are erased from the last to the first, so between two transactions each exchange that is left can be read.
- * What was erased is still in unused bytes of the file afterwards (../lmdb/unused-bytes.ts). Capture process; the
- * command line while no other process writes.
+ * Exchanges are erased from the last to the first, so between two transactions each remaining exchange can be read.
+ * Afterwards, the erased bytes are still in unused parts of the file (../lmdb/unused-bytes.ts overwrites them). Capture
+ * process; the command line while no other process writes.
  */
 import { listDigests } from './attachments.ts';
 import { closeBlock, openBlock } from './block-sealing.ts';

@@ -1,23 +1,23 @@
 /**
- * How capture files lie on disk: names, the LMDB environment and its tables, and what a file must look like before it
- * is opened. Used by the capture process, which writes, and by readers on any thread.
+ * The layout of capture files: their names, the LMDB environment, its tables, and the checks of a file before it is
+ * opened. Used by the capture process, which writes, and by readers on any thread.
  *
  *   capture.mdb                      the live file, one writer, any number of readers
  *   capture.1-5321.mdb               sealed: read-only, compacted, exchanges 1 to 5321
  *   capture.1-5321.sealing.mdb       being sealed; readable, too
  *   capture.damaged-<time>.mdb       set aside because it is damaged (damage.ts)
- *   capture.mdb.last-id              the last id that was given (last-id.ts)
+ *   capture.mdb.last-id              the last id that was assigned (last-id.ts)
  *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)
  *   capture.mdb.erasing              exchanges that are being erased (erase-order.ts)
- *   capture.mdb-safe                 the state to which a power cut throws the live file back (lmdb/checkpoint.ts)
+ *   capture.mdb-safe                 the state to which the live file returns after a power cut (lmdb/checkpoint.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
  *   capture.mdb.text/<ids>.seg       the full-text index (../text-index/segment-files.ts)
- *   capture.mdb.raw/<number>.raw     blocks that came too fast to be packed into the live file at once (raw-files.ts)
+ *   capture.mdb.raw/<number>.raw     blocks that arrived too fast to be packed at once (raw-files.ts)
  *
- * Tables: `meta` (format, first id, how far the index is), `blocks` (id of the first exchange → a block of
+ * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of
  * exchanges), `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts),
- * `tails` (id of a turn → what a later turn would need of it, see turn-links.ts), `waiting` (key of a block that is
- * not packed yet → the raw file that it is in).
+ * `tails` (id of a turn → what is needed to link later turns to it, see turn-links.ts), `waiting` (key of a block that
+ * is not packed yet → its raw file).
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';

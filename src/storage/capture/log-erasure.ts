@@ -1,11 +1,11 @@
 /**
  * Carries out an order to erase exchanges (erase-order.ts) while exchanges are stored: in the live file, in the sealed
- * files, in the full-text index, and the attachments. Work that must not meet a write holds up the log for a few
+ * files, in the full-text index, and the attachments. Steps that must not run during a write pause the log for a few
  * milliseconds at a time. Each step can be repeated; the order ends after the last one. Capture process; the command
  * line while no other process writes.
  *
  * Files are changed in place, so the cost depends on what is erased and not on what is stored: each file with erased
- * exchanges is looked through once for what was stored against them, and its unused bytes are overwritten.
+ * exchanges is searched once for exchanges that were stored against them, and its unused bytes are overwritten.
  */
 import { chmodSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Ends processes that read the live file in one transaction for too long. Such a transaction keeps LMDB from using the pages
- * again that were freed since, so the file grows with each write and never shrinks. The commands and the capture reader
+ * Ends processes that read the live file in one transaction for too long. Such a transaction keeps LMDB from reusing pages
+ * that were freed since, so the file grows with each write and never shrinks. The commands and the capture reader
  * renew their transactions with each call; a copy for a backup is one transaction. Capture process.
  * A process is ended only if the system says that it maps the file (Linux), because its id may come from another container
  * that shares the file.

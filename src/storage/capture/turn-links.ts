@@ -4,11 +4,10 @@
  * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name
  * (src/domain/client-run.ts). Without such headers, it belongs to the run of the earlier turn whose conversation it
  * continues. The evidence for that, strongest first:
- *   1. its longest prefix that reaches its last answer or beyond, and equals an earlier request with its answer;
- *   2. its last answer alone: the client has rewritten or dropped the earlier messages;
- *   3. its longest shorter prefix that equals an earlier request, with or without its answer (the client has changed
- *   the
- *      answer).
+ *   1. the turn's longest prefix that reaches its last answer or beyond, and equals an earlier request with its answer;
+ *   2. the turn's last answer alone: the client has rewritten or dropped the earlier messages;
+ *   3. the longest shorter prefix that equals an earlier request, with or without its answer (the client has
+ *      changed the answer).
  * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise
  * only the shorter prefixes count. Without any evidence, the request starts a run: the same first message sent again
  * is a new run. A conversation that starts anew is a new run, too, such as a sub-agent's, or one whose client has

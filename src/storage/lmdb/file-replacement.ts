@@ -1,12 +1,11 @@
 /**
- * Safe replacement of a database file while a command has it open. A command such as `understudy keys` writes a row
- * without a claim on DATA_DIR (writer-claim.ts), and would lose what it wrote to the old file.
- *   - A replacement first creates its marker: the new file under its draft name, or a plan (plan-file.ts). Then it
- *   waits for the
- *     running transaction, copies the rows, and renames.
- *   - A command checks in each of its write transactions that there is no marker and that the file is still at its
- *   path. LMDB
- *     allows one writer at a time. So a commit either precedes the copy, or finds the marker or the new file.
+ * Replaces a database file safely while a command may have it open. A command such as `understudy keys` writes a row
+ * without a claim on DATA_DIR (writer-claim.ts). Without these checks, a row written to the old file would be lost.
+ *   - A replacement first creates a marker: the new file under its draft name, or a plan (plan-file.ts). Then it
+ *     waits for the running transaction, copies the rows, and renames the new file.
+ *   - A command checks in each write transaction that there is no marker and that its open file is still the one at
+ *     the path. LMDB allows one writer at a time, so a commit either precedes the copy, or finds the marker or the
+ *     new file.
  * Any thread.
  */
 import { existsSync, statSync } from 'node:fs';

@@ -2,12 +2,13 @@
  * Overwrites the unused bytes of a database file to which this process alone writes: free pages, the free space of
  * pages in use, and the bytes after a long value on its last page. LMDB leaves removed content there. Unlike
  * page-wipe.ts it needs no quiet time, because the caller can hold up its own writes for a moment.
- *   1. hold a snapshot, so that LMDB does not reuse its pages, and walk them: zeros over their unused bytes
- *   2. hold up the writes for some milliseconds: zeros over the pages that neither that snapshot nor a later commit uses
+ *   1. hold a snapshot, so that LMDB does not reuse its pages, and write zeros over the unused bytes of these pages
+ *   2. stop the writes for some milliseconds, and write zeros over the pages that neither that snapshot nor a later
+ *      commit uses
  *   3. sync the file
- * What was removed must be removed in both heads of the file and in its checkpoint, and the file must have been closed
- * since: LMDB fills the free space of new pages with what its buffers held before. No reader may have an earlier
- * snapshot open; the work waits for that.
+ * Before that, the caller must have committed the removal to both heads of the file and its checkpoint, and then reopened
+ * the file, because LMDB fills the free space of new pages with the former content of its buffers. The work waits until no
+ * reader has an earlier snapshot open.
  * Memory: one byte for each page of the file. Capture process, command line.
  */
 import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';

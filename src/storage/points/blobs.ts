@@ -1,6 +1,6 @@
 /**
- * Files that rarely change, in a place of points: sealed capture files, secrets and attachments. Each is stored once, under
- * its digest, however many points have it. Command line.
+ * Stores files that rarely change in a place of points (point.ts): sealed capture files, secrets and attachments. Each is
+ * stored once, under its digest, however many points refer to it. Command line.
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';

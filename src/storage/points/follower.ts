@@ -1,8 +1,8 @@
 /**
- * `understudy backup --follow`: brings what changed since the last point to a place, and then the point that names it.
+ * `understudy backup --follow`: sends the changes since the last point to a place, and then the point that refers to them.
  * Command line.
- * A point appears after all objects that it names, so a kill at any moment leaves the points that were there, and at most
- * objects without a point, which pruning removes.
+ * A point is sent after all objects to which it refers. So a kill at any moment keeps the existing points, and leaves at
+ * most objects without a point, which pruning removes.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
@@ -76,7 +76,7 @@ export class Follower {
   #lastFiles = '';
 
   /**
-   * Takes the place for this DATA_DIR.
+   * Claims the place for this DATA_DIR.
    * @param keepMs how long points are kept
    * @throws BackupError if the place belongs to another DATA_DIR or data key, or another process follows to it;
    *   StoreError; Error of the file system
@@ -121,7 +121,7 @@ export class Follower {
   }
 
   /**
-   * Makes a point of what changed. After a failure to send, the next pass sends the rest first.
+   * Makes a point of the changes. After a failure to send, the next call first sends the rest.
    * @param now the wall clock
    * @throws BackupError, StoreError; Error of the file system or of LMDB; the reason of the signal
    */

@@ -1,6 +1,7 @@
 /**
- * How a file that changes becomes layers: all its pages once, then the pages that changed since, and now and then all
- * that changed since the first layer, so that a restore reads few layers. Command line.
+ * Stores a changing file as layers. The first layer has all pages, and each later one the pages that changed since the
+ * previous layer. From time to time, a layer has all changes since the first one, so that a restore reads few layers.
+ * Command line.
  */
 import { LayerWriter } from './page-layer.ts';
 import type { PageSource } from './page-source.ts';
@@ -33,8 +34,8 @@ interface LayerTarget {
 }
 
 /**
- * Reads a file and writes what changed since the last point as a layer.
- * @param known as of the last point; null: the file is new
+ * Reads a file and writes the changes since the last point as a layer.
+ * @param known the file as of the last point; null: the file is new
  * @param keepsBase whether a later layer may hold all changes since the first one; costs 16 bytes of memory a page
  */
 export async function addLayer(

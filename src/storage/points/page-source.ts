@@ -1,8 +1,8 @@
 /**
  * Reads the pages of a file as of one moment while other processes write to it. Command line.
- * A database: a read transaction keeps LMDB from reusing the pages of its newest head, and the trees of that head are
- * walked. What no tree uses counts as zeros, so a copy has nothing that was deleted. Any other file: its bytes as they
- * are read.
+ * For a database, a read transaction keeps LMDB from reusing the pages of the newest head, and only pages that the trees
+ * of that head use are read. All other bytes count as zeros, so a copy has no deleted content. Other files are read as
+ * they are.
  */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';

@@ -1,8 +1,9 @@
 /**
- * Removes old points from a place, and objects that no point has. Command line.
- * All points of the last hour stay, one a minute of the last day, and one an hour up to the age that the operator chose.
- * A layer or blob goes when no point names it and it is an hour old: a younger one may belong to a point that is not
- * written yet. An attachment that left DATA_DIR goes with the last point from before that; a removal says when.
+ * Removes old points from a place, and objects to which no point refers. Command line.
+ * These points stay: all of the last hour, one for each minute of the last day, and one for each hour up to the age that
+ * the operator chose. A layer or blob is removed when no point refers to it and it is at least an hour old, because a
+ * younger one may belong to a point that is not written yet. An attachment that was deleted from DATA_DIR is removed with
+ * the last point from before the deletion, whose time a `removals/` object records.
  */
 import { z } from 'zod';
 import type { ObjectStore } from '../bucket/object-store.ts';

@@ -1,13 +1,14 @@
 /**
- * A point: the state of everything at one time, as an object that lists files and their layers; and the names in a place
- * of points. A place may come from an untrusted source, so a name that `backup` never writes is refused. Command line.
+ * A point is the state of all data at one time: an object that lists files and their layers. Points are in a *place*,
+ * a folder or bucket, under the names below. A place may come from an untrusted source, so names that `backup` never
+ * writes are refused. Command line.
  *
- *   about.json                         whose points these are, and under which key
+ *   about.json                         the DATA_DIR to which the points belong, and their key
  *   points/<time>-<lineage>.json       a point
  *   layers/<lineage>/<number>/<piece>  pages of a file that changes; a lineage is one run of `backup --follow`
  *   blobs/<digest>/<piece>, …/done     a file that does not change; `done` when all its pieces are there
  *   attachments/<sha256>               an attachment of captured exchanges
- *   removals/<time>-<lineage>.json     attachments that no later point has
+ *   removals/<time>-<lineage>.json     attachments that later points do not have
  */
 import { z } from 'zod';
 import { isBackupName } from '../backup-manifest.ts';

@@ -1,6 +1,6 @@
 /**
- * Holds the objects of a point on the local disk until they are in their place, so that no read transaction waits for a
- * network. What the place has received is not sent again. Command line.
+ * Keeps the objects of a point on the local disk until the place (point.ts) has received them, so that no read transaction
+ * waits for a network. Objects that the place has received are not sent again. Command line.
  */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
