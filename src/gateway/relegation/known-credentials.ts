@@ -1,9 +1,9 @@
 /**
- * Credentials that the student may answer: the operator's own, and those that the upstream recently accepted. The
- * student cannot verify a key, so it answers only keys that are known to be valid. Server threads, each for itself: a
- * thread that has not seen a credential sends its first step to the upstream.
+ * Credentials whose requests the student may answer: those that the operator has named, and those that the upstream
+ * recently accepted. The student cannot verify a key, so it answers only requests with keys that are known to be valid.
+ * Server threads; each remembers its own, so a thread sends the first step with a new credential to the upstream.
  *
- * Only a keyed hash is kept; its key is made at the start and never written.
+ * Only a keyed hash of a credential is kept. The hash's key is made at the start and never written.
  */
 
 import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto';
@@ -11,12 +11,12 @@ import { isCredentialHeader } from '../../redaction/header-names.ts';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** Accepted credentials that a server thread remembers, and how long after the last success. */
+/** Maximum number of accepted credentials that a server thread remembers, and how long after the last success. */
 export const STUDENT_CREDENTIALS = { entries: 10_000, fresh_ms: 3_600_000 } as const;
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 const BEARER = /^bearer +/i;
-/** The account that a credential acts for, when it may act for several. */
+/** Headers that name the account a credential acts for, when it may act for several. */
 const ACCOUNT_HEADERS = new Set(['openai-organization', 'openai-project']);
 
 export class KnownCredentials {
@@ -36,8 +36,8 @@ export class KnownCredentials {
   /**
    * Identifies a request's credentials: all of them together, because the upstream has accepted or refused them together.
    * @param headers flat pairs, names in lower case
-   * @param path of the request, because an upstream may accept a credential on one path only
-   * @param replaced names of headers that the route replaces, so that the upstream never sees the client's
+   * @param path path of the request, because an upstream may accept a credential on one path only
+   * @param replaced names of headers that the route replaces, so that the upstream never sees the client's values
    */
   digest(headers: readonly string[], path = '', replaced: ReadonlySet<string> = NO_NAMES): string {
     const hmac = createHmac('sha256', this.#key);
@@ -45,13 +45,13 @@ export class KnownCredentials {
     for (let at = 0; at < headers.length; at += 2) {
       const name = headers[at]!;
       if (replaced.has(name)) continue;
-      // Neither may contain a line end.
+      // Names and values cannot contain line ends, so the separators are unambiguous.
       if (isCredentialHeader(name) || ACCOUNT_HEADERS.has(name)) hmac.update(`${name}\n${headers[at + 1]}\n`);
     }
     return hmac.digest('base64');
   }
 
-  /** Whether the student may answer it. */
+  /** Whether the student may answer a request with these credentials. */
   isKnown(headers: readonly string[], digest: string): boolean {
     const until = this.#accepted.get(digest);
     if (until !== undefined && until > this.#clock.monotonicMs()) return true;
@@ -59,7 +59,8 @@ export class KnownCredentials {
   }
 
   /**
-   * Records the upstream's answer to a step with this digest. Other statuses than these say nothing about a credential.
+   * Records the status of the upstream's answer to a step with this digest. Statuses that are not handled here say
+   * nothing about a credential.
    */
   noteAnswer(digest: string, status: number): void {
     if (status >= 200 && status < 300)
@@ -75,7 +76,7 @@ export class KnownCredentials {
       if (name !== 'x-api-key' && name !== 'authorization') continue;
       const value = headers[at + 1]!.trim();
       const sent = hash('sha256', name === 'authorization' ? value.replace(BEARER, '') : value, 'buffer');
-      // Compare with all of them in constant time, so that the duration does not reveal how close a guess is.
+      // Compare with every key in constant time, so that the duration does not reveal how close a guess is.
       for (const own of this.#own) if (timingSafeEqual(own, sent)) isOwn = true;
     }
     return isOwn;

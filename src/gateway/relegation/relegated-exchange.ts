@@ -1,12 +1,11 @@
 /**
  * A step, from its arrival to the decision whether the student or the upstream serves it. It collects the body and asks
- * the student. Then it sends the
- * student's answer to the client, or forwards the exchange unchanged. In shadow mode it forwards the step as
- * soon as the body has arrived, and also asks the student. Server threads.
+ * the student. Then it sends the student's answer to the client, or forwards the exchange unchanged. In shadow mode it
+ * forwards the step as soon as the body has arrived, and also asks the student. Server threads.
  *
- * The wait ends with the student's answer, the deadline, the end of the student's thread, a body that is too long or
- * too slow, or the client's disconnection; each at most once and in any order. In each case capture counts the exchange
- * from its beginning.
+ * The wait ends with one of these events: the student's answer, the deadline, the end of the student's thread, a body
+ * that is too long or too slow, or the client's disconnection. Each of them may happen at most once, in any order. In
+ * each case the captured times count from the exchange's beginning.
  */
 
 import { DECISION_FIELD } from '../../domain/exchange.ts';
@@ -26,12 +25,12 @@ import { type ShadowedAnswer, ShadowedForward } from './shadowed-forward.ts';
 import type { ReadStepHead } from './step-head.ts';
 import type { SentStep, StepWaiter, StudentLink } from './student-link.ts';
 
-/** Largest body of a step that the student may answer. Larger ones are forwarded immediately. */
+/** Maximum body of a step that the student may answer. Steps with larger bodies are forwarded immediately. */
 export const STEP_BODY_BYTES = 2 << 20;
-/** How long a step waits for the rest of its body. Then it is forwarded as it arrives. */
+/** How long a step waits for the rest of its body. After that, the body is forwarded as it arrives. */
 const STEP_BODY_WAIT_MS = 1_000;
 
-/** Marks an answer of the student; an upstream's answer never has it. */
+/** The header that marks an answer of the student; an upstream's answer never has it. */
 const SERVED_BY_HEADER = 'x-svc-served-by';
 
 /** `shadow`: the upstream serves every step; the student's answer is compared with it. */
@@ -63,10 +62,10 @@ export class RelegatedExchange implements StepWaiter {
   #bytes = 0;
   /** Bytes reserved from the budget of incomplete bodies. */
   #reserved = 0;
-  /** For the rest of the body, then for the student. */
+  /** The timer for the rest of the body, later for the student's answer. */
   #timer: NodeJS.Timeout | null = null;
   #sent: SentStep | null = null;
-  /** The student would have served it, but the upstream serves it for comparison. */
+  /** Whether the upstream serves the step for comparison, although the student would have served it. */
   #isAudited = false;
   /** Shadow mode and audits: which of the two compared answers exist. */
   #wouldServe = false;
@@ -74,9 +73,9 @@ export class RelegatedExchange implements StepWaiter {
   #status = 0;
   #responseHeaders: string[] = [];
   #firstByteMs: number | null = null;
-  /** The decision, as kept with the exchange. */
+  /** The decision in the form that capture keeps with the exchange. */
   #decision: string | null = null;
-  /** The step's way to the upstream. */
+  /** The exchange with the upstream; null while it is not forwarded. */
   #forwarded: Forward | null = null;
 
   /** @param onStatus receives the status of the upstream's answer */
@@ -210,7 +209,7 @@ export class RelegatedExchange implements StepWaiter {
     this.#stopWaiting();
     const { link, mode } = this.#relegation;
     const { wire, run_id, session_id, seq, betas, api_version, origin } = this.#head;
-    // A copy, because the chunks go on to capture and perhaps to the upstream.
+    // Copy the body, because the chunks are passed on to capture and perhaps to the upstream.
     const body = new Uint8Array(this.#bytes);
     let at = 0;
     for (const chunk of this.#chunks) {
@@ -229,7 +228,7 @@ export class RelegatedExchange implements StepWaiter {
     if (mode === 'shadow') this.#forward();
   }
 
-  /** The student was not asked: tell it that the run belongs to the upstream. */
+  /** Forwards a step about which the student was not asked, and tells it that the run belongs to the upstream. */
   #takeOver(reason: FallbackReason): void {
     this.#stopWaiting();
     if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
@@ -252,7 +251,7 @@ export class RelegatedExchange implements StepWaiter {
     this.#forwarded?.noteDecision(this.#decision);
   }
 
-  /** From here on the exchange is an ordinary one. */
+  /** Forwards the exchange. From here on it is handled like any other exchange. */
   #forward(): void {
     const stream = this.#stream;
     stream.received = this.#chunks;

@@ -3,8 +3,8 @@
  * and in shadow mode how often the student agreed. Server threads; the admin routes add them up. Costs are in the
  * ledger of the student's thread (src/student/day-ledger.ts).
  *
- * relegation.ts decides which requests are steps. Each step is counted once: served, or a fallback with its reason. A
- * step whose client disconnects before the decision counts as neither.
+ * relegation.ts decides which requests are steps. Each step is counted once: as served, or as a fallback with its
+ * reason. A step whose client disconnects before the decision is not counted.
  */
 
 import { ERROR_REASONS, type FallbackReason, type ServedStep } from '../../student/serving/protocol.ts';
@@ -17,8 +17,8 @@ export interface RelegationCounters {
   fallbacks: Partial<Record<FallbackReason, number>>;
   tokens_saved: { input: number; output: number };
   /**
-   * Steps that the student would have served: sent to the upstream instead; compared; agreed; and those whose
-   * upstream's answer has two different readings.
+   * Audited steps: those sent to the upstream, those whose answers were compared, those whose answers agreed, and those
+   * for which two readings of the upstream's answer differ.
    */
   audit: { asked: number; compared: number; agreed: number; reading_differs: number };
   shadow: { would_serve: number; compared: number; agreed: number; reading_differs: number };
@@ -74,13 +74,13 @@ export class RelegationLedger {
     if (ERROR_REASONS.has(reason)) counters.errors++;
   }
 
-  /** Shadow mode: the student would have served a step. */
+  /** Counts a step in shadow mode that the student would have served. */
   wouldServe(): void {
     this.#counters.shadow.would_serve++;
     this.fallback('shadow');
   }
 
-  /** The upstream serves a step that the student would have served, for comparison. */
+  /** Counts an audited step: the upstream serves it for comparison, although the student would have served it. */
   audited(): void {
     this.#counters.audit.asked++;
     this.fallback('audit');

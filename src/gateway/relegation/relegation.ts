@@ -1,7 +1,7 @@
 /**
- * Relegation on one server thread: decides which requests are steps that the student may be asked about, and forwards
- * the steps that it may not answer. Other requests are not touched. Server threads, one each; absent when relegation is
- * off.
+ * Relegation on a server thread: decides which requests are steps that the student may be asked about, and forwards the
+ * steps that it may not answer. Other requests are not touched. Server threads; each has one instance, or no instance
+ * when relegation is off.
  */
 
 import type { HttpStream, RequestHead } from '../../http/http-stream.ts';
@@ -31,13 +31,13 @@ export class Relegation implements RelegationDesk {
   readonly #credentials: KnownCredentials;
   readonly #wires: ReadonlySet<RelegationWire>;
   readonly #runHeaders: readonly string[];
-  /** Bytes of incomplete bodies. */
+  /** Bytes of incomplete bodies in memory. */
   #heldBytes = 0;
 
   /**
-   * @param ownKeys credentials that the student may answer unseen (SVC_STUDENT_KEYS)
-   * @param wires whose steps are relegated (GW_RELEGATION_WIRES)
-   * @param runHeaders that name runs (SVC_RUN_HEADERS)
+   * @param ownKeys credentials that the student may answer even if the upstream has not seen them (SVC_STUDENT_KEYS)
+   * @param wires wires whose steps are relegated (GW_RELEGATION_WIRES)
+   * @param runHeaders headers that name runs (SVC_RUN_HEADERS)
    */
   constructor(
     mode: RelegationMode,
@@ -55,9 +55,9 @@ export class Relegation implements RelegationDesk {
   }
 
   /**
-   * Takes over a request that is a step, if the student is to be asked or its credential is to be checked by the
-   * upstream.
-   * @returns false when the request must be forwarded now, and nothing was done with it
+   * Takes over a request that is a step, if the student should be asked about it, or if the upstream's answer should
+   * show whether its credential is valid.
+   * @returns false when the caller must forward the request, which is unchanged
    */
   take(
     context: ForwardContext,
@@ -73,7 +73,7 @@ export class Relegation implements RelegationDesk {
     const origin = nameOrigin(wire, head.path, destination.provider);
     const step = readStepHead(wire, head.headers, origin, this.#runHeaders, isKeyed);
     if (step.refusal === 'no_credential') {
-      // The upstream refuses it, which does not take the run over.
+      // The upstream will refuse the request, so it does not take the run over.
       this.ledger.fallback('no_credential');
       return false;
     }
@@ -92,7 +92,7 @@ export class Relegation implements RelegationDesk {
     forward.noteDecision(writeDecision(refusal, null, null));
     forward.onStatus = (status) => {
       this.#credentials.noteAnswer(digest, status);
-      // An unknown credential does not take the run over, unless the upstream accepts it.
+      // After a step with an unknown credential, the upstream takes the run over only if it accepts the credential.
       if (run_id !== null && !isKnown && status < 300) this.link.noteTaken(run_id);
     };
     forward.start();

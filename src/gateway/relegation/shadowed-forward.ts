@@ -10,7 +10,7 @@ import type { Destination } from '../route-table.ts';
 import type { Fields } from '../upstream/field-section.ts';
 import type { ResponseHead } from '../upstream/response-parser.ts';
 
-/** Answers of an upstream beyond this size are not compared. */
+/** Maximum size of an upstream's answer that is compared. */
 const SHADOWED_ANSWER_BYTES = 2 << 20;
 
 /** The upstream's answer as received. */

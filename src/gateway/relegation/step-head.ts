@@ -12,15 +12,15 @@ import type { StepHead } from './student-link.ts';
 /** Facts about a step from its headers: the facts for the student, and why it may not be asked. */
 export interface ReadStepHead extends StepHead {
   refusal: FallbackReason | null;
-  /** `x-svc-run`, as capture keeps it; null if absent. */
+  /** The value of `x-svc-run` in the form that capture keeps; null if absent. */
   label: string | null;
 }
 
 /**
  * Reads a step's headers; credentials are detected, never kept.
- * @param origin where it arrived, as `nameOrigin` names it
+ * @param origin where the request arrived, as named by `nameOrigin`
  * @param runHeaders the operator's headers that name runs (SVC_RUN_HEADERS)
- * @param isKeyed the route adds a credential
+ * @param isKeyed whether the route adds a credential
  */
 export function readStepHead(
   wire: RelegationWire,
@@ -87,8 +87,9 @@ export function readStepHead(
 }
 
 /**
- * A session of a coding agent holds several conversations: sub-agents, titles, summaries. A version's share includes
- * all of a session or none of it, but each conversation is served independently of the others.
+ * Names the run and the session of a step. A coding agent's session has several conversations: sub-agents, titles,
+ * summaries. A version's share includes either all or no conversations of a session, but each conversation is served
+ * independently of the others.
  */
 function nameRun(step: ReadStepHead, headers: readonly string[], runHeaders: readonly string[]): void {
   step.run_id = step.session_id = step.label;

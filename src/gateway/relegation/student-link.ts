@@ -1,7 +1,7 @@
 /**
- * A server thread's link to the student's thread: it sends steps and receives answers, and each step learns its outcome
- * exactly once, whatever happens to that thread. The link bounds steps and bytes under way. Traffic waits at most until
- * the step's own deadline, which the step keeps. Server threads.
+ * A server thread's link to the student's thread. It sends steps and receives answers, and reports each step's outcome
+ * exactly once, even if the student's thread ends. The link bounds the steps and bytes under way. Each step keeps its
+ * own deadline, so a step never waits longer than that. Server threads.
  *
  * A newly loaded student arrives with a new message port. The previous student answers the steps that it already has.
  */
@@ -20,9 +20,9 @@ import type {
 } from '../../student/serving/protocol.ts';
 import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 
-/** Bytes of bodies that one server thread has at the student at once. Further steps are forwarded. */
+/** Maximum bytes of bodies of one server thread's steps that wait for the student. Further steps go to the upstream. */
 export const STEPS_UNDER_WAY_BYTES = 64 << 20;
-/** Runs that a server thread remembers for a student that restarts. */
+/** Maximum number of runs that a server thread remembers to tell a student that restarts. */
 const UNTOLD_RUNS = 10_000;
 
 /** Waits for the student's decision on a step. One of the five methods is called, at most once. */
@@ -31,19 +31,19 @@ export interface StepWaiter {
   onDeclined(reason: DeclineReason, finding: StepFinding | null): void;
   /** Shadow mode. */
   onWouldServe(finding: StepFinding | null): void;
-  /** Audit: the upstream serves it, and its answer is compared with the student's. */
+  /** Audit: the upstream serves the step, and its answer is compared with the student's. */
   onAudited(finding: StepFinding | null): void;
-  /** The thread ended, or sent an invalid answer. */
+  /** The student's thread ended, or sent an invalid answer. */
   onFailed(reason: 'crashed' | 'failed'): void;
 }
 
-/** A step that was sent. */
+/** A step that was sent to the student. */
 export interface SentStep {
   /** Version of the student that received it. */
   readonly student_version: number;
-  /** The upstream serves it: the student's answer no longer counts. */
+  /** Tells that the upstream serves the step, so the student's answer no longer counts. */
   abandon(): void;
-  /** The step is not served at all. */
+  /** Tells that the step is not served at all. */
   cancel(): void;
   /** Shadow mode and audits: hands over the upstream's answer. */
   compare(status: number, headers: string[], body: Uint8Array<ArrayBuffer>): void;
@@ -62,7 +62,7 @@ export class StudentLink {
   onCompared: (agreed: boolean, readingDiffers: boolean) => void = () => {};
   readonly #timeoutMs: number | null;
   #connection: Connection | null = null;
-  /** There is no student, and none is being loaded. */
+  /** Whether there is no student and no student is being loaded. */
   #isAbsent = false;
   #underWay = 0;
   #underWayBytes = 0;
@@ -80,7 +80,7 @@ export class StudentLink {
     return this.#connection !== null;
   }
 
-  /** Whether no more may be sent now. */
+  /** Whether the bounds allow no further step now. */
   get isBusy(): boolean {
     return this.#underWay >= STEPS_UNDER_WAY || this.#underWayBytes >= STEPS_UNDER_WAY_BYTES;
   }
@@ -96,7 +96,7 @@ export class StudentLink {
     return this.#timeoutMs ?? STUDENT_TIMEOUT_MS[this.#connection?.facts.kind ?? 'exemplar'];
   }
 
-  /** Attaches a student: the first one, one after a crash, or a newer one. The link owns the port from now on. */
+  /** Attaches a student, also after a crash or to replace an older student. The link owns the port from now on. */
   attach(port: MessagePort, facts: StudentFacts): void {
     const connection = new Connection(port, facts, this);
     this.#connection = connection;
@@ -134,14 +134,14 @@ export class StudentLink {
     };
   }
 
-  /** The upstream serves a step of that run, and the student was not asked. */
+  /** Tells the student that the upstream serves a step of the run about which the student was not asked. */
   noteTaken(runId: string): void {
     if (this.#connection !== null) this.#connection.post({ type: 'taken', run_id: runId });
     else if (this.#untold.size < UNTOLD_RUNS) this.#untold.add(runId);
   }
 
   /**
-   * There is no student to ask; a previous one may still answer the steps that it has.
+   * Records that there is no student to ask now. The previous student may still answer the steps that it has.
    * @param isExpected whether a student is being loaded
    */
   withdraw(isExpected: boolean): void {
@@ -154,13 +154,13 @@ export class StudentLink {
     this.#connection = null;
   }
 
-  /** For a connection: a step is no longer under way. */
+  /** Called by a connection when a step is no longer under way. */
   release(bytes: number): void {
     this.#underWay--;
     this.#underWayBytes -= bytes;
   }
 
-  /** For a connection: its thread has ended. */
+  /** Called by a connection when its thread has ended. */
   detach(connection: Connection): void {
     if (this.#connection === connection) this.#connection = null;
   }
@@ -213,7 +213,7 @@ class Connection {
       return;
     }
     const pending = this.forget(message.id);
-    // Too late, or never asked.
+    // The answer came too late, or answers no step of this link.
     if (pending === undefined) return;
     const { waiter } = pending;
     if (message.type === 'served') {
@@ -234,7 +234,7 @@ class Connection {
   }
 }
 
-/** A client's answer must have this form, whatever a thread sends. */
+/** Whether an answer has all fields that the client needs, whatever the student's thread has sent. */
 function isWhole(step: ServedStep): boolean {
   return (
     step.body instanceof Uint8Array &&
