@@ -1,6 +1,7 @@
 /**
  * Manages the actor threads: starts them, links clients and threads with each other, restarts a thread that died or
  * hangs after a delay, drains and stops them. Main thread.
+ *
  * A thread is restarted only after its worker has exited. Until then its native code may still be writing (LMDB
  * commits on other threads).
  */
@@ -25,7 +26,7 @@ import {
   recordFailure,
 } from './supervision.ts';
 
-/** When an unresponsive thread counts as hung, and is ended. */
+/** When an unresponsive thread counts as hung. A hung thread is ended. */
 interface WatchPolicy {
   ping_every_ms: number;
   hung_after_ms: number;
@@ -63,8 +64,8 @@ interface OuterHost {
 /** Drains are repeated until no thread has handled a new message, because threads may send each other messages. */
 const DRAIN_ROUNDS = 16;
 /**
- * From the start of the threads until the first client is connected to all of them. It ends the wait for a thread
- * that never comes up. Loading modules takes a minute if the load is many times the number of cores.
+ * Maximum time from the start of the threads until the first client is connected to all of them. It ends the wait for a
+ * thread that never comes up. Loading modules takes a minute if the machine's load is many times its number of cores.
  */
 const OPEN_DEADLINE_MS = 120_000;
 
@@ -133,8 +134,8 @@ export class ActorThreads {
    * A client on this thread, connected to all actor threads.
    * @param own number of the host on the client's own thread, which is attached without a port
    * @returns when every actor thread answers
-   * @throws Error in one line: why a thread ended before it was up; or that one does not answer within 120 s; or that
-   *   all are being stopped
+   * @throws Error in one line: why a thread ended before it was up; or that a thread does not answer within 120 s; or
+   *   that all threads are being stopped
    */
   async openClient(own = -1): Promise<ActorClient> {
     const client = new ActorClient(this.#options.placement, loopScheduler, undefined, own);
@@ -213,8 +214,8 @@ export class ActorThreads {
   }
 
   /**
-   * Ends a thread from outside, whatever it is doing. A thread that is loading may finish that first. It is
-   * restarted. Resolves when it is dead.
+   * Ends a thread from outside, whatever it is doing. A thread that is loading may first finish loading. The thread is
+   * then restarted. Resolves when it is dead.
    */
   async terminate(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
@@ -309,7 +310,7 @@ export class ActorThreads {
     const up = whileAlive(life, (started) => started.ping()).then((index) => {
       life.isUp = index !== null;
     });
-    // It opens its databases before it answers.
+    // The thread opens its databases before it answers.
     watchLoading(own.worker, up);
     for (const door of this.#doors.keys()) connect(life, thread.index, door);
     for (const [index, host] of this.#outer) connectPeers(life, thread.index, host, index);
@@ -337,7 +338,7 @@ export class ActorThreads {
     this.#timers.add(timer);
   }
 
-  /** Pings every thread. A thread that does not answer in time hangs. */
+  /** Pings every thread. A thread that does not answer in time counts as hung. */
   #watch({ hung_after_ms }: WatchPolicy): void {
     for (const { life } of this.#threads) {
       if (life === null) continue;

@@ -2,10 +2,11 @@
  * Decides where actors of moving kinds run: on the host whose thread first had a message for them, until they leave
  * memory. An agent sends all requests of a run over one connection, so the run is placed on that connection's thread,
  * and its messages do not leave the thread. Memory that all threads of a process share; any thread.
- * Addresses are hashed into slots, and a slot has one owner. A word contains the owner, and the number of messages
- * for the slot that are in transit to it from other threads. A host releases a slot only if that number is 0, so no
- * message ever arrives at a host that is not the owner. A message that is lost in transit (its thread died) is never
- * subtracted. The slot then stays where it is, which only costs a hop.
+ *
+ * Addresses are hashed into slots, and each slot has one owner. A word per slot contains the owner's number, and the
+ * number of messages for the slot that are in transit from other threads to the owner. A host releases a slot only if
+ * no message is in transit, so a message never arrives at a host that is not the owner. A message that is lost in
+ * transit, because its thread died, is never subtracted. The slot then stays with its owner, which only costs a hop.
  */
 
 /** Actors that share a slot by chance run on the same thread. 256 KiB. */
@@ -59,7 +60,7 @@ export class Claims {
     const words = this.#words;
     for (let word = Atomics.load(words, slot); ; ) {
       const owner = (word & OWNER_MASK) === 0 ? heir : (word & OWNER_MASK) - 1;
-      // Only this thread releases the slots of its host, so that cannot happen meanwhile.
+      // Only this thread releases the slots of its host, so the slot cannot be released meanwhile.
       if (owner === sender && (word & OWNER_MASK) !== 0) return owner;
       const owned = (word & ~OWNER_MASK) | (owner + 1);
       const found = Atomics.compareExchange(

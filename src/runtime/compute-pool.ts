@@ -120,7 +120,8 @@ export class ComputePool {
     const calls = [...this.#calls];
     for (const [waiting] of calls.slice(ready)) waiting.abort();
     const under = calls.slice(0, ready).map(([, answered]) => answered);
-    // When this is answered, calls over direct channels have ended, or at least their uninterruptible parts have.
+    // When a thread answers this ping, its calls over direct channels have ended, or at least their uninterruptible
+    // parts.
     const ping: ComputeCall = { task: PING_TASK, input: null };
     for (let thread = 0; thread < ready; thread++) under.push(this.#pool.run(ping));
     const late = Promise.withResolvers<void>();

@@ -1,9 +1,10 @@
 /**
- * A direct channel to one thread of the stateless pool. Calls do not pass through the main thread, so each call wakes
- * one thread instead of three. For short calls for which a request waits. If the thread ends, running calls fail, and
- * the next call opens another channel. Any thread calls; the other end is in a pool thread.
- * The pool does not see these calls. So after a call that takes too long, the channel makes a call through the pool,
- * whose deadline ends a thread that hangs.
+ * A direct channel to one thread of the stateless pool, for short calls for which a request waits. Calls do not pass
+ * through the main thread, so each call wakes one thread instead of three. If the pool thread ends, running calls fail,
+ * and the next call opens another channel. Any thread calls; the other end is in a pool thread.
+ *
+ * The pool does not see these calls. So after a call that takes too long, the channel makes a call through the pool.
+ * The deadline of that call ends a pool thread that hangs.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';
@@ -85,7 +86,7 @@ export class DirectChannel {
   #open(): Promise<MessagePort> {
     if (this.#isClosed) return Promise.reject(new Error('the channel is closed'));
     if (this.#port === null) {
-      // A thread that was ending when it was asked closes the channel; then another one is opened.
+      // A pool thread that was ending when it was asked closes the channel. Then another channel is opened.
       const opening = this.#pool(CHANNEL_TASK, null).catch(() =>
         this.#pool(CHANNEL_TASK, null),
       ) as Promise<MessagePort>;

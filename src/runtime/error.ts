@@ -9,7 +9,7 @@ const RUNTIME_ERRORS = {
   host_down: { retryable: true },
   /** The actor's mailbox is full. */
   mailbox_full: { retryable: true },
-  /** A newer or older message pushed this one out of a full mailbox. */
+  /** The mailbox was full, and this message was dropped by its overflow rule. */
   message_dropped: { retryable: true },
   /** Too many bytes are in transit to that thread. */
   link_full: { retryable: true },

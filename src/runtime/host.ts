@@ -327,7 +327,7 @@ export class ActorHost {
     const nowMs = this.#scheduler.monotonicMs();
     cell.touched_at_ms = nowMs;
     if (delivery.deadline_ms <= nowMs) {
-      return this.#lost.bury(cell.self, delivery.name, 'expired'); // its asker has given up already
+      return this.#lost.bury(cell.self, delivery.name, 'expired'); // its asker no longer waits
     }
     try {
       this.#dispatch.take(cell, delivery, nowMs);
@@ -350,8 +350,8 @@ export class ActorHost {
 
   /** Called when a commit has ended: releases the effects that waited for it, or withdraws them, and continues. */
   #decide(batch: Batch, error: Error | null): void {
-    // A released effect may be a tell to an actor here. No message is handled before all effects are released;
-    // otherwise the answer to that tell could overtake effects that its receiver still holds.
+    // A released effect may be a tell to an actor of this host. No message is handled before all effects are released.
+    // Otherwise the answer to that tell could overtake effects that are not released yet.
     this.#running = true;
     try {
       if (error === null) this.#release(batch);

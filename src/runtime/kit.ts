@@ -1,7 +1,8 @@
 /**
  * Runs one actor without threads, links or clocks: the test passes messages, time and outcomes, and reads the
  * effects. For tests of behaviours only. Any thread.
- * It is stricter than the host to find mistakes: payloads, events and snapshots go through msgpack, and events are
+ *
+ * To find mistakes, it is stricter than the host: payloads, events and snapshots go through msgpack, and events are
  * replayed on demand and must lead to the live state.
  */
 import { isDeepStrictEqual } from 'node:util';
@@ -92,7 +93,7 @@ export class ActorKit {
     return effects;
   }
 
-  /** The same for one type of effect; the others are dropped. */
+  /** The effects of one type since the last call; other effects are dropped. */
   takeEffectsOf<T extends Effect['type']>(type: T): EffectOf<T>[] {
     return this.takeEffects().filter((effect): effect is EffectOf<T> => effect.type === type);
   }
@@ -137,8 +138,8 @@ export class ActorKit {
 
   /**
    * Simulates the death of the thread: timers and kept answers are lost. A persistent actor is restored from its
-   * events, any other starts with its initial state.
-   * @throws Error if the events lead to another state than the live one, or if a snapshot does not restore its state
+   * events, any other actor starts with its initial state.
+   * @throws Error if the events do not lead to the live state, or if a snapshot does not restore the state
    */
   restart(): void {
     const { persistence } = this.#behaviour;

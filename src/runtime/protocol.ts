@@ -92,7 +92,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   readonly self: ActorAddress;
   /** Wall-clock time at which the handling of this message began, milliseconds since the epoch. */
   readonly now_ms: number;
-  /** The same time on the process's monotonic clock, for durations in memory; meaningless when stored. */
+  /** `now_ms` on the process's monotonic clock, for durations in memory; meaningless when stored. */
   readonly monotonic_ms: number;
   /** The raw bodies of the message: views of a buffer that only this actor uses. */
   readonly bodies: readonly Uint8Array[];
@@ -222,7 +222,7 @@ export interface Behaviour<Messages extends Protocol<Messages>, State, Event = n
   activated?(state: State, context: Context<State, Event, Internal, never>): void;
 }
 
-/** A behaviour whose types the runtime no longer needs. */
+/** A behaviour of any kind, for code of the runtime that does not need its types. */
 // biome-ignore lint/suspicious/noExplicitAny: the runtime moves messages of every kind; types are checked at the ends
 export type AnyBehaviour = Behaviour<any, any, any, any>;
 

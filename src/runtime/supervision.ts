@@ -8,7 +8,7 @@ export interface RestartPolicy {
   /** Restarts allowed within the window; one more failure stops it. */
   max_restarts: number;
   window_ms: number;
-  /** Delay before the first restart in a window; doubles with each further one. */
+  /** Delay before the first restart in a window; it doubles with each further restart. */
   backoff_first_ms: number;
   backoff_max_ms: number;
 }
@@ -24,7 +24,7 @@ export type Overflow =
 
 /** The bounds of one kind of actor. */
 export interface KindPolicy {
-  /** Messages waiting for one actor. */
+  /** Maximum number of messages that wait for one actor. */
   mailbox_capacity: number;
   /** Bytes of bodies waiting for one actor; an empty mailbox accepts a message of any size. */
   mailbox_bytes: number;
@@ -80,7 +80,7 @@ const HISTORY_LENGTH = 64;
  * Records a failure and decides what follows.
  * @param history of this actor or thread; changed in place
  * @param nowMs monotonic milliseconds
- * @returns the delay before the restart in milliseconds, or null: stop it
+ * @returns the delay before the restart in milliseconds; null when the actor or thread must be stopped
  */
 export function recordFailure(policy: RestartPolicy, history: RestartHistory, nowMs: number): number | null {
   const since = nowMs - policy.window_ms;

@@ -34,7 +34,7 @@ export type Output =
   | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
   | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
   | Extract<Effect, { type: 'tell' | 'publish' | 'count' }>
-  /** `life`: the life of the actor that recorded it; only that life gets the outcome. */
+  /** `life`: the life of the actor that recorded the effect; only that life gets the outcome. */
   | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
 
 /** An actor in memory. */
@@ -42,7 +42,7 @@ export interface Cell {
   self: ActorAddress;
   kind: Kind;
 
-  // Its life (lives.ts, passivation.ts).
+  // Its life (lifecycle.ts, passivation.ts).
   status: 'ready' | 'restarting' | 'gone';
   state: unknown;
   /** Counts restarts, so that an outcome for an earlier life is recognized. */
@@ -94,8 +94,8 @@ export const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 /** Maximum length of queues that other limits bound. */
 export const UNBOUNDED = 2 ** 30;
 /**
- * Shared by actors without timers or replies, which are the majority: a map for each would cost as much as a small
- * state.
+ * A map that all actors without timers share; they are the majority, and a map for each would cost as much memory as a
+ * small state.
  */
 export const NO_TIMERS: Cell['timers'] = new Map();
 export const NO_REPLIES: Cell['replies'] = new Map();
@@ -129,7 +129,7 @@ const COUNTS_MAX = 100;
 /** The label that counts everything beyond the maximum. */
 const OTHERS = 'others';
 
-/** Adds to a kind's counters. Bounded whatever a behaviour passes. */
+/** Adds to a kind's counters. The number of counters is bounded, whatever names a behaviour passes. */
 export function addCount({ stats: { counts } }: Kind, counter: string, of: string, by: number): void {
   const place = placeOf(counts, counter);
   counts[place] ??= Object.create(null) as Record<string, number>;

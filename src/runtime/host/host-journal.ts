@@ -1,6 +1,6 @@
 /**
- * A host's access to its journal: loads actors, and writes their events in batches. Group commit: all events that are
- * recorded during a commit form the next one. Wherever actors run (and in the simulator).
+ * A host's access to its journal: loads actors, and writes their events in batches (group commit): all events that are
+ * recorded during a commit form the next batch. Wherever actors run (and in the simulator).
  */
 
 import { Packr } from 'msgpackr';
@@ -58,7 +58,7 @@ export class HostJournal {
     return this.#decidedTicket;
   }
 
-  /** Whether something recorded is not decided by a commit yet. */
+  /** Whether recorded events or snapshots wait for the outcome of a commit. */
   get pending(): boolean {
     return this.#committing !== null || this.#batch !== null;
   }
@@ -145,7 +145,7 @@ export class HostJournal {
     this.#eventBytes += event.length;
   }
 
-  /** By the kind's own rule. */
+  /** Whether a snapshot of the actor is due, by its kind's rule. */
   isSnapshotDue(cell: Cell): boolean {
     const { persistence } = cell.kind.behaviour;
     if (persistence === undefined || cell.events_since_snapshot === 0) return false;

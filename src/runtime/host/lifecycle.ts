@@ -132,7 +132,7 @@ export class Lifecycle {
     }
   }
 
-  /** The stored state is valid for a restart only when everything recorded has been decided. */
+  /** Restarts the actor if all commits of its events are decided. Only then its stored state is complete. */
   #restartIfDurable(cell: Cell): void {
     if (!cell.restart_due || cell.undurable > 0) return;
     cell.restart_due = false;
@@ -153,7 +153,7 @@ export class Lifecycle {
     kind.cells.delete(cell.self.key);
     this.#parts.tenure.end(cell.self);
     if (kind.stopped.size >= MAX_STOPPED_KEPT) kind.stopped.delete(kind.stopped.keys().next().value!);
-    // It must not start from storage while its events are still being written.
+    // The actor must not start from storage while its events are still being written.
     kind.stopped.set(cell.self.key, cell.undurable > 0 ? Number.POSITIVE_INFINITY : this.#stoppedUntil(kind));
     mailboxes.refuseAll(cell);
   }

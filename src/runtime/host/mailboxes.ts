@@ -95,7 +95,7 @@ export class Mailboxes {
     this.#ready.push(cell);
   }
 
-  /** The same, for a change outside of a dispatch: the message is handled now. */
+  /** Like `schedule`, but for a change outside of a dispatch: the message is handled now. */
   resume(cell: Cell): void {
     this.schedule(cell);
     this.#wake();

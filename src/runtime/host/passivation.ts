@@ -17,7 +17,10 @@ const SWEEP_CELLS = 2_000;
 const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
 const SWEEP_EVERY_MS = { least: 10, most: 1000 };
-/** Actors checked to make room for one, and idle ones among them. The longest unused of so few is old enough. */
+/**
+ * Maximum numbers of actors that are checked to make room for another, and of idle actors among them. The longest
+ * unused actor of so few has been unused long enough.
+ */
 const ROOM_CELLS = 256;
 const ROOM_IDLE_CELLS = 16;
 
@@ -77,9 +80,9 @@ export class Passivation {
   }
 
   /**
-   * Passivates all actors that have no other work than timers, which are dropped, because the host ends. Takes no
-   * snapshots, so that the end of a process does not wait for those of 100,000 actors. Their events are all stored,
-   * and the next start reads at most `every_events` of each.
+   * Passivates all actors that have no other work than timers, which are dropped, because the host ends. It takes no
+   * snapshots, because the end of a process would have to wait for snapshots of 100,000 actors. All events are stored,
+   * and the next start reads at most `every_events` events of each actor.
    */
   passivateAll(): void {
     for (const kind of this.#parts.kinds.values()) {
@@ -95,7 +98,7 @@ export class Passivation {
       try {
         this.#parts.journal.stageSnapshot(cell);
       } catch (thrown) {
-        // Its events are all stored; only its next start takes longer.
+        // All events of the actor are stored, so only its next start takes longer.
         cell.kind.stats.errors++;
         this.#parts.report(describeFailure(cell.self, 'snapshot', thrown, 'lost'));
       }

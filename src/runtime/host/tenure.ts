@@ -16,7 +16,7 @@ import type { HostJournal } from './host-journal.ts';
  */
 export const RELEASE_EVERY_MS = 500;
 
-/** The functions of the host that it needs. */
+/** The functions of the host that `Tenure` needs. */
 interface TenureParts {
   placement: Placement;
   placer: Placer;
@@ -29,11 +29,11 @@ interface TenureParts {
 /** The slots of one host with actors in memory. */
 export class Tenure {
   readonly #parts: TenureParts;
-  /** Actors in memory. */
+  /** Number of actors in memory, by slot. */
   readonly #living = new Map<number, number>();
   /** First host of the group, from which owners are counted. */
   #first = 0;
-  /** Empty since the last look. */
+  /** Slots that have been empty since the last check. */
   #empty = new Set<number>();
   /** Empty slots whose records are all visible. */
   #readable = new Set<number>();
@@ -97,7 +97,9 @@ export class Tenure {
     if (this.#empty.size + this.#readable.size > 0) this.#lookLater();
   }
 
-  /** A stopped actor stays stopped for a while, which other threads do not know. */
+  /**
+   * Slots of stopped actors. They are kept, because other threads do not know that an actor stays stopped for a while.
+   */
   #stoppedSlots(): Set<number> {
     const { placer, kinds, scheduler } = this.#parts;
     const nowMs = scheduler.monotonicMs();
