@@ -33,7 +33,7 @@ const NO_GATEWAY: Measured = { value: null, problem: 'this process has no gatewa
 export class AlertMeasures {
   readonly #sources: AlertSources;
   /**
-   * Dropped copies since the start of the process, as counted at each check, oldest first; checks older than
+   * Number of copies dropped since the start of the process, at each check, oldest first. Checks that are older than
    * the longest window are removed.
    */
   #dropped: { at_ms: number; count: number }[] = [];
@@ -42,7 +42,7 @@ export class AlertMeasures {
     this.#sources = sources;
   }
 
-  /** To be called once before the alerts of a look are measured. */
+  /** Must be called once at each check, before the alerts are measured. */
   async begin(nowMs: number): Promise<void> {
     const stats = (await this.#sources.stats?.().catch(() => null)) as GatewayStats | null | undefined;
     const count = stats?.exchanges?.dropped;
@@ -117,7 +117,7 @@ export class AlertMeasures {
     return exact((measure === 'capture_faults' ? reasons?.length : writer?.indexing_behind?.seconds) ?? null);
   }
 
-  /** Since the beginning of the window, or of the process, which counts from 0. */
+  /** Copies dropped since the window began, or since the process started if that was later. */
   #countDropped({ window_s }: AlertRow, nowMs: number): number | null {
     const now = this.#dropped.at(-1);
     if (now === undefined) return null;

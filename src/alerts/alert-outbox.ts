@@ -1,6 +1,7 @@
 /**
- * Delivers the messages of alerts that wait in `main.mdb`, each at least once: a message leaves the outbox when its destination
- * has taken it, so one whose answer is lost to a kill comes again under the same id. Server threads; one instance for all.
+ * Delivers the messages of alerts that wait in `main.mdb`, each at least once. A message leaves the outbox when its
+ * destination has accepted it. If the process is killed before the answer arrives, the message is sent again with the
+ * same id. Server threads; one instance for all.
  */
 import type { AlertDelivery, AlertDestination } from '../domain/alert.ts';
 import { isDue } from '../domain/alert.ts';
@@ -35,7 +36,7 @@ export class AlertSender {
     this.#targets = targets;
   }
 
-  /** @param ended given up when aborted */
+  /** @param ended aborts the attempt */
   async send(destination: AlertDestination, message: Message, ended?: AbortSignal): Promise<Attempt> {
     const late = AbortSignal.timeout(ATTEMPT_MS);
     const signal = ended === undefined ? late : AbortSignal.any([late, ended]);
@@ -72,25 +73,25 @@ export class AlertOutbox {
     this.#clock = parts.clock ?? systemClock;
   }
 
-  /** Delivers until it ends; call it once. */
+  /** Delivers messages until `end` is called; call it once. */
   start(): void {
     this.#running = this.#run();
   }
 
-  /** Something new waits. */
+  /** Must be called when a new message waits. */
   wake(): void {
     this.#isWoken = true;
     this.#wake();
   }
 
-  /** Breaks off the attempts that are under way: their messages wait for the next process. */
+  /** Aborts the attempts under way; their messages wait for the next process. */
   async end(): Promise<void> {
     this.#ended.abort();
     this.#wake();
     await this.#running;
   }
 
-  /** Messages that wait. */
+  /** Number of messages that wait. */
   get waiting(): number {
     return listOutbox(this.#parts.main).length;
   }
@@ -121,7 +122,7 @@ export class AlertOutbox {
   async #deliver(delivery: AlertDelivery): Promise<void> {
     const { main, sender, count } = this.#parts;
     const { id, org_id, alert_id, destination_id, news } = delivery;
-    // The present destination, because its address may have been corrected.
+    // Use the alert's current destination, because its address may have been corrected.
     const alert = findAlert(main, org_id, alert_id);
     const destination = alert?.destinations.find((known) => known.id === destination_id);
     const message = { delivery_id: id, news, sent_ms: this.#clock.wallMs() };

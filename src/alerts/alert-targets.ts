@@ -1,6 +1,7 @@
 /**
- * The addresses that messages of alerts may go to. This machine and private networks are not allowed unless the operator lists them
- * (ALERT_PRIVATE_TARGETS); link-local addresses and clouds' credential services never are. Server threads.
+ * The addresses that messages of alerts may go to. This machine and private networks are forbidden unless the operator
+ * lists them (ALERT_PRIVATE_TARGETS). Link-local addresses and clouds' credential services are always forbidden. Server
+ * threads.
  */
 import { type LookupAddress, lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
@@ -13,7 +14,7 @@ type LookUp = (
   callback: (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void,
 ) => void;
 
-/** The message was meant for a forbidden address. */
+/** Thrown when a message's destination is a forbidden address. */
 export class TargetError extends Error {
   override readonly name = 'TargetError';
 
@@ -30,7 +31,7 @@ export class AlertTargets {
 
   /**
    * @param allowed private networks that may be reached, in CIDR notation
-   * @param lookUp the system's by default
+   * @param lookUp looks up names; by default with the system's resolver
    */
   constructor(allowed: readonly string[], lookUp: LookUp = lookup) {
     this.#allowed = listRanges(allowed);
@@ -44,8 +45,8 @@ export class AlertTargets {
   }
 
   /**
-   * Looks up a name and leaves out forbidden addresses. The connection takes the address that was checked, so a name whose
-   * address changes in between gains nothing.
+   * Looks up a name and leaves out forbidden addresses. The connection uses the addresses that were checked here, so
+   * the check cannot be evaded by changing the name's address in between.
    */
   readonly lookup: LookupFunction = (name, options, callback) => {
     this.#lookUp(name, { all: true }, (error, found) => {

@@ -48,21 +48,24 @@ export class AlertWatch {
     });
   }
 
-  /** Looks now and then periodically; call it once. */
+  /** Checks the alerts at once and then periodically; call it once. */
   start(): void {
     this.#isStarted = true;
     this.#outbox.start();
     this.#running = this.#run();
   }
 
-  /** Resolves when the look and the attempts under way have ended. */
+  /** Resolves when the check and the attempts under way have ended. */
   async end(): Promise<void> {
     this.#isOver = true;
     this.#wake();
     await Promise.all([this.#running, this.#outbox.end()]);
   }
 
-  /** Looks at every alert once. @throws Error of the store */
+  /**
+   * Checks every alert once.
+   * @throws Error of the store
+   */
   async look(): Promise<void> {
     const { main, org_id, measures } = this.#parts;
     const nowMs = this.#clock.wallMs();

@@ -1,6 +1,6 @@
 /**
- * Sends one message of an alert by mail, through the server that the operator has named (ALERT_SMTP_URL). The library is loaded with
- * the first message. Server threads.
+ * Sends one message of an alert by mail, through the server that the operator has named (ALERT_SMTP_URL). The mail
+ * library is loaded with the first message. Server threads.
  */
 import type { AlertDestination } from '../domain/alert.ts';
 import { describeFailure, type Message, SendError } from './send-webhook.ts';

@@ -15,7 +15,7 @@ export interface Message {
   sent_ms: number;
 }
 
-/** An attempt that failed, in words without what is secret. */
+/** Thrown when an attempt failed. The message contains no secret. */
 export class SendError extends Error {
   override readonly name = 'SendError';
 }
@@ -77,7 +77,7 @@ function post(
       { method: 'POST', headers, agent: false, lookup: targets.lookup, signal },
       (response) => {
         resolve(response.statusCode ?? 0);
-        // Its body is of no use, however long it is.
+        // The answer's body is not needed, so do not read it.
         response.destroy();
       },
     );
@@ -86,7 +86,7 @@ function post(
   });
 }
 
-/** Only the code, because the text of an error may contain the address. */
+/** Describes a failure by its code, because an error's message may contain the address. */
 export function describeFailure(thrown: unknown, signal: AbortSignal): string {
   if (thrown instanceof TargetError) return thrown.message;
   if (signal.aborted) return 'it did not answer in time';

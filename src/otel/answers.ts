@@ -3,7 +3,7 @@ import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 
 export type OtlpEncoding = 'protobuf' | 'json';
 
-/** Each signal's name for rejected items; in protobuf it is field 1 of all. */
+/** Each signal's name for the number of rejected items; in protobuf, all signals use field 1. */
 const REJECTED: Readonly<Record<string, string>> = {
   traces: 'rejectedSpans',
   logs: 'rejectedLogRecords',

@@ -1,6 +1,6 @@
 /**
- * Attributes as the texts of a step. An attribute that is missing, or whose content the sender has replaced by a
- * placeholder, is unknown (null); an empty one is empty. Pure; any thread.
+ * Attributes as the texts of a step. The text is null, that is unknown, when the attribute is missing or when the
+ * sender has replaced its content by a placeholder. An empty attribute gives an empty text. Pure; any thread.
  */
 
 import { isRawNumber, parseExact } from '../std/exact-json.ts';
@@ -10,24 +10,27 @@ import type { Attributes, AttributeValue } from './records.ts';
 /** Values that instrumentations send instead of content. */
 const PLACEHOLDER = /^(?:<redacted>|\[redacted\]|__redacted__|redacted)$/i;
 
-/** A value as a step has it: a text unchanged, all else as JSON; '' when absent. */
+/** A value as the text of a step: a text unchanged, any other value as JSON; '' when absent. */
 export function textOf(value: AttributeValue | undefined): string {
   if (value === undefined || value === null) return '';
   if (typeof value === 'string') return value.toWellFormed();
   try {
     return JSON.stringify(value).toWellFormed();
   } catch {
-    // Nested too deep for the stack: it came as JSON within a text.
+    // The value is nested too deep for the stack; it came as JSON within a text.
     return '';
   }
 }
 
-/** The first of the attributes that has a text; '' when none has. */
+/** The text of the first attribute that has one; '' when no attribute has a text. */
 export function firstText(attributes: Attributes, names: readonly string[]): string {
   return firstKnown(attributes, names) ?? '';
 }
 
-/** The first of the attributes that has a text, else '' if one of them is empty; null when all are unknown. */
+/**
+ * The text of the first attribute that has one; without a text, '' if an attribute is empty, and null if all are
+ * unknown.
+ */
 export function firstKnown(attributes: Attributes, names: readonly string[]): string | null {
   let known: string | null = null;
   for (const name of names) {

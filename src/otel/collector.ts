@@ -108,7 +108,7 @@ function asCount(value: number): number {
   return Number.isSafeInteger(value) && value > 0 ? value : 0;
 }
 
-/** A date refers to the wall clock, and so does the remaining time; the caller bounds it. */
+/** Time left until a date, by the wall clock; the caller bounds it. */
 function leftUntil(dateMs: number): number {
   const nowMs = Date.now();
   return dateMs - nowMs;

@@ -6,13 +6,13 @@ export type GivenUpCause = (typeof GIVEN_UP_CAUSES)[number];
 
 /** Events since the last report. */
 export interface ExportProgress {
-  /** Everything up to this exchange is finished. */
+  /** All exchanges up to this one are finished. */
   position: number;
   /** The last stored exchange. */
   last_id: number;
   exchanges: number;
   spans: number;
   given_up: Partial<Record<GivenUpCause, number>>;
-  /** Why the collector accepts nothing now; null when it does. */
+  /** Why the collector accepts nothing now; null when it accepts spans. */
   failing: string | null;
 }

@@ -12,7 +12,7 @@ export const OTLP_BOUNDS = {
   steps: 2_000,
   steps_at_once: 32,
   key_characters: 128,
-  /** A conversation in one attribute, as JSON. A longer one is not read. */
+  /** Maximum length of a conversation in one attribute, as JSON. A longer conversation is not read. */
   messages_characters: 1 << 20,
 } as const;
 /** The export of captured turns over OTLP. */
@@ -24,7 +24,7 @@ export const OTEL_EXPORT = {
   /** Bounds of one request. */
   batch_exchanges: 64,
   batch_bytes: 2 << 20,
-  /** Exchanges that may wait. Beyond, the oldest are given up. */
+  /** Maximum number of exchanges that wait. Beyond it, the oldest are given up. */
   waiting_exchanges: 100_000,
   /** Waits between attempts, and the longest wait that a collector may ask for. */
   retry_ms: { first: 1_000, last: 60_000 },

@@ -1,8 +1,8 @@
 /**
  * Reads the JSON form of an OTLP request, which differs from protobuf's own: ids are hexadecimal, enums are numbers,
- * and names are in lowerCamelCase only (OTLP 1.9.0, "JSON Protobuf Encoding"). Some senders name the status all the
- * same. Numbers keep their digits. Unknown fields are ignored; a field of the wrong type is refused by its place. Pure;
- * any thread.
+ * and names are in lowerCamelCase only (OTLP 1.9.0, "JSON Protobuf Encoding"). Some senders write the status as a name
+ * nevertheless. Numbers keep their digits. Unknown fields are ignored. A field of the wrong type is refused with an
+ * error that names its place. Pure; any thread.
  *
  * Bounds: OTLP_BOUNDS, and those of any JSON body (src/http/json-body.ts), which apply first.
  */

@@ -71,7 +71,9 @@ function readRequest<Record>(body: Uint8Array, readRecord: ReadRecord<Record>): 
   return records;
 }
 
-/** The messages of one repeated field. Empty ones count, too, because a body could hold millions of them. */
+/**
+ * The messages of a repeated field. Empty messages count towards the bounds, too: a body could have millions of them.
+ */
 function* childrenOf(bytes: Uint8Array, wanted: number, meter: OtlpMeter): Generator<Uint8Array> {
   const reader = new BinaryReader(bytes);
   while (reader.pos < reader.len) {
@@ -97,7 +99,7 @@ function takeBytes(reader: BinaryReader, wire: WireType): Uint8Array {
   return reader.bytes();
 }
 
-/** Groups left protobuf before OTLP existed: no honest client sends one. */
+/** Skips a field. Groups are refused: protobuf had dropped them before OTLP existed, so no honest client sends one. */
 function pass(reader: BinaryReader, wire: WireType, field: number): void {
   if (wire === WireType.StartGroup || wire === WireType.EndGroup)
     throw new OtlpFault('The body holds a protobuf group, which OTLP does not have');

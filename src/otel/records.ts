@@ -43,7 +43,7 @@ export interface OtlpLog {
   trace_id: string;
   span_id: string;
   at_ms: number;
-  /** The record's own name, else the attribute `event.name`; '' when absent. */
+  /** The record's event name, or the attribute `event.name`; '' when both are absent. */
   event_name: string;
   body: AttributeValue;
   attributes: Attributes;
@@ -51,7 +51,7 @@ export interface OtlpLog {
 
 /** A request that violates OTLP. Its message names a place and none of the content. */
 export class OtlpFault extends Error {
-  /** It is valid but exceeds a bound. */
+  /** Whether the request is valid but exceeds a bound. */
   readonly is_too_much: boolean;
 
   constructor(message: string, is_too_much = false) {

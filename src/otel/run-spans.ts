@@ -10,14 +10,17 @@ interface StoredTurn {
   turn: NormalTurn | null;
 }
 
-/** Ids of spans and traces are those of another export of the same file name. */
+/** A fixed instance, so that every export of a run has the same ids of spans and traces. */
 const INSTANCE = 'export';
 const SOURCE = {
   resource: { 'service.name': 'understudy' },
   scope: { name: 'understudy.export', version: '1' },
 } as const;
 
-/** @param turns of one run, in order. @returns null without turns */
+/**
+ * @param turns the turns of one run, in order
+ * @returns null without turns
+ */
 export function writeRunSpans(turns: Iterable<StoredTurn>): Uint8Array | null {
   const spans = new TurnSpans({ instance: INSTANCE, has_content: false, servers: [] });
   const made: WrittenSpan[] = [];

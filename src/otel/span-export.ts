@@ -3,9 +3,9 @@
  * other, and advances the position when the collector has accepted a batch. The store is the queue, so nothing waits in
  * memory. Runs in the exporting capture reader.
  *
- * At least once: spans that were sent but not acknowledged are sent again after a restart, as the same spans. Abandoned
- * spans are counted: those that the collector refuses or rejects, those that cannot be read, and the oldest when too
- * many wait.
+ * Each span is sent at least once: spans that were sent but not acknowledged are sent again after a restart, with the
+ * same ids. Abandoned spans are counted: those that the collector refuses or rejects, those that cannot be read, and
+ * the oldest when too many wait.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -43,7 +43,7 @@ export interface SpanExportOptions {
   position_path: string;
   /** The last exchange at the start of the service. Without a saved position, earlier exchanges are not exported. */
   after_id: number;
-  /** The batch at the position repeatedly ended this process. */
+  /** Whether to give up the batch at the position, because it has ended this process repeatedly. */
   gives_up_first: boolean;
 }
 
@@ -85,7 +85,7 @@ export class SpanExport {
     this.#givesUpFirst = options.gives_up_first;
     const kept = readPosition(options.position_path);
     this.#instance = kept?.instance ?? randomBytes(8).toString('hex');
-    // A restored backup has fewer exchanges than the saved position.
+    // After a backup was restored, the saved position may lie behind the last exchange.
     this.#position = Math.min(kept?.id ?? options.after_id, options.after_id);
     this.#spans = new TurnSpans({ ...options, instance: this.#instance });
   }
@@ -103,12 +103,12 @@ export class SpanExport {
     await this.#collector.close();
   }
 
-  /** Turns that are stored by now are still sent, unless the collector fails. */
+  /** Stops the export. Turns that are stored by now are still sent, unless the collector fails. */
   stop(): void {
     this.#stopping.abort();
   }
 
-  /** @returns false when it failed and has waited: call it again */
+  /** @returns false when sending failed; it has then waited, and must be called again */
   async #sendAll(isLast: boolean): Promise<boolean> {
     this.#lastId = this.#turns.refresh();
     this.#leaveBehind();
@@ -164,7 +164,7 @@ export class SpanExport {
     return batch;
   }
 
-  /** @returns false when it must be sent again, or no more */
+  /** @returns false when the batch must be sent again, or the service stops */
   async #send(batch: Batch): Promise<boolean> {
     const missing: Partial<Record<GivenUpCause, number>> =
       batch.missing > 0 ? { unreadable: batch.missing } : {};

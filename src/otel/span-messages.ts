@@ -21,7 +21,7 @@ export function messagesOf({ attributes, events }: OtlpSpan, name: string): Span
   return own.length > 0 ? own : events.flatMap((event) => readMessages(event.attributes.get(name)));
 }
 
-/** Structured, or as JSON. */
+/** Reads messages from an attribute that holds them as a structure or as JSON. */
 function readMessages(value: AttributeValue | undefined): SpanMessage[] {
   const list = typeof value === 'string' ? parseJson(value) : value;
   if (!Array.isArray(list)) return [];
@@ -29,7 +29,7 @@ function readMessages(value: AttributeValue | undefined): SpanMessage[] {
     if (!isFields(message) || typeof message.role !== 'string') return [];
     const { role, parts, content } = message;
     if (Array.isArray(parts)) return [{ role, parts: parts.filter(isFields) }];
-    // The providers' own form.
+    // A message in the form of the providers' APIs.
     const text = spokenText(content);
     return text === '' ? [] : [{ role, parts: [{ type: 'text', content: text }] }];
   });
@@ -43,7 +43,7 @@ export function textsOf({ parts }: SpanMessage): string {
     .join('\n');
 }
 
-/** The user's first prompt to a model; '' if absent. A tool's result is no prompt. */
+/** The user's first prompt to a model; '' if absent. A tool's result does not count as a prompt. */
 export function promptOf(span: OtlpSpan): string {
   const plain = knownText(span.attributes.get('user_prompt')) ?? '';
   if (plain !== '') return plain;

@@ -81,7 +81,7 @@ export function toolInputOf(span: OtlpSpan): string | null {
   return null;
 }
 
-/** Claude Code names only the file: a reading call has nothing more, and written content is not sent. */
+/** The input of Claude Code's file tools: only the file's name, because written content is not sent. */
 function fileOf(span: OtlpSpan): string | null {
   const file = knownText(span.attributes.get('file_path'));
   return file !== null && /read|view|open/i.test(toolNameOf(span)) ? file : null;
@@ -146,7 +146,7 @@ function hasFailed({ is_error, attributes }: OtlpSpan): boolean {
   );
 }
 
-/** The class of an error (`error.type`) is no reason: errors of one class differ. */
+/** The reason of a failure. The class of an error (`error.type`) is not a reason, because errors of a class differ. */
 function reasonOf({ attributes, events, status_message }: OtlpSpan): string | null {
   const thrown = events.find(({ name }) => name === 'exception')?.attributes;
   return (

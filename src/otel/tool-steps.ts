@@ -1,6 +1,6 @@
 /**
- * Converts spans and log records of agents to steps of runs: which of them are tool calls, of which run, with which
- * texts. docs/otel.md says what each instrumentation sends, with sources. Pure; any thread.
+ * Converts agents' spans and log records to steps of runs: finds the tool calls among them, their runs and their texts.
+ * docs/otel.md says what each instrumentation sends, with sources. Pure; any thread.
  *
  * Each record is a report of one call, with a unique key. src/domain/reported-calls.ts decides which reports are the
  * same call, because it knows the run's earlier reports.
@@ -34,7 +34,7 @@ interface ToolStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> {
   };
 }
 
-/** The facts of a request about a run. Texts are unchanged. */
+/** What a request says about a run. Texts are unchanged. */
 export interface ToldRun {
   run_id: string;
   agent_name: string;
@@ -164,7 +164,7 @@ const SESSION_NAMES = [
   'ai.telemetry.metadata.threadId',
 ] as const;
 
-/** No control or invisible character, as in every identifier of the API. */
+/** An identifier without control or invisible characters, like every identifier of the API. */
 const IDENTIFIER = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]{1,128}$/u;
 
 function sessionOf(attributes: Attributes): string {
@@ -209,7 +209,7 @@ function modelOf(attributes: Attributes): string {
   return '';
 }
 
-/** Anything but a plain short word is replaced by its hash, because a key is part of a row's key. */
+/** Replaces an id that is not a plain short word by its hash, because it becomes part of a row's key. */
 function boundKey(id: string): string {
   return id.length <= OTLP_BOUNDS.key_characters && /^[!-~]+$/.test(id) ? id : hash('sha256', id);
 }
@@ -238,9 +238,9 @@ function readToolSpan(span: OtlpSpan, failures: ToolFailures): ToolStep {
 }
 
 /**
- * Tool results after the last answer in a model call: an instrumentation of a provider's library sees no tools, only
- * what the model is told about them. Calls of one answer may be spread over several consecutive messages of the
- * assistant.
+ * Reads the tool results after the last answer in a model call. An instrumentation of a provider's library does not see
+ * the tools themselves, only what the model is told about them. The calls of an answer may be spread over several
+ * consecutive messages of the assistant.
  */
 function readResults(span: OtlpSpan): ToolStep[] {
   const messages = messagesOf(span, INPUT_MESSAGES);
@@ -256,7 +256,7 @@ function readResults(span: OtlpSpan): ToolStep[] {
   const steps: ToolStep[] = [];
   for (const part of messages.slice(last + 1).flatMap(({ parts }) => parts)) {
     if (part.type !== 'tool_call_response') continue;
-    // Calls with the same id, or none, get their results in order.
+    // Calls with the same id, or without an id, get their results in order.
     const at = open.findIndex(({ id }) => textOf(id) === textOf(part.id));
     if (at >= 0) steps.push(readResult(span, open.splice(at, 1)[0]!, part, thought, last + steps.length));
   }
@@ -265,7 +265,7 @@ function readResults(span: OtlpSpan): ToolStep[] {
 
 type Part = SpanMessage['parts'][number];
 
-/** @param place of the result in the conversation: a repeated result has the same place */
+/** @param place the result's place in the conversation, which is the same when the result is repeated */
 function readResult(
   { start_ms }: OtlpSpan,
   call: Part,
@@ -293,7 +293,7 @@ const EVENT_AGENTS: readonly (readonly [beginning: string, agent: string])[] = [
   ['gemini_cli.', 'gemini-cli'],
 ];
 
-/** Claude Code's attribute has the name without the beginning that its body has. */
+/** Reads an event's name. In Claude Code's records, the attribute lacks the beginning that the body's name has. */
 function readEventName({ event_name, body, origin }: OtlpLog): { agent: string; name: string } | null {
   for (const full of [event_name, body]) {
     if (typeof full !== 'string') continue;
@@ -326,7 +326,7 @@ function readToolEvent(log: OtlpLog, thoughts: ReadonlyMap<string, string>): Too
     action,
     action_input,
     thought: thoughts.get(textOf(attributes.get('request_id'))) ?? '',
-    // The class of an error (`error_type`) is not the error.
+    // The class of an error (`error_type`) does not say what went wrong.
     observation: output || (firstKnown(attributes, ['error', 'error_message']) ?? output),
     is_error: isFalse(attributes.get('success')),
     tokens: 0,
@@ -336,7 +336,7 @@ function readToolEvent(log: OtlpLog, thoughts: ReadonlyMap<string, string>): Too
   return { key: hash('sha256', report), told_by: 'event', call, at_ms, step };
 }
 
-/** Claude Code's `tool_parameters` has the whole command of a shell, and only a name for other tools. */
+/** Reads Claude Code's `tool_parameters`: a shell's whole command, but only a name for other tools. */
 function parametersOf(attributes: Attributes): string | null {
   const told = knownText(attributes.get('tool_parameters'));
   const parameters = told === null ? undefined : parseJson(told);

@@ -11,10 +11,10 @@ interface TraceParent {
 }
 
 const FORM = /^(?!ff)[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?:$|-)/;
-/** The least length that the recommendation asks to keep. */
+/** The minimum length of `tracestate` that the recommendation asks to keep. */
 const STATE_CHARACTERS = 512;
 
-/** @returns null without a valid one; an invalid one counts as absent */
+/** @returns null without a valid `traceparent`; an invalid header counts as absent */
 export function readTraceParent(
   headers: readonly (readonly [name: string, value: string])[],
 ): TraceParent | null {
@@ -23,7 +23,7 @@ export function readTraceParent(
   for (const [name, value] of headers) {
     const lower = name.toLowerCase();
     if (lower === 'traceparent') {
-      // Several of them count as absent.
+      // More than one `traceparent` counts as absent.
       if (parent !== null) return null;
       parent = value.trim();
     } else if (lower === 'tracestate') states.push(value.trim());
@@ -41,7 +41,7 @@ export function readTraceParent(
   };
 }
 
-/** The same for the same name; never all zeros in practice. */
+/** A trace id derived from a name; never all zeros in practice. */
 export function traceIdOf(name: string): string {
   return hash('sha256', `trace\n${name}`).slice(0, 32);
 }

@@ -33,14 +33,14 @@ interface TurnSpansOptions {
   servers: readonly ServerPlace[];
 }
 
-/** What is kept of a turn whose tool calls may have their results in a later request. */
+/** The facts kept about a turn, because a later request may have the results of its tool calls. */
 interface AskingTurn {
   trace_id: string;
   span_id: string;
   trace_state: string;
   flags: number;
   end_ms: number;
-  /** Ids of the calls that its answer asked for; null when it was not read. */
+  /** Ids of the calls in the turn's answer; null when the turn was not read. */
   calls: readonly string[] | null;
 }
 
@@ -51,9 +51,9 @@ const IS_REMOTE = 0x200;
 
 export class TurnSpans {
   readonly #options: TurnSpansOptions;
-  /** By run, the newest last. */
+  /** Recent turns of each run, the newest last. */
   readonly #turns = new RecentMap<string, readonly AskingTurn[]>(OTEL_EXPORT.runs);
-  /** By run: its turns before the unsettled ones. */
+  /** For each run with unsettled spans: its turns before those spans. */
   readonly #before = new Map<string, readonly AskingTurn[] | undefined>();
 
   constructor(options: TurnSpansOptions) {
@@ -115,7 +115,7 @@ export class TurnSpans {
     this.#before.clear();
   }
 
-  /** Remembers a turn exported before this process began, because its tools' results come with the next one. */
+  /** Remembers a turn that was exported before this process began; the next turn may have its tools' results. */
   remember(
     record: Pick<ExchangeRecord, 'id' | 'run_id' | 'started_at' | 'duration_ms'>,
     headers: ExchangeRecord['request']['headers'],
@@ -204,7 +204,7 @@ export class TurnSpans {
           [GEN_AI.OPERATION_NAME]: 'execute_tool',
           [GEN_AI.TOOL_NAME]: call.name,
           [GEN_AI.TOOL_TYPE]: 'function',
-          // Without an id of the provider's, ours would mean nothing elsewhere.
+          // Leave out an id that this service made up, because it has no meaning elsewhere.
           [GEN_AI.TOOL_CALL_ID]: call.id.startsWith('order:') ? null : call.id,
           [GEN_AI.CONVERSATION_ID]: record.session_id ?? record.run_id,
           [GENERAL.ERROR_TYPE]: result.is_error ? 'tool_error' : null,
@@ -223,15 +223,16 @@ export class TurnSpans {
       const [, region = ''] = prefix === '/' ? [] : path.slice(prefix.length).split('/', 2);
       return readPlace(base.replaceAll('{region}', region));
     }
-    // Requests through the proxy name their provider themselves.
+    // Requests through the proxy name their provider in the host header.
     const [, host = ''] = request.headers.find(([name]) => name.toLowerCase() === 'host') ?? [];
     return host === '' ? null : readPlace(`https://${host}`);
   }
 }
 
 /**
- * The turn that asked for the calls whose results stand at the end of a request: the newest with such a call, else the
- * newest. Requests of one run may overlap, so the exchange before need not be the turn that asked.
+ * Finds the turn that asked for the calls whose results stand at the end of a request: the newest turn with such a
+ * call, or without one the newest turn. Requests of one run may overlap, so the previous exchange need not be this
+ * turn.
  */
 function findAsking(messages: readonly TurnMessage[], turns: readonly AskingTurn[]): AskingTurn {
   const answer = messages.findLastIndex(({ role }) => role === 'assistant');
@@ -290,7 +291,9 @@ function readPlace(base: string): { address: string; port: number } | null {
   return { address: url.hostname, port };
 }
 
-/** Every database has runs that are named by the number of an exchange. */
+/**
+ * Names a run's trace. A name made from an exchange's number exists in every database, so the instance is added to it.
+ */
 function nameTrace(run_id: string | null, id: number, instance: string): string {
   if (run_id === null) return `${instance}\nexchange\n${id}`;
   return /^conv_\d+/.test(run_id) ? `${instance}\nrun\n${run_id}` : `run\n${run_id}`;
@@ -315,7 +318,7 @@ function errorOf({ status, aborted, end_cause }: ExchangeRecord, turn: NormalTur
   return turn !== null && turn.answer.error !== null ? 'provider_error' : null;
 }
 
-/** Includes cache reads and writes, as the conventions count. */
+/** The number of input tokens as the conventions count them, including cache reads and writes. */
 function sumInput(usage: {
   input_tokens: number | null;
   cache_read_tokens: number | null;

@@ -1,6 +1,6 @@
 /**
- * Forwards a request to a live provider, usually through the gateway, and passes its answer back: the part of a
- * forked run that is not recorded. Command line.
+ * Forwards a request to a live provider, usually through the gateway, and passes the answer back. A forked run uses
+ * this for the part that was not recorded. Command line.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -17,9 +17,9 @@ export interface LiveTarget {
   base_url: string;
   /** Name of the new run in the gateway. */
   run_id: string;
-  /** The captured run that it continues, and from where; tags of the new run say so. */
+  /** The captured run that the new run continues, and from where. Tags of the new run show this. */
   fork_of: ForkPlace;
-  /** Replaces the recorded model; null keeps the agent's own. */
+  /** Replaces the model in requests; null keeps the agent's model. */
   model: string | null;
 }
 
@@ -73,7 +73,7 @@ function listHeaders(headers: Record<string, string | string[] | undefined>): st
   });
 }
 
-/** The body with another model; unchanged if it is not a JSON object with a model. */
+/** Replaces the model in a body; a body that is not a JSON object with a model stays unchanged. */
 function replaceModel(body: Uint8Array, model: string): Uint8Array {
   try {
     const value = asObject(parseExact(Buffer.from(body).toString('utf8')));

@@ -7,7 +7,7 @@ import type { ServerResponse } from 'node:http';
 import { setTimeout as pauseFor } from 'node:timers/promises';
 import type { RecordedAnswer, RecordedExchange } from './recorded-run.ts';
 
-/** Shortest pause; events due within it are written together. */
+/** Minimum pause; events that are due within this time are written together. */
 const LEAST_PAUSE_MS = 2;
 
 /**
@@ -27,7 +27,7 @@ export async function writeAnswer(
     if (ms * scale > 0) await pause(ms * scale);
   };
   await wait(first_byte_ms);
-  // The connection broke before an answer, or before its end.
+  // In the capture, the connection broke before the answer.
   if (status === 0) {
     response.destroy();
     return;

@@ -1,6 +1,7 @@
 /**
- * A captured run prepared for replay: its exchanges in order, and how a repeated request is recognized. Read-only;
- * command line.
+ * A captured run prepared for replay: its exchanges in order, with what is needed to recognize a repeated request.
+ * Read-only; command line.
+ *
  * Memory: one hash per exchange. Bodies are read when needed.
  */
 
@@ -15,7 +16,7 @@ import { canonicalJson, parseExact } from '../std/exact-json.ts';
 /** Fields in which a client identifies its user or its cache; they do not change what the model is asked. */
 const IDS_OF_CLIENTS = ['metadata', 'user', 'prompt_cache_key', 'safety_identifier'];
 
-/** The capture's replacement for a credential. */
+/** The text by which capture replaces a credential. */
 const MASK = '[redacted]';
 
 /** An exchange as it is replayed. */
@@ -26,13 +27,13 @@ export interface RecordedExchange {
   method: string;
   path: string;
   status: number;
-  /** Names a model, for a turn. */
+  /** The requested model, for a turn. */
   model: string | null;
   first_byte_ms: number;
   duration_ms: number;
   /** One side aborted the exchange. */
   aborted: boolean;
-  /** Why it cannot be replayed; '' if it can. */
+  /** Why the exchange cannot be replayed; '' if it can. */
   problem: string;
   request_key: string;
   /** The stored request contains masked credentials, so its text is compared instead of its hash. */
@@ -45,7 +46,7 @@ export interface RecordedAnswer {
   body: Uint8Array;
 }
 
-/** Headers of a connection, and headers that depend on how the body is sent. */
+/** Headers that are left out: those of a connection, and those that depend on how the body is sent. */
 const LEFT_OUT = new Set([
   'connection',
   'content-length',
@@ -160,7 +161,7 @@ export function keyOfText(text: string): string {
   return hash('sha256', text, 'base64url');
 }
 
-/** Whether the text equals the stored one, where each masked credential matches any characters. */
+/** Whether a text equals the stored text, in which each masked credential matches any characters. */
 export function fitsMasked(stored: string, text: string): boolean {
   const parts = stored.split(MASK);
   const first = parts.shift()!;

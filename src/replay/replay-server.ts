@@ -1,7 +1,8 @@
 /**
- * A provider that answers an agent from a captured run: byte for byte, with the recorded timing, offline. It can
+ * A local provider that answers an agent from a captured run: byte for byte, with the recorded timing, offline. It can
  * continue with a live provider from a given turn. Listens on loopback; command line.
- * Bounds: request bodies of REQUEST_BYTES; a larger one is refused with 413.
+ *
+ * Bound: request bodies of REQUEST_BYTES; a request with a larger body gets 413.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -21,10 +22,10 @@ export interface ReplayOptions {
   speed: number;
   /** Serves the next exchange even if a request differs. */
   is_loose: boolean;
-  /** The turn at which a live provider takes over; null: never. */
+  /** The turn from which a live provider answers; null for a replay without a live provider. */
   from_turn: number | null;
   live: LiveTarget | null;
-  /** Told what became of each request. */
+  /** Receives the outcome of each request. */
   tell: (event: ReplayEvent) => void;
   /** Waits; tests replace it. */
   pause?: (ms: number) => Promise<unknown>;

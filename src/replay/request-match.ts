@@ -16,7 +16,7 @@ import {
 /** A request that an agent sends. */
 export interface AskedRequest {
   method: string;
-  /** With its query. */
+  /** The path with its query. */
   path: string;
   headers: readonly string[];
   body: Uint8Array;
@@ -25,9 +25,9 @@ export interface AskedRequest {
 /** The recorded exchange that a request repeats. */
 type Match =
   | { type: 'found'; exchange: RecordedExchange; is_again: boolean }
-  /** Another request was recorded for this path; `exchange` is the next one. */
+  /** The recorded requests for this path are different; `exchange` is the next of them. */
   | { type: 'differs'; exchange: RecordedExchange; where: string }
-  /** Nothing was recorded for this path, or everything recorded was served. */
+  /** The path has no recorded exchange, or all of its exchanges were served. */
   | { type: 'unknown'; where: string };
 
 /** Characters shown on both sides of a difference. */
@@ -47,7 +47,7 @@ export class RequestMatcher {
     return this.#run.exchanges.filter(({ id }) => !this.#served.has(id));
   }
 
-  /** Number of the next turn to serve; one more than the last when all were served. */
+  /** Number of the next turn to serve; the last turn's number plus one when all turns were served. */
   get next_turn(): number {
     const next = this.#run.exchanges.find(({ id, turn }) => turn !== null && !this.#served.has(id));
     return next?.turn ?? this.#run.exchanges.filter(({ turn }) => turn !== null).length + 1;
@@ -109,7 +109,7 @@ export class RequestMatcher {
   }
 }
 
-/** An agent's base URL may or may not have the prefix of the gateway's route. */
+/** Whether two paths are the same, with or without the prefix of the gateway's route in the agent's base URL. */
 function isSamePath(recorded: string, asked: string): boolean {
   return recorded === asked || endsWithPath(recorded, asked) || endsWithPath(asked, recorded);
 }
