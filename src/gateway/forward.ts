@@ -272,8 +272,8 @@ export class Forward implements AnswerHandler {
   readonly #onClosed = (aborted: boolean): void => {
     this.#connection?.abort(this);
     this.#connection = null;
-    // What was sent has left by now, or its socket is closed, because a connection rests only when the system has taken
-    // everything. So this memory may be reused.
+    // The sent bytes have left by now, or their socket is closed, because a connection becomes idle only when the system
+    // has taken everything. So this memory may be reused.
     this.#sent = null;
     this.#leaving = null;
     this.#finish(aborted);

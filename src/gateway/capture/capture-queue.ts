@@ -23,11 +23,11 @@ import { ArrivalCounter } from './arrival-counter.ts';
 import { QueuePlaces } from './queue-places.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
-/** Batches in transit at once. Meanwhile the next batch grows… */
+/** Batches in transit at once. While there are as many, the next batch grows up to `CAPTURE_BATCH_BYTES`. */
 const CAPTURE_BATCHES_UNDER_WAY = 3;
 /**
- * …up to `CAPTURE_BATCH_BYTES`. A full batch is sent anyway, because one tick of a busy server thread is long enough to
- * idle the writer.
+ * The same bound for full batches. It is higher, because the writer would be idle for a whole tick of a busy server thread
+ * if full batches waited.
  */
 const CAPTURE_LARGE_BATCHES_UNDER_WAY = 16;
 /** A batch is sent when it reaches either bound. */
@@ -94,7 +94,7 @@ export interface CaptureCounters extends Omit<CaptureFacts, 'alive'> {
 const DROP_RECENT_MS = 60_000;
 
 /**
- * …or when its first exchange has waited this long. Waking the writer for a few exchanges costs both threads as much as
+ * A batch is also sent when its first exchange has waited this long. Waking the writer for a few exchanges costs both threads as much as
  * storing them. No caller waits for a batch (`settle` sends it at once); a forced end of the process loses its content.
  */
 const BATCH_WAIT_MS = 100;

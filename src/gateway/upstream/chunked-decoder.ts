@@ -75,7 +75,7 @@ export class ChunkedDecoder {
   }
 
   /**
-   * @param end end of the bytes; later ones are not ours
+   * @param end end of the bytes to read
    * @returns where the body ended, or `end`
    * @throws UpstreamError
    */

@@ -336,7 +336,7 @@ function printBody(body: Buffer, place: number): number {
 const scratch = Buffer.allocUnsafeSlow(1_024);
 
 /**
- * The same for a name. The name itself is not kept, because V8 may keep alive a much longer string from which
+ * A fingerprint of a name. The name itself is not kept, because V8 may keep alive a much longer string from which
  * it was cut.
  */
 function printText(text: string): number {

@@ -1,5 +1,5 @@
 /**
- * The capture database that is written to: opens it, gives it up after a failure, reopens it, and notices its removal. Only
+ * The live capture database: opens it, closes it after a failure, reopens it, and notices its removal. Only
  * this file handles LMDB's environment. Capture process.
  */
 import { statSync } from 'node:fs';
@@ -31,8 +31,8 @@ import type { DecodeExchange } from './stored-copy.ts';
 const INDEX_CACHE_BYTES = 16 << 20;
 
 /**
- * The index is written with the exchanges: a few times at once, then once in this many milliseconds. Each write costs extra
- * pages, so under load several appends share one index write. The next pass of `tidySome` writes the rest.
+ * Minimum interval of index writes under load, in milliseconds. The first few appends write their index rows at once. Each
+ * index write costs extra pages, so under load several appends share one. The next pass of `tidySome` writes the rest.
  */
 const INDEX_WRITE_MS = 100;
 const INDEX_WRITES_AT_ONCE = 10;

@@ -168,7 +168,7 @@ export class Environment {
   }
 
   /**
-   * The same before a read that may be slightly out of date, as reads on other threads are. On a full disk, the
+   * Like `settle`, before a read that may be slightly out of date, as reads on other threads are. On a full disk, the
    * pending commits stay in the log, and the rows of the file are readable.
    */
   settleIfPossible(): void {

@@ -32,7 +32,7 @@ export class Blobs {
   }
 
   /**
-   * Makes sure that the files are in the place.
+   * Sends the files that are not in the place yet.
    * @throws StoreError; Error of the file system; the reason of the signal
    */
   async addFiles(
@@ -117,7 +117,7 @@ export class Blobs {
   }
 
   /**
-   * Makes sure that the attachments in a folder are in the place.
+   * Sends the attachments of a folder that are not in the place yet.
    * @returns the list of a point, and those that are in the place only because an earlier point has them
    */
   async addAttachments(folder: string, stop: AbortSignal): Promise<{ list: Buffer; gone: string[] }> {

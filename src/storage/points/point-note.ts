@@ -1,6 +1,6 @@
 /**
- * What the last point of each place has, noted in DATA_DIR for the service's metrics: `backup-point.<place's digest>`. The
- * command line writes it, the main thread reads it.
+ * Describes the last point of each place in a file of DATA_DIR, `backup-point.<place's digest>`, for the service's metrics.
+ * The command line writes it, the main thread reads it.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
