@@ -3,10 +3,10 @@
  */
 import type { VectorMatch } from './vector-index.ts';
 
-/** At most `k` matches, kept sorted: `k` is small compared with the number of offers, most of which fail at once. */
+/** Keeps at most `k` matches, sorted. That is cheap, because `k` is small and most offers are rejected at once. */
 export class BestMatches {
   readonly #k: number;
-  /** Best first. */
+  /** The kept matches, best first. */
   readonly #kept: VectorMatch[] = [];
   /** The similarity that an offer must reach; for equal similarity the smaller id wins. */
   #least: number;

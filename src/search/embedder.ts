@@ -3,7 +3,9 @@
  * remote service (remote-embedder.ts). Searches use only this interface. Interface; any thread.
  */
 
-/** Vectors are only comparable with others of the same embedder, so a store saves the `id` beside its vectors. */
+/**
+ * Turns texts into vectors. Only vectors of the same embedder are comparable, so a store saves the `id` beside them.
+ */
 export interface Embedder {
   /** Changes whenever the vectors would change: with the model's bytes, the service or its model name. */
   readonly id: string;
@@ -24,9 +26,9 @@ export const EMBED_TASK = 'embed';
 export const MODEL_TASK = 'embedding_model';
 export const RELEASE_TASK = 'embedding_release';
 
-/** The model: that of the folder with which the pool was started, or another one. */
+/** Selects a model: by default that of the folder with which the pool was started. */
 export interface ModelInput {
-  /** Absolute. */
+  /** Absolute path of another model's folder. */
   model_dir?: string;
 }
 
@@ -43,7 +45,7 @@ export interface ModelFacts {
   dimensions: number;
 }
 
-/** Splits the result of EMBED_TASK. The vectors share its memory: copy one that is kept for long. */
+/** Splits the result of EMBED_TASK. The vectors share its memory, so copy a vector that is kept for long. */
 export function splitVectors(flat: EmbedOutput, dimensions: number): Float32Array[] {
   const vectors: Float32Array[] = [];
   for (let at = 0; at < flat.length; at += dimensions) vectors.push(flat.subarray(at, at + dimensions));

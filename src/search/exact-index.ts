@@ -1,6 +1,6 @@
 /**
- * The exact vector index: every search compares the query with every vector. It serves small sets and vectors that a
- * graph does not contain yet, is the reference for the approximate index, and replaces that index without the native
+ * The exact vector index: every search compares the query with every vector. It serves small sets, and vectors that are
+ * not in a graph yet. It is the reference for the approximate index, and replaces it on machines without the native
  * library. Any thread; each index belongs to one thread.
  *
  * A comparison of 1,024 dimensions takes about 0.15 µs with the addon and 1 µs without it. A vector takes 4 bytes per
@@ -13,7 +13,7 @@ import type { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
-/** There may be many sets of a single vector: the first block starts with room for one vector and doubles. */
+/** Initial room of the first block, which then doubles: there may be many indexes with a single vector. */
 const FIRST_CAPACITY = 1;
 export const BLOCK_BITS = 10;
 /** Vectors in a full block. */
@@ -29,7 +29,7 @@ const similarities = new Float64Array(BLOCK);
 export class ExactIndex implements VectorIndex {
   readonly dimensions: number;
   readonly savable = null;
-  /** Vectors without gaps: the last vector takes the place of a removed one. */
+  /** The vectors, without gaps: the last vector takes the place of a removed vector. */
   readonly #blocks: Float32Array[];
   #ids: Uint32Array;
   readonly #places = new Map<number, number>();
@@ -120,7 +120,10 @@ export class ExactIndex implements VectorIndex {
     return best.take();
   }
 
-  /** Compares only the given ids and skips unknown ones. @param vector a checked vector */
+  /**
+   * Compares only the vectors with the given ids; unknown ids are skipped.
+   * @param vector a checked vector
+   */
   searchAmong(
     vector: Float32Array,
     ids: Iterable<number>,

@@ -1,7 +1,7 @@
 /**
- * Opens the embedder that a store used before the operator chose another one. Searches use its vectors as long as
- * vectors of the new one are missing. If the old embedder is unavailable, the model that ships with the product
- * replaces it; it embeds a thousand situations in a quarter of a second. Actor threads.
+ * Opens the embedder that a store used before the operator chose another embedder. Searches use its vectors while
+ * vectors of the new embedder are missing. If the old embedder is unavailable, the model that ships with the product
+ * replaces it, because that model embeds a thousand situations in a quarter of a second. Actor threads.
  */
 import type { Embedder } from './embedder.ts';
 import { OnnxEmbedder, type RunCompute } from './onnx-embedder.ts';
@@ -26,9 +26,9 @@ export function sourceOf({ remote, model_dir }: EmbeddingChoice): EmbedderSource
 }
 
 /**
- * @param choice the present configuration
- * @param record null: unknown
- * @returns best first; each rejects if it cannot be opened, or has changed
+ * @param choice the current configuration
+ * @param record the embedder of the stored vectors; null if unknown
+ * @returns functions that open an embedder, best first; each rejects if the embedder cannot be opened or has changed
  */
 export function listFormerEmbedders(
   choice: EmbeddingChoice,

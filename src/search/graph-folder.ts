@@ -12,12 +12,12 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { SavableIndex } from './vector-index.ts';
 
-/** The list beside a saved graph: 250,000 places of about 50 bytes, twice for removed ones. */
+/** Maximum size of the list beside a saved graph: 250,000 places of about 50 bytes, and as many for removed vectors. */
 const GRAPH_LIST_BYTES = 64 << 20;
 
 /** What a list records about its graph. */
 interface GraphList {
-  /** Properties of the index and of its owner that must match. */
+  /** Properties of the index and its owner; a graph is used only if they are unchanged. */
   kind: string;
   graph: { file: string; bytes: number; crc: number };
   /** By place: the name and checksum of the vector; null for a removed vector. */
@@ -25,7 +25,7 @@ interface GraphList {
 }
 
 const FORMAT = 1;
-/** Bytes read, and vectors checksummed, before the loop may run searches again. */
+/** Bytes that are read, and vectors whose checksum is computed, before searches of the thread may run again. */
 const READ_BYTES = 256 << 10;
 const SUM_STRETCH = 200;
 

@@ -4,16 +4,19 @@
  * set is small, searches vectors that are not in the graph yet, answers if a filter excludes too much of the graph,
  * and is the source of a new graph. Any thread; each index belongs to one thread. Other threads search its shared
  * part (index-catalog.ts).
- * The graph has at most 1,536 dimensions of a vector (projection.ts), half a byte each, because a walk waits for
- * memory and small rows are fast. The exact index compares the candidates that the walk finds, so similarities are
- * exact.
+ *
+ * The graph has at most 1,536 dimensions of a vector (projection.ts), half a byte each: a walk mostly waits for memory,
+ * so small rows are fast. The exact index compares the candidates that the walk finds, so similarities are exact.
+ *
  * A walk finds candidates by rounded similarities. If the last candidate is about as similar as the last result, a
- * better vector may be beyond it, so the search walks again and keeps more candidates (`planSearch`). Texts that
+ * better vector may come after it, so the search walks again and keeps more candidates (`planSearch`). Texts that
  * differ only in a number or a name need this; other texts seldom do.
- * Adding a vector to a graph takes some 0.2 ms, so `add` only notes it and `tend` does it; until then such vectors
- * are compared one by one. Memory: 4 bytes per dimension, half a byte per dimension for the graph's copy, and some
- * 480 bytes per vector.
- * Build parameters: `bench/retrieve.ts` prints their cost and their quality.
+ *
+ * Adding a vector to a graph takes some 0.2 ms. So `add` only records the vector, and `tend` adds it to the graph.
+ * Until then, the vector is compared directly. Memory: 4 bytes per dimension, half a byte per dimension for the graph's
+ * copy, and some 480 bytes per vector.
+ *
+ * `bench/retrieve.ts` prints the cost and the quality of the build parameters.
  */
 import { arch, endianness } from 'node:os';
 import { type Graph, type GraphEngine, loadGraphEngine } from '../../native/graph-engine.ts';
@@ -28,35 +31,35 @@ import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 const M = 24;
 /** Candidates considered as neighbours of a new point. */
 const EF_CONSTRUCTION = 100;
-/** Candidates of the first walk, and of the wider ones. bench/notes/retrieval.md has the quality. */
+/** Number of candidates of the first walk, and of the two wider walks. bench/notes/retrieval.md has the quality. */
 const LOOKS = [112, 320, 960] as const;
-/** Least number of candidates that are compared exactly; for large results, this factor times the results. */
+/** Minimum number of candidates that are compared exactly. For many results, it is this factor times their number. */
 const COMPARED_MIN = 32;
 const COMPARED_WANTED = 2;
-/** Candidates of a search for many results: at least this many times the results. */
+/** For a search for many results: minimum number of candidates per result. */
 const COMPARED_FACTOR = 4;
-/** The same when a filter drops some of the candidates. */
+/** Minimum number of candidates when a filter drops some of them. */
 const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
-/** A walk is repeated wider if its last candidate is less than this below the last result. */
+/** A wider walk follows if the last candidate's similarity is less than this below that of the last result. */
 const MARGINS = [0.03, 0.015] as const;
 /** Maximum number of dimensions of the graph. */
 const GRAPH_DIMENSIONS = 1_536;
 /** Largest error of a projected cosine: three times its usual error. */
 const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
 /**
- * The same for a vector that is only quantized, times the root of the dimensions: some four times its usual
- * error.
+ * Largest error of the cosine of a vector that is quantized but not projected, times the root of the dimensions: some
+ * four times its usual error.
  */
 const ROW_ERROR = 0.4;
 /** Seed of the graph's random levels: the same points in the same order give the same graph. */
 const SEED = 100;
-/** With fewer vectors, comparing with all is as fast; with more than 384 dimensions, the number is lower. */
+/** Minimum number of vectors for a graph; with fewer, comparing with all is as fast. Lower above 384 dimensions. */
 export const GRAPH_SIZE_MIN = 2_000;
 const GRAPH_SIZE_DIMENSIONS = 384;
 /** Replaces the id of a removed vector that is still in the graph. */
 const NO_ID = -1;
-/** Removed points make searches slower: if they exceed this share, the graph is rebuilt. */
+/** Maximum share of removed points, which make searches slower. Beyond it, the graph is rebuilt. */
 const REMOVED_SHARE_MAX = 0.3;
 /** Points added between two checks of the clock. */
 const TEND_STEP = 4;
@@ -67,11 +70,13 @@ const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 interface LookPlan {
   /** Candidates of the first, the second and the third walk. */
   looks: readonly [number, number, number];
-  /** How far the last candidate must be below the last result, after the first walk and after the second. */
+  /**
+   * How far the last candidate must be below the last result to end the search, after the first and the second walk.
+   */
   margins: readonly [number, number];
   /**
-   * Least number of candidates that are compared exactly. Of further ones, only those that may be among the results
-   * are.
+   * Minimum number of candidates that are compared exactly. Further candidates are compared only if they may be among
+   * the results.
    */
   compared: number;
   /** Largest error of the graph's similarity. */
@@ -89,7 +94,7 @@ export function planSearch(dimensions: number, k: number, isFiltered: boolean): 
   };
 }
 
-/** By dimensions: an embedder has one number of them, and there are at most two embedders. */
+/** Projections by number of dimensions. There are at most two embedders, each with one number of dimensions. */
 const projections = new Map<number, Projection>();
 
 /** Converts a vector to the graph's form; the next call overwrites the result. */
@@ -120,7 +125,7 @@ export class HnswIndex implements SavableIndex {
   #capacity = 0;
   /** Labels of the points that can be found. A graph never reuses a label. */
   readonly #labels = new Map<number, number>();
-  /** By label; removed vectors stay, and are marked in the graph. */
+  /** The id of each label; removed vectors keep their label, and are marked in the graph. */
   #idOf: number[] = [];
   /** Vectors that are in the exact index but not in the graph. */
   readonly #pending = new Set<number>();
@@ -378,13 +383,13 @@ export class HnswIndex implements SavableIndex {
     this.#shared?.dropGraph();
   }
 
-  /** Other threads do not search meanwhile. */
+  /** Runs `work` while no other thread searches the index. */
   #change<Value>(work: () => Value): Value {
     return this.#shared === null ? work() : this.#shared.change(work);
   }
 }
 
-/** A point that was marked before it was saved is still marked, and reports an error. */
+/** Marks a point as removed. The engine refuses a point that was marked before the graph was saved; that is ignored. */
 function markRemoved(engine: GraphEngine, graph: Graph, label: number): void {
   try {
     engine.markRemoved(graph, label);

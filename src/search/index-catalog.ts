@@ -1,7 +1,7 @@
 /**
- * Indexes that threads share, by name. One thread creates and changes them; others search them directly, with the
- * same results. A reader never waits: while an index is being changed, it is told so and asks the index's thread
- * instead. Shared indexes are freed with the thread that made them. Any thread; one of them writes.
+ * Indexes that threads share, by name. One thread creates and changes them; other threads search them directly, with
+ * the same results. A reader never waits: while an index is being changed, a search returns null, and the reader asks
+ * the index's thread instead. Shared indexes are freed with the thread that made them. Any thread; one of them writes.
  */
 import {
   type CatalogHandle,
@@ -14,14 +14,17 @@ import { planSearch, projectorOf } from './hnsw-index.ts';
 import { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 
-/** Vectors of one scope that a request's thread compares one by one, about 0.15 µs each. With more, the index's thread searches. */
+/**
+ * Maximum number of vectors of a scope that a request's thread compares one by one, about 0.15 µs each. For more
+ * vectors, the index's thread searches.
+ */
 const SHARED_SEARCH_COMPARED = 4_096;
 
 /** One vector that was found. */
 interface SharedMatch {
   name: string;
   similarity: number;
-  /** It belongs to the requested family. */
+  /** Whether the match belongs to the requested family. */
   is_preferred: boolean;
 }
 
@@ -44,7 +47,7 @@ export class IndexCatalog {
   readonly #handle: CatalogHandle;
 
   /**
-   * @param key by which the process finds it; it replaces an earlier catalog with the same key
+   * @param key the name by which other threads find the catalog; it replaces an earlier catalog with the same name
    */
   constructor(key: string, engine = loadGraphEngine()) {
     this.#engine = engine;
@@ -52,19 +55,22 @@ export class IndexCatalog {
   }
 
   /**
-   * @param group of indexes that are listed together; empty: no group
+   * @param group name of a group of indexes that are listed together; empty for no group
    */
   share(name: string, group: string, dimensions: number): SharedIndex {
     const handle = this.#engine.shareIndex(this.#handle, name, group, dimensions, BLOCK_BITS);
     return new SharedIndex(this.#engine, handle);
   }
 
-  /** Lets other threads search. @param vectorsId names the vectors in the indexes */
+  /**
+   * Lets other threads search.
+   * @param vectorsId names the vectors in the indexes
+   */
   serve(vectorsId: string): void {
     this.#engine.serveCatalog(this.#handle, vectorsId);
   }
 
-  /** From now on, no thread uses it. */
+  /** Ends the catalog: from now on, no thread uses it. */
   close(): void {
     this.#engine.closeCatalog(this.#handle);
   }
@@ -77,12 +83,12 @@ export function openCatalog(key: string): IndexCatalog | null {
   try {
     return new IndexCatalog(key);
   } catch {
-    // Every search then compares with every vector, and the operator was informed.
+    // Without the addon, every search compares with every vector, and the operator was informed.
     return null;
   }
 }
 
-/** The shared indexes on other threads. Every null means: ask the index's thread. */
+/** The shared indexes, on other threads. When a method returns null, the caller must ask the index's thread. */
 export class SharedIndexes {
   readonly #engine: SharedSearches;
   readonly #key: string;
@@ -91,7 +97,7 @@ export class SharedIndexes {
   #preferred = new Uint8Array(64);
 
   /**
-   * @param key of the catalog
+   * @param key the catalog's name
    * @param vectorsId names the vectors with which this thread searches
    */
   constructor(key: string, vectorsId: string, engine: SharedSearches = loadGraphEngine()) {

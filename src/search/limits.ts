@@ -4,10 +4,10 @@ import { strict as assert } from 'node:assert';
 
 /** Maximum tokens of a text that are embedded, whatever the model. */
 export const EMBEDDING_TOKENS_MAX = 2_048;
-/** One run of the model: texts, and tokens including padding. */
+/** Maximum numbers of texts and tokens in one run of the model; tokens include padding. */
 export const EMBEDDING_BATCH_TEXTS = 32;
 export const EMBEDDING_BATCH_TOKENS = 16_384;
-/** Texts that may wait for the model on one thread. Further ones are refused as unavailable. */
+/** Maximum number of texts that wait for the model on one thread. Further texts are refused as unavailable. */
 export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 << 20;
 

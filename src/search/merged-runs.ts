@@ -1,6 +1,6 @@
 /**
- * Merges the texts of several threads into one run of a model: those that arrive during a run. One run of many texts
- * costs far less than many runs. It never refuses: callers bound the waiting texts (text-batcher.ts). Compute
+ * Merges the texts that several threads send during a run of a model into the next run, because one run of many texts
+ * costs far less than many runs. It refuses no text: callers bound the waiting texts (text-batcher.ts). Compute
  * threads.
  */
 import { EMBEDDING_BATCH_TEXTS } from './limits.ts';
@@ -31,7 +31,7 @@ export class MergedRuns {
     });
   }
 
-  /** Runs after everything else that has arrived. */
+  /** Starts a run after all messages that have arrived are handled, so that their texts join it. */
   #start(): void {
     this.#isRunning = true;
     setImmediate(() => void this.#run());

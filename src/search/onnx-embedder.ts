@@ -49,10 +49,10 @@ export class OnnxEmbedder implements Embedder {
   }
 
   /**
-   * Loads the model on one thread of the pool; the others load it with their first texts.
+   * Loads the model on one thread of the pool; other threads load it with their first texts.
    * @param compute see {@link RunCompute}
-   * @param parallel most concurrent runs: the number of threads in the pool
-   * @param modelDir another folder than that of the pool; its model is released when this is closed
+   * @param parallel maximum number of concurrent runs, which is the number of threads in the pool
+   * @param modelDir folder of another model than the pool's; this model is released when the embedder is closed
    * @throws Error with one line if the model's folder is missing or unsuitable
    */
   static async open(compute: RunCompute, parallel: number, modelDir?: string): Promise<OnnxEmbedder> {

@@ -15,15 +15,15 @@ import { WordTokens } from './word-tokens.ts';
 /** Paths of the graph file in exports. */
 const GRAPH_FILES = ['model.onnx', 'onnx/model.onnx'];
 const INPUTS = ['input_ids', 'attention_mask', 'token_type_ids'] as const;
-/** Outputs by the names that exporters use: a vector per text, or else a vector per token. */
+/** Names that exporters use for outputs: a vector per text, or else a vector per token. */
 const TEXT_OUTPUT = 'sentence_embedding';
 const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings'];
 /** Modules of a sentence-transformers pipeline that are implemented here; any other would change the vectors. */
 const MODULES = ['Transformer', 'Pooling', 'Normalize'];
 
 /**
- * Exports with the same vectors as an earlier one, except for rounding, by their {@link hashFiles}: vectors of the
- * earlier one stay valid.
+ * Maps the {@link hashFiles} of an export to that of an earlier export with the same vectors, except for rounding.
+ * Stored vectors of the earlier export stay valid.
  */
 const SAME_VECTORS: Readonly<Record<string, string>> = { '7360b091e6c8d5c5': 'ff15d994625f8110' };
 
@@ -157,7 +157,7 @@ export class OnnxModel {
   /** @returns a vector for each text of the batch, not yet normalised */
   async #run(batch: readonly Encoded[]): Promise<Float32Array> {
     const rows = batch.length;
-    // A graph need not accept zero tokens.
+    // At least one column, because a graph may refuse zero tokens.
     const columns = Math.max(1, ...batch.map(({ ids }) => ids.length));
     const ids = new BigInt64Array(rows * columns).fill(this.#padId);
     const mask = new BigInt64Array(rows * columns);
@@ -189,8 +189,8 @@ export class OnnxModel {
 }
 
 /**
- * Shared memory, because the receiver soon drops the vectors. V8 would count separate buffers towards the growth of
- * that thread's heap until the next minor collection, and collect the whole heap every second.
+ * Allocates shared memory for vectors, which the receiving thread soon drops. V8 would count other buffers towards the
+ * growth of that thread's heap until the next minor collection, and so collect its whole heap every second.
  */
 function allocateShared(count: number): Float32Array {
   return new Float32Array(new SharedArrayBuffer(count * Float32Array.BYTES_PER_ELEMENT));
@@ -245,8 +245,8 @@ function badShape(output: string, dims: readonly number[]): Error {
 }
 
 /**
- * Loaded with the first model instead of with this module: npm continues without an optional package whose install
- * script fails, and a thread that fails to load does not report why.
+ * Loads the ONNX runtime with the first model, not with this module. The package may be missing, because npm continues
+ * without an optional package whose install script fails, and a thread that fails to load does not report why.
  */
 async function loadRuntime(): Promise<Runtime> {
   try {
@@ -267,7 +267,7 @@ async function openSession(
     return await InferenceSession.create(file, {
       executionProviders: ['cpu'],
       executionMode: 'sequential',
-      // A pool has a thread for each core that it may use.
+      // One thread per run, because the pool already has a thread for each core that it may use.
       intraOpNumThreads: 1,
       interOpNumThreads: 1,
       logSeverityLevel: 3,
@@ -297,12 +297,12 @@ function readJson(dir: string, name: string): Record<string, unknown> {
       return value as Record<string, unknown>;
     }
   } catch {
-    // The next line reports it.
+    // The error below reports it.
   }
   throw new Error(`${name} is not a JSON object`);
 }
 
-/** A pipeline with a further layer (Dense, for example) would give other vectors than intended. */
+/** Refuses a pipeline with another layer (Dense, for example), because its vectors would be wrong without it. */
 function checkModules(dir: string): void {
   const file = join(dir, 'modules.json');
   if (!existsSync(file)) return;

@@ -4,7 +4,7 @@ import { HnswIndex, loadHnswlib } from './hnsw-index.ts';
 import type { SharedIndex } from './shared-index.ts';
 import type { VectorIndex } from './vector-index.ts';
 
-/** Makes empty indexes of one kind. `shared`: memory through which other threads read the index. */
+/** Makes an empty index. `shared`: memory through which other threads read the index. */
 export type MakeIndex = (dimensions: number, shared?: SharedIndex | null) => VectorIndex;
 
 /**

@@ -7,9 +7,9 @@ import { createPrng } from '../std/prng.ts';
 
 /** Places to which each number is added; `project` has a line for each. */
 const PLACES = 2;
-/** The same projection at every start. */
+/** Seed of the projection, fixed so that it is the same at every start. */
 const SEED = 7;
-/** Changes whenever projected vectors would. */
+/** Name of the projection, which changes whenever projected vectors would change. */
 export const PROJECTION_NAME = `sparse${PLACES} seed${SEED}`;
 
 export class Projection {

@@ -8,7 +8,7 @@ import { CatalogueError } from '../errors.ts';
 import { type Embedder, normalise } from './embedder.ts';
 import { TextBatcher } from './text-batcher.ts';
 
-/** Texts of one request to a remote service, and the largest answer that is read. */
+/** Maximum number of texts in one request to a remote service, and maximum size of an answer. */
 export const EMBEDDING_REMOTE_TEXTS = 96;
 const EMBEDDING_REMOTE_TIMEOUT_MS = 20_000;
 const EMBEDDING_REMOTE_ANSWER_BYTES = 32 << 20;
@@ -85,10 +85,10 @@ export class RemoteEmbedder implements Embedder {
   }
 
   /**
-   * Asks the service for one vector, to learn the length. A service that cannot be reached, or fails, is asked again
-   * from time to time: until it answers, the dimensions are unknown and no text is embedded.
-   * @param onDown called with the reason if it does not answer now
-   * @throws Error with one line if it refuses, or does not answer with a vector
+   * Asks the service for one vector, to learn the number of dimensions. A service that cannot be reached, or fails, is
+   * asked again from time to time. Until it answers, the number is unknown and no text is embedded.
+   * @param onDown called with the reason if the service does not answer now
+   * @throws Error with one line if the service refuses, or does not answer with a vector
    */
   static async open(
     options: RemoteEmbedderOptions,
@@ -109,7 +109,7 @@ export class RemoteEmbedder implements Embedder {
     }
   }
 
-  /** Asks until there was an answer. */
+  /** Asks the service again until it answers. */
   async #meet(): Promise<void> {
     const { signal } = this.#closed;
     let pauseMs = this.#options.first_retry_ms ?? EMBEDDING_REMOTE_RETRY_FIRST_MS;
@@ -246,7 +246,7 @@ function parseObject(text: string): { data?: unknown } | null {
   }
 }
 
-/** Only the code or class, because a message may contain the sent text. */
+/** Names an error by its code or class, because its message may contain the sent text. */
 function nameFailure(thrown: unknown): string {
   if (!(thrown instanceof Error)) return 'unknown';
   return 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;

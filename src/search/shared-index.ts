@@ -4,7 +4,7 @@
  */
 import { type Graph, type GraphEngine, NO_SHARED_ID, type SharedHandle } from '../../native/graph-engine.ts';
 
-/** The fields by which a search filters, and that it returns. */
+/** The data about a vector by which a search filters or prefers it, and its name in results. */
 interface SharedLabel {
   name: string;
   kind: string;

@@ -1,15 +1,15 @@
 /**
- * Merges texts that wait for an embedding at the same time: those of one tick, and those that arrive while the most
- * concurrent runs are in progress. One run of many texts costs far less than many runs. Any thread.
+ * Merges texts that wait for an embedding at the same time: texts of one tick, and texts that arrive while the maximum
+ * number of runs is in progress. One run of many texts costs far less than many runs. Any thread.
  */
 import { CatalogueError } from '../errors.ts';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
 import { EMBEDDING_QUEUE_CHARACTERS, EMBEDDING_QUEUE_TEXTS } from './limits.ts';
 
 interface TextBatcherOptions {
-  /** Texts in one run. */
+  /** Maximum number of texts in one run. */
   batch_texts: number;
-  /** Runs under way at a time. */
+  /** Maximum number of concurrent runs. */
   parallel: number;
   /** Embeds a batch: one vector per text, in order. Errors reach the caller as `unavailable`. */
   run(texts: readonly string[]): Promise<readonly Float32Array[]>;
@@ -27,7 +27,7 @@ interface Request {
 
 interface WaitingText {
   text: string;
-  /** Its index among the texts of the request. */
+  /** The text's index among the texts of the request. */
   at: number;
   request: Request;
 }
@@ -83,7 +83,7 @@ export class TextBatcher {
     failAll(waiting, closedError());
   }
 
-  /** After what else this turn brings. */
+  /** Starts runs at the end of the turn, so that all texts of the turn join them. */
   #schedule(): void {
     if (this.#isScheduled || this.#running >= this.#options.parallel) return;
     this.#isScheduled = true;

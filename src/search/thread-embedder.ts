@@ -1,5 +1,5 @@
 /**
- * The embedder of a thread that may never need one. It opens with the first text, and again after a failure. Actor
+ * The embedder of a thread that may never need it. It is opened with the first text, and again after a failure. Actor
  * threads; server threads.
  */
 import type { Embedder } from './embedder.ts';

@@ -1,10 +1,10 @@
 /**
- * The check of a vector that all indexes share, so that they refuse the same. Pure; any thread.
+ * Checks vectors. All indexes use this check, so they refuse the same vectors. Pure; any thread.
  */
 
 /**
- * Largest absolute value of a vector's number. A vector of length 1 has none beyond 1. The native graph has the same bound, which
- * keeps every product within 32-bit floats.
+ * Largest absolute value of a vector's number; a vector of length 1 has no number beyond 1. The native graph has the
+ * same bound, which keeps every product within 32-bit floats.
  */
 const VECTOR_NUMBER_MAX = 2 ** 20;
 
@@ -27,7 +27,7 @@ export function checkVector(vector: Float32Array, dimensions: number): void {
   if (!(a + b + c + d <= VECTOR_NUMBER_MAX ** 2)) checkNumbers(vector);
 }
 
-/** Checked one by one: a vector may be long without having a number that is too large. */
+/** Checks the numbers one by one, because a long vector need not have a number that is too large. */
 function checkNumbers(vector: Float32Array): void {
   for (const number of vector) {
     if (!(Math.abs(number) <= VECTOR_NUMBER_MAX)) throw new RangeError(`${number} in a vector`);

@@ -17,16 +17,16 @@ export type AcceptId = (id: number) => boolean;
 
 export interface VectorIndex {
   readonly dimensions: number;
-  /** Vectors in it. */
+  /** Number of vectors in the index. */
   readonly size: number;
   /** Memory of vectors and graph, both in JavaScript's heap and outside. */
   readonly bytes: number;
-  /** Vectors for which `tend` still has work to do. */
+  /** Number of vectors for which `tend` still has work to do. */
   readonly unlinked: number;
   /** The same index if it has a graph that can be saved; otherwise null. */
   readonly savable: SavableIndex | null;
   /**
-   * Adds a vector, or replaces the one with this id. The next search finds it.
+   * Adds a vector, or replaces the vector with this id. The next search finds it.
    * @param id integer, 0 … 2^32 − 1; the id of a removed vector may be used again
    * @param vector of length 1, or all zeros (similar to nothing); copied
    * @throws RangeError for an invalid id, a wrong number of dimensions, or a number that is not finite or beyond
@@ -45,10 +45,10 @@ export interface VectorIndex {
   get(id: number): Float32Array | undefined;
   /**
    * @param vector of length 1
-   * @param k most results, ≥ 0
-   * @param accept filters ids; if `k` accepted ones exist and are similar enough, `k` are returned
-   * @param minSimilarity least similarity of a result
-   * @returns best first; equally similar ones by id
+   * @param k maximum number of results, ≥ 0
+   * @param accept filters ids; if at least `k` accepted vectors are similar enough, `k` results are returned
+   * @param minSimilarity minimum similarity of a result
+   * @returns best first; equally similar results by id
    * @throws RangeError for a wrong number of dimensions, or a number that `add` would refuse
    */
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity?: number): VectorMatch[];
@@ -67,13 +67,15 @@ export interface SavableIndex extends VectorIndex {
   readonly graphKind: string;
   /**
    * Writes the graph; meanwhile `tend` does nothing.
-   * @returns the ids in it by their positions, null for one that was removed meanwhile; null without a graph
+   * @returns the ids in the file by their positions, with null for vectors that were removed meanwhile; null without a
+   *   graph
    */
   saveGraph(file: string): Promise<(number | null)[] | null>;
   /**
    * Uses the saved graph instead of linking vectors one by one; meanwhile `tend` does nothing.
-   * @param ids by their positions; null: must not be found any more. Present vectors that are not among them stay
-   *   unlinked
+   * @param ids the ids by their positions in the file; null for a vector that must not be found any more. Vectors of
+   * the
+   *   index that are not among them stay unlinked
    * @throws Error if the file is not such a graph; then nothing has changed
    */
   restoreGraph(file: string, ids: readonly (number | null)[]): Promise<void>;

@@ -9,9 +9,9 @@ import { RecentMap } from '../std/recent-map.ts';
 /** Words whose tokens a model's thread caches, about 200 bytes each. */
 export const TOKEN_WORDS_REMEMBERED = 16_384;
 
-/** Digests of tokenizers that add nothing around a text and handle words separately: the one that ships. */
+/** Digests of tokenizers that add no tokens around a text and handle words separately: only the shipped tokenizer. */
 const BY_WORDS = ['5cfd5b08e9d6b8b2'];
-/** Words that are cached: longer ones, and those with digits, are mostly names and keys. */
+/** Words that are cached. Longer words, and words with digits, are mostly names and keys. */
 const WORD = /^[^0-9]{1,24}$/;
 
 export class WordTokens {
@@ -55,7 +55,7 @@ export class WordTokens {
     if (recent !== undefined) return recent;
     const ids = this.#known.get(word) ?? this.#encodeWhole(word);
     if (!WORD.test(word)) return ids;
-    // A copy, because a slice would keep its text alive.
+    // Copy the word, because a slice would keep the whole text in memory.
     this.#known.set(Buffer.from(word, 'utf16le').toString('utf16le'), ids);
     return ids;
   }
