@@ -11,7 +11,7 @@ import type { Appended, LogState } from './protocol.ts';
 
 /** The result of one pass over postponed work. */
 export interface TidyPass {
-  /** Amount of work done; 0 if none is left. */
+  /** Amount of work done; 0 if no work is left. */
   done: number;
   took_ms: number;
   /** Share of one core that such passes may use while exchanges arrive. */
@@ -56,7 +56,8 @@ export class CaptureLogAdapter {
 
   /**
    * @param open opens the log; after a failure, the next call tries again
-   * @param report called when appends start to fail, when one succeeds again, and for each exchange that is set apart
+   * @param report called when appends start to fail, when an append succeeds again, and for each exchange that is set
+   * apart
    */
   constructor(open: () => Promise<ExchangeLog>, report: (event: WriterEvent) => void = () => {}) {
     this.#open = open;
@@ -136,7 +137,7 @@ export class CaptureLogAdapter {
     }
   }
 
-  /** Batches are retried constantly, so only changes are reported. */
+  /** Reports a failure, but only if it is new, because batches are retried constantly. */
   #noteFailure(thrown: unknown): { cause: PlaceCause; reason: string } {
     const { code: cause, message: reason } = explainFailure(thrown);
     if (this.#failing !== cause) this.#report({ type: 'failing', cause, reason });

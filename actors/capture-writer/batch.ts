@@ -116,7 +116,7 @@ export class ExchangeBatch {
   from = 0;
   /** Exchanges that cannot be stored because of their content. */
   readonly set_apart: SetApart[] = [];
-  /** Distinguishes this batch from others. */
+  /** Number of this batch in the process. */
   readonly #number = nextBatch++;
   #heads = 0;
 
@@ -246,7 +246,7 @@ export class BatchReader {
     const heads: KnownHead[] = [];
     for (const slab of slabs) {
       const view = new DataView(slab.buffer, slab.byteOffset, slab.length);
-      // As a Buffer, in which msgpack finds strings faster.
+      // Use a Buffer, because msgpack finds strings faster in it.
       const bytes = Buffer.from(slab.buffer, slab.byteOffset, slab.length);
       let at = 0;
       while (at < slab.length) {

@@ -1,6 +1,7 @@
 /**
  * The capture writer: passes batches to the capture log, runs passes of postponed work (compression, the index), and
  * stops for good when it is told to. The `capture_log` adapter does the work. Actor thread.
+ *
  * With little traffic, the passes may take all the time. Under load they take a share of one core, which the log sets
  * by the size of the backlog. The share is never zero, because the load may never pause.
  */
@@ -14,9 +15,9 @@ export const CAPTURE_LOG_ADAPTER = 'capture_log';
 
 interface WriterMemory {
   killed: boolean;
-  /** A pass is scheduled or running. */
+  /** Whether a pass is scheduled or running. */
   tidying: boolean;
-  /** Appends since the last tidying pass. */
+  /** Whether exchanges were appended since the last pass. */
   busy: boolean;
   /** Appends that are not answered yet. */
   under_way: number;
@@ -24,7 +25,7 @@ interface WriterMemory {
   since_ms: number;
   exchanges: number;
   bytes: number;
-  /** Little arrived in the previous interval. */
+  /** Whether little arrived in the previous interval. */
   was_calm: boolean;
 }
 
@@ -39,12 +40,12 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 
 /** Passes begin this long after an append or the start. */
 const TIDY_AFTER_MS = 300;
-/** At most this much in that time counts as little traffic. */
+/** Maximum amount within `TIDY_AFTER_MS` that counts as little traffic. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
 /** Pause between two passes over a backlog, and the longest pass under load. */
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MAX_MS = 1_000;
-/** With this many appends in progress the writer is behind: then passes take at most this share. */
+/** Number of appends in progress from which the writer is behind, and the maximum share of passes then. */
 const BEHIND_APPENDS = 3;
 const BEHIND_SHARE = 0.05;
 
@@ -156,7 +157,7 @@ export const captureWriter: Writer = {
 
 const NOTHING_DONE: TidyPass = { done: 0, took_ms: 0, share: BEHIND_SHARE };
 
-/** Until the next pass. */
+/** The pause until the next pass. */
 function choosePause(memory: WriterMemory, pass: TidyPass, now: number): number {
   const windows = Math.max(1, (now - memory.since_ms) / TIDY_AFTER_MS);
   const isCalm = memory.exchanges <= CALM.exchanges * windows && memory.bytes <= CALM.bytes * windows;

@@ -21,13 +21,13 @@ import {
 } from './protocol.ts';
 
 const WRITER = { kind: CAPTURE_WRITER_KIND, key: 'main' };
-/** A commit takes milliseconds, on an overloaded disk seconds. */
+/** Deadline of an append. A commit takes milliseconds, or seconds on an overloaded disk. */
 const APPEND_DEADLINE_MS = 60_000;
 const FLUSH_DEADLINE_MS = 60_000;
-/** Compaction reads and writes the whole file: some GB on a slow disk. */
+/** Deadline of a rotation, which reads and writes the whole file: some GB, perhaps on a slow disk. */
 const ROTATE_DEADLINE_MS = 30 * 60_000;
 const OPEN_DEADLINE_MS = 30_000;
-/** The health check must not wait for a busy writer. */
+/** Deadline of asking for the state, short because the health check must not wait for a busy writer. */
 const STATE_DEADLINE_MS = 500;
 /** Runtime error codes that guarantee that a message was not handled, so that it may be sent again. */
 const NOT_HANDLED: ReadonlyMap<string, FailureCause> = new Map([
@@ -62,7 +62,7 @@ export class CaptureWriterClient {
     this.#slabs = new SlabPool(part);
   }
 
-  /** The writer takes batches. */
+  /** Whether the writer takes batches. */
   get alive(): boolean {
     return !this.#killed && this.#actors.isUp(this.#actors.place(WRITER));
   }
@@ -98,7 +98,7 @@ export class CaptureWriterClient {
    *   with any other code: unknown
    */
   async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
-    // Checked before anything is sent. If the thread ends after that, the batch may or may not be written.
+    // Check this before the batch is sent. If the thread ends later, it is unknown whether the batch was written.
     if (!this.alive) throw new CaptureFailure('writer_down');
     const appended = await this.#send(batch);
     batch.set_apart.push(...(appended.set_apart ?? []));
@@ -123,7 +123,8 @@ export class CaptureWriterClient {
       this.#releaseBefore(number);
       return appended;
     } catch (thrown) {
-      // The writer may still be reading. Memory of this process only is left to the garbage collector.
+      // The writer may still be reading the batch, so its mapped memory must not be reused yet. Other memory is left to
+      // the garbage collector.
       if (found !== null && !isUntouched(thrown)) this.#unsure.push({ number, batch });
       throw thrown;
     }

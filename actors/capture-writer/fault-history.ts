@@ -6,13 +6,13 @@ import type { SetAside } from './child-protocol.ts';
 
 /** Delay before the capture process restarts. It doubles from the first value to the last. */
 export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
-/** A fault counts until the capture process has run this long without another. */
+/** A fault counts until the capture process has run for this time without another fault. */
 export const CAPTURE_CALM_MS = 5 * 60_000;
 
-/** Crashes after which a file is set aside: without a stored exchange in between, and in total. */
+/** Numbers of crashes after which a file is set aside: without a stored exchange in between, and in total. */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;
-/** Consecutive errors that report a damaged page; the file is reopened after each. */
+/** Number of consecutive errors about a damaged page after which a file is set aside; it is reopened after each. */
 const DAMAGES_IN_A_ROW = 2;
 
 export class FaultHistory {
@@ -43,8 +43,8 @@ export class FaultHistory {
   }
 
   /**
-   * Records that an append failed because of a damaged page. @returns whether the process should end, so that the file
-   * can be set aside
+   * Records that an append failed because of a damaged page.
+   * @returns whether the process should end, so that the file can be set aside
    */
   noteDamage(nowMs: number): boolean {
     this.#rest(nowMs);
@@ -77,8 +77,9 @@ export class FaultHistory {
   }
 
   /**
-   * Sets the live file aside first; if that did not help, also the files that are about to be sealed. After that, a
-   * file is set aside only if something was stored: if nothing can be stored, another new file does not help.
+   * Chooses the files to set aside: first the live file, and if that did not help, also the files that are about to be
+   * sealed. After that, a file is set aside only if an exchange was stored in between. Otherwise another new file would
+   * not help.
    */
   #blame(): void {
     this.#faults = 0;

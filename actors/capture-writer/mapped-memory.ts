@@ -10,9 +10,9 @@ import { memoryEngine } from '../../native/memory-engine.ts';
 /** Size of a slab, the memory in which a server thread hands exchanges to the capture writer. It holds several batches. */
 export const CAPTURE_SLAB_BYTES = 4 << 20;
 /**
- * Length of the memory that the capture process maps, too: twice GW_MAX_QUEUE_BYTES and the spare bytes for each
- * server thread, up to the maximum. Below the minimum, there is no such memory. Data that does not fit goes to the
- * capture process through a pipe.
+ * Length of the memory that this process and the capture process map: twice GW_MAX_QUEUE_BYTES, plus these spare bytes
+ * for each server thread, up to the maximum. If less than the minimum is available, there is no such memory. Data that
+ * does not fit goes to the capture process through a pipe.
  */
 const CAPTURE_MAPPED_SPARE_BYTES = 64 << 20;
 const CAPTURE_MAPPED_BYTES_MAX = 2 ** 32;
@@ -27,7 +27,7 @@ const PAGE_BYTES_MAX = 64 << 10;
 /** The memory in the form in which other threads of the process receive it: plain data. */
 export interface MappedMemory {
   descriptor: number;
-  /** Somewhere in it the memory begins. */
+  /** The buffer that contains the memory; it begins at a page within the buffer. */
   buffer: SharedArrayBuffer;
   from: number;
   bytes: number;
@@ -39,9 +39,9 @@ export interface MappedMemoryPlace {
 }
 
 /**
- * Creates the memory; less if the machine does not have enough, because the system counts all of it as used.
- * @param queueBytes GW_MAX_QUEUE_BYTES: the most bytes of bodies in it
- * @param server threads that share it
+ * Creates the memory. It is smaller if the machine does not have enough, because the system counts all of it as used.
+ * @param queueBytes GW_MAX_QUEUE_BYTES: maximum bytes of bodies in the memory
+ * @param servers number of server threads that share it
  * @returns null if the system does not support it: bodies then go through a pipe
  */
 export function makeMappedMemory(queueBytes: number, servers: number): MappedMemory | null {

@@ -1,6 +1,7 @@
 /**
  * Controls the capture process for the writer: starts it, sends it work, and restarts it when it ends. After a
  * restart it finds out what was stored, so that no batch is stored twice or lost. Actor thread.
+ *
  * If a process ends repeatedly because of its files, `FaultHistory` decides which files the next process renames
  * before it opens a database.
  */
@@ -45,16 +46,16 @@ interface CaptureProcessParts {
   tell: (told: CaptureProcessTold) => void;
 }
 
-/** Attempts for a batch when the process ends before it has answered. */
+/** Maximum number of attempts for a batch when the process ends before it has answered. */
 const TRIES = 3;
-/** Attempts to open the database to find out whether a batch was stored. */
+/** Maximum number of attempts to open the database to find out whether a batch was stored. */
 const OPEN_TRIES = 8;
-/** Failed starts in a row after which waiting callers get the error. */
+/** Number of failed starts in a row after which waiting callers get the error. */
 const STARTS = 6;
-/** A process hangs, and is ended, if it has left this many checks at this interval unanswered. */
+/** Interval of the checks, and the number of unanswered checks after which a process counts as hung and is ended. */
 const WATCH_MS = 5_000;
 const WATCHES = 6;
-/** The stats do not wait longer for a busy process. */
+/** Maximum time that the stats wait for a busy process. */
 const STATE_MS = 300;
 /** A request for the state that is unanswered for this long is reported as silence. */
 const SILENCE_MS = 1_000;
@@ -62,7 +63,7 @@ const SILENCE_MS = 1_000;
 const CLOSE_MS = 60_000;
 const EXIT_MS = 5_000;
 
-/** Unknown until its first report. */
+/** The state of a process before its first report. */
 const NOTHING_TOLD: FileState = {
   bytes: 0,
   sealed: 0,
@@ -85,7 +86,7 @@ const NOTHING_TOLD: FileState = {
 /** A batch in the form in which the actor passes it on. */
 type AppendedBatch = (BatchMemory | BatchPlaces) & { from: number };
 
-/** The process ended before it answered. */
+/** Thrown when the process ended before it answered. */
 class ProcessEnded extends Error {
   readonly code: FailureCause = 'writer_down';
 }
@@ -103,8 +104,8 @@ class CallFailed extends Error {
 }
 
 /**
- * A young generation that starts at its final size, because batches become garbage from the first second on, and a
- * single V8 helper thread. Anything else would take time from the server threads.
+ * V8 flags of the process. The young generation starts at its final size, because batches become garbage from the first
+ * second on. There is a single V8 helper thread, because more would take time from the server threads.
  */
 const CAPTURE_PROCESS_FLAGS = [
   `--max-old-space-size=${CAPTURE_PROCESS_HEAP_MB}`,
@@ -118,7 +119,7 @@ class CaptureChild {
   readonly #waiting = new Map<number, Deferred<unknown>>();
   #nextId = 0;
   #heardAt = performance.now();
-  /** Since when a request is unanswered; null without one. */
+  /** Time since which a request is unanswered; null without such a request. */
   #askedAt: number | null = null;
   isOpen = false;
   /** How the process ended, and whether a file may be the cause. */
@@ -137,7 +138,7 @@ class CaptureChild {
     this.#child.on('message', (message) => this.#take(message as FromCapture));
     this.ended = new Promise((resolve) => {
       this.#child.once('error', (error) => {
-        // After a failed start or a message that could not be sent: the process counts as ended.
+        // The start failed, or a message could not be sent. After a failed start, the process counts as ended.
         if (this.#child.pid === undefined) resolve({ reason: error.message, is_fault: false });
       });
       this.#child.once('exit', (code, signal) => {
@@ -213,7 +214,7 @@ export class CaptureProcess {
   #lastId = 0;
   #restarts = 0;
   #state: FileState | null = null;
-  /** It was asked for its state. */
+  /** The request for the process's state that is under way. */
   #asking: Promise<void> | null = null;
   /** The end of the queue of appends: each is sent after the previous one is answered. */
   #tail: Promise<unknown> = Promise.resolve();
@@ -257,8 +258,8 @@ export class CaptureProcess {
           throw thrown;
         }
       }
-      // A batch is stored completely or not at all, and no other is in progress, so the last id tells whether it is
-      // stored.
+      // A batch is stored completely or not at all, and no other batch is in progress. So the last id shows whether
+      // this batch is stored.
       await this.#readyAgain();
       if (this.#lastId > before) return { first_id: before + 1, last_id: this.#lastId };
       if (tries >= TRIES) throw lost('the capture process ended over it again and again');
@@ -278,7 +279,7 @@ export class CaptureProcess {
     } satisfies AppendInput);
   }
 
-  /** Files can be renamed only by a process that has not opened them, so this process ends. */
+  /** Ends the process if a file must be set aside, because only a process that has not opened a file can rename it. */
   #noteDamage(child: CaptureChild): void {
     if (this.#faults.noteDamage(performance.now())) child.kill();
   }
@@ -295,7 +296,7 @@ export class CaptureProcess {
     return this.#call('tidy');
   }
 
-  /** Does not wait long: the last known state is returned instead. */
+  /** The state of the process and its files. If the process does not answer soon, the last known state is returned. */
   async state(): Promise<WriterState> {
     const child = this.#child;
     if (child?.isOpen) {
@@ -362,7 +363,10 @@ export class CaptureProcess {
     return this.#opening;
   }
 
-  /** The same for a batch that an earlier process was storing. @throws `lost_with_writer` */
+  /**
+   * Like `#ready`, for a batch that an earlier process was storing.
+   * @throws `lost_with_writer`
+   */
   async #readyAgain(): Promise<CaptureChild> {
     for (let tries = 1; ; tries++) {
       try {
@@ -417,7 +421,7 @@ export class CaptureProcess {
     return child;
   }
 
-  /** Counts checks instead of time, because a machine that slept has sent no checks. */
+  /** Checks the process. It counts checks, not time, because a machine that slept has sent no checks. */
   #look(): void {
     const child = this.#child;
     if (child === null || !child.owes || child.silent_ms < WATCH_MS / 2) {

@@ -47,7 +47,7 @@ interface PackingState {
   share: number;
 }
 
-/** The process that writes them. */
+/** The process that writes the files. */
 interface ProcessState {
   /** null while the process is not running. */
   pid: number | null;

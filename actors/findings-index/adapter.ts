@@ -18,7 +18,7 @@ import {
 
 export const FINDINGS_ADAPTER = 'findings';
 
-/** Rows read before other work of the thread gets a turn. */
+/** Number of rows that are read before other work of the thread gets a turn. */
 const ROWS_A_TURN = 500;
 
 const EMPTY: CodebaseRow = { next_seq: 0, count: 0, embedder_id: null };
@@ -110,7 +110,7 @@ export class FindingsAdapter {
   }
 
   /**
-   * @param input `is_last`: every finding then has a vector of this embedder
+   * @param input `is_last`: whether every finding then has a vector of this embedder
    */
   async embed(input: {
     codebase: Codebase;

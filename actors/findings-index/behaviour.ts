@@ -58,7 +58,7 @@ interface Index {
   by_use: Set<number>;
   /** Findings that a store in progress removes, to make room. */
   evicting: Set<number>;
-  /** By project, and under null for all projects; computed on demand and dropped with every change. */
+  /** Covered paths by project, and of all projects under null; computed on demand and dropped with every change. */
   covers: Map<string | null, PathCover>;
 }
 
@@ -103,7 +103,7 @@ const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'del
  * recalls costs nothing.
  */
 const TEND_BUDGET_MS = 5;
-/** Left to other work between two stretches. */
+/** Time that is left to other work between two stretches. */
 const TEND_PAUSE_MS = 10;
 
 const WORK: Work = {
@@ -243,7 +243,10 @@ const WORK: Work = {
   },
 };
 
-/** Handles the message now, if possible. @returns false when it must wait */
+/**
+ * Handles the message now, if possible.
+ * @returns false when it must wait
+ */
 function attempt(index: Index, waiting: Waiting, context: IndexContext): boolean {
   const { token, name, request } = waiting;
   const isLoaded = index.embedder?.id === request.embedder.id;
@@ -391,7 +394,7 @@ function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | '
   };
 }
 
-/** The findings that must go so that one more has room: the longest unused ones. */
+/** The findings that are removed to make room for another: the longest unused findings. */
 function chooseEvicted(index: Index): number[] {
   const evicted: number[] = [];
   let excess = index.entries.size - index.evicting.size + index.storing.size + 1 - FINDINGS_PER_CODEBASE;

@@ -32,7 +32,7 @@ interface CodebaseFacts {
   findings: number | null;
 }
 
-/** Loading a full code base takes a fraction of this. */
+/** Deadline of every request. Loading a full code base takes a fraction of this time. */
 const DEADLINE_MS = 15_000;
 
 /** The scope of a request. */
@@ -60,8 +60,8 @@ export class FindingsClient {
   readonly #embedder: EmbedderFacts;
 
   /**
-   * @param tables of `main.mdb`, for the texts
-   * @param embedder the one that made the callers' vectors
+   * @param tables the tables of `main.mdb`, for the texts
+   * @param embedder the embedder that made the callers' vectors
    */
   constructor(asker: Asker, tables: TableReader, embedder: EmbedderFacts) {
     this.#asker = asker;
@@ -120,7 +120,7 @@ export class FindingsClient {
     const found: CodebaseFacts[] = [];
     let looked = 0;
     let last: [string, number] | null = null;
-    // A key sorts before keys that extend it, so with a further part the code base itself is read again.
+    // A key sorts before all keys that extend it. So with another key part, reading continues at this code base.
     const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
     const hides = hidden !== undefined && hidden.size > 0;
     const isCounted = project_id === null && !hides;
@@ -153,7 +153,10 @@ export class FindingsClient {
     return { found, last: null };
   }
 
-  /** Deletes the findings about exactly these paths. @param audit entry that is written if any is deleted */
+  /**
+   * Deletes the findings about exactly these paths.
+   * @param audit entry that is written if a finding is deleted
+   */
   invalidate(
     scope: FindingsScope,
     file_paths: readonly string[],
@@ -162,7 +165,10 @@ export class FindingsClient {
     return this.#ask(scope, 'invalidate', { ...sightOf(scope), file_paths, audit });
   }
 
-  /** Deletes one finding. @param audit entry that is written if it exists */
+  /**
+   * Deletes one finding.
+   * @param audit entry that is written if the finding exists
+   */
   delete(scope: FindingsScope, finding_id: string, audit: AuditEntry | null): ReplyOf<'delete'> {
     return this.#ask(scope, 'delete', { ...sightOf(scope), finding_id, audit });
   }

@@ -50,7 +50,7 @@ export interface EmbedderFacts {
   dimensions: number;
 }
 
-/** Part of every message, because the actor's key is only a digest of it. */
+/** The code base and the embedder, part of every message: the actor's key is only a digest of the code base. */
 export interface IndexFacts {
   codebase: Codebase;
   embedder: EmbedderFacts;

@@ -1,6 +1,6 @@
 /**
- * The live hub of an organization: numbers events, keeps the latest ones in memory, and publishes them. It reserves
- * numbers in blocks: so numbers after a restart are higher than all earlier ones, and only one event in each block
+ * The live hub of an organization: numbers events, keeps the latest events in memory, and publishes them. It reserves
+ * numbers in blocks. So numbers after a restart are higher than all earlier numbers, and only one event in each block
  * waits for the disk. Server threads.
  */
 

@@ -19,7 +19,7 @@ import {
 
 export type { NumberedEvent, ReplayReply, ReplayRequest } from './protocol.ts';
 
-/** Short, because a page is read from memory. */
+/** Deadline of reading a page; short, because pages are in memory. */
 const REPLAY_DEADLINE_MS = 2_000;
 
 /** The arguments of a `tell`. */

@@ -19,8 +19,8 @@ export class EventRing {
   #lostId = 0;
 
   /**
-   * @param capacity most events, ≥ 1
-   * @param maxBytes approximate limit for their texts; the newest event is kept whatever its size
+   * @param capacity maximum number of events, ≥ 1
+   * @param maxBytes approximate maximum for the events' texts; the newest event is kept whatever its size
    */
   constructor(capacity: number, maxBytes: number) {
     this.#capacity = capacity;
@@ -76,7 +76,8 @@ export class EventRing {
   }
 
   /**
-   * Removes matching events. A reader that continues after it misses no remaining event, and gets no notice.
+   * Removes matching events. A reader that continues after a removed event misses no remaining event and gets no
+   * notice.
    * @returns how many were removed
    */
   forget(isMeant: (event: NumberedEvent) => boolean): number {

@@ -21,7 +21,7 @@ export type { FoundMatches, MergedPattern, RetrieveRequest } from './protocol.ts
 const INDEX: ActorAddress = { kind: PATTERN_INDEX_KIND, key: 'main' };
 const OPEN_DEADLINE_MS = 5_000;
 export const RETRIEVE_DEADLINE_MS = 10_000;
-/** Long enough for embedding a thousand texts with a store that is still loading. */
+/** Deadline of adding patterns, long enough to embed a thousand texts while the store is still loading. */
 const ADD_DEADLINE_MS = 120_000;
 const STATE_DEADLINE_MS = 2_000;
 
@@ -56,8 +56,8 @@ export class PatternIndexClient {
   }
 
   /**
-   * The same for patterns made from traces: tier e1 for a project, otherwise the organization's e2. Repeating the
-   * call for the same trace returns the same answer and changes nothing.
+   * Like `add`, for patterns made from traces: in tier e1 for a project, otherwise in the organization's tier e2.
+   * Repeating the call for the same trace returns the same answer and changes nothing.
    */
   merge(
     { org_id, project_id }: { org_id: string; project_id: string | null },

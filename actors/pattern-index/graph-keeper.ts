@@ -10,7 +10,7 @@ import type { PatternScopes, Scope } from './scopes.ts';
 import { nextTick, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Fewer unsaved vectors than this are not worth a file: linking them again takes less than a second. */
+/** Minimum number of unsaved vectors for saving a graph. Linking fewer vectors again takes less than a second. */
 const SAVED_MIN = 1_000;
 /** If more than this share of a graph is unsaved, it is saved without waiting for a quiet period. */
 const UNSAVED_SHARE_MAX = 0.25;
@@ -53,7 +53,7 @@ export class GraphKeeper {
     };
   }
 
-  /** A graph is being built. */
+  /** Whether a graph is being built. */
   get isTending(): boolean {
     return this.#tending !== null;
   }
@@ -73,8 +73,8 @@ export class GraphKeeper {
   }
 
   /**
-   * Loads the graphs that the last process saved. Call it before any graph is built. @returns how many vectors are
-   * linked
+   * Loads the graphs that the last process saved. Call it before any graph is built.
+   * @returns the number of vectors that are linked
    */
   async restoreAll(): Promise<number> {
     let linked = 0;
@@ -100,7 +100,7 @@ export class GraphKeeper {
     return graphs.folder.restore(nameGraph(vectorsId, home), vectorsId, savable, (name) => ids.get(name));
   }
 
-  /** Builds what is not built yet. */
+  /** Builds the parts of graphs that are not built yet. */
   tendSoon(): void {
     if (this.#tending !== null || this.#life.isOver || this.#untended.size === 0) return;
     this.#tending = this.#tendAll().finally(() => {
@@ -110,15 +110,15 @@ export class GraphKeeper {
   }
 
   /**
-   * Deletes the scope's saved graphs. None is saved again before the next start, which builds it without the removed
-   * patterns.
+   * Deletes the scope's saved graphs. The graph is not saved again before the next start, which builds it without the
+   * removed patterns.
    * @throws Error if a file cannot be deleted
    */
   async discard(home: Scope): Promise<void> {
     home.has_removed = true;
     this.#unsaved.delete(home);
     const { graphs = null } = this.#parts;
-    // After a save that is in progress.
+    // This waits for a save that is in progress.
     await graphs?.folder.removeAllOf(this.#vectorIds().map((vectorsId) => nameGraph(vectorsId, home)));
   }
 

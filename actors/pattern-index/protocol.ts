@@ -70,11 +70,11 @@ export interface IndexState {
   is_loaded: boolean;
   /** Patterns that are known. */
   patterns: number;
-  /** Number of these without a vector of the current embedder. */
+  /** Number of known patterns without a vector of the current embedder. */
   unembedded: number;
-  /** Number of the latter that are found by a vector of another embedder meanwhile. The others are not found. */
+  /** Number of unembedded patterns that searches find by a vector of another embedder. They do not find the others. */
   formerly_embedded: number;
-  /** Number of these that are not in a graph yet. They are found by comparing with each. */
+  /** Number of known patterns that are not in a graph yet. Searches compare with each of them. */
   unlinked: number;
   scopes: number;
   /** Memory of vectors and graphs. */

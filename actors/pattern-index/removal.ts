@@ -23,8 +23,8 @@ import type { PatternScopes } from './scopes.ts';
 import type { StoreParts } from './store-parts.ts';
 
 /**
- * Must not run at the same time as another call or an intake.
- * @returns how many of them existed
+ * Removes patterns of a scope. Must not run at the same time as another removal or an intake.
+ * @returns how many of the patterns existed
  * @throws CatalogueError `unavailable` if they cannot be removed now: then all of them still exist
  */
 export async function removePatterns(
@@ -81,7 +81,7 @@ export function* listEmbedders(tables: TableReader): Iterable<string> {
     for (const { row } of tables.range(PATTERN_VECTORS, range)) found = String(row[0]);
     if (found === undefined) return;
     yield found;
-    // The greatest text: sorts after all keys of this embedder.
+    // This part is the greatest text, so the key sorts after all keys of this embedder.
     after = [found, '\u{10ffff}'];
   }
 }

@@ -28,7 +28,7 @@ export interface Entry {
 export interface Scope {
   scope: PatternScope;
   entries: (Entry | undefined)[];
-  /** Entries that are there. */
+  /** Number of entries that were not removed. */
   size: number;
   index: VectorIndex;
   /** The part of the index that other threads search; null: not shared. */

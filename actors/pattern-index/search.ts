@@ -1,4 +1,7 @@
-/** Finds patterns in the scopes that a request may see, and ranks them. Actor thread; server threads rank what they find in shared indexes. */
+/**
+ * Finds patterns in the scopes that a request may see, and ranks them. Actor thread; server threads rank what they find
+ * in shared indexes.
+ */
 import { modelFamily, type PatternScope, SAME_FAMILY_BOOST, TIERS } from '../../src/domain/pattern.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from '../../src/search/vector-index.ts';
 import type { FoundMatches, RetrieveRequest } from './protocol.ts';
@@ -16,7 +19,7 @@ export interface Candidate {
   scope: PatternScope;
   pattern_id: string;
   similarity: VectorMatch['similarity'];
-  /** It belongs to the model family that the request prefers. */
+  /** Whether it belongs to the model family that the request prefers. */
   is_preferred: boolean;
 }
 

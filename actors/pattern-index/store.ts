@@ -40,7 +40,7 @@ import { packVectors } from './vector-packing.ts';
 
 /** Rows read at a time while the store loads. */
 const LOAD_ROWS = 200;
-/** Longest time that a retrieval waits for a store that is loading. Then it searches what is loaded. */
+/** Maximum time that a retrieval waits for a store that is loading. After that it searches what is loaded. */
 const LOAD_WAIT_MS = 2_000;
 /** Interval of the checks whether all work is done. */
 const PAUSE_MS = 3;
@@ -187,7 +187,7 @@ export class PatternStore {
     }
   }
 
-  /** Also uses the former embedder if it is needed. One vector of the two is enough for a search. */
+  /** Embeds a query, with the former embedder too if it is needed. One of the two vectors is enough for a search. */
   async #embedQuery({ context, vector }: RetrieveRequest, scopes: readonly Scope[]): Promise<QueryVectors> {
     const needsFormer = scopes.some((scope) => scope.former !== null);
     const asked = needsFormer ? this.#reembedding.embedFormerly(context) : null;

@@ -1,6 +1,7 @@
 /**
  * The pattern maker: accepts one trace, has its patterns found and stored, and remembers the outcome permanently. An
  * adapter does the work; this file decides what survives a crash. Actor thread.
+ *
  * Each decision is stored as an event before it takes effect. The trace is accepted when it is stored. An attempt is
  * counted before it begins, so that a trace that crashes its thread is given up. The patterns are fixed before they
  * are merged. A crash between the merge and its event repeats the merge with the same texts; the second merge finds
@@ -308,7 +309,7 @@ function giveUp(context: PatternMakerContext<never>, error: string, token: Reply
   if (token !== null) context.refuseTo(token, failure(failed));
 }
 
-/** A caller waits for a trace that is already in progress. */
+/** Lets a caller wait for a trace that is already in progress. */
 function wait(context: PatternMakerContext<never>, token: ReplyToken): void {
   context.setTimer(`wait ${token}`, WAIT_MS, 'waited', { token });
 }

@@ -13,7 +13,7 @@ const QUEUED_TRACE_BYTES = 256 << 20;
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 
-/** Fast: the body lives for seconds. */
+/** Compression level, a fast one because the body lives for seconds. */
 const LEVEL = 1;
 
 export async function packTrace(trace: Trace): Promise<Uint8Array> {

@@ -3,7 +3,7 @@
  */
 
 export const RATE_SLOTS_KIND = 'rate-slots';
-/** The one actor of the kind. */
+/** Key of the only actor of this kind. */
 export const RATE_SLOTS_KEY = 'table';
 /** The adapter with which it accesses the table. */
 export const RATE_TABLE_ADAPTER = 'rate-table';

@@ -14,9 +14,9 @@ import {
 import type { RateTable } from './table.ts';
 
 interface Slots {
-  /** By key; null while its slot is being opened. */
+  /** The slot of each key; null while it is being opened. */
   owned: Map<string, { slot: number; generation: number } | null>;
-  /** By slot. */
+  /** The key of each slot in use. */
   keys: Map<number, string>;
   /** Callers that wait for a slot that is being opened. */
   waiting: Map<string, ReplyToken[]>;
@@ -26,7 +26,7 @@ interface Slots {
   /** Number of slots in the table; null before it was read. */
   total: number;
   isReclaiming: boolean;
-  /** Not before this moment again. */
+  /** Time before which no slots are taken back again. */
   reclaim_after_ms: number;
 }
 
@@ -37,7 +37,7 @@ interface SlotsInternal {
 
 /** A slot without a take for this long may be taken back. Longer than a full refill at any sensible limit. */
 const IDLE_MS = 60_000;
-/** Slots taken back at once. */
+/** Maximum number of slots that are taken back at once. */
 const RECLAIM_MAX = 8_192;
 /** Pause between two searches for idle slots, so that a table full of busy keys is not searched at every request. */
 const RECLAIM_PAUSE_MS = 1_000;

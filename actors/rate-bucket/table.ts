@@ -3,10 +3,10 @@
  * messages or locks. A bucket is one number, the theoretical arrival time of GCRA (ITU-T I.371, annex A): the time at
  * which the bucket would be full again. This equals a token bucket with evenly spread tokens. It is exact across
  * threads: a word changes only by compare-and-exchange, so no take is lost or counted twice.
+ *
  * One actor assigns the slots (slots.ts). Each slot has a generation, which changes with its owner. A thread that
- * knows an earlier owner sees another generation and asks again. A slot may change its owner between that check and
- * the take: then one request of a thread is counted in another key's bucket, at most once for each change. Any
- * thread.
+ * knows an earlier owner sees another generation and asks again. If a slot changes its owner between that check and
+ * the take, a request is counted in another key's bucket, at most one request per thread and change. Any thread.
  */
 import type { RateLimit } from './protocol.ts';
 
@@ -25,7 +25,7 @@ export interface SharedTake {
 const NS_PER_S = 1e9;
 const NS_PER_MS = 1e6;
 const BYTES_PER_SLOT = 12;
-/** 73 years: what remains of a 64-bit word beside the time since the machine's start. */
+/** Maximum time to refill a bucket: 73 years, because a 64-bit word also holds the time since the machine's start. */
 const DEPTH_NS_MAX = 2 ** 61;
 
 /** Nanoseconds on the machine's monotonic clock, which is the same for all threads of a process. */

@@ -69,7 +69,7 @@ export const RUN_DELETE_STEPS = 1_000;
 /** Name of the adapter that reads answers; its object has the methods of StepAnswersAdapter. */
 export const STEP_ANSWERS_ADAPTER = 'step-answers';
 
-/** All step rows of a run. */
+/** A limit that covers all step rows of a run. */
 const ALL_STEPS = 2 ** 31 - 1;
 
 /** A step that is being looked up. */
@@ -78,7 +78,7 @@ interface Lookup {
   step: RecordableStep;
   /** The run's number of late steps when storage was asked. */
   late_steps: number;
-  /** Start time of the run, because a new run may have the same id by now. */
+  /** Start time of the run, to detect a new run with the same id. */
   of: number;
 }
 
@@ -108,7 +108,7 @@ type Run = Behaviour<RunProtocol, RunState, RunEvent, RunInternal>;
 
 export const run: Run = createRun(true);
 
-/** The same without a live stream: sends no messages to a hub. */
+/** The behaviour for a service without a live stream: it sends no messages to a hub. */
 export const unwatchedRun: Run = createRun(false);
 
 function createRun(isWatched: boolean): Run {
@@ -302,7 +302,7 @@ function sweepSoon(context: Pick<RunContext, 'setTimer'>): void {
   context.setTimer('sweep', 0, 'sweep', null);
 }
 
-/** The same answer for a missing run and for one that the caller may not see. */
+/** Whether the caller may see the run. If not, the answer is the same as for a missing run. */
 function isSeen({ facts, left_to_delete }: RunState, projectId: string | null): boolean {
   return facts !== null && left_to_delete === null && (projectId === null || facts.project_id === projectId);
 }
@@ -340,7 +340,10 @@ function countsOf(report: CallReport, values: ReadonlyMap<string, KnownKey[1]>):
   return counts;
 }
 
-/** Records the reported calls that are new, in order. @param known the ones that storage already has */
+/**
+ * Records the reported calls that are new, in order.
+ * @param known the calls that storage already has
+ */
 function recordReported(
   state: RunState,
   { steps, project_id }: KeyedStepsRequest,

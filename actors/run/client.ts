@@ -20,7 +20,7 @@ import {
 } from './protocol.ts';
 import { packStep } from './step-message.ts';
 
-/** Interrupted deletions of runs that one pass resumes. The next pass resumes further ones. */
+/** Maximum number of interrupted deletions of runs that one pass resumes. The next pass resumes further deletions. */
 const RUN_DELETIONS_RESUMED = 1_000;
 
 export { RUN_REFUSALS } from './protocol.ts';

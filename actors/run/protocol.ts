@@ -29,7 +29,7 @@ export interface EvaluateReply {
   inject: boolean;
   /** Number of the run's steps: two answers with the same number contain the same intervention. */
   steps: number;
-  /** The run's own. */
+  /** The run's project. */
   project_id: string;
 }
 
@@ -46,7 +46,7 @@ export interface KeyedStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> 
 
 export interface KeyedStepsRequest {
   project_id: string | null;
-  /** Looked up and recorded together, in this order. */
+  /** The steps, which are looked up and recorded together, in this order. */
   steps: readonly KeyedStep[];
 }
 

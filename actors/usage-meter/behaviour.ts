@@ -4,9 +4,10 @@
  * also records the interventions returned by evaluations of posted steps, because they determine what counts. The
  * journal and the counters are in `runs.mdb`. Server threads.
  *
- * A month is a UTC calendar month by the wall clock. Setting the clock back over the end of a month does not restore
- * the earlier month: the usage remains until the latest month seen is over. If the clock was months ahead, that month
- * was an error, and the count of the current month continues; otherwise a customer at the cap would wait for years.
+ * A month is a UTC calendar month by the wall clock. Setting the clock back to the previous month does not restore that
+ * month: usage counts in the latest month seen until that month is over. If the clock was several months ahead, the
+ * later month was an error, and the count of the current month continues. Otherwise a customer at the cap would wait
+ * for years.
  */
 import {
   type EvaluatedRuns,
@@ -145,7 +146,7 @@ function usedIn({ month, used, before }: Meter, of: string): number {
   return of === before?.month ? before.used : 0;
 }
 
-/** The month of a time, or a later month that was already seen. */
+/** The month of a time, or the next month if it was already seen. */
 function monthToCountIn({ month }: Meter, atMs: number): string {
   const at = new Date(atMs);
   const present = monthOf(at.getTime());

@@ -16,7 +16,7 @@ import {
 
 export type { CountReply, InterveneReply } from './protocol.ts';
 
-/** A commit without a sync takes microseconds, on an overloaded machine a second. */
+/** Deadline of every request. A commit without a sync takes microseconds, or a second on an overloaded machine. */
 const DEADLINE_MS = 5_000;
 
 export class UsageMeterClient {
@@ -30,8 +30,8 @@ export class UsageMeterClient {
    * Counts a retrieval that found something: always the call, and the intervention if it is under the cap. Stored
    * when this resolves.
    * @param orgId 1 … 512 UTF-16 units
-   * @param cap most interventions in this UTC month; null for no cap
-   * @param patterns how many were found, ≥ 1
+   * @param cap maximum number of interventions in this UTC month; null for no cap
+   * @param patterns number of patterns that were found, ≥ 1
    * @throws CatalogueError `unavailable` if it cannot be counted now: then nothing may be served
    */
   intervene(orgId: string, projectId: string, cap: number | null, patterns: number): Promise<InterveneReply> {
@@ -60,7 +60,10 @@ export class UsageMeterClient {
     return this.#ask(orgId, 'evaluate', { project_id: projectId, steps });
   }
 
-  /** Interventions of this UTC month so far. @throws CatalogueError `unavailable` */
+  /**
+   * Number of interventions in this UTC month so far.
+   * @throws CatalogueError `unavailable`
+   */
   async used(orgId: string): Promise<number> {
     return (await this.#ask(orgId, 'used', null)).used;
   }

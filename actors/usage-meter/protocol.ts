@@ -29,7 +29,7 @@ export interface CountRequest {
   once?: string;
 }
 
-/** Posted steps are evaluated. */
+/** Asks to evaluate posted steps. */
 interface EvaluateStepsRequest {
   project_id: string;
   steps: EvaluatedSteps;

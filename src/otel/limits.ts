@@ -31,7 +31,10 @@ export const OTEL_EXPORT = {
   retry_after_ms_max: 5 * 60_000,
   /** How long a stop waits for the export. */
   stop_ms: 5_000,
-  /** V8 heap of its process, delays before the process restarts, and ends without progress after which a batch is given up. */
+  /**
+   * V8 heap of the export's process, delays before the process restarts, and number of ends without progress after which
+   * a batch is given up.
+   */
   heap_mb: 512,
   restart_ms: { first: 1_000, last: 60_000 },
   ends_per_batch: 3,
