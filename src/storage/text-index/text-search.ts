@@ -222,7 +222,7 @@ export class TextMatches {
   readonly missing: MissingExchanges;
   readonly #terms: readonly TermMatches[];
   readonly #numbers: RunNumbers;
-  /** By the number of a run: how many terms, from the first on, it contains without a gap. */
+  /** For each run, by its number: how many terms of the query it contains, counted up to the first that it lacks. */
   readonly #held: Uint8Array;
   /** Runs that contain all terms. */
   readonly runs: number;
