@@ -1,6 +1,6 @@
 /**
- * Exchanges are erased while a process stores others: nothing of them is left in any byte, all others read as before, and a
- * process that has the files open sees neither.
+ * Exchanges are erased while a process stores others: no byte of them is left, all others read as before, and a process
+ * that has the files open does not see them either.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';

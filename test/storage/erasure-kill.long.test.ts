@@ -1,6 +1,6 @@
 /**
- * kill -9 of the process that erases beside its traffic, at each step: the next process finishes the erasure, nothing of it comes
- * back, and every other exchange reads as before.
+ * kill -9 of the process that erases beside its traffic, at each step: the next process finishes the erasure, no erased
+ * exchange comes back, and every other exchange reads as before.
  */
 import { randomBytes } from 'node:crypto';
 import { cpSync, rmSync } from 'node:fs';

@@ -133,7 +133,7 @@ export class FileErasure {
         try {
           this.#lookAt(blocks, key, value, changed);
         } catch {
-          // The block is damaged, and nothing of it can be read anyway.
+          // The block is damaged and cannot be read.
         }
         this.#lookedTo = key + 1;
       }
