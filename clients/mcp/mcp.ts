@@ -25,7 +25,7 @@ async function run(): Promise<number> {
   try {
     return await runMcpCommand(argv, io, {
       name: 'understudy-mcp',
-      // An agent starts it in another folder.
+      // The agent's client may start the command in any folder.
       line: [process.execPath, realpathSync(entry)].map(quoteForShell).join(' '),
       version,
       connect: (url) => readAgentConnection(url, process.env),

@@ -1,4 +1,4 @@
-/** Start of the dashboard: finds out who is signed in, and draws the page. Browser. */
+/** Starts the dashboard: finds out who is signed in, and draws the page. Browser. */
 import { render } from 'preact';
 import { ApiError } from './core/api.ts';
 import { pause, waitAfter } from './core/connection.ts';

@@ -37,7 +37,7 @@ describe.skipIf(findChromium() === null)('the Alerts page in Chromium', () => {
     await page.getByRole('button', { name: 'Make the alert' }).click();
     await page.getByRole('heading', { name: 'Runs fail' }).waitFor();
     await page.getByRole('button', { name: 'Send a test' }).click();
-    await page.getByText('The test was taken everywhere.').waitFor();
+    await page.getByText('Every destination accepted the test.').waitFor();
     expect(JSON.parse(hook.received[0]!.body).text).toContain('Test of the alert: Runs fail');
     await page.getByRole('row', { name: /test .*delivered/ }).waitFor();
     // Of the address, only the host is shown.

@@ -153,7 +153,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     const { page } = visit;
     await visit.goTo('runs/session-elsewhere:agent-elsewhere');
     const family = page.getByRole('navigation', { name: 'Runs that belong together' });
-    await family.getByText('nothing of it passed this gateway').waitFor();
+    await family.getByText('none of it passed this gateway').waitFor();
     expect(await family.getByRole('link', { name: 'session-elsewhere', exact: true }).count()).toBe(0);
     for (const place of ['runs', 'patterns']) {
       await visit.goTo(`${place}/nowhere`);
@@ -197,7 +197,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await stranger.page.getByText('No runs yet.').waitFor();
     expect(await stranger.page.getByLabel('Golden').count()).toBe(0);
     await stranger.goTo('costs');
-    await stranger.page.getByText('This is for the operator of the service').waitFor();
+    await stranger.page.getByText('This page is for the operator of the service').waitFor();
     expect(await stranger.page.locator('h1').textContent()).toBe('Costs');
   });
 
@@ -414,7 +414,7 @@ describe.skipIf(findChromium() === null)('an account', () => {
       await dialog.getByRole('textbox').fill('leaver@example.com');
       await dialog.getByRole('button', { name: 'Delete my account' }).click();
       await page.getByRole('heading', { name: 'Sign in to Understudy' }).waitFor();
-      await page.getByText('Your account is deleted').waitFor();
+      await page.getByText('Your account was deleted').waitFor();
       await page.goto('about:blank');
       await page.goto(`${service.api}/#token=${token}`);
       await page.getByText('This link is no longer valid').waitFor();

@@ -187,7 +187,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     expect(await step.locator('.opinion').textContent()).toMatch(/version 1/);
     await step.getByRole('link', { name: 'order-300' }).click();
     await page.getByRole('heading', { level: 1, name: 'Say hello to the new warehouse.' }).waitFor();
-    await page.getByText('Why not the student').first().waitFor();
+    await page.getByText('Why the student did not answer').first().waitFor();
     expect(visit.complaints).toEqual([]);
   });
 

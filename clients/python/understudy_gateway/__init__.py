@@ -4,20 +4,21 @@
 
     u = Understudy(api_key="svc_live_...", base_url="http://127.0.0.1:8000")
     with u.run(task="fix the date parser", codebase_id="my-code-base") as run:
-        system = "You fix bugs.\\n\\n" + run.patterns()    # what earlier runs learned; "" when there is nothing
+        system = "You fix bugs.\\n\\n" + run.patterns()    # what earlier runs learned; "" if there is nothing
         run.step(action="run_tests", action_input="npm test", observation="1 failed")   # returns at once
         said = run.intervention()                          # a message for the agent, or None
         state = run.difficulty("Hmm, not sure why").state  # FAST, SLOW or SKIP
 
-The client watches an agent from inside its process and never gets in its way. Background threads send runs and steps, bounded
-and in order. Calls that need an answer wait for one timeout at most. Only wrong options raise. A clean end of a run is
-`success`, an exception is `failure: <ExceptionName>`, and the exception goes on.
+The client watches an agent from inside its process and never gets in its way. Background threads send runs and steps in
+order, from a bounded queue. Calls that need an answer wait for one timeout at most. Only wrong options raise. The
+outcome of a run that ends normally is `success`. After an exception it is `failure: <ExceptionName>`, and the exception
+is raised again.
 
-`install_labels()` puts the run's name and a sequence number on requests to models that go through a local gateway.
+`install_labels()` adds the run's name and a sequence number to requests to models through a local gateway.
 
-Every function may be called from any thread. A run is ambient through `await` and for new tasks. New threads start without it;
-`contextvars.copy_context().run(...)` passes it on. The rules are those of the TypeScript client, and both run the cases in
-`clients/cases`.
+Every function may be called from any thread. The current run follows `await` and new tasks. New threads start without
+it; `contextvars.copy_context().run(...)` passes it on. The rules are those of the TypeScript client, and both run the
+cases in `clients/cases`.
 """
 
 from . import _process  # noqa: F401 - registers what happens at exit and after a fork

@@ -1,7 +1,8 @@
-"""Steps of a run, from the answers of models and the results of tools that an integration sees.
+"""Makes the steps of a run from the answers of models and the results of tools that an integration sees.
 
-A step is one tool call: what the model said before it, and what came back. An answer without a tool call is a step `respond`. A
-step is logged as soon as its result is there, so calls that run side by side are logged in the order in which they end.
+A step is one tool call: what the model said before it, and the tool's result. An answer without a tool call is a step
+`respond`. A step is logged as soon as its result is there, so calls that run side by side are logged in the order in
+which they end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class AskedCall(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """The result of a tool call. `name` and `input` count for a call that no answer asked for."""
+    """The result of a tool call. `name` and `input` are used only for a call that no answer asked for."""
 
     id: str
     """"" if the framework names none."""
@@ -45,7 +46,7 @@ class ToolResult(NamedTuple):
 
 
 class _Answer:
-    """Tokens of one answer. The first of its calls that ends takes them."""
+    """Tokens of one answer. They are logged with the first of its calls that ends."""
 
     __slots__ = ("tokens",)
 
@@ -64,7 +65,7 @@ _CALLS_MAX = 1_000
 
 
 class AgentSteps:
-    """Logs the steps of one run, and keeps an intervention until a model has got it. Any thread."""
+    """Logs the steps of one run, and keeps an intervention until a model has received it. Any thread."""
 
     _of_runs: "weakref.WeakKeyDictionary[Any, AgentSteps]" = weakref.WeakKeyDictionary()
     _making = threading.Lock()
@@ -73,10 +74,11 @@ class AgentSteps:
         # The table of all runs must not keep the run alive.
         self._run = weakref.ref(run)
         self._lock = threading.Lock()
-        # Several calls can have one id. Then their results count in the order of the calls.
+        # Several calls can have the same id. Their results are then matched in the order of the calls.
         self._calls: "OrderedDict[str, deque[_PendingCall]]" = OrderedDict()
         self._call_count = 0
-        # Of answers that have no step: without a text and a call, or with calls that never end. The next step takes them.
+        # Tokens of answers without a step: they have no text and no call, or their calls never end. The next step takes
+        # them.
         self._tokens = 0
         self._returned: Optional[Intervention] = None
         self._is_framework_named = False
@@ -100,15 +102,15 @@ class AgentSteps:
             name_framework(name)
 
     def expect(self, answers: int) -> None:
-        """`answers` more answers are coming, or -1: one has come. The run waits for them a little at its end."""
+        """Expects `answers` more answers; -1: one has arrived. The end of the run waits for them a little."""
         expect = getattr(self._run(), "_expect", None)
         if expect is not None:
             expect(answers)
 
     def expect_stream(self) -> Callable[[], None]:
-        """A stream is under way, which may be read after the scope of the run: until then the run takes steps.
+        """Announces a stream that may be read after the scope of the run. The run takes steps until the stream ends.
 
-        Returns a function to be called at the end of the stream. It keeps the run alive.
+        Returns a function that must be called at the end of the stream. The function keeps the run alive.
         """
         expect_stream: Optional[Callable[[], Callable[[], None]]] = getattr(self._run(), "_expect_stream", None)
         return (lambda: None) if expect_stream is None else expect_stream()
@@ -126,9 +128,9 @@ class AgentSteps:
             return
         with self._lock:
             answer = _Answer(tokens)
-            # What the agent says beside its calls is shorter and clearer than its reasoning. It goes with the first call.
+            # The text beside the calls is shorter and clearer than the reasoning. It is logged with the first call.
             thought = text or thinking
-            # A call that an earlier answer asked for under the same id gets no result any more.
+            # An earlier call with the same id gets no result any more.
             for call in calls:
                 while self._forget(call.id):
                     pass
@@ -140,7 +142,7 @@ class AgentSteps:
                 thought = ""
 
     def awaits(self, call_id: str) -> bool:
-        """Whether an answer asked for the call and it has no result yet."""
+        """Whether an answer asked for the call and the call has no result yet."""
         with self._lock:
             return call_id in self._calls
 
@@ -170,7 +172,7 @@ class AgentSteps:
         return returned if returned is not None or run is None else run.intervention()
 
     def give_back(self, said: Intervention) -> None:
-        """The call of a model that had the message failed, so the next one gets it."""
+        """The model call that carried the message failed, so the next call gets the message."""
         with self._lock:
             self._returned = said
 
@@ -191,7 +193,7 @@ class AgentSteps:
         return pending
 
     def _forget(self, call_id: str) -> bool:
-        """Its tokens are not lost. False: there is no such call. Under the lock."""
+        """Forgets a call but keeps its tokens. False: there is no such call. Under the lock."""
         pending = self._take(call_id)
         if pending is None:
             return False

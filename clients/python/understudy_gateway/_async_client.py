@@ -50,7 +50,7 @@ class AsyncUnderstudy(ClientBase[AsyncRun]):
         """The events of the organization while they happen: `async for event in u.subscribe(): ...`.
 
         project_id: only the events of this project.
-        last_event_id: go on after this event; "0": everything that the service remembers; default: from now on.
+        last_event_id: continue after this event; "0": everything that the service remembers; default: from now on.
         `live_streaming_enabled` is about what this client sends, and changes nothing here.
         """
         return AsyncSubscription(self._subscribe(project_id, last_event_id))
@@ -58,14 +58,14 @@ class AsyncUnderstudy(ClientBase[AsyncRun]):
     async def flush(self, timeout: float = FLUSH_S) -> bool:
         """Waits until everything that was logged so far is sent or dropped.
 
-        Returns False when the time ran out or the service did not answer. The rest stays in the queue.
+        Returns False if the time ran out or the service did not answer. The rest stays in the queue.
         """
         return await in_thread(lambda: self._sender.flush(timeout))
 
     async def close(self, timeout: float = FLUSH_S) -> bool:
-        """Flushes, ends all subscriptions, and sends nothing more: later steps are dropped. Returns as `flush`.
+        """Flushes, ends all subscriptions, and sends nothing more: later steps are dropped. Returns the same as `flush`.
 
-        It goes on when its caller is cancelled.
+        It continues if its caller is cancelled.
         """
         return await asyncio.shield(in_thread(lambda: self._close(timeout)))
 

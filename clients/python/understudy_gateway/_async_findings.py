@@ -13,8 +13,8 @@ _Result = TypeVar("_Result")
 class AsyncFindingsClient:
     """The findings about a code base: `u.findings("my-code-base")`.
 
-    When the service refuses or does not answer, the results are an empty list, None, 0 or False. Only an argument of a wrong
-    type raises, a TypeError.
+    If the service refuses or does not answer, the result is an empty list, None, 0 or False. Only an argument of a
+    wrong type raises, with TypeError.
     """
 
     def __init__(self, findings: FindingsClient) -> None:

@@ -12,7 +12,7 @@ from ._live_stream import LiveEvent, Subscription
 class AsyncSubscription:
     """The events of an organization: `async for event in u.subscribe(): ...`.
 
-    It behaves as `Subscription` does. A cancelled wait loses no event: the next one goes on with it.
+    It behaves as `Subscription` does. A cancelled wait loses no event: the next wait continues with it.
     """
 
     def __init__(self, events: Subscription) -> None:
@@ -21,7 +21,7 @@ class AsyncSubscription:
 
     @property
     def last_event_id(self) -> str:
-        """The id of the last event, or the id that the stream began with."""
+        """The id of the last event; before the first event, the id that the stream began with."""
         return self._events.last_event_id
 
     def __aiter__(self) -> "AsyncSubscription":
@@ -44,5 +44,5 @@ class AsyncSubscription:
         self.close()
 
     def close(self) -> None:
-        """Ends the iteration, also while it waits. Never raises."""
+        """Ends the iteration, even while it waits. Never raises."""
         self._events.close()

@@ -24,7 +24,7 @@ class AsyncRun(BaseRun):
     ) -> str:
         """What earlier runs learned about a task like this, as a text for the system prompt.
 
-        Returns "" when there are no patterns, when patterns are switched off, and when the service does not answer.
+        Returns "" if there are no patterns, patterns are switched off, or the service does not answer.
         """
         wanted = {"top_k": top_k, "tier": tier, "failure_type": failure_type, "min_similarity": min_similarity}
         if not self._may_retrieve(context):

@@ -1,4 +1,4 @@
-"""Blocking calls of a coroutine, on threads."""
+"""Runs blocking calls of a coroutine on threads."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ from ._version import __version__
 _ATTEMPTS = 3
 _BACK_OFF_S = 0.1
 _BACK_OFF_MAX_S = 2.0
-# How much later than its timeout a request may end before its caller stops waiting for it.
+# A caller waits this much longer than a request's timeout for the request to end.
 _GRACE_S = 0.25
 
 
 def back_off_s(attempt: int, thrown: BaseException) -> float:
-    """Doubles with each attempt, with jitter, and is never shorter than the service asks for."""
+    """The pause before an attempt. It doubles each time, has jitter, and is never shorter than the service asks for."""
     own: float = min(_BACK_OFF_S * 2 ** (attempt - 1), _BACK_OFF_MAX_S) * random.uniform(0.5, 1)
     asked: Optional[float] = getattr(thrown, "retry_after", None)
     return max(own, asked or 0.0)
@@ -111,7 +111,7 @@ class Caller:
         attempts: int = _ATTEMPTS,
         is_background: bool = False,
     ) -> Dict[str, Any]:
-        """`fields` has the fields of the path, the query and the body, with the names of the wire. Raises UnderstudyError."""
+        """Calls an operation. `fields` has the fields of path, query and body under their wire names. Raises UnderstudyError."""
         method, path, is_repeatable = OPERATIONS[name]
         target, body = self._render(method, path, fields)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
@@ -157,7 +157,7 @@ class Caller:
         return answer
 
     def _render(self, method: str, path: str, fields: Mapping[str, Any]) -> Tuple[str, Optional[bytes]]:
-        """The target and the body. Static keys need the tenant in the body if there is one, else in the query."""
+        """The target and the body. With a static key the tenant goes into the body if there is one, otherwise into the query."""
         rest = {**self._tenant, **{name: value for name, value in fields.items() if value is not None}}
         for name in re.findall(r"\{(\w+)\}", path):
             path = path.replace(f"{{{name}}}", quote(well_formed(str(rest.pop(name))), safe=""))
@@ -176,7 +176,7 @@ def _encode(body: object) -> bytes:
 
 
 def _call_within(timeout_s: float, work: Callable[[], Answer]) -> Answer:
-    """Runs `work` on another thread, because a name lookup, for example, has no timeout."""
+    """Runs `work` on another thread, because some work has no timeout, for example a name lookup."""
     box: "queue.SimpleQueue[Tuple[Optional[Answer], Optional[BaseException]]]" = queue.SimpleQueue()
 
     def run() -> None:

@@ -36,7 +36,7 @@ class Circuit:
             return True
 
     def hurry(self) -> None:
-        """Lets the next request try at once, however recently the last one failed."""
+        """Lets the next request try at once, even if the last one failed recently."""
         with self._lock:
             self._opens_until = 0.0
 
@@ -63,7 +63,7 @@ class Circuit:
                 self.state = "open"
 
     def _open(self) -> None:
-        # Of several requests in flight the first failure opens the circuit; the others change nothing.
+        # If several requests in flight fail, the first failure opens the circuit and the others change nothing.
         if self.state == "open":
             return
         if self.state == "half-open":

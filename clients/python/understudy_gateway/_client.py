@@ -49,8 +49,8 @@ class ClientBase(Generic[_Run]):
     Wrong options raise TypeError or ValueError here. After that only `api` and `subscribe` raise.
 
     token_budget, on_token_budget: a soft cap on the tokens of each run, and a function that is called with a
-        TokenBudgetReached, once a run.
-    fsm_thresholds, model_routing: when the difficulty machine changes its state, and the model of each state
+        TokenBudgetReached once per run.
+    fsm_thresholds: when the difficulty machine changes its state. model_routing: the model for each state
         (docs/difficulty.md).
     e_traces_enabled: whether patterns of earlier runs are retrieved.
     live_streaming_enabled: whether runs, steps and marks are sent.
@@ -58,9 +58,9 @@ class ClientBase(Generic[_Run]):
     task_profile: the profile that scores runs.
     org_id, project_id: the tenant, for a static key.
     svc_version: the version of the agent, for experiments.
-    timeout: the most seconds that a call may take, retries included.
+    timeout: most seconds that a call may take, retries included.
     max_queued_steps, max_queued_bytes: the bounds of the queue; a further step is dropped.
-    on_warning: called once for each cause of trouble; default: the logger `understudy_gateway`.
+    on_warning: called once for each kind of problem; default: the logger `understudy_gateway`.
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class ClientBase(Generic[_Run]):
         arm: Optional[str] = None,
         svc_version: Optional[str] = None,
     ) -> _Run:
-        """A run for `with`, `async with` or as a decorator: a clean end is a `success`, an exception `failure: <ExceptionName>`.
+        """A run for `with`, `async with` or as a decorator. Its outcome is `success`, or `failure: <ExceptionName>` after an exception.
 
-        framework: default: that of the integration that logs the run, else `custom`.
-        metadata: any JSON object. A run inside another run of this client names that one there, as `parent_run_id`.
+        framework: by default the one of the integration that logs the run, otherwise `custom`.
+        metadata: any JSON object. A run inside another run of this client gets that run's id there, as `parent_run_id`.
         assignment_unit: what an experiment assigns to an arm; default: the run. `arm` names the arm instead.
         """
         identifier = bounded(run_id, ID_UNITS) or f"run_{uuid.uuid4()}"
@@ -158,7 +158,7 @@ class ClientBase(Generic[_Run]):
             start["svc_version"] = bounded(svc_version, NAME_UNITS) or self._svc_version
 
         def again(calls: int) -> _Run:
-            """The run of a further call of a decorated function, with another id."""
+            """The run for another call of a decorated function. It has another id."""
             named = None if run_id is None else run_id if calls == 1 else f"{run_id}.{calls}"
             return self.run(
                 task, named, agent_name=agent_name, model=model, framework=framework, task_profile=task_profile,
@@ -169,7 +169,7 @@ class ClientBase(Generic[_Run]):
         return self._make_run(start, again)
 
     def start(self, task: str = "", run_id: Optional[str] = None, **options: Any) -> _Run:
-        """Begins a run that `finish` or `fail` ends. The options are those of `run`. The run is not ambient."""
+        """Begins a run that `finish` or `fail` ends. It takes the options of `run`, but does not become the current run."""
         return self.run(task, run_id, **options)._begin()
 
     def within(self, run: _Run) -> Within:
@@ -263,7 +263,7 @@ class ClientBase(Generic[_Run]):
                 raise ValueError(fault)
             return copy
         except Exception as thrown:
-            self._warn("truncated", f"The metadata of a run is left out: {thrown}")
+            self._warn("truncated", f"The metadata of a run was left out: {thrown}")
             return None
 
     def _count(self, name: str) -> None:
@@ -289,7 +289,7 @@ class ClientBase(Generic[_Run]):
             else:
                 log.warning("%s", message)
         except Exception:
-            # A fault of the agent's function must not break its step.
+            # An error in the agent's own callback must not break the step.
             log.debug("on_warning raised", exc_info=True)
 
 
@@ -309,7 +309,7 @@ class Understudy(ClientBase[Run]):
         """The events of the organization while they happen: `for event in u.subscribe(): ...`.
 
         project_id: only the events of this project.
-        last_event_id: go on after this event; "0": everything that the service remembers; default: from now on.
+        last_event_id: continue after this event; "0": everything that the service remembers; default: from now on.
         `live_streaming_enabled` is about what this client sends, and changes nothing here.
         """
         return self._subscribe(project_id, last_event_id)
@@ -317,12 +317,12 @@ class Understudy(ClientBase[Run]):
     def flush(self, timeout: float = FLUSH_S) -> bool:
         """Waits until everything that was logged so far is sent or dropped.
 
-        Returns False when the time ran out or the service did not answer. The rest stays in the queue.
+        Returns False if the time ran out or the service did not answer. The rest stays in the queue.
         """
         return self._sender.flush(timeout)
 
     def close(self, timeout: float = FLUSH_S) -> bool:
-        """Flushes, ends all subscriptions, and sends nothing more: later steps are dropped. Returns as `flush`."""
+        """Flushes, ends all subscriptions, and sends nothing more: later steps are dropped. Returns the same as `flush`."""
         return self._close(timeout)
 
     def _make_run(self, start: Dict[str, Any], again: Callable[[int], Run]) -> Run:

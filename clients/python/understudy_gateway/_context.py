@@ -1,4 +1,4 @@
-"""Values that are ambient in a context: runs and labels. Leaving a scope works from any context."""
+"""Values that belong to a context: the current run and the current label. Any context may leave a scope."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, List, Optional
 
 
 class Held:
-    """A value and the one around it. With `owner`, a run, it counts until that run ends."""
+    """A value and the one around it. If it has an `owner`, which is a run, it counts until that run ends."""
 
     __slots__ = ("value", "outer", "owner", "token", "is_left")
 
@@ -16,7 +16,7 @@ class Held:
         self.outer = outer
         self.owner = owner
         self.token: Any = None
-        # True: ignored in every context that still holds it.
+        # True: every context that still holds the value ignores it.
         self.is_left = False
 
 
@@ -29,14 +29,14 @@ def held_now(variable: "contextvars.ContextVar[Optional[Held]]") -> Optional[Hel
 
 
 def hold(variable: "contextvars.ContextVar[Optional[Held]]", value: Any, own: List[Held], owner: Any = None) -> None:
-    """Makes `value` the innermost. `own` lists what the context manager holds, in all contexts that entered it."""
+    """Makes `value` the innermost value. `own` lists what the context manager holds in all contexts that entered it."""
     held = Held(value, held_now(variable), owner)
     held.token = variable.set(held)
     own.append(held)
 
 
 def let_go(variable: "contextvars.ContextVar[Optional[Held]]", own: List[Held], is_over: bool) -> None:
-    """Leaves the value that `hold` set. `is_over`: contexts that were copied from this one leave it, too."""
+    """Leaves the value that `hold` set. With `is_over`, contexts that were copied from this one leave it too."""
     now = variable.get()
     held = now
     while held is not None and held not in own:
@@ -48,8 +48,8 @@ def let_go(variable: "contextvars.ContextVar[Optional[Held]]", own: List[Held], 
     try:
         variable.reset(held.token)
     except ValueError:
-        # This is not the context that entered, for example where the event loop closes an asynchronous generator. Nothing can
-        # be reset there, so every context has to skip the value.
+        # This is not the context that entered, for example if the event loop closes an asynchronous generator. The
+        # value cannot be reset here, so every context has to skip it.
         held.is_left = True
         return
     # A value that was entered later may still be in use: a generator can be closed in the middle of another scope.

@@ -1,4 +1,4 @@
-"""A run as a decorator: each call of the function is a run."""
+"""Makes a run a decorator: each call of the function is a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MakeRun = Callable[[], "BaseRun"]
 def decorate(make_run: MakeRun, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps functions, coroutine functions, generators and asynchronous generators.
 
-    A generator is in its run only while its own code is at work: what its consumer does in between is not part of the run.
+    A generator is in its run only while its own code runs. What its consumer does in between is not part of the run.
     """
     if inspect.isasyncgenfunction(function):
         return _decorate_async_generator(make_run, function)

@@ -6,13 +6,13 @@ from typing import Any, Dict, List, Optional
 
 
 class UnderstudyError(Exception):
-    """Anything that went wrong between this client and the service."""
+    """A problem between this client and the service."""
 
     retryable = False
 
 
 class ServiceConnectionError(UnderstudyError):
-    """No connection, or one that broke before the answer was whole."""
+    """There was no connection, or it broke before the answer was complete."""
 
     retryable = True
 

@@ -12,16 +12,16 @@ from ._options import read_timeout
 from ._texts import well_formed
 
 _QUERY_CHARACTERS = 2_000
-# Longer texts are cut. The service masks keys and then cuts to the documented 8,000, 512 and 64 characters, so the client sends
-# more than that: a key at the cut must not arrive as an unrecognizable half.
+# Longer texts are cut. The service masks keys and then cuts to the documented 8,000, 512 and 64 characters, so the
+# client sends more. Otherwise half of a key could arrive at the cut, which the service would not recognize.
 _SENT_CHARACTERS = {"content": 16_192, "file_path": 8_704, "finding_type": 8_256}
 
 
 class FindingsClient:
     """The findings about a code base: `u.findings("my-code-base")`.
 
-    When the service refuses or does not answer, the results are an empty list, None, 0 or False. Only an argument of a wrong
-    type raises, a TypeError.
+    If the service refuses or does not answer, the result is an empty list, None, 0 or False. Only an argument of a
+    wrong type raises, with TypeError.
     """
 
     def __init__(self, caller: Caller, codebase_id: str, timeout: float = 10.0) -> None:

@@ -16,7 +16,8 @@ from ._log import log
 def installed_transports() -> List[str]:
     """The transports whose requests are labelled; empty before `install_labels()`.
 
-    `http.client` (urllib, urllib3, requests, botocore), `httpx`, `httpx2` and `aiohttp`, each where it is installed.
+    Possible are `http.client` (urllib, urllib3, requests, botocore), `httpx`, `httpx2` and `aiohttp`, if they are
+    installed.
     """
     return list(labels.transports)
 
@@ -37,15 +38,15 @@ def install_labels() -> List[str]:
         except ImportError:
             continue
         except Exception:
-            # A version with other classes: its requests go out as they are, and the list does not name it.
-            log.warning("Requests of %s are not labelled: this version of it is unknown", name, exc_info=True)
+            # This version has other classes. Its requests are sent unchanged, and the list does not name it.
+            log.warning("Requests of %s are not labelled, because this version is unknown", name, exc_info=True)
             continue
         labels.transports.append(name)
     return installed_transports()
 
 
 def _label_http_client(module: Any) -> None:
-    """urllib, urllib3, requests and botocore send each attempt through `http.client`, retries and redirects too."""
+    """urllib, urllib3, requests and botocore send each attempt, including retries and redirects, through `http.client`."""
     connection = module.HTTPConnection
     putrequest, putheader, endheaders = connection.putrequest, connection.putheader, connection.endheaders
 
@@ -94,7 +95,7 @@ def _name_request(connection: Any, url: object) -> Optional[str]:
 
 
 def _label_httpx(httpx: Any) -> None:
-    """The transports of httpx and httpx2 send each attempt, retries of an SDK and redirects too."""
+    """The transports of httpx and httpx2 send each attempt, including an SDK's retries and redirects."""
     if hasattr(httpx.HTTPTransport.handle_request, "_understudy_original"):
         # httpx2 can take the name httpx; then both names mean one module.
         return
@@ -103,7 +104,7 @@ def _label_httpx(httpx: Any) -> None:
 
     @contextlib.contextmanager
     def labelled(request: Any) -> Iterator[None]:
-        """Labels the request while it is sent. Its owner never sees the label."""
+        """Labels the request while it is sent. The code that made the request never sees the label."""
         label = _put_on(request)
         try:
             yield
@@ -142,13 +143,13 @@ def _put_on(request: Any) -> Optional[Tuple[str, int]]:
         request.headers.update({RUN: name.encode("utf-8"), SEQ: str(number).encode("ascii")})
         return name, number
     except Exception:
-        # A version with another request class: the request goes out as it is.
+        # This version has another request class, so the request is sent unchanged.
         log.debug("a request of httpx could not be labelled", exc_info=True)
         return None
 
 
 def _label_aiohttp(aiohttp: Any) -> None:
-    """`ClientRequest.send` writes the head of each attempt, redirects too, on a connection that it already has."""
+    """`ClientRequest.send` writes the head of each attempt, including redirects, on a connection that it already has."""
     send = aiohttp.ClientRequest.send
 
     @functools.wraps(send)

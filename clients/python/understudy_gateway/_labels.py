@@ -16,7 +16,8 @@ from ._log import log
 from ._texts import ID_UNITS
 
 _LABELLED_RUNS_MAX = 10_000
-# Paths of model calls. They are matched at their end, because a base address may have a path. Deeper paths are other calls.
+# Paths of model calls. A request's path must end with one of them, because a base address may have a path. Deeper paths
+# are other calls.
 _LLM_PATH = re.compile(
     r"/v1/(?:messages|chat/completions|responses|complete)/?$|(?::|%3[aA])(?:generate|streamGenerate)Content"
     r"|/model/.+/(?:converse|converse-stream|invoke|invoke-with-response-stream)$"
@@ -110,7 +111,7 @@ class run_scope:
             log.debug("Requests of a run are not labelled: a label is 1 to %d printable characters", ID_UNITS)
         self._name = name if is_label(name) else None
         self._held: List[Held] = []
-        # A run: the scope labels nothing any more when it has ended.
+        # A run. The scope labels no more requests after the run has ended.
         self._owner: Any = None
 
     def __enter__(self) -> "run_scope":

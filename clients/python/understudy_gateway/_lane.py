@@ -13,7 +13,7 @@ Marks = Tuple[Dict[str, Any], int]
 class Lane:
     """The events of one run, in order: `run_start`, its steps, `run_finish`. The sender's lock guards it.
 
-    Marks go out as soon as no step waits, also after the end.
+    Marks are sent as soon as no step waits, even after the end.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class Lane:
         self.accepted = 1
         self.settled = 0
         self._is_restarted = False
-        # `run_start` waits until then for an integration that names its framework; the run's first event ends the wait.
+        # Until then `run_start` waits for an integration to name its framework. The run's first event ends the wait.
         self.held_until = time.monotonic() + hold_s if hold_s > 0 else 0.0
         # `run_finish` waits until then for the last answers that an integration still expects, or for the rest of a stream.
         self.finish_held_until = 0.0
-        # How long each step of a stream lets `run_finish` wait anew; 0: it waits for no stream.
+        # Each step of a stream restarts the wait of `run_finish` with this length; 0: it does not wait for streams.
         self.stream_hold_s = 0.0
-        # Marks that wait, of so many calls, as one event. It is in none of the counts of events.
+        # Waiting marks, as one event, and the number of calls that made them. No count of events includes it.
         self.marks: Optional[Marks] = None
         self._sent_marks: Optional[Marks] = None
-        # `run_finish` is on its way, so nothing can go before it any more.
+        # `run_finish` is being sent, so nothing can be sent before it any more.
         self.is_ending = False
 
     @property
@@ -59,7 +59,7 @@ class Lane:
         return self.stream_hold_s > 0 and self.finish_held_until > time.monotonic()
 
     def name_framework(self, name: str) -> None:
-        """Puts a framework into `run_start` if that still waits for one."""
+        """Puts a framework into `run_start` if `run_start` still waits for one."""
         if self.state == "waiting" and self.held_until > 0:
             self.start["framework"] = name
             self.held_until = 0.0
@@ -95,14 +95,15 @@ class Lane:
         if self.marks is None or self._sent_marks is None:
             return 0
         calls = self._sent_marks[1]
-        # What came meanwhile was added to what was sent; to send that again changes nothing.
+        # Marks that arrived meanwhile were added to the event that was sent. Sending the earlier marks again changes
+        # nothing.
         self.marks = None if self.marks is self._sent_marks else (self.marks[0], self.marks[1] - calls)
         return calls
 
     def restart(self) -> bool:
         """Starts the run once more. Returns False from the second time on.
 
-        A run that has ended was there: it was deleted since, and marks do not bring it back.
+        If the run has ended, the service knew it and it was deleted since. Marks do not create it again.
         """
         if self._is_restarted or self.state == "finished":
             return False

@@ -13,7 +13,7 @@ from ._caller import back_off_s
 from ._errors import ApiError, UnderstudyError, UnexpectedAnswerError
 from ._transport import Stream
 
-# Until the service sends `retry`.
+# The pause before a new connection, until the service sends `retry`.
 _RETRY_S = 3.0
 _RETRY_MAX_S = 30.0
 _EVENT_BYTES_MAX = 1_048_576
@@ -25,7 +25,7 @@ class LiveEvent(NamedTuple):
     kind: str
     """`run_start`, `step`, `run_finish`, `intervention`, `pattern_created`, `retrieval_capped`; `reset`: events were lost."""
     id: str
-    """The value for `last_event_id`, to go on after this event."""
+    """The value of `last_event_id` for continuing after this event."""
     data: Dict[str, Any]
     """With the field names of the wire."""
 
@@ -33,14 +33,14 @@ class LiveEvent(NamedTuple):
 class Subscription:
     """The events of an organization: `for event in u.subscribe(): ...` blocks until the next event.
 
-    When a connection ends, the subscription opens another one and goes on after the last event. `close` (from any thread) and
-    leaving a `with` block end it. It raises UnderstudyError when the service refuses it (401, 403, 422), has no stream (503), or
-    another program answers.
+    If a connection ends, the subscription opens another one and continues after the last event. `close` (from any
+    thread) and leaving a `with` block end the subscription. It raises UnderstudyError if the service refuses it (401,
+    403, 422) or has no stream (503), or if another program answers.
     """
 
     def __init__(self, open_stream: Callable[[str], Stream], last_event_id: str) -> None:
         self.last_event_id = last_event_id
-        """The id of the last event, or the id that the stream began with."""
+        """The id of the last event; before the first event, the id that the stream began with."""
         self._open = open_stream
         self._is_closed = threading.Event()
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Subscription:
                 self._leave()
 
     def close(self) -> None:
-        """Ends the iteration, also while it waits in another thread. Never raises."""
+        """Ends the iteration, even while it waits in another thread. Never raises."""
         self._is_closed.set()
         with self._lock:
             stream, is_reading = self._stream, self._is_reading
@@ -97,7 +97,7 @@ class Subscription:
             stream.close()
 
     def _advance(self) -> Optional[LiveEvent]:
-        """Reads one block of lines, or connects once. None: that gave no event."""
+        """Reads one block of lines, or connects once. None: no event came of it."""
         try:
             if self._stream is None:
                 stream = self._open(self.last_event_id)
@@ -120,7 +120,7 @@ class Subscription:
             self._failures += 1
             wait_s = min(max(self._retry_s, back_off_s(self._failures, thrown)), _RETRY_MAX_S)
         self._leave()
-        # Jitter: after a restart of the service not all readers should connect at once.
+        # Jitter, so that not all readers connect at once after a restart of the service.
         self._is_closed.wait(wait_s * random.uniform(0.75, 1.25))
         return None
 
@@ -148,7 +148,7 @@ class Subscription:
                 self._retry_s = min(int(value) / 1_000, _RETRY_MAX_S)
             elif name != "id" or "\0" not in value:
                 fields[name] = value
-        # Only now: the service sends an event again if it broke off.
+        # Only now, because the service sends an interrupted event again.
         self.last_event_id = fields["id"]
         try:
             value = json.loads("\n".join(data))

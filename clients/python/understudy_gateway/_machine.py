@@ -23,11 +23,11 @@ _EQUAL = 1e-9
 
 
 def read_thresholds(given: Optional[Mapping[str, float]]) -> Dict[str, float]:
-    """The defaults with the given thresholds in their places. Raises ValueError, which names the key."""
+    """The defaults, replaced by the given thresholds. Raises a ValueError that names the key."""
     read = dict(_DEFAULT_THRESHOLDS)
     for key, value in (given or {}).items():
         if key not in read:
-            raise ValueError(f"fsm_thresholds[{key!r}] is unknown; there are {', '.join(read)}")
+            raise ValueError(f"fsm_thresholds[{key!r}] is unknown; known are {', '.join(read)}")
         if key.endswith("_window"):
             if not (is_whole(value) and 1 <= value <= _WINDOW_MAX):
                 raise ValueError(f"fsm_thresholds[{key!r}] must be a whole number from 1 to {_WINDOW_MAX}")
@@ -49,7 +49,7 @@ class DifficultyMachine:
         self.state = FAST
 
     def observe(self, score: Optional[float]) -> str:
-        """Adds the score of the last step and returns the new state. The state changes at most once a call."""
+        """Adds the score of the last step and returns the new state. A call changes the state at most once."""
         if is_number(score):
             self._scores.append(min(1.0, max(0.0, score)))  # type: ignore[type-var,arg-type]
             self.state = self._next_state()
@@ -84,7 +84,7 @@ class DifficultyMachine:
 
 
 class Difficulty(NamedTuple):
-    """How hard the next step looks."""
+    """Estimated difficulty of the next step."""
 
     score: float
     state: str
@@ -95,7 +95,7 @@ class Difficulty(NamedTuple):
 def read_routing(given: Optional[Mapping[str, str]]) -> Dict[str, str]:
     for state, model in (given or {}).items():
         if state not in (FAST, SLOW, SKIP):
-            raise ValueError(f"model_routing[{state!r}] is unknown; there are FAST, SLOW, SKIP")
+            raise ValueError(f"model_routing[{state!r}] is unknown; known are FAST, SLOW, SKIP")
         if not isinstance(model, str) or model == "":
             raise ValueError(f"model_routing[{state!r}] must be the name of a model")
     return dict(given or {})

@@ -1,4 +1,4 @@
-"""What the agent's side says of a run: good or bad, tags, a note, a score, as the service takes it."""
+"""The agent's verdict on a run in the service's form: good or bad, tags, a note, a score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 def bound_marks(
     mark: object, tags: object, note: object, feedback_score: Any, leave_out: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """The body of the request; empty: nothing is left to say. `leave_out` hears of each part that the service would refuse."""
+    """The body of the request; empty: there is nothing to send. `leave_out` is called for each part that the service would refuse."""
     body: Dict[str, Any] = {}
     if mark in ("good", "bad"):
         body["mark"] = mark
@@ -41,7 +41,7 @@ def bound_marks(
 
 
 def join_marks(first: Dict[str, Any], later: Dict[str, Any], leave_out: Callable[[str], None]) -> Dict[str, Any]:
-    """What was said first, and what was said later: that counts, and tags are added."""
+    """Merges an earlier and a later mark. The later values count, and tags are added."""
     tags = _keep_tags([*first.get("add_tags", []), *later.get("add_tags", [])], leave_out)
     return {**first, **later, **({"add_tags": tags} if tags else {})}
 

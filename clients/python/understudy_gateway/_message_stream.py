@@ -1,4 +1,4 @@
-"""An Anthropic message, from the bytes of its stream or from its JSON."""
+"""Reads an Anthropic message from the bytes of its stream or from its JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Listener = Callable[[str, List[AskedCall], int, str], None]
 
 
 class MessageStream:
-    """Reads the events of a message while their bytes pass. It tells the message at its end."""
+    """Reads the events of a message while their bytes pass, and reports the message at its end."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -38,7 +38,7 @@ class MessageStream:
             self._is_lost = True
 
     def end(self) -> None:
-        """Nothing more comes. The message counts if the model had finished it."""
+        """The stream has ended. The message counts if the model had finished it."""
         message, self._message = self._message, None
         if message is None or not self._has_stopped or self._is_lost:
             return
@@ -79,7 +79,7 @@ class MessageStream:
 
 
 def tell_message(message: Dict[str, Any], listener: Listener) -> None:
-    """Tells a whole message."""
+    """Reports a whole message."""
     content = message.get("content") or []
     blocks = list(content.values()) if isinstance(content, dict) else content
     texts = [block["text"] for block in blocks if block["type"] == "text"]
@@ -96,7 +96,7 @@ def _parse_input(text: str) -> Any:
 
 
 def _tokens_of(usage: Dict[str, Any]) -> int:
-    """Input and output. A request that compacted the conversation on its way consists of several iterations."""
+    """Input and output tokens. A request during which the provider compacted the conversation has several iterations."""
     names = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     iterations: List[Dict[str, Any]] = usage.get("iterations") or [usage]
     return sum(part.get(name) or 0 for part in iterations for name in names)

@@ -14,12 +14,12 @@ _PATTERNS_HEAD = (
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has, rather more than fewer: a token stands for three bytes of UTF-8 at least."""
+    """Estimates the number of tokens of a text, rather too high than too low: one token for each three bytes of UTF-8."""
     return -(-len(well_formed(text).encode("utf-8")) // 3)
 
 
 def render_patterns(patterns: Sequence[Mapping[str, Any]], max_tokens: int = PATTERN_TOKENS) -> str:
-    """Whole patterns for a system prompt, best first, as many as fit; "" for no patterns."""
+    """The patterns for a system prompt, best first, as many complete ones as fit; "" for no patterns."""
     text = _PATTERNS_HEAD
     count = 0
     for pattern in patterns:

@@ -19,7 +19,8 @@ _EXIT_FLUSH_S = 2.0
 def _flush_at_exit() -> None:
     """Sends what is queued, in two seconds at most for all clients together. An uncaught exception ends open runs as failures."""
     deadline = time.monotonic() + _EXIT_FLUSH_S
-    # The interpreter keeps the exception that it printed. A prompt goes on after one, so there it ends no run.
+    # The interpreter keeps the exception that it printed. An interactive prompt continues after an exception, so there
+    # no run ends.
     uncaught = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if uncaught is not None and not hasattr(sys, "ps1"):
         for run in list(open_runs):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _STEP_BYTES = 500
 _TOKENS_MAX = 100_000_000
 _INTERVENTIONS_MAX = 16
-# How long `run_start` waits for an integration that names its framework, unless an event comes first.
+# How long `run_start` waits at most for an integration to name its framework. The run's first event ends the wait.
 _FRAMEWORK_WAIT_S = 2.0
 # How long `run_finish` waits for answers that an integration expects.
 _LATE_ANSWER_S = 5.0
@@ -47,10 +47,10 @@ class Intervention(NamedTuple):
     failure_type: str
     """The monitor that fired."""
     level: str
-    """`nudge`: change course. `stop`: the nudge did not help."""
+    """`nudge`: the agent should change its approach. `stop`: the nudge did not help."""
 
 
-# Runs that have begun and not ended. A run that its owner has let go of is not kept alive.
+# Runs that have begun and not ended. This set does not keep a run alive after the program has dropped it.
 open_runs: "weakref.WeakSet[BaseRun]" = weakref.WeakSet()
 current_in_context: "contextvars.ContextVar[Optional[Held]]" = contextvars.ContextVar("understudy_runs", default=None)
 
@@ -62,9 +62,10 @@ def current_run() -> Optional["BaseRun"]:
 
 
 def run_for_late_step() -> Optional["BaseRun"]:
-    """The innermost run around the caller that still takes steps, because it goes on or a stream that began in it does.
+    """The innermost run around the caller that still takes steps: it has not ended, or a stream that began in it has not.
 
-    Without one, the innermost run that has ended: it counts the step as lost. None: the caller has never been in a run.
+    If no run takes steps, the innermost run that has ended, which counts the step as lost. None: the caller has never
+    been in a run.
     """
     ended: Optional[BaseRun] = None
     held = current_in_context.get()
@@ -79,9 +80,10 @@ def run_for_late_step() -> Optional["BaseRun"]:
 
 
 class BaseRun:
-    """One task of an agent: made by `run` of a client and entered with `with`, or by `start` and ended by hand.
+    """One task of an agent. A client's `run` makes one that `with` enters; `start` makes one that `finish` or `fail` ends.
 
-    It decorates functions, too: `@u.run(task="...")`. Its functions never raise, and only `patterns` waits for the service.
+    It also decorates functions: `@u.run(task="...")`. Its methods never raise, and only `patterns` waits for the
+    service.
     """
 
     def __init__(self, client: "ClientBase[Any]", start: Dict[str, Any], again: Callable[[int], "BaseRun"]) -> None:
@@ -101,9 +103,9 @@ class BaseRun:
         self._calls = 0
         self._lane: Optional[Lane] = None
         self._is_started = False
-        # Answers that an integration hears of later.
+        # Number of answers that an integration will receive later.
         self._expected = 0
-        # Streams that an integration reads along.
+        # Number of streams that an integration reads while the agent does.
         self._streams = 0
         self._steps = 0
         self._machine = DifficultyMachine(client._thresholds)
@@ -142,10 +144,11 @@ class BaseRun:
         note: Optional[str] = None,
         feedback_score: Optional[float] = None,
     ) -> None:
-        """Says how the run went, during the run or after it. Returns at once. What is left out stays as it was.
+        """Says how the run went, during the run or after it. Returns at once. Parts that are not given stay as they were.
 
-        mark: "good" or "bad". tags: added to those of the run. note: in place of the one before. feedback_score: what a user
-        thought of it, from 0 to 1. What the service would refuse is left out, and the first time reported.
+        mark: "good" or "bad". tags: added to those of the run. note: replaces the earlier note. feedback_score: a
+            user's rating, from 0 to 1. Parts that the service would refuse are left out, which is reported the first
+            time.
         """
         client = self._client
 
@@ -167,7 +170,7 @@ class BaseRun:
             leave_out(repr(thrown))
 
     def intervention(self) -> Optional[Intervention]:
-        """The oldest intervention that the agent has not got yet; None: there is nothing to tell."""
+        """The oldest intervention that the agent has not received yet; None: there is no message."""
         try:
             said = self._interventions.popleft()
         except IndexError:
@@ -176,7 +179,7 @@ class BaseRun:
         return said
 
     def difficulty(self, text: Optional[str] = None) -> Difficulty:
-        """Scores the text of the last or the next step and returns the new state. Without a text: the present state."""
+        """Scores the text of the last or the next step and returns the new state. Without a text, returns the present state."""
         score = score_step(text if isinstance(text, str) else "")
         with self._client._lock:
             state = self._machine.observe(score) if isinstance(text, str) else self._machine.state
@@ -204,8 +207,8 @@ class BaseRun:
         return self
 
     def __exit__(self, kind: Optional[type], thrown: Optional[BaseException], traceback: object) -> None:
-        """Ends the run: as `success` after a clean end, else as `failure: <ExceptionName>`. The exception goes on."""
-        # An ended run labels nothing any more, neither here nor in a task that outlives it.
+        """Ends the run as `success`, or after an exception as `failure: <ExceptionName>`. The exception is raised again."""
+        # An ended run labels no requests, neither here nor in a task that outlives it.
         self._scope._leave(is_over=True)
         let_go(current_in_context, self._held, is_over=True)
         self._end(thrown)
@@ -227,7 +230,8 @@ class BaseRun:
         return Within(current_in_context, self)
 
     def _end(self, thrown: Optional[BaseException]) -> None:
-        # `sys.exit()` without a status is a normal end, and GeneratorExit only means that a consumer left a generator early.
+        # `sys.exit()` without a status is a normal end. GeneratorExit only means that a consumer closed a generator
+        # early.
         is_exit = isinstance(thrown, SystemExit) and thrown.code in (None, 0)
         if thrown is None or is_exit or isinstance(thrown, GeneratorExit):
             self.finish()
@@ -252,7 +256,7 @@ class BaseRun:
         return self.outcome is None or self._streams > 0
 
     def _expect(self, answers: int) -> None:
-        """Called by integrations: so many more answers are coming, or -1: one has come."""
+        """Called by integrations: expects so many more answers; -1: one has arrived."""
         with self._client._lock:
             self._expected += answers
             is_complete = self._expected == 0 and self._streams == 0
@@ -260,14 +264,14 @@ class BaseRun:
             self._client._sender.release_end(self._lane)
 
     def _expect_stream(self) -> Callable[[], None]:
-        """Called by integrations: a stream is under way, which may be read after the scope of the run.
+        """Called by integrations: announces a stream that may be read after the scope of the run.
 
-        Returns a function to be called at the end of the stream; only its first call counts.
+        Returns a function that must be called at the end of the stream. Only its first call counts.
         """
         with self._client._lock:
             self._streams += 1
             is_late = self.outcome == "success"
-        # What was called in the run may get to its request only when the run's scope has just ended.
+        # A model call made in the run may send its request just after the run's scope has ended.
         if is_late and self._lane is not None:
             self._client._sender.reopen(self._lane, _LATE_STREAM_S)
         open_streams = [self._end_stream]
@@ -292,7 +296,7 @@ class BaseRun:
         return self._client._retrieve(self.task if context is None else context, self.model, max_tokens, wanted)
 
     def _name_framework(self, name: str) -> None:
-        """Called by integrations: the framework of a run that was not given one."""
+        """Called by integrations: sets the framework of a run for which none was given."""
         if self._lane is not None:
             self._client._sender.name_framework(self._lane, name)
 
@@ -330,7 +334,7 @@ class BaseRun:
             return
         if self.outcome is not None and self._expected == 0 and self._streams == 0:
             if client._sender.drop("closed"):
-                client._warn("closed", f"Run {self.run_id} has ended; a step that comes later is lost")
+                client._warn("closed", f"Run {self.run_id} has ended, so its later steps are lost")
             return
         texts = {"action": action, "action_input": action_input, "thought": thought, "observation": observation}
         step: Dict[str, Any] = {"step_index": index}
@@ -355,7 +359,7 @@ class BaseRun:
     def _take(self, said: Dict[str, Any]) -> None:
         self._client._count("interventions_received")
         level = "stop" if said.get("level") == "stop" else "nudge"
-        # The deque keeps the newest ones for an agent that never asks.
+        # If an agent never asks, the deque keeps the newest interventions.
         self._interventions.append(Intervention(str(said["intervention_text"]), str(said["failure_type"]), level))
 
 
@@ -374,8 +378,8 @@ class Run(BaseRun):
     ) -> str:
         """What earlier runs learned about a task like this, as a text for the system prompt.
 
-        Returns "" when there are no patterns, when patterns are switched off, and when the service does not answer. It blocks
-        until the answer is there; `AsyncUnderstudy` has a version for coroutines.
+        Returns "" if there are no patterns, patterns are switched off, or the service does not answer. It blocks until
+        the answer is there; `AsyncUnderstudy` has a version for coroutines.
         """
         if not self._may_retrieve(context):
             return ""

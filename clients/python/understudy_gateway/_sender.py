@@ -13,19 +13,19 @@ from ._errors import ApiError, CircuitOpenError, ServiceTimeoutError, Understudy
 from ._lane import Lane
 from ._marks import join_marks
 
-# Sending threads. The events of one run are never sent side by side.
+# Most sending threads. Two events of the same run are never sent at the same time.
 _SENDERS = 8
 # Events that a run may send in its turn while other runs wait.
 _TURN_EVENTS = 32
 # Runs with events to send; a further run is dropped.
 _LANES_MAX = 1_000
-# Runs whose ends wait for the rest of a stream. The end of one more does not wait.
+# Most runs whose ends wait for the rest of a stream. The end of a further run does not wait.
 _STREAMS_MAX = 1_000
 # How long an idle sending thread stays.
 _IDLE_SENDER_S = 10.0
 # Attempts to send an event before it is dropped.
 _EVENT_ATTEMPTS = 5
-# How soon a thread looks again while a request of another thread probes the circuit.
+# How soon a thread looks again while another thread's request tests whether the service answers.
 _PROBE_WAIT_S = 0.1
 # The longest pause that the service can ask for.
 _PAUSE_MAX_S = 60.0
@@ -34,7 +34,7 @@ senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
 
 
 class Sender:
-    """Sends the events of runs: each run's in order, several runs at once. The queue is bounded in steps and bytes.
+    """Sends the events of several runs at once, each run's in order. The queue is bounded in steps and bytes.
 
     The agent's calls only add an event to a lane. An event that cannot be sent is dropped and counted; the first one is reported.
     """
@@ -70,7 +70,7 @@ class Sender:
         self._idle = 0
         self._stopped_by: Optional[str] = None
         self._not_before = 0.0
-        # Grows with each failure to reach the service; then a flush stops waiting.
+        # Increases with each failure to reach the service. A flush that sees an increase stops waiting.
         self._silences = 0
         self._told: Optional[Tuple[str, str]] = None
         self.queued = 0
@@ -104,7 +104,7 @@ class Sender:
         self._tell()
 
     def end(self, lane: Lane, outcome: str, hold_s: float, is_stream: bool = False) -> None:
-        """`run_finish` waits for at most `hold_s` for `release_end`. For a stream, each step begins the wait anew."""
+        """Makes `run_finish` wait at most `hold_s` for `release_end`. For a stream, each step restarts the wait."""
         with self._lock:
             if self._stopped_by is None and lane.state != "lost":
                 lane.held_until = 0.0
@@ -114,7 +114,7 @@ class Sender:
                 self._enqueue(lane)
 
     def mark(self, lane: Lane, body: Dict[str, Any]) -> List[str]:
-        """A run's marks wait as one event, and a later mark is added to it. Returns what the run has no room for."""
+        """Queues a mark. A run's marks wait as one event, to which a later mark is added. Returns the parts that exceed the run's bounds."""
         left_out: List[str] = []
         with self._lock:
             is_room = lane in self._ready or len(self._ready) < _LANES_MAX
@@ -135,7 +135,7 @@ class Sender:
             self.dropped_marks += 1
 
     def reopen(self, lane: Lane, hold_s: float) -> None:
-        """`run_finish` waits for a stream as `end` says, if it is not on its way yet."""
+        """Makes `run_finish` wait for a stream as `end` says, if `run_finish` is not being sent yet."""
         with self._lock:
             is_open = lane.outcome is not None and not lane.is_ending and lane.state in ("waiting", "started")
             if is_open and self._stopped_by is None and not lane.waits_for_stream:
@@ -159,9 +159,9 @@ class Sender:
             return self._stopped_by is None
 
     def flush(self, timeout_s: float, is_last: bool = False) -> bool:
-        """Waits until the events that are queued now are sent or dropped. False: too late, or the service did not answer.
+        """Waits until the events that are queued now are sent or dropped. False: the time ran out, or the service did not answer.
 
-        The end of a run that waits for the rest of a stream is not waited for. `is_last`: it goes out now.
+        It does not wait for the end of a run that waits for the rest of a stream. With `is_last`, that end is sent now.
         """
         deadline = time.monotonic() + timeout_s
         with self._lock:
@@ -216,7 +216,7 @@ class Sender:
             pass
 
     def _settle(self, lane: Lane, kind: str) -> int:
-        """Returns how many calls of `run.mark` the event stands for."""
+        """Returns the number of `run.mark` calls in the event."""
         calls = lane.settle_marks() if kind == "run_mark" else 0
         size = 0 if kind == "run_mark" else lane.settle(kind)
         if kind == "step":
@@ -258,7 +258,7 @@ class Sender:
         self._wanted.notify_all()
 
     def _take(self) -> Optional[Lane]:
-        """Waits for the next lane with work, and until it may be sent. None: this thread may end."""
+        """Waits for a lane with work that may be sent now. None: this thread may end."""
         idle_until = time.monotonic() + _IDLE_SENDER_S
         while True:
             circuit = self._caller.circuit
@@ -286,7 +286,7 @@ class Sender:
             self._idle -= 1
 
     def _find_free(self, now: float) -> Tuple[Optional[Lane], Optional[float]]:
-        """A lane with work; else the seconds until the first of the held ones may be sent. None: no lane is held."""
+        """A lane with work; otherwise the seconds until the first held lane may be sent. None: no lane is held."""
         held_s: Optional[float] = None
         for lane in self._ready:
             if lane.is_busy:
@@ -317,7 +317,7 @@ class Sender:
             try:
                 self._drain(lane)
             except BaseException as thrown:
-                # A fault of this library, or the end of the interpreter: the run is dropped, and the thread goes on.
+                # A fault of this library, or the end of the interpreter. The run is dropped, and the thread continues.
                 self._warn("failed", f"A run could not be sent: {thrown!r}")
                 with self._lock:
                     self._lose(lane, "failed")
@@ -341,7 +341,7 @@ class Sender:
             sent += 1
 
     def _send(self, lane: Lane, kind: str, fields: Dict[str, Any]) -> bool:
-        """False: the event was not sent, and its lane gets another turn after a pause."""
+        """Sends an event. False: it was not sent, and its lane gets another turn after a pause."""
         operation = _OPERATIONS[kind]
         try:
             answer = self._caller.call(operation, fields, self._timeout_s, attempts=1, is_background=True)
@@ -367,7 +367,7 @@ class Sender:
             lane.advise(said)
 
     def _judge(self, lane: Lane, kind: str, thrown: UnderstudyError) -> bool:
-        """Decides what happens to an event that was not sent. Returns as `_send`."""
+        """Decides what happens to an event that was not sent. Returns the same as `_send`."""
         if isinstance(thrown, ApiError) and thrown.status < 500:
             if thrown.status == 429:
                 return self._pause(back_off_s(1, thrown))
@@ -386,7 +386,7 @@ class Sender:
         return True
 
     def _accept_refusal(self, lane: Lane, kind: str, refused: ApiError) -> bool:
-        """Handles an event that the service refused. Returns as `_send`."""
+        """Handles an event that the service refused. Returns the same as `_send`."""
         if refused.status in (401, 403):
             reason = f"HTTP {refused.status}: {refused}"
             self._warn("unauthorized", f"The service refuses the key ({reason}); nothing more is sent")
@@ -420,7 +420,7 @@ class Sender:
 
 
 def _is_unsettled(lane: Lane, mark: int, is_ended: bool) -> bool:
-    """Whether a flush waits for the lane. Late steps of a run that has ended go out before its end."""
+    """Whether a flush waits for the lane. Late steps of an ended run are sent before its end."""
     if lane.marks is not None:
         return True
     if lane.waits_for_stream:

@@ -1,4 +1,4 @@
-"""Texts as the service takes them: bounded in UTF-16 units and well formed."""
+"""Puts texts into the service's form: bounded in UTF-16 units and well formed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def well_formed(text: str) -> str:
 
 
 def to_text(value: object) -> str:
-    """Texts as they are; anything else as JSON."""
+    """Returns texts unchanged, and anything else as JSON."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -17,7 +17,7 @@ from ._errors import ServiceConnectionError, ServiceTimeoutError, UnderstudyErro
 _ANSWER_BYTES_MAX = 64 * 1024 * 1024
 _READ_BYTES = 65_536
 _CONNECTIONS_KEPT = 8
-# The service closes idle connections after 10 s; the client gives them up earlier.
+# The service closes idle connections after 10 s, so the client closes them earlier.
 _IDLE_CONNECTION_S = 5.0
 # The service sends a comment every 15 s, so a connection that is silent for longer is dead.
 _SILENCE_S = 45.0
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """An answer that is read while it arrives."""
+    """An answer that can be read while it arrives."""
 
     connection: http.client.HTTPConnection
     sock: socket.socket

@@ -1,4 +1,4 @@
-"""Which run an integration watches, and what happens when it cannot read what a framework tells."""
+"""Finds the run that an integration watches, and handles data of a framework that the integration cannot read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _warned: Set[str] = set()
 
 
 def steps_around(run: Optional[WatchedRun], framework: str) -> Optional[AgentSteps]:
-    """The steps of the given run, else of the run around the caller. None outside of runs: then nothing is watched."""
+    """The steps of the given run, or of the run around the caller. None outside of runs: nothing is watched."""
     watched = current_run() if run is None else run
     if watched is None:
         return None
@@ -24,7 +24,7 @@ def steps_around(run: Optional[WatchedRun], framework: str) -> Optional[AgentSte
 
 @contextlib.contextmanager
 def reading(integration: str) -> Iterator[None]:
-    """A shape that the integration does not know never reaches the agent. The first one of an integration is logged."""
+    """An error about data of unknown shape never reaches the agent. An integration logs the first one."""
     try:
         yield
     except Exception as thrown:

@@ -1,4 +1,4 @@
-"""A started run as the current one of a thread or task."""
+"""Makes a started run the current one of a thread or task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Anthropic SDK itself, its tool runner included: a middleware of the client logs the steps and brings interventions.
+"""Integration for the Anthropic SDK and its tool runner: a middleware of the client logs the steps and brings interventions.
 
     from understudy_gateway.anthropic import understudy_middleware
 
@@ -6,7 +6,8 @@
     with u.run(task="..."):
         client.messages.create(...)
 
-The middleware must be the last one, next to the network. It sees the result of a tool in the request that brings it to the model.
+The middleware must be the last one, next to the network. It sees a tool's result in the request that sends it to the
+model.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class _UnderstudyMiddleware(Middleware):
 
 
 def understudy_middleware(run: Optional[WatchedRun] = None) -> Middleware:
-    """The middleware. run: the run to log to; default: the run around the call."""
+    """The middleware. run: the run to log to, by default the run around the call."""
     return _UnderstudyMiddleware(run)
 
 
@@ -114,7 +115,7 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _add_text(body: Dict[str, Any], text: str) -> Dict[str, Any]:
-    """A server that keeps the conversation (`thread`) keeps its system prompt, too. There the text goes into the last message."""
+    """A server that keeps the conversation (`thread`) also keeps its system prompt. Then the text goes into the last message."""
     block = {"type": "text", "text": text}
     if body.get("thread"):
         *earlier, last = body["messages"]
@@ -141,9 +142,10 @@ def _watch_answer(steps: AgentSteps, response: Any, is_stream: bool) -> None:
 
 
 def _tap(response: Any, stream: MessageStream, end: Callable[[], None]) -> None:
-    """Reads along what the SDK reads of the response, after its decompression. `end` is called when nothing more comes."""
+    """Reads what the SDK reads of the response, after decompression. `end` is called at the end of the response."""
     iter_bytes, aiter_bytes, close, aclose = response.iter_bytes, response.aiter_bytes, response.close, response.aclose
-    # True while the response is asked for bytes. It closes itself when it has given its last ones, of which some come afterwards.
+    # True while the response is asked for bytes. The response closes itself after its last bytes, and some of them
+    # arrive after that.
     is_asked = False
 
     def tapped(*arguments: Any, **options: Any) -> Iterator[bytes]:

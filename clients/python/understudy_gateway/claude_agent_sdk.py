@@ -1,4 +1,4 @@
-"""The Claude Agent SDK: its messages tell the steps, and hooks bring interventions.
+"""Integration for the Claude Agent SDK: reads the steps from its messages, and hooks bring interventions.
 
     from understudy_gateway.claude_agent_sdk import understudy_hooks, watch
 
@@ -31,9 +31,9 @@ _Message = TypeVar("_Message")
 
 
 def watch(messages: AsyncIterator[_Message], run: Optional[WatchedRun] = None) -> AsyncIterator[_Message]:
-    """The same messages, of `query(…)` or of `client.receive_response()`; their steps are logged on the way.
+    """Yields the messages of `query(…)` or `client.receive_response()` unchanged, and logs their steps.
 
-    run: the run to log to; default: the run around this call.
+    run: the run to log to, by default the run around this call.
     """
     with reading(_NAME):
         steps = steps_around(run, _FRAMEWORK)
@@ -52,7 +52,7 @@ async def _watch(
             yield message
     finally:
         end()
-        # A consumer that closes this generator closes the SDK's. At the end of its loop asyncio closes both by itself.
+        # A consumer that closes this generator also closes the SDK's. asyncio closes both when its loop ends.
         close = getattr(messages, "aclose", None)
         with contextlib.suppress(RuntimeError):
             if close is not None:
@@ -60,13 +60,13 @@ async def _watch(
 
 
 def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any, List[HookMatcher]]] = None) -> Dict[Any, Any]:
-    """`ClaudeAgentOptions(hooks=understudy_hooks())`: what the run should be told goes to the agent beside a tool's result.
+    """`ClaudeAgentOptions(hooks=understudy_hooks())`: interventions reach the agent beside a tool's result.
 
-    own: your own hooks, which go on to work. The hooks keep no agent from stopping.
+    own: your own hooks, which still work. These hooks do not keep an agent from stopping.
     """
     # The SDK calls hooks from the task that reads its client, so the run is the one around this call.
     watched = current_run() if run is None else run
-    # A client may take longer to connect than the start of the run waits for the framework's name.
+    # Connecting may take a client longer than the start of the run waits for the framework's name.
     with reading(_NAME):
         steps_around(watched, _FRAMEWORK)
 
@@ -85,7 +85,7 @@ def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any
 
 
 class _Conversation:
-    """An agent, or one of its sub-agents: what it has said since its last tool call."""
+    """What an agent or one of its sub-agents has said since its last tool call."""
 
     def __init__(self) -> None:
         self.texts: List[str] = []
@@ -95,7 +95,7 @@ class _Conversation:
         self.told_tokens = 0
 
     def answered(self, steps: AgentSteps, calls: List[AskedCall], total: Optional[int] = None) -> None:
-        """total: the tokens of the whole turn, where they are known."""
+        """total: the tokens of the whole turn, if they are known."""
         tokens = (sum(self.usage_of.values()) if total is None else total) - self.told_tokens
         self.told_tokens += max(0, tokens)
         steps.answered(joined(self.texts), calls, tokens, joined(self.thoughts, "\n"))
@@ -107,7 +107,7 @@ class _Session:
 
     def __init__(self, steps: AgentSteps) -> None:
         self._steps = steps
-        # By the call that a sub-agent works for; None: the agent itself.
+        # By the call that started the sub-agent; None: the agent itself.
         self._conversations: Dict[Optional[str], _Conversation] = {}
 
     def take(self, message: Any) -> None:
@@ -123,7 +123,7 @@ class _Session:
 
     def _take_answer(self, message: Any) -> None:
         if getattr(message, "error", None) is not None:
-            # The client words an error of the provider as an answer.
+            # The client reports an error of the provider as an answer.
             return
         conversation = self._conversations.setdefault(message.parent_tool_use_id, _Conversation())
         usage = getattr(message, "usage", None)
@@ -142,7 +142,8 @@ class _Session:
             conversation.answered(self._steps, calls)
 
     def _take_result(self, block: Any, details: Any) -> None:
-        # The result of the call that a sub-agent worked for is the end of the sub-agent. Its last answer is no message.
+        # The result of the call that started a sub-agent ends it. The sub-agent's last answer does not come as a
+        # message.
         sub_agent = self._conversations.pop(block.tool_use_id, None)
         if sub_agent is not None and isinstance(details, dict) and isinstance(details.get("content"), list):
             texts = [str(part.get("text") or "") for part in details["content"]]
@@ -153,7 +154,7 @@ class _Session:
         self._steps.returned(result)
 
     def _take_end(self, message: Any) -> None:
-        # Only the end of a turn tells all its tokens.
+        # Only the end of a turn has the number of all its tokens.
         agent = self._conversations.pop(None, _Conversation())
         agent.answered(self._steps, [], _tokens_of(message.usage) if message.usage else None)
 

@@ -1,4 +1,4 @@
-"""LangChain and LangGraph: a callback handler logs the steps, and a middleware brings interventions.
+"""Integration for LangChain and LangGraph: a callback handler logs the steps, and a middleware brings interventions.
 
     from understudy_gateway.langchain import UnderstudyHandler, understudy_middleware
 
@@ -28,7 +28,7 @@ __all__ = ["UnderstudyHandler", "understudy_middleware", "with_intervention"]
 
 _NAME = "understudy_gateway.langchain"
 _FRAMEWORK = "langchain"
-# Tools, models and chains at work at once, of each kind. With more, the one that began first is forgotten.
+# Most tools, models and chains, of each kind, that run at once. Beyond that, the one that began first is forgotten.
 _TOOLS_MAX = 1_000
 
 
@@ -44,16 +44,16 @@ class _Watched(NamedTuple):
 
     steps: AgentSteps
     end: Callable[[], None]
-    """Until it is called, the run takes steps after its scope."""
+    """The run takes steps after its scope until this is called."""
 
 
 class UnderstudyHandler(BaseCallbackHandler):
     """Logs the steps of everything that it is a callback of.
 
-    run: the run to log to; default: the run around the call. A stream belongs to the run in which it was begun.
+    run: the run to log to, by default the run around the call. A stream belongs to the run in which it began.
     """
 
-    # LangChain calls it at once and in order, also from asynchronous code. It never blocks.
+    # LangChain calls the handler at once and in order, even from asynchronous code. The handler never blocks.
     run_inline = True
     raise_error = False
 
@@ -63,7 +63,8 @@ class UnderstudyHandler(BaseCallbackHandler):
         # By the ids of LangChain's own runs; the steps of a call are those of the run in which the call began.
         self._tools: "OrderedDict[UUID, _ToolAtWork]" = OrderedDict()
         self._models: "OrderedDict[UUID, _Watched]" = OrderedDict()
-        # What goes on after the scope of the run, as a graph's stream may, belongs to the run of the chain around it.
+        # Work that continues after the scope of the run, for example a graph's stream, belongs to the run of the chain
+        # around it.
         self._chains: "OrderedDict[UUID, _Watched]" = OrderedDict()
 
     def on_chain_start(
@@ -87,7 +88,7 @@ class UnderstudyHandler(BaseCallbackHandler):
         self, serialized: Any, messages: List[List[BaseMessage]], *, run_id: UUID, parent_run_id: Optional[UUID] = None,
         **kwargs: Any
     ) -> None:
-        """Logs results that no tool event told: of calls with wrong arguments, and of tools that do not exist."""
+        """Logs results without a tool event: of calls with wrong arguments, and of tools that do not exist."""
         with reading(_NAME):
             steps = self._begin_model(run_id, parent_run_id)
             for message in (message for conversation in messages for message in conversation):
@@ -140,7 +141,7 @@ class UnderstudyHandler(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         with reading(_NAME):
             tool = self._tools.pop(run_id, None)
-            # An interrupt for a human and a hand-over to another agent are exceptions, too; the call goes on later.
+            # Interrupts for a human and hand-overs to another agent are also exceptions, but the call continues later.
             if tool is None or tool.steps is None or any(cls.__name__ == "GraphBubbleUp" for cls in type(error).__mro__):
                 return
             tool.steps.returned(ToolResult(tool.id, text_of_error(error), True, tool.name, tool.input))
@@ -158,7 +159,7 @@ class UnderstudyHandler(BaseCallbackHandler):
 
 
 def understudy_middleware(run: Optional[WatchedRun] = None) -> Any:
-    """Adds what the run should be told to the system prompt of the next call of the model, and of that call alone.
+    """Adds an intervention to the system prompt of the next call of the model, and only of that call.
 
     `create_agent(model, tools, middleware=[understudy_middleware()])`, with langchain 1.0 or later.
     """
@@ -194,7 +195,7 @@ def understudy_middleware(run: Optional[WatchedRun] = None) -> Any:
 def with_intervention(messages: List[BaseMessage], run: Optional[WatchedRun] = None) -> List[BaseMessage]:
     """The same for the nodes of your own graph: `model.invoke(with_intervention(state["messages"]))`.
 
-    Returns the messages as they are when there is nothing to tell.
+    Returns the messages unchanged if there is no intervention.
     """
     _, said = _take_intervention(run)
     if said is None:
@@ -224,7 +225,7 @@ def _result_of(message: ToolMessage) -> ToolResult:
 
 
 def _find_tool_message(output: Any, call_id: str) -> Optional[ToolMessage]:
-    """A tool returns its message, a command that puts it into the state, or a list of them."""
+    """A tool returns its message, a command that puts the message into the state, or a list of these."""
     candidates = [*output] if isinstance(output, list) else [output]
     for candidate in list(candidates):
         update = getattr(candidate, "update", None)
@@ -239,7 +240,7 @@ def _find_tool_message(output: Any, call_id: str) -> Optional[ToolMessage]:
 def _log_answer(steps: AgentSteps, generation: Any, llm_output: Optional[Dict[str, Any]]) -> None:
     message = getattr(generation, "message", None)
     if not isinstance(message, AIMessage):
-        # A model that completes texts.
+        # The answer of a model that completes texts.
         steps.answered(generation.text, tokens=_tokens_of_output(llm_output))
         return
     blocks = message.content if isinstance(message.content, list) else []

@@ -1,4 +1,4 @@
-"""LiteLLM: a callback logs the steps, and `with_intervention` brings interventions.
+"""Integration for LiteLLM: a callback logs the steps, and `with_intervention` brings interventions.
 
     import litellm
     from understudy_gateway.litellm import UnderstudyLogger, with_intervention
@@ -7,7 +7,8 @@
     with u.run(task="..."):
         litellm.completion(model, with_intervention(messages), tools=tools)
 
-LiteLLM tells of an answer on another thread, after the agent has it. A run that ends waits for such answers for five seconds.
+LiteLLM reports an answer on another thread, after the agent has it. The end of a run waits five seconds for such
+answers.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ __all__ = ["UnderstudyLogger", "with_intervention"]
 
 _NAME = "understudy_gateway.litellm"
 _FRAMEWORK = "litellm"
-# Calls of models under way, and results that wait for their answer. With more, the oldest is forgotten.
+# Most model calls in progress, and most results that wait for their answer. Beyond that, the oldest is forgotten.
 _KEPT_MAX = 1_000
 
 
 class _Calls:
-    """Calls of models under way for one run, and the results of tools that came before the answer that asked for them."""
+    """The model calls in progress for one run, and tool results that arrived before the answer that asked for them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -46,10 +47,11 @@ class _Calls:
 class UnderstudyLogger(CustomLogger):
     """Logs the steps of `completion`, `acompletion` and their streams.
 
-    run: the run to log to; default: the run around the call.
+    run: the run to log to, by default the run around the call.
     """
 
-    # LiteLLM keeps callbacks in several lists, also replaced ones. All instances share this, so each answer counts once.
+    # LiteLLM keeps callbacks, even replaced ones, in several lists. All instances share this state, so each answer
+    # counts once.
     _lock = threading.Lock()
     _steps_of: "OrderedDict[str, AgentSteps]" = OrderedDict()
     _calls_of: "weakref.WeakKeyDictionary[AgentSteps, _Calls]" = weakref.WeakKeyDictionary()
@@ -71,7 +73,7 @@ class UnderstudyLogger(CustomLogger):
                 _settle_results(steps, calls, asked)
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> None:
-        """LiteLLM awaits it before it hands over a whole answer; the event below may come when the loop has ended."""
+        """LiteLLM awaits this before it returns a whole answer. The event below may come after the loop has ended."""
         with reading(_NAME):
             if hasattr(_first_choice(response), "message"):
                 self._end(request_data, response)
@@ -89,7 +91,7 @@ class UnderstudyLogger(CustomLogger):
         self._end(kwargs, None)
 
     def _begin(self, steps: AgentSteps, call_id: str) -> Optional[_Calls]:
-        """None: another attempt of a call that is under way."""
+        """None: another attempt of a call that is in progress."""
         forgotten: Optional[AgentSteps] = None
         with self._lock:
             if call_id in self._steps_of:
@@ -110,7 +112,7 @@ class UnderstudyLogger(CustomLogger):
             complete = kwargs.get("complete_streaming_response") or kwargs.get("async_complete_streaming_response")
             answer = complete if complete is not None else response
             if response is not None and not hasattr(_first_choice(answer), "message"):
-                # A chunk of a stream, or an answer that is not of a chat.
+                # A chunk of a stream, or an answer that is not a chat completion.
                 if kwargs.get("stream") and complete is None:
                     return
                 answer = None
@@ -129,7 +131,7 @@ class UnderstudyLogger(CustomLogger):
 
 
 def with_intervention(messages: List[Any], run: Optional[WatchedRun] = None) -> List[Any]:
-    """The messages with what the run should be told in the system prompt; as they are when there is nothing to tell."""
+    """The messages with an intervention in the system prompt; unchanged without an intervention."""
     said = None
     with reading(_NAME):
         steps = steps_around(run, _FRAMEWORK)
@@ -155,7 +157,7 @@ def _first_choice(response: Any) -> Any:
 
 
 def _settle_results(steps: AgentSteps, calls: _Calls, messages: List[Any]) -> None:
-    """Logs the results since the model's last answer, or keeps them until LiteLLM has told of that answer."""
+    """Logs the results since the model's last answer, or keeps them until LiteLLM has reported that answer."""
     newest: List[Tuple[str, Any]] = []
     for message in reversed(messages):
         if _field(message, "role") == "assistant":

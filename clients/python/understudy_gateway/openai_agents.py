@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: run hooks log the steps, and a filter of the run's configuration brings interventions.
+"""Integration for the OpenAI Agents SDK: run hooks log the steps, and a filter of the run's configuration brings interventions.
 
     from understudy_gateway.openai_agents import UnderstudyHooks, understudy_run_config
 
@@ -8,7 +8,7 @@
     async for event in result.stream_events():
         ...
 
-Tracing is left as it is, and is not needed.
+The SDK's tracing is neither changed nor needed.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ __all__ = ["UnderstudyHooks", "understudy_run_config", "watch"]
 
 _NAME = "understudy_gateway.openai_agents"
 _FRAMEWORK = "openai-agents"
-# The words that the SDK gives the model when a tool raised; newer versions leave out the error.
+# The text that the SDK gives the model after a tool raised. Newer versions leave out the error.
 _FAILED = "An error occurred while running the tool. Please try again."
-# Interventions that models are being told at once, and contexts at once. With more, the oldest is forgotten.
+# Most interventions that are on their way to models, and most contexts. Beyond that, the oldest is forgotten.
 _KEPT_MAX = 100
 _Streamed = TypeVar("_Streamed")
 
 
 class UnderstudyHooks(RunHooks[Any]):
-    """Logs the steps of a run of the SDK. Its hooks take no time that counts, and never raise.
+    """Logs the steps of a run of the SDK. The hooks return at once and never raise.
 
-    run: the run to log to; default: the run around the call.
-    own: your own hooks, which go on to work.
+    run: the run to log to, by default the run around the call.
+    own: your own hooks, which still work.
     """
 
     def __init__(self, run: Optional[WatchedRun] = None, own: Optional[RunHooks[Any]] = None) -> None:
         self._run = run
         self._own: RunHooks[Any] = own if own is not None else RunHooks()
-        # Calls of the last answer in each context of the SDK: a hand-over does not say which of them it was. By the identity of
-        # the context, which some versions cannot hash. An answer comes before its hand-over, so a reused identity is no harm.
+        # The calls of the last answer in each context of the SDK, because a hand-over does not say which call it was.
+        # The key is the identity of the context, because some versions cannot hash contexts. An answer replaces the
+        # entry before its hand-over, so a reused identity does no harm.
         self._calls: "OrderedDict[int, List[AskedCall]]" = OrderedDict()
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
@@ -107,14 +108,14 @@ class UnderstudyHooks(RunHooks[Any]):
         tools = {getattr(tool, "name", "") for tool in from_agent.tools}
         pending = [call for call in self._calls.get(id(context), []) if call.name not in tools and steps.awaits(call.id)]
         if pending:
-            # With several hand-overs in one answer the SDK follows the first.
+            # If an answer has several hand-overs, the SDK follows the first.
             steps.returned(ToolResult(pending[0].id, {"assistant": to_agent.name}, False))
 
 
 def understudy_run_config(config: Optional[RunConfig] = None, run: Optional[WatchedRun] = None) -> RunConfig:
-    """Adds what the run should be told to the instructions of the next call of the model, and of that call alone.
+    """Adds an intervention to the instructions of the next call of the model, and only of that call.
 
-    config: your own configuration, which is copied; its `call_model_input_filter` goes on to work.
+    config: your own configuration, which is copied. Its `call_model_input_filter` still works.
     """
     config = RunConfig() if config is None else config
     own = config.call_model_input_filter
@@ -124,7 +125,7 @@ def understudy_run_config(config: Optional[RunConfig] = None, run: Optional[Watc
         model_data = await changed if inspect.isawaitable(changed) else changed
         with reading(_NAME):
             around = run_for_late_step() if run is None else run
-            # Of a run that has ended nothing is told any more.
+            # A run that has ended brings no more interventions.
             is_over = isinstance(around, BaseRun) and not around._takes_steps
             steps = None if is_over else steps_around(around, _FRAMEWORK)
             said = None if steps is None else _take_intervention(steps)
@@ -137,9 +138,9 @@ def understudy_run_config(config: Optional[RunConfig] = None, run: Optional[Watc
 
 
 def watch(streamed: _Streamed, run: Optional[WatchedRun] = None) -> _Streamed:
-    """The same result of `Runner.run_streamed(…)`. Its run takes steps until the stream ends, also after the run's scope.
+    """Returns the result of `Runner.run_streamed(…)`. Its run takes steps until the stream ends, even after the run's scope.
 
-    run: the run to log to, as the hooks have it; default: the run around this call.
+    run: the run to log to, the same as for the hooks; by default the run around this call.
     """
     with reading(_NAME):
         steps = steps_around(run, _FRAMEWORK)
@@ -156,7 +157,7 @@ def _steps_of(run: Optional[WatchedRun]) -> Optional[AgentSteps]:
 
 
 class _Told:
-    """An intervention on its way to a model. `is_heard` once the model has answered."""
+    """An intervention on its way to a model. `is_heard` is set after the model has answered."""
 
     def __init__(self, said: Intervention) -> None:
         self.said = said
@@ -170,7 +171,7 @@ _told_of_runs: "weakref.WeakKeyDictionary[AgentSteps, List[_Told]]" = weakref.We
 
 
 def _take_intervention(steps: AgentSteps) -> Optional[Intervention]:
-    """The intervention of a call that failed, else the next one. The SDK has no hook for a call that fails."""
+    """The intervention of a failed call, otherwise the next one. The SDK has no hook for a failed call."""
     waiting = [told for told in _told_of_runs.get(steps, []) if not told.is_heard]
     own = _told_in_context.get()
     failed = next((told for told in waiting if told is own or told.task is None or told.task.done()), None)
@@ -183,7 +184,7 @@ def _take_intervention(steps: AgentSteps) -> Optional[Intervention]:
 
 
 def _settle_results(steps: AgentSteps, items: Any) -> None:
-    """Logs results that no hook told: of hand-overs, and of calls that no tool got."""
+    """Logs results without a hook: of hand-overs, and of calls that reached no tool."""
     for item in items if isinstance(items, list) else []:
         fields: Dict[str, Any] = item if isinstance(item, dict) else {}
         call_id = fields.get("call_id")

@@ -1,5 +1,5 @@
 /**
- * The address as state: `#/runs/demo?org=org_1&turn=7`. It contains the page, the selected item, the
+ * The page's address holds the state: `#/runs/demo?org=org_1&turn=7`. It contains the page, the selected item, the
  * organization and the filters, so that readers can share it, bookmark it and go back to it. Browser.
  */
 import { computed, signal } from '@preact/signals';

@@ -22,13 +22,13 @@ interface Comparison {
   left_out: number;
 }
 
-/** That one of both runs continues the other from a model turn on, counted from 1. */
+/** One of both runs continues the other from this model turn on, counted from 1. */
 export interface Fork {
   side: 'a' | 'b';
   turn: number;
 }
 
-/** @param fork what is before its turn was replayed, so that only the original has it; null: neither run is a fork */
+/** @param fork turns before its turn were replayed, so only the original has them; null: neither run is a fork */
 export function compareTurns(
   a: readonly CapturedTurn[],
   b: readonly CapturedTurn[],
@@ -56,7 +56,7 @@ function comparePair(a: CapturedTurn | null, b: CapturedTurn | null): ComparedTu
   };
 }
 
-/** The first request of a fork repeats all that was said before: only its end is new. */
+/** The first request of a fork repeats everything that was said before. Only its end is new. */
 function compareForkPoint({ a, b, ...differ }: ComparedTurns): ComparedTurns {
   if (a === null || b === null) return { a, b, ...differ };
   const count = Math.min(a.messages_added.length, b.messages_added.length);

@@ -1,4 +1,4 @@
-/** Reads a captured run page by page, and then repeatedly what was added. Browser. */
+/** Reads a captured run page by page, and then again and again the turns that were added. Browser. */
 import { call } from './api.ts';
 import type { CapturedRun, CapturedTurn } from './captured.ts';
 import { keepEqual } from './keep-equal.ts';
@@ -6,7 +6,7 @@ import type { ChildRun } from './waterfall.ts';
 
 /** Maximum number of turns that the service returns in one page. */
 const PAGE_TURNS = 100;
-/** Turns that are read at once; more on demand. */
+/** Turns that are read at first; more on demand. */
 const TURNS_AT_ONCE = 300;
 
 export interface ReadConversation {

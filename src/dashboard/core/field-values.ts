@@ -8,7 +8,7 @@ import { call } from './api.ts';
 import type { RunScope } from './listed-runs.ts';
 import { organization } from './session.ts';
 
-/** So that not every key that is pressed asks. */
+/** Delay, so that not every key press sends a request. */
 const PAUSE_MS = 120;
 const VALUES = 50;
 
@@ -17,7 +17,7 @@ interface FieldValues {
   values: readonly CountedValue[];
 }
 
-/** @returns those that were read last, of whatever field; null: none yet */
+/** @returns the values that were read last, which may belong to another field; null: none yet */
 export function useFieldValues(scope: RunScope, asked: AskedValues | null): FieldValues | null {
   const [known, setKnown] = useState<FieldValues | null>(null);
   const key = asked === null ? '' : JSON.stringify([scope, asked]);
@@ -27,7 +27,7 @@ export function useFieldValues(scope: RunScope, asked: AskedValues | null): Fiel
     const timer = setTimeout(() => {
       readValues(scope, asked, ends.signal).then(
         (values) => setKnown({ field: asked.field, values }),
-        // The list says what is wrong; without counts the completion offers less.
+        // The list reports the failure. Without counts the completion only offers less.
         () => {},
       );
     }, PAUSE_MS);

@@ -1,6 +1,6 @@
 /**
- * Converts addresses of earlier releases. Captured and reported runs had separate lists, with filters that
- * are words of the query now. Pure; browser.
+ * Converts addresses of earlier releases. Captured and reported runs had separate lists, with filters that are now
+ * words of the query. Pure; browser.
  */
 import { quoteValue } from '../../domain/run-query/words.ts';
 

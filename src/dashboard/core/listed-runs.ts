@@ -16,9 +16,9 @@ export type RunScope = 'captures' | 'organization';
 
 type FoundText = Reply<'GET /capture/runs'>['found'][number];
 
-/** A row of the list. A reported run has what is known of it in the same fields. */
+/** A row of the list. A reported run has its known values in the same fields. */
 export type ListedRun = CapturedRun & {
-  /** Where a text of the query stands first in the run, as far as that was read. */
+  /** The first place in the run with a text of the query, as far as the run was read. */
   found?: FoundText;
 };
 

@@ -1,7 +1,6 @@
 /**
- * Keeps a list of runs up to date with the live stream. It shows only records of the service: an event just
- * says which run to read again. So the page never counts by itself, and restarts or long lists cannot make a
- * count wrong. Browser.
+ * Keeps a list of runs up to date with the live stream. It shows only records of the service: an event only says which
+ * run to read again. So the page never counts by itself, and restarts or long lists cannot make a count wrong. Browser.
  */
 import type { Signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';

@@ -1,6 +1,6 @@
 /**
- * Neutralizes characters that reverse the direction of the following text, with which a name could falsify
- * the page. Every text and attribute that a component writes passes through here. Browser.
+ * Neutralizes characters that reverse the direction of the following text. A name with such characters could make the
+ * page show false text. Every text and attribute that a component writes passes through here. Browser.
  */
 import { options, type VNode } from 'preact';
 

@@ -21,7 +21,9 @@ function listWords(query: RunQuery): string[] {
 
 const wordsOf = (option: string): string[] => option.split(' ').filter((word) => word !== '');
 
-/** The option whose words the query contains; of several, the one with the most words. '' without one. */
+/**
+ * The option whose words the query contains; if there are several, the one with the most words; '' without such an option.
+ */
 export function chosenOf(q: string, options: readonly string[]): string {
   const query = read(q);
   if (query === null) return '';

@@ -16,7 +16,7 @@ export interface Resource<T> {
   readonly error: Signal<ApiError | null>;
   /** Reads it again immediately. */
   refresh(): void;
-  /** Sets data that is already known: the answer to a change. */
+  /** Sets data that is already known, for example from the answer to a change. */
   set(data: T): void;
 }
 
@@ -97,7 +97,7 @@ class Watched<T> implements Resource<T> {
   }
 }
 
-/** A fault of the page itself is shown, too, but not retried. */
+/** A fault of the page itself is also shown, but not retried. */
 function toApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;
   console.error(thrown);

@@ -20,7 +20,7 @@ const PAGE_STEPS = 200;
 const WANTED_STEPS = 1_000;
 
 interface Page {
-  /** Cursor with which it is read again; null: the first page. */
+  /** Cursor with which the last page is read again; null: it is the first page. */
   cursor: string | null;
   steps: Step[];
 }

@@ -1,5 +1,5 @@
 /**
- * Queries that the reader saved in this browser, at most SAVED_QUERIES; one more removes the oldest. Browser.
+ * Queries that the reader saved in this browser: at most SAVED_QUERIES, and a further one removes the oldest. Browser.
  */
 
 const KEY = 'understudy.queries';
@@ -29,7 +29,7 @@ function write(queries: string[]): string[] {
   try {
     localStorage.setItem(KEY, JSON.stringify(queries));
   } catch {
-    // Without storage, they last as long as the page.
+    // Without storage the queries last as long as the page.
   }
   return queries;
 }

@@ -38,15 +38,15 @@ const ROLES: readonly Role[] = ['viewer', 'member', 'admin', 'owner'];
 const TOKEN_BEFORE = 'understudy-token';
 
 /**
- * The selected organization: from the address, else the last selected one, else the reader's own. null: the
- * reader has no organization.
+ * The selected organization: the one in the address, otherwise the last selected one, otherwise the reader's own. null:
+ * the reader has no organization.
  */
 export const organization = computed<Organization | null>(() => {
   const known = bootstrap.value;
   if (known === null) return null;
   const { organizations, profile } = known;
   const find = (id: string | null) => organizations.find((organization) => organization.id === id);
-  // The newest come first, but the reader expects their own, oldest organization.
+  // The list has the newest first, but the reader expects their own organization, which is the oldest.
   const oldest = organizations.toReversed();
   const own = oldest.find(({ created_by }) => created_by === profile.id) ?? oldest[0];
   return find(namedOrganization.value) ?? find(localStorage.getItem(ORGANIZATION)) ?? own ?? null;
@@ -64,7 +64,10 @@ export const seesCaptures = computed(() => {
   return owner === null ? isAtLeast('admin') : owner === organization.value?.id;
 });
 
-/** Whether the role is at least `least`. The server decides; this only hides actions that it would refuse. */
+/**
+ * Whether the role is at least `least`. The server decides what is allowed. This only hides actions that it would
+ * refuse.
+ */
 export function isAtLeast(least: Role): boolean {
   return role.value !== null && ROLES.indexOf(role.value) >= ROLES.indexOf(least);
 }
@@ -84,8 +87,8 @@ export function noteSignedOut(): void {
 }
 
 /**
- * Asks the server whether the session is over, and then signs out here, too. A 404 of an operator's route
- * alone does not show whether it is.
+ * Asks the server whether the session is over, and if so, signs out here too. A 404 of an operator's route alone does
+ * not show that.
  */
 export async function checkSession(): Promise<void> {
   if (sessionState.peek() !== 'signed_in') return;
@@ -177,7 +180,7 @@ async function readUser(token: string | null): Promise<Reply<'GET /auth/me'> | n
 
 async function askToReplace(current: string, offered: string): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
-  // If another link was opened meanwhile, that link is asked about instead.
+  // If another link was opened meanwhile, the question is about that link.
   offeredSession.peek()?.decide(false);
   const own: OfferedSession = { current, offered, decide: resolve };
   offeredSession.value = own;

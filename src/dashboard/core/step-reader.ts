@@ -1,6 +1,6 @@
 /**
- * Reads relegation's steps that match a filter. A page may hold fewer steps than requested, so it reads pages until it
- * has enough. Browser.
+ * Reads the steps that the student was asked for and that match a filter. A page may hold fewer steps than requested,
+ * so it reads pages until it has enough. Browser.
  */
 import { call } from './api.ts';
 import type { Reply } from './contract.ts';

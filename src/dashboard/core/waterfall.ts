@@ -36,7 +36,7 @@ interface Waterfall {
   scale: TimeScale;
   /** Time during which a provider worked. */
   waiting_ms: number;
-  /** Time during which a tool worked, and no provider. */
+  /** Time during which a tool worked but no provider did. */
   tools_ms: number;
   /** Time during which no provider, tool or sub-agent worked. */
   own_ms: number;
@@ -212,7 +212,7 @@ function placeChildren(
 
 const TELLING_CHARACTERS = 60;
 
-/** The tool whose input contains the first words of the sub-agent; null: no such tool. */
+/** The tool whose input contains the first words of the sub-agent; null: there is no such tool. */
 function findStartingCall(turn: CapturedTurn, task: string | null): string | null {
   const words = plain(task ?? '').slice(0, TELLING_CHARACTERS);
   if (words === '') return null;

@@ -12,7 +12,7 @@ export interface WholeRun {
   run: ListedRun;
   /** null: it was not captured, or the reader may not see captures. */
   conversation: ReadConversation | null;
-  /** null: it was not reported, or to an organization to which the reader does not belong. */
+  /** null: it was not reported, or it was reported to an organization to which the reader does not belong. */
   reported: ReadRun | null;
 }
 
@@ -81,12 +81,12 @@ function showWhole(
   const conversation = known?.run.is_captured === true ? known : null;
   const fromReport = reported === null ? null : showReported(place!.org_id, reported.run);
   if (conversation === null) return { run: fromReport ?? known!.run, conversation, reported };
-  // The actor of a running run has its totals, so those of the report are newer.
+  // The totals of a running run come from its actor, so the report's totals are newer.
   const run = { ...conversation.run, reported: fromReport?.reported ?? conversation.run.reported };
   return { run, conversation, reported };
 }
 
-/** null for data that does not exist, or that the reader may not see. */
+/** Returns null for data that does not exist or that the reader may not see. */
 function orNull<Read>(read: Promise<Read>): Promise<Read | null> {
   return read.catch((thrown: unknown) => {
     if (thrown instanceof ApiError && thrown.status === 404) return null;

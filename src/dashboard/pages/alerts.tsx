@@ -1,4 +1,4 @@
-/** Alerts: what they watch, whom they notify, and with what outcome. Browser. */
+/** Alerts: what they watch, whom they notify, and whether the messages arrived. Browser. */
 import { address, goTo, hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply, RequestBody } from '../core/contract.ts';
@@ -25,9 +25,9 @@ const MEASURES: readonly [Alert['measure'], string][] = [
   ['cost_usd', 'Cost of runs that match, in dollars'],
   ['quota_left', 'Share left of provider limits'],
   ['not_ready', 'Service not ready (0 or 1)'],
-  ['capture_faults', 'Faults of capture'],
+  ['capture_faults', 'Capture faults'],
   ['indexing_behind_s', 'Seconds that the index is behind'],
-  ['dropped_copies', 'Copies that were dropped'],
+  ['dropped_copies', 'Dropped copies'],
   ['disk_left', 'Share left of the disk'],
 ];
 const KINDS: readonly [Destination['kind'], string][] = [
@@ -35,7 +35,7 @@ const KINDS: readonly [Destination['kind'], string][] = [
   ['webhook', 'Signed webhook'],
   ['email', 'Mail'],
 ];
-/** What is counted over a window, and what over runs. */
+/** Metrics that are counted over a window, and metrics that are counted over runs. */
 const OF_RUNS = ['runs', 'share', 'cost_usd'];
 const OF_WINDOW = [...OF_RUNS, 'dropped_copies'];
 const SHARES: ReadonlySet<string> = new Set(['share', 'quota_left', 'disk_left']);
@@ -52,12 +52,12 @@ function AlertList() {
       const destinations = [readDestination(values)];
       const made = await call('POST /alerts', { body: { ...readRule(values), destinations } });
       goTo('alerts', made.id);
-    }, 'The alert is made. Send a test to see that it arrives.');
+    }, 'The alert was made. Send a test to see whether it arrives.');
   return (
     <>
       <PageHead
         title="Alerts"
-        sub="Looked at once a minute. Each tells once when its threshold is crossed, and once when it no longer is."
+        sub="Each alert is checked once a minute. It sends one message when its threshold is crossed, and one when it no longer is."
       />
       <Panel>
         <Loaded from={list}>
@@ -94,7 +94,7 @@ const COLUMNS: readonly Column<Alert>[] = [
 
 function State({ alert: { is_on, state } }: { alert: Alert }) {
   if (!is_on) return <Badge tone="off">off</Badge>;
-  if (state === null) return <Badge>not looked at yet</Badge>;
+  if (state === null) return <Badge>not checked yet</Badge>;
   if (state.is_firing) return <Badge tone="bad">fires</Badge>;
   return state.value === null ? <Badge tone="warn">not known</Badge> : <Badge tone="good">quiet</Badge>;
 }
@@ -140,7 +140,7 @@ function AlertDetail({ alert_id }: { alert_id: string }) {
       <Loaded from={alert} lines={6}>
         {(known) => <AlertPanels alert={known} refresh={refresh} />}
       </Loaded>
-      <Panel title="History" sub="The last 100 events. A message that fails is tried again for a day.">
+      <Panel title="History" sub="The last 100 events. A message that fails is repeated for a day.">
         <Loaded from={history}>
           {({ events }) => (
             <Table
@@ -148,7 +148,7 @@ function AlertDetail({ alert_id }: { alert_id: string }) {
               columns={EVENT_COLUMNS}
               rows={events}
               keyOf={({ id }) => id}
-              empty="It has told nothing yet."
+              empty="It has sent nothing yet."
             />
           )}
         </Loaded>
@@ -178,7 +178,7 @@ function AlertPanels({ alert, refresh }: { alert: Alert; refresh: () => void }) 
       </PageHead>
       <Panel title="Now" actions={<State alert={alert} />}>
         {state === null ? (
-          <p class="faint">It was not looked at yet.</p>
+          <p class="faint">It was not checked yet.</p>
         ) : (
           <p>
             {formatFigure(alert.measure, state.value)}, looked at <Time at={state.looked_at} />;{' '}
@@ -187,7 +187,7 @@ function AlertPanels({ alert, refresh }: { alert: Alert; refresh: () => void }) 
           </p>
         )}
         <p class="faint">
-          Tells of a crossing at most every {formatSpan(alert.interval_s * 1_000)}
+          Reports a crossing at most every {formatSpan(alert.interval_s * 1_000)}
           {alert.quiet === null
             ? '.'
             : `, and nothing from ${alert.quiet.from} to ${alert.quiet.to} (${alert.quiet.time_zone}).`}
@@ -243,14 +243,14 @@ function alertActions(alert: Alert, refresh: () => void) {
         failed = deliveries.filter(({ state }) => state !== 'delivered');
         if (failed.length > 0)
           throw new Error(failed.map(({ target, problem }) => `${target}: ${problem}`).join('; '));
-      }, 'The test was taken everywhere.');
+      }, 'Every destination accepted the test.');
       refresh();
     },
     edit: async () => {
       const values = await ask({ heading: `Edit ${alert.name}`, fields: ruleFields(alert), button: 'Save' });
       if (values !== null) await change(readRule(values), 'Saved.');
     },
-    toggle: () => change({ is_on: !alert.is_on }, alert.is_on ? 'It is off.' : 'It is on.'),
+    toggle: () => change({ is_on: !alert.is_on }, alert.is_on ? 'The alert is off.' : 'The alert is on.'),
     addDestination: async () => {
       const values = await ask({
         heading: 'Add a destination',
@@ -265,12 +265,12 @@ function alertActions(alert: Alert, refresh: () => void) {
     remove: async () => {
       const sure = await ask({
         heading: `Delete ${alert.name}?`,
-        text: 'Its history goes, too.',
+        text: 'Its history is deleted too.',
         button: 'Delete',
         is_dangerous: true,
       });
       if (sure === null) return;
-      const isGone = await act(() => call('DELETE /alerts/{alert_id}', { params }), 'The alert is deleted.');
+      const isGone = await act(() => call('DELETE /alerts/{alert_id}', { params }), 'The alert was deleted.');
       if (isGone) goTo('alerts');
     },
   };
@@ -409,7 +409,7 @@ function destinationFields(hasMail: boolean): Field[] {
     },
     {
       name: 'to',
-      label: 'Receivers of mail, separated by commas',
+      label: 'Mail addresses, separated by commas',
       placeholder: 'ops@example.com',
       when: ['kind', ['email']],
     },
@@ -435,7 +435,7 @@ function readRule(values: FieldValues): Omit<Rule, 'destinations'> {
   };
 }
 
-/** The API says what is wrong with a text that is no number. */
+/** The API explains what is wrong with a text that is not a number. */
 function inSeconds(minutes = ''): number {
   if (minutes.trim() === '') return 3_600;
   const seconds = Math.round(Number(minutes) * 60);

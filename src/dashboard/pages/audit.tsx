@@ -60,7 +60,7 @@ function AuditList() {
         list={list}
         columns={columns}
         keyOf={({ id }) => id}
-        empty="Nothing was changed yet."
+        empty="No changes yet."
         label="Audit log"
       />
     </Panel>

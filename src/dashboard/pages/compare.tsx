@@ -29,7 +29,7 @@ export function ComparePage() {
     <>
       <PageHead
         title="Compare two runs"
-        sub="What both cost and took, and their turns from where they first differ."
+        sub="The cost and duration of both, and their turns from the first difference on."
       >
         {a === '' || b === '' ? null : (
           <button type="button" class="plain small" onClick={() => setFilters({ a: b, b: a })}>
@@ -188,7 +188,7 @@ const FIGURES: readonly {
   { title: 'Note', show: ({ note }) => <span dir="auto">{note || '–'}</span> },
 ];
 
-/** What `understudy replay --verify` said of a run. */
+/** The result of `understudy replay --verify` for a run. */
 function Verdict({ run: { tags } }: { run: CapturedRun }) {
   if (tags.includes(VERIFY_TAGS.passed)) return <Badge tone="good">passed</Badge>;
   if (tags.includes(VERIFY_TAGS.failed)) return <Badge tone="bad">failed</Badge>;

@@ -201,7 +201,7 @@ const CAUSE_COLUMNS: Column<Cause>[] = [
 ];
 
 /**
- * Losses of the newest runs only: more would keep the capture reader busy, and `inspect --cache` sums all.
+ * Losses of the newest runs only, because more would keep the capture reader busy. `inspect --cache` sums all runs.
  */
 function CachePanel({ days }: { days: number }) {
   const from = new Date(Date.now() - days * 86_400_000).toISOString().slice(0, 10);
@@ -216,7 +216,7 @@ function CachePanel({ days }: { days: number }) {
           sub={`The newest ${countOf(runs, 'run')}${next_cursor === null ? '' : '; understudy inspect --cache sums all'}. ${
             sum.misses === 0
               ? `None of ${countOf(sum.turns, 'turn')} missed the provider's cache.`
-              : `${countOf(sum.misses, 'turn')} of ${formatNumber(sum.turns)} read less from the provider's cache than they could have.`
+              : `${countOf(sum.misses, 'turn')} of ${formatNumber(sum.turns)} read less from the provider's cache than possible.`
           }`}
         >
           {sum.misses === 0 ? null : (
@@ -234,7 +234,7 @@ function CachePanel({ days }: { days: number }) {
   );
 }
 
-/** Runs that used most of a limit, in its row. */
+/** Most runs named in a limit's row. They are those that used most of it. */
 const NAMED_RUNS = 3;
 
 const LIMIT_COLUMNS: Column<Limit>[] = [
@@ -288,14 +288,14 @@ function LimitsPanel() {
       {({ limits: rows }) => (
         <Panel
           title="Limits of providers"
-          sub="As the newest answers told them. Runs out: at the pace of the last hour, if that is before it resets."
+          sub="From the newest answers. “Runs out” is shown if the pace of the last hour uses up the limit before it resets."
         >
           <Table
             label="Limits of providers"
             columns={LIMIT_COLUMNS}
             rows={rows}
             keyOf={({ credential, provider, name }) => `${credential} ${provider} ${name}`}
-            empty="No answer of the last 24 hours told a limit."
+            empty="No answer of the last 24 hours named a limit."
           />
         </Panel>
       )}

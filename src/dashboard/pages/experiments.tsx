@@ -171,7 +171,7 @@ function Effect({ report: { arms, effect } }: { report: Report }) {
         zero={0}
       />
       <p class="faint">
-        Bars are 95 % intervals. The thin one holds however often one looks
+        Bars are 95 % intervals. The thin bar holds however often you look
         {always_valid_ci95 === null
           ? ''
           : ` (between ${asPoints(always_valid_ci95[0])} and ${asPoints(always_valid_ci95[1])})`}
@@ -185,9 +185,9 @@ function Effect({ report: { arms, effect } }: { report: Report }) {
 
 function sayEffect({ success_rate_diff, always_valid_ci95: sure }: Report['effect']): string {
   if (success_rate_diff === null || sure === null)
-    return 'Both arms need finished runs before there is one to tell.';
-  if (sure[0] > 0) return 'Runs of “on” succeed more often, whenever one looks.';
-  if (sure[1] < 0) return 'Runs of “on” succeed less often, whenever one looks.';
+    return 'The difference is unknown until both arms have finished runs.';
+  if (sure[0] > 0) return 'Runs of “on” succeed more often. This holds at any time.';
+  if (sure[1] < 0) return 'Runs of “on” succeed less often. This holds at any time.';
   return 'No difference is proved yet: the interval that holds at any time includes zero.';
 }
 
@@ -224,12 +224,12 @@ function Arms({ report: { arms } }: { report: Report }) {
 
 const VERDICTS = {
   no_units: ['off', 'no units yet', 'Nothing is split yet.'],
-  too_few_units: ['off', 'too few units', 'With so few units the test of the split says nothing.'],
-  as_expected: ['good', 'as meant', 'The split is the one that was meant.'],
+  too_few_units: ['off', 'too few units', 'There are too few units to test the split.'],
+  as_expected: ['good', 'as meant', 'The split is as intended.'],
   mismatch: [
     'bad',
     'not as meant',
-    'The split is not the one that was meant (p < 0.001): something decides who ends up in an arm. Do not trust the effect.',
+    'The split is not as intended (p < 0.001): something influences which units get into an arm. Do not trust the effect.',
   ],
 } as const;
 

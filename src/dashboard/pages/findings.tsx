@@ -42,10 +42,7 @@ function Codebases() {
   );
   return (
     <>
-      <PageHead
-        title="Findings"
-        sub="Facts that agents recorded about code bases, for agents that come later."
-      />
+      <PageHead title="Findings" sub="Facts about code bases that agents recorded for later agents." />
       <Panel>
         <Loaded from={list}>
           {({ rows, has_more }) => (
@@ -229,7 +226,7 @@ function FindingCard({
   const remove = async () => {
     const sure = await ask({
       heading: 'Delete this finding?',
-      text: 'No agent recalls it any more. It cannot be undone.',
+      text: 'No agent will recall it any more. This cannot be undone.',
       button: 'Delete',
       is_dangerous: true,
     });

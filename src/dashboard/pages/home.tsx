@@ -98,7 +98,7 @@ function GatewayStats({
       <Stat
         value={formatNumber(activity.exchanges)}
         label="Exchanges"
-        sub={activity.is_whole ? `${formatNumber(activity.turns)} turns` : 'the newest alone'}
+        sub={activity.is_whole ? `${formatNumber(activity.turns)} turns` : 'only the newest'}
         href={leadTo('')}
       />
       <Stat
@@ -158,7 +158,7 @@ function Health({ stats: { status, exchanges, uptime_s } }: { stats: Stats }) {
   );
 }
 
-/** Savings from the ledger, which survives restarts: in dollars if prices are known, else in tokens. */
+/** Savings from the ledger, which survives restarts: in dollars if prices are known, otherwise in tokens. */
 function Saved({ stats }: { stats: Stats | null }) {
   if (stats === null || !stats.relegation.enabled) return <>no student serves</>;
   const total = stats.relegation.ledger_total;
@@ -210,7 +210,7 @@ function ActivityCharts({ activity }: { activity: Activity }) {
           x={x}
           is_time
           height_px={150}
-          label={`Exchanges over time, ${formatNumber(activity.exchanges)} in all, ${formatNumber(activity.errors)} of them failed`}
+          label={`Exchanges over time: ${formatNumber(activity.exchanges)} in total, ${formatNumber(activity.errors)} of them failed`}
           lines={[
             { label: 'exchanges', color: '--line-1', values: series.map(({ exchanges }) => exchanges) },
             { label: 'errors', color: '--line-2', values: series.map(({ errors }) => errors) },
@@ -229,7 +229,7 @@ function ActivityCharts({ activity }: { activity: Activity }) {
           is_time
           height_px={150}
           format={(value) => formatSpan(value)}
-          label={`Latency over time, half within ${formatSpan(activity.latency_p50_ms)}, 95 in 100 within ${formatSpan(activity.latency_p95_ms)}`}
+          label={`Latency over time: half within ${formatSpan(activity.latency_p50_ms)}, 95 in 100 within ${formatSpan(activity.latency_p95_ms)}`}
           lines={[
             { label: 'p50', color: '--line-1', values: series.map(({ latency_p50_ms }) => latency_p50_ms) },
             {

@@ -16,7 +16,7 @@ const OVERLAPS = [
   ['3600', 'for another hour'],
   ['86400', 'for another day'],
   ['604800', 'for another week'],
-  ['0', 'not at all: it is refused from now on'],
+  ['0', 'not at all: the service refuses it from now on'],
 ] as const;
 
 export function KeysPage() {
@@ -78,7 +78,7 @@ function keyActions(org_id: string, list: { refresh(): void }) {
   const rotate = async (key: Key) => {
     const chosen = await ask({
       heading: `Rotate ${key.name}`,
-      text: 'Makes a successor of the same name and scope, which is shown once.',
+      text: 'Makes a new key with the same name and scope, which is shown once.',
       fields: [
         { name: 'overlap_seconds', label: 'The old key goes on working', type: 'select', options: OVERLAPS },
       ],
@@ -98,7 +98,7 @@ function keyActions(org_id: string, list: { refresh(): void }) {
   const revoke = async (key: Key) => {
     const sure = await ask({
       heading: `Revoke ${key.name}?`,
-      text: 'Requests with it are refused at once. This cannot be undone.',
+      text: 'Requests with this key are refused at once. This cannot be undone.',
       button: 'Revoke',
       is_dangerous: true,
     });
@@ -203,7 +203,7 @@ function showKey({ name, raw_key }: Reply<'POST /api-keys'>): Promise<void> {
         </div>
       </>
     ),
-    // Escape does not close it: a key that is shown once is lost too easily.
+    // Escape does not close it, because a key that is shown only once would be lost too easily.
     { stays: true },
   );
 }

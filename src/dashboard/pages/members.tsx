@@ -90,7 +90,7 @@ function memberActions(org: { id: string; name: string }, members: { refresh(): 
       heading: isSelf ? `Leave ${org.name}?` : `Remove ${member.email}?`,
       text: isSelf
         ? 'Only an invitation brings you back.'
-        : 'They lose sight of the organization at once. Keys that they made go on working.',
+        : 'They lose access to the organization at once. Keys that they made still work.',
       button: isSelf ? 'Leave' : 'Remove',
       is_dangerous: true,
     });

@@ -9,7 +9,7 @@ export function NowherePage() {
       <PageHead title="Not found" />
       <Empty title="No page has this address.">
         There is nothing called <code>{address.value.page}</code>. <a href={hrefOf('')}>Home</a> and the menu
-        lead to what there is.
+        lead to all pages.
       </Empty>
     </>
   );

@@ -67,7 +67,7 @@ function PatternList() {
     <>
       <PageHead
         title="Patterns"
-        sub="What earlier runs learned. An agent that asks before a task, or when it is stuck, gets the nearest ones."
+        sub="What earlier runs learned. An agent that asks before a task, or when it is stuck, gets the patterns that fit best."
       />
       <FilterRow>
         <FilterSelect name="tier" label="Tier" value={tier} options={TIERS} />
@@ -77,7 +77,7 @@ function PatternList() {
       <Loaded from={list} lines={10}>
         {({ rows, has_more }) =>
           rows.length === 0 && !has_more ? (
-            <Empty title={tier + from + to === '' ? 'No patterns yet.' : 'No pattern passes these filters.'}>
+            <Empty title={tier + from + to === '' ? 'No patterns yet.' : 'No pattern matches these filters.'}>
               A trace that is submitted and in which something was stuck and then solved becomes one. The
               patterns of tier e3 come with the product, where a vector store is configured.
             </Empty>
@@ -170,7 +170,7 @@ function PatternPage({ pattern_id }: { pattern_id: string }) {
   const remove = async () => {
     const sure = await ask({
       heading: 'Delete this pattern?',
-      text: 'No retrieval finds it any more. It cannot be undone.',
+      text: 'No retrieval will find it any more. This cannot be undone.',
       button: 'Delete',
       is_dangerous: true,
     });

@@ -22,7 +22,7 @@ export function ProjectsPage() {
     <>
       <PageHead
         title="Projects"
-        sub="A project keeps its runs, findings and patterns apart; a key may be for one alone."
+        sub="A project separates runs, findings and patterns. A key may be limited to one project."
       />
       {isAtLeast('member') ? (
         <Panel title="New project">
@@ -34,7 +34,7 @@ export function ProjectsPage() {
           list={list}
           columns={projectColumns(actions)}
           keyOf={({ id }) => id}
-          empty="No projects yet. A key without one works for the whole organization."
+          empty="No projects yet. A key without a project works for the whole organization."
           label="Projects"
         />
       </Panel>

@@ -80,7 +80,7 @@ function Follow({
   return null;
 }
 
-/** A run with both parts shows one of them; the address says which. */
+/** A run with both parts shows the one that the address names. */
 function RunParts({
   read: { conversation, reported },
   reader,

@@ -96,7 +96,7 @@ function RunList() {
 }
 
 /**
- * The first page is up to date. Later rows are as they were read, or as they were read again after an event.
+ * The first page is up to date. A later row is as it was last read, at first or after an event.
  */
 function mix(rows: ListedRun[], inHead: number, changed: ChangedRuns): ListedRun[] {
   if (changed.size === 0) return rows;
@@ -133,7 +133,7 @@ function useFirstRowKey(): void {
   }, []);
 }
 
-/** Captures belong to one organization, or else to those of the operator. */
+/** Captures belong to one organization, or to the operator's organizations. */
 function ScopeChoice({ scope }: { scope: RunScope }) {
   if (!isOperator.value || seesCaptures.value) return null;
   return (
@@ -183,17 +183,17 @@ function describeList(scope: RunScope, q: string, head: RunPageRows | null): str
   const { matched, captures } = head;
   if (captures !== null && captures.being_read !== null) {
     const { exchanges, of } = captures.being_read;
-    return `The newest runs. Older ones are being read in: ${formatNumber(exchanges)} of ${countOf(of, 'exchange')} so far.`;
+    return `The newest runs. Older ones are being read: ${formatNumber(exchanges)} of ${countOf(of, 'exchange')} so far.`;
   }
   if (matched === null) return `${what}.`;
   if (q.trim() !== '') {
     const of = captures === null ? '' : ` of ${formatNumber(captures.scanned_runs)}`;
     const unread = captures?.unread_runs ?? 0;
-    const rest = unread > 0 ? `; ${formatNumber(unread)} are still being looked at` : '';
+    const rest = unread > 0 ? `; ${formatNumber(unread)} are still being searched` : '';
     return `${formatNumber(matched)}${of} ${matched === 1 && of === '' ? 'run matches' : 'runs match'}${rest}.`;
   }
   const left_out = captures?.left_out_runs ?? 0;
-  const older = left_out > 0 ? `, and ${formatNumber(left_out)} older ones by their ids` : '';
+  const older = left_out > 0 ? `, and ${formatNumber(left_out)} older ones only by their ids` : '';
   return `${countOf(matched, 'run')}, ${formatNumber(captures?.listed_runs ?? 0)} of them captured${older}.`;
 }
 
@@ -210,10 +210,11 @@ function NoRuns({ q, scope }: { q: string; scope: RunScope }) {
     <Empty title="No runs yet.">
       {scope === 'captures' ? (
         <>
-          Point an agent at the gateway: <a href={hrefOf('')}>Home</a> says how. Its first request shows here.{' '}
+          Point an agent at the gateway: <a href={hrefOf('')}>Home</a> says how. Its first request appears
+          here.{' '}
         </>
       ) : null}
-      Runs that agents report show as soon as they begin: with{' '}
+      Runs that agents report appear as soon as they begin: with{' '}
       <a href="/docs/guides/client">a client library</a>, with{' '}
       <a href="/docs/guides/hooks">the hooks of Claude Code and Codex</a>, or over <a href="/docs">the API</a>
       .

@@ -47,7 +47,7 @@ export function SettingsPage() {
       {organization.value === null ? null : <RetentionPanel />}
       <Panel
         title="Another organization"
-        sub="With its own members, projects, keys, patterns and bill. You will own it."
+        sub="It has separate members, projects, keys, patterns and a separate bill. You will own it."
       >
         <Form
           fields={[{ name: 'name', label: 'Name', required: true, maxlength: 100 }]}
@@ -55,7 +55,7 @@ export function SettingsPage() {
           submit={({ name = '' }) =>
             change(
               () => call('POST /organizations', { body: { name } }),
-              `${name} is made. Choose it in the menu.`,
+              `${name} was made. Choose it in the menu.`,
             )
           }
           clears
@@ -73,7 +73,7 @@ function DangerPanel() {
   const deleteOrganization = async () => {
     const sure = await ask({
       heading: `Delete ${org!.name}?`,
-      text: 'Its projects, keys, runs, patterns, findings and members’ access go at once and for good. Who uses its keys is refused from now on.',
+      text: 'Its projects, keys, runs, patterns, findings and members’ access are deleted at once, permanently. Requests with its keys are refused from now on.',
       fields: [
         {
           name: 'name',
@@ -96,7 +96,7 @@ function DangerPanel() {
   const deleteAccount = async () => {
     const sure = await ask({
       heading: 'Delete your account?',
-      text: 'You leave every organization, and those whose only member you are are deleted with all that is in them. Links and tokens made before do not sign in any more, also the one that the terminal showed at the start. A new one makes a new, empty account.',
+      text: 'You leave every organization. Organizations without another member are deleted with all their data. Earlier links and tokens, including the link that the terminal showed at the start, no longer sign you in. A new one makes a new, empty account.',
       fields: [
         {
           name: 'email',
@@ -113,11 +113,11 @@ function DangerPanel() {
       await call('DELETE /auth/me', {});
       // The cookie names a deleted account.
       await signOut().catch(() => {});
-      signInReason.value = 'Your account is deleted, and what was made to sign it in with it.';
+      signInReason.value = 'Your account was deleted, and its links and tokens no longer work.';
     });
   };
   return (
-    <Panel title="Delete" sub="Nothing brings back what is deleted here." class="danger-zone">
+    <Panel title="Delete" sub="Deletions here cannot be undone." class="danger-zone">
       {org !== null && isAtLeast('owner') ? (
         <p>
           <button type="button" class="plain danger" onClick={deleteOrganization}>

@@ -1,4 +1,4 @@
-/** Student: the golden runs for it, what it serves and why not more, and what it has saved. Browser. */
+/** Student: the golden runs for it, what it serves, why it does not serve more, and what it has saved. Browser. */
 import { describeDecision, describeRemedy } from '../../domain/relegation-words.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
@@ -48,7 +48,7 @@ export function StudentPage() {
             ))}
             <Panel
               title="Golden runs"
-              sub="Complete, read exactly, and without a sign that they went wrong: a student learns from these alone."
+              sub="Runs that are complete, were read exactly, and show no sign that they went wrong. A student learns only from these."
             >
               {activity.data.value === null ? null : (
                 <GoldenRuns golden={activity.data.value.golden} needed={loaded.golden_runs_needed} />
@@ -68,7 +68,7 @@ export function StudentPage() {
             {loaded.versions.length === 0 ? null : (
               <Panel
                 title="Versions"
-                sub="The newest first. Measured on golden runs that were kept apart from teaching."
+                sub="Newest first. Measured on golden runs that were not used for teaching."
               >
                 <Versions versions={loaded.versions} serving={loaded.serving} />
               </Panel>
@@ -108,8 +108,8 @@ function GoldenRuns({
       <p class="faint">
         {countOf(not_golden, 'run is', 'runs are')} not golden
         {not_judged > 0 ? `, ${formatNumber(not_judged)} not judged yet` : ''}.{' '}
-        <a href={hrefOfCaptured(null, { q: '-is:golden is:captured' })}>See which, and why</a>
-        {golden >= needed ? ' ' : '. A run counts that was captured whole and ended of itself. '}
+        <a href={hrefOfCaptured(null, { q: '-is:golden is:captured' })}>See which, and why not</a>
+        {golden >= needed ? ' ' : '. A run counts if it was captured completely and ended by itself. '}
       </p>
     </>
   );
@@ -149,7 +149,7 @@ function Serving({
                 : `version ${serving}`}
           </Badge>
           {version !== undefined && version.share < 1 ? ` ${formatShare(version.share)} of the runs` : ''}
-          {held ? ' held: rounds keep what they make, until it is published' : ''}
+          {held ? ' held: rounds keep what they make but do not publish it' : ''}
           {version?.valid_until == null ? null : (
             <>
               {' '}

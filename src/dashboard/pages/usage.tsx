@@ -45,7 +45,7 @@ export function UsagePage() {
     <>
       <PageHead
         title="Usage"
-        sub="What agents reported to the API, by day (UTC), at most a second old. Costs sums what the gateway captured."
+        sub="What agents reported to the API, by day (UTC), at most a second old. The page Costs shows what the gateway captured."
       >
         <button
           type="button"

@@ -56,7 +56,7 @@ function CacheSummary({ read: { sum, turns, is_whole } }: { read: RunLooks }) {
           {about}
           {formatNumber(Math.round(sum.lost_tokens))} tokens
           {sum.cost_usd === null ? '' : `, ${formatUsd(sum.cost_usd)}`}
-          {is_whole ? '' : ', the first turns alone were looked at'}
+          {is_whole ? '' : ', only the first turns were checked'}
         </span>
       </summary>
       <ul>

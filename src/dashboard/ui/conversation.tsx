@@ -77,6 +77,6 @@ function GapBefore({
   const words =
     gaps.length > 0
       ? `Missing here: ${gaps.map(([first, last]) => (first === last ? `request ${first}` : `requests ${first} to ${last}`)).join(', ')}. They did not pass this gateway, or were not captured.`
-      : 'A turn may be missing here: this one goes on from no answer that was captured.';
+      : 'A turn may be missing here: this turn does not continue a captured answer.';
   return <p class="gap-line">{words}</p>;
 }

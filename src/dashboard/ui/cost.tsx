@@ -19,7 +19,7 @@ export function Cost({ of: { cost_usd, unpriced_turns, estimated_turns, turns } 
         no price
       </span>
     );
-  // At least so much: some turns have no price.
+  // A lower bound, because some turns have no price.
   return <span title={why}>{`≥ ${about}${formatUsd(cost_usd)}`}</span>;
 }
 

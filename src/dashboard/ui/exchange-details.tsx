@@ -97,7 +97,7 @@ async function readBody(path: string): Promise<string> {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, SHOWN_BYTES));
     return bytes.length > SHOWN_BYTES ? `${text}\n… the rest is in the download` : layOut(text);
   } catch {
-    return `${formatBytes(bytes.length)} that are no text (compressed, or another format): download them`;
+    return `${formatBytes(bytes.length)} that are not text (compressed, or another format): download them`;
   }
 }
 

@@ -38,7 +38,7 @@ function FilterField({
   maxLength?: number;
 }) {
   const [typed, setTyped] = useState(value);
-  /** The last values of this field and of the address; the one that has changed is newer. */
+  /** The last values of this field and of the address. The one that has changed is the newer one. */
   const told = useRef(value);
   useEffect(() => {
     if (value === told.current) return;
@@ -113,7 +113,7 @@ function FilterDay({ name, label, value }: { name: string; label: string; value:
   );
 }
 
-/** The beginning of a day in the reader's time zone, `days` later. */
+/** The beginning of the day that is `days` after this one, in the reader's time zone. */
 export function startOfDay(date: string, days = 0): string {
   const [year = 1970, month = 1, day = 1] = date.split('-').map(Number);
   return new Date(year, month - 1, day + days).toISOString();

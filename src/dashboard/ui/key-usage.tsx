@@ -17,7 +17,7 @@ export function KeyUsage({ org_id, project_id, days }: { org_id: string; project
     { every_ms: 30_000 },
   );
   return (
-    <Panel title="By key" sub="Requests that came with each API key in those days, refused ones too.">
+    <Panel title="By key" sub="Requests with each API key in this period, including refused ones.">
       <Loaded from={usage} lines={3}>
         {({ keys }) => {
           const most = Math.max(1, ...keys.map(({ requests }) => requests));

@@ -21,7 +21,7 @@ export function MonthMeter({ org_id }: { org_id: string }) {
           });
           return (
             <>
-              <Meter used={used} most={cap} label="Interventions this month, of the plan’s cap" />
+              <Meter used={used} most={cap} label="Interventions this month, as a share of the plan’s cap" />
               <p>
                 {formatNumber(used)} of {formatNumber(cap)}. Counting starts again on {until} (UTC).
               </p>

@@ -34,8 +34,8 @@ function check(text: string): string {
 }
 
 /**
- * @param scope whose runs have the values that are offered
- * @param isListed the list was read: what else is asked must not delay it
+ * @param scope the runs whose values are offered
+ * @param isListed whether the list was read: other requests must not delay it
  */
 export function QueryBar({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
   const { typed, type, problem } = useTyped(value);
@@ -208,7 +208,7 @@ const VIEWS: readonly (View & { of_captures?: true })[] = [
   { query: 'sort:duration', title: 'Slowest' },
 ];
 
-/** Queries one click away: those that everyone needs, and those that the reader saved, with how many runs match. */
+/** Queries to click: common ones, and those that the reader saved, each with the number of matching runs. */
 function Views({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
   const [saved, setSaved] = useState(listQueries);
   const usual = VIEWS.filter(({ of_captures }) => of_captures !== true || scope === 'captures');
@@ -255,7 +255,10 @@ function Views({ value, scope, isListed }: { value: string; scope: RunScope; isL
 
 const NO_MATCHES: ReadonlyMap<string, number> = new Map();
 
-/** How many runs match each of some queries, one question after the other; an order alone matches every run and is left out. */
+/**
+ * The number of runs that match each of these queries, asked one after the other. A query that only sorts matches every
+ * run, so it is left out.
+ */
 function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<string, number> {
   const asked = queries.filter((query) => check(query) === '' && parseRunQuery(query).terms.length > 0);
   const org_id = organization.value!.id;
@@ -290,7 +293,7 @@ function QueryHelp() {
       <p>
         A run must match every word: <code>status:failed</code> <code>tool:run_tests</code>{' '}
         <code>cost:&gt;0.5</code> <code>since:7d</code> <code>-model:haiku</code> <code>sort:cost</code>.
-        Words without a field are searched for. <a href="/docs/guides/queries">All fields</a>
+        Words without a field are searched in the run's texts. <a href="/docs/guides/queries">All fields</a>
       </p>
       <p>
         Keys: <kbd>/</kbd> this field, <kbd>j</kbd> and <kbd>k</kbd> the next and the previous run,{' '}

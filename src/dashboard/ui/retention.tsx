@@ -11,7 +11,11 @@ type Kind = Reply<'GET /retention'>['kinds'][number]['kind'];
 
 /** For each kind: its name, the time from which its age counts, and its variable. */
 const KINDS: Readonly<Record<Kind, readonly [name: string, from: string, variable: string]>> = {
-  runs: ['Runs with their steps', 'their start, or their last step while they go on', 'RETENTION_DAYS_RUNS'],
+  runs: [
+    'Runs with their steps',
+    'their start, or their last step while they are running',
+    'RETENTION_DAYS_RUNS',
+  ],
   traces: ['Traces', 'their submission', 'RETENTION_DAYS_TRACES'],
   findings: ['Findings', 'when they were stored', 'RETENTION_DAYS_FINDINGS'],
   live_events: ['Events of the live stream', 'when they happened', 'RETENTION_DAYS_LIVE_EVENTS'],
@@ -23,7 +27,7 @@ export function RetentionPanel() {
   return (
     <Panel
       title="Retention"
-      sub="What the service deletes by age. Its operator decides, with the variables named here; patterns, profiles, usage and the audit log stay."
+      sub="Data that the service deletes by age. The operator sets the limits with the variables named here. Patterns, profiles, usage and the audit log stay."
     >
       <Loaded from={retention} lines={5}>
         {({ kinds, looks_every_s }) => (

@@ -19,7 +19,7 @@ const STATUS_TONES: Record<CapturedRun['status'], Tone> = {
 };
 
 const GOLDEN_MEANS =
-  'Golden: complete, read exactly, and without a sign that it went wrong. Only golden runs teach a student.';
+  'Golden: complete, read exactly, and no sign that it went wrong. A student learns only from golden runs.';
 
 /** The sources of a run: captured traffic, reports of the agent, or both. */
 export function SourceMark({ run: { is_captured, reported } }: { run: CapturedRun }) {
@@ -73,7 +73,7 @@ function StatusBadge({
   run: CapturedRun;
   isShort: boolean;
 }) {
-  // On the page of a run, a long outcome stands below.
+  // On the page of a run, a long outcome is shown below.
   const isTold =
     outcome !== null &&
     outcome !== '' &&
@@ -87,9 +87,9 @@ function StatusBadge({
 }
 
 function sayMark({ mark, overruled }: CapturedRun): string {
-  if (mark === 'bad') return 'A person says that it did not go well';
+  if (mark === 'bad') return 'A person marked it as bad';
   const against = overruled.map(({ words }) => words).join('; ');
   return against === ''
     ? 'A person says that it went well'
-    : `A person says that it went well, despite: ${against}`;
+    : `A person marked it as good, despite: ${against}`;
 }

@@ -16,7 +16,11 @@ export function RunEnd({ run, turns }: { run: CapturedRun; turns: readonly Captu
   const { ended_by, status, status_words, finished_at, turns: all } = run;
   const last = turns.findLast(({ kind }) => kind === 'turn');
   const who =
-    ended_by !== null ? ENDERS[ended_by] : status === 'running' ? 'It goes on' : 'Who ended it is not known';
+    ended_by !== null
+      ? ENDERS[ended_by]
+      : status === 'running'
+        ? 'It is still running'
+        : 'It is unknown who ended it';
   return (
     <p class="run-end">
       <b>{who}</b>

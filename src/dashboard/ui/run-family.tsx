@@ -5,7 +5,7 @@ import { countOf } from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { Badge } from './basics.tsx';
 
-/** The role of a run within another one. */
+/** What a run does within another run. */
 const KINDS: Readonly<Record<NonNullable<CapturedRun['kind']>, string>> = {
   subagent: 'sub-agent',
   title: 'makes a title',
@@ -47,8 +47,8 @@ export function RunFamily({ run, parent_is_captured }: { run: CapturedRun; paren
             <a href={hrefOfCaptured(parent_run_id)}>{parent_run_id}</a>
           ) : (
             <>
-              <span>{parent_run_id}</span>, which is not there: nothing of it passed this gateway, or it went
-              by age
+              <span>{parent_run_id}</span>, which is not there: none of it passed this gateway, or it was
+              deleted by age
             </>
           )}
         </p>

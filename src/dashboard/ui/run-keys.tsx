@@ -33,7 +33,7 @@ export function RunKeys({ read, more }: { read: ReadConversation; more: () => vo
   });
   const current = problems.find(({ at }) => at === here);
   return (
-    <section class="run-keys" aria-label="Ways through this run">
+    <section class="run-keys" aria-label="Navigation in this run">
       {problems.length === 0 ? (
         <span class="faint">No problems{has_more ? ' so far' : ''}</span>
       ) : (

@@ -52,7 +52,7 @@ function Sort({ q, field, title }: { q: string; field: SortField; title: string 
 export const RunRow = memo(({ run }: { run: ListedRun }) => {
   const { run_id, reported, models, agent } = run;
   const isPart = run.parent_run_id !== null;
-  // A text that was found leads to the turn that holds it.
+  // A found text links to the turn that contains it.
   const place: Record<string, string> =
     run.found === undefined ? {} : { turn: String(run.found.exchange_id) };
   return (
@@ -87,7 +87,10 @@ export const RunRow = memo(({ run }: { run: ListedRun }) => {
         ) : null}
         <span class="faint run-tokens">{sayTokens(run)}</span>
       </span>
-      <span class="number run-score" title="Highest total score of a step: the six monitors, weighed">
+      <span
+        class="number run-score"
+        title="Highest total score of a step: the weighted sum of the six monitors"
+      >
         {reported === null || reported.steps === 0 ? '' : reported.max_total_score.toFixed(2)}
       </span>
       <span class="number run-when">
@@ -103,7 +106,7 @@ export const RunRow = memo(({ run }: { run: ListedRun }) => {
   );
 });
 
-/** Characters before a match: with more of them, the match would stand outside the column. */
+/** Most characters shown before a match. With more, the match would be outside the column. */
 const BEFORE_CHARACTERS = 40;
 
 function FoundText({ found: { place, before, match, after } }: { found: NonNullable<ListedRun['found']> }) {
@@ -120,7 +123,7 @@ function FoundText({ found: { place, before, match, after } }: { found: NonNulla
 function sayTask({ task, run_id, is_captured }: ListedRun) {
   if (task === null) return <i class="faint">not read yet</i>;
   if (task !== '') return task;
-  return is_captured ? <i class="faint">no words</i> : run_id;
+  return is_captured ? <i class="faint">no text</i> : run_id;
 }
 
 function describe({ run_id, notes, reported }: ListedRun): string {

@@ -22,7 +22,7 @@ export function Scores({
   );
   if (steps.length === 0) return null;
   return (
-    <Panel title="Scores" sub="What each monitor says of a step, from 0 to 1. A click leads to the step.">
+    <Panel title="Scores" sub="Each monitor's score of a step, from 0 to 1. Click to see the step.">
       <LineChart
         x={x}
         lines={lines}

@@ -78,7 +78,7 @@ function Shell() {
       <div class="content">
         {isConnected.value ? null : (
           <p class="away" role="status">
-            The server does not answer. This page goes on by itself when it is back.
+            The server does not answer. This page continues by itself when the server is back.
           </p>
         )}
         <Notice />
@@ -112,7 +112,7 @@ function NotTheOperator({ title }: { title: string }) {
   return (
     <>
       <PageHead title={title} />
-      <Empty title="This is for the operator of the service.">
+      <Empty title="This page is for the operator of the service.">
         What the gateway captures may hold anything that agents and models said. The operator reads it, by the
         link of the start or by an address in <code>OPERATORS</code>, and the admins of the organization that{' '}
         <code>GW_ORG</code> names.

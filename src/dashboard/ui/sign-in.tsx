@@ -32,8 +32,8 @@ export function ReplaceSession({ offered }: { offered: OfferedSession }) {
       <h1>Sign in as another user?</h1>
       <p>
         You are signed in as <strong>{offered.current}</strong>. This link signs you in as{' '}
-        <strong>{offered.offered}</strong>: what you then type and make is theirs. Go on only if you asked for
-        this link.
+        <strong>{offered.offered}</strong>: what you then type and make is theirs. Continue only if you asked
+        for this link.
       </p>
       <div class="form-actions">
         <button type="button" class="main" autofocus onClick={() => offered.decide(false)}>
@@ -54,7 +54,7 @@ export function SignIn() {
     } catch (thrown) {
       signInReason.value =
         (thrown as ApiError).status === 401
-          ? 'That is no token of this server, or it has ended.'
+          ? 'This is not a token of this server, or it has expired.'
           : (thrown as Error).message;
     }
   };

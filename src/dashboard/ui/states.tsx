@@ -44,9 +44,9 @@ export function Loaded<T>({
 
 function staleWords(error: ApiError): string {
   if (error.status === 0)
-    return 'The server does not answer. What stands here is what was read last; it is tried again.';
-  if (error.status === 429) return 'Too many requests: this goes on in a moment.';
-  return `${error.message}. What stands here is what was read last.`;
+    return 'The server does not answer. This is the last known state; the page tries again.';
+  if (error.status === 429) return 'Too many requests: the page tries again in a moment.';
+  return `${error.message}. This is the last known state.`;
 }
 
 /** Shown while content is being read. */
@@ -76,10 +76,11 @@ export function Failed({ error, again }: { error: ApiError; again: () => void })
 }
 
 function describePassing(error: ApiError): string {
-  if (error.status === 0) return 'It is tried again by itself, and goes on as soon as the server is there.';
-  if (error.status === 429) return 'Too many requests at once. It goes on by itself in a moment.';
+  if (error.status === 0)
+    return 'The page tries again by itself, and continues as soon as the server answers.';
+  if (error.status === 429) return 'Too many requests at once. The page tries again in a moment.';
   if (error.passes) return 'It is tried again by itself.';
-  if (error.status === 404) return 'Nothing is called that, or it is not yours to see.';
+  if (error.status === 404) return 'It does not exist, or you may not see it.';
   return error.status === 403 ? error.message : '';
 }
 

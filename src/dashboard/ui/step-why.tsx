@@ -30,7 +30,7 @@ export function StepWhy({
   return (
     <details class="fold step-why" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary>
-        {COMPARED.has(decision) ? 'What the student said' : 'Why not the student'}
+        {COMPARED.has(decision) ? 'What the student said' : 'Why the student did not answer'}
         <span class="faint"> {words}</span>
       </summary>
       {isOpen ? <WholeExplanation exchange_id={exchange_id} /> : null}
@@ -59,7 +59,7 @@ export function WholeExplanation({ exchange_id }: { exchange_id: number }) {
   );
 }
 
-/** The version's opinion, and what is new compared with golden steps. */
+/** The student version's judgement, and what is new compared with golden steps. */
 function OpinionView({ opinion }: { opinion: Opinion }) {
   const { version, decision, rule, remedy, kind, support, nearest, new_things } = opinion;
   return (
@@ -86,7 +86,7 @@ function OpinionView({ opinion }: { opinion: Opinion }) {
       )}
       {new_things.length === 0 ? null : (
         <>
-          <h4>New in it</h4>
+          <h4>What was new in it</h4>
           <ul class="new-things">
             {new_things.map(({ place, value }, at) => (
               <li key={at}>

@@ -92,7 +92,7 @@ function AgentView({ agent, refresh }: { agent: Agent; refresh: () => void }) {
 async function rename({ agent, name, is_named }: Agent, refresh: () => void): Promise<void> {
   const given = await ask({
     heading: 'Name this agent variant',
-    text: 'The name is for people. Without one, the first words of its prompt stand here.',
+    text: 'The name is for people. Without a name, the first words of the prompt are shown.',
     fields: [{ name: 'name', label: 'Name', maxlength: 80, value: is_named ? name : '' }],
     button: 'Save',
   });

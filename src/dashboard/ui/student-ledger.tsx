@@ -32,7 +32,7 @@ export function sayUncertain({ saved_usd, unpriced, guessed }: Saved): string | 
   const notes = [];
   if (unpriced > 0) notes.push(`${countOf(unpriced, 'step')} left out: GW_PRICES has no price for the model`);
   else if (saved_usd === null) notes.push('nothing with a known price was served');
-  if (guessed > 0) notes.push(`${countOf(guessed, 'step')} priced as a model with a similar name`);
+  if (guessed > 0) notes.push(`${countOf(guessed, 'step')} priced like a model with a similar name`);
   return notes.join('; ') || undefined;
 }
 
@@ -40,7 +40,7 @@ export function StudentLedger({ rows }: { rows: readonly Entry[] }) {
   return (
     <Panel
       title="Ledger"
-      sub="What it served, what audits found wrong, and what the upstream would have charged more, by day (UTC)."
+      sub="By day (UTC): what it served, what audits found wrong, and how much more the upstream would have charged."
     >
       <Table
         label="Ledger"

@@ -1,6 +1,6 @@
 /**
- * Steps that show a student's limits: where it would have been wrong, and what it left to the upstream.
- * Browser.
+ * Steps that show a student's limits: those that it would have answered wrongly, and those that it left to the
+ * upstream. Browser.
  */
 import { useState } from 'preact/hooks';
 import { countOf } from '../core/format.ts';
@@ -34,7 +34,7 @@ export function Disagreements({ names }: { names: Names }) {
       <Loaded from={list} lines={4}>
         {({ steps, has_more }) =>
           steps.length === 0 ? (
-            <Empty title="No audit disagreed with the student lately." />
+            <Empty title="Lately no audit disagreed with the student." />
           ) : (
             <>
               <ul class="told-steps">
@@ -70,12 +70,12 @@ export function RefusedSteps({ names }: { names: Names }) {
   return (
     <Panel
       title="Left to the upstream"
-      sub={`Why, of the newest ${REFUSED} steps that the student did not serve. Open one to see what was new in it.`}
+      sub={`The reasons for the newest ${REFUSED} steps that the student did not serve. Open a step to see what was new in it.`}
     >
       <Loaded from={list} lines={4}>
         {({ steps }) =>
           steps.length === 0 ? (
-            <Empty title="The student served whatever it was asked lately." />
+            <Empty title="The student lately served every step that it was asked." />
           ) : (
             <ul class="told-steps">
               {groupByReason(steps).map((group) => (

@@ -122,7 +122,7 @@ function Legend({ rows }: { rows: readonly WaterfallRow[] }) {
   const keys = [
     ['first', 'to the first byte', true],
     ['rest', 'the answer', true],
-    ['tools', 'tools, and the agent meanwhile', has(({ kind }) => kind === 'tools')],
+    ['tools', 'tools, and the agent during them', has(({ kind }) => kind === 'tools')],
     ['child', 'a sub-agent', has(({ kind }) => kind === 'child')],
     ['idle', 'the agent’s own time', has(({ idle_from_ms }) => idle_from_ms !== null)],
   ] as const;
