@@ -1,10 +1,11 @@
 /**
- * The container's health check: `node healthcheck.mjs [PID]` exits with 0 when what runs there answers and captures, or at least
- * tries to, and with 1 otherwise. It prints how capture is doing, which `docker inspect` shows. A separate process in the container.
+ * The container's health check: `node healthcheck.mjs [PID]` exits with 0 if the service answers, and captures or still
+ * tries to, and with 1 otherwise. It prints the state of capture, which `docker inspect` shows. A separate process in
+ * the container.
  *
- * It asks where the service listens: host, port and scheme come from the variables, from the files that `--env-file` names, and
- * from the flags of the service's command line (PID, or process 1). The connection stays on this machine, so a certificate
- * is not checked: it names another host.
+ * It takes host, port and scheme from the variables, from the files that `--env-file` names, and from the flags of the
+ * service's command line (PID, or process 1). It does not check the certificate, because the connection stays on this
+ * machine and the certificate names another host.
  *
  * Degraded capture is no reason to replace a container: it still forwards, and a new one would have the same
  * disk. Stopped capture is a reason, since only a new process starts it again.
@@ -16,9 +17,9 @@ import { basename } from 'node:path';
 import { parseEnv } from 'node:util';
 
 const DEADLINE_MS = 2_000;
-/** Larger than any answer that is asked for. */
+/** Larger than any answer that this script requests. */
 const ANSWER_BYTES = 1 << 20;
-/** The listener that --host and --port set, and the listeners that must answer, by command. */
+/** For each command: the listener that --host and --port set, and the listeners that must answer. */
 const COMMANDS = {
   up: { flagged: 'gateway', listeners: ['api', 'gateway'] },
   serve: { flagged: 'api', listeners: ['api'] },
@@ -38,7 +39,7 @@ console.log([`capture: ${status}`, ...reasons.map(({ text }) => text)].join('. '
 const parts = [api, gateway].filter((part) => part !== null);
 process.exitCode = parts.length > 0 && parts.every(({ ok }) => ok) && status !== 'stopped' ? 0 : 1;
 
-/** @returns the words of a process's command line; none where it cannot be read */
+/** @returns the words of a process's command line; empty if it cannot be read */
 function readCommandLine(pid) {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
@@ -47,7 +48,7 @@ function readCommandLine(pid) {
   }
 }
 
-/** @returns what the files of Node's `--env-file` set; a later one wins */
+/** @returns the variables that the files of Node's `--env-file` set; a later file wins */
 function readEnvFiles(words) {
   const set = {};
   for (const word of words) {
@@ -56,7 +57,7 @@ function readEnvFiles(words) {
     try {
       Object.assign(set, parseEnv(readFileSync(file, 'utf8')));
     } catch {
-      // The service has read it, or does not need it.
+      // The service reports a file that it needs but cannot read.
     }
   }
   return set;
@@ -77,7 +78,7 @@ function findCommand(words) {
 
 /**
  * @param names the variables of the listener
- * @returns null where nothing listens and the command does not start that listener
+ * @returns null if nothing listens and the command does not start that listener
  */
 async function ask(listener, path, names) {
   const flags = command?.flagged === listener ? command.flags : {};

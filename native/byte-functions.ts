@@ -17,8 +17,8 @@ export interface ByteEngine {
   findSuspects(bytes: Uint8Array, from: number, to: number, marks: Float64Array): number;
 
   /**
-   * The first position in [from, to) at which a needle begins (it may end beyond `to`); -1 without one, -2 if the
-   * bytes are built to make the search slow.
+   * The first position in [from, to) at which a needle begins (it may end beyond `to`); -1 without one, -2 if the bytes
+   * are made to slow the search down.
    * @param needles each with its length before it, as `packNeedles` makes them
    */
   findAnyNeedle(bytes: Uint8Array, from: number, to: number, needles: Uint8Array): number;

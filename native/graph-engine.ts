@@ -38,7 +38,7 @@ interface SharedChanges {
    */
   openCatalog(key: string): CatalogHandle;
   closeCatalog(catalog: CatalogHandle): void;
-  /** From now on, searches that pass this text find the indexes; with an empty text, none does. */
+  /** From now on, searches that pass this text find the indexes. With an empty text, no search finds them. */
   serveCatalog(catalog: CatalogHandle, vectorsId: string): void;
   /**
    * @param group of indexes that are listed together; empty: no group
@@ -56,15 +56,15 @@ interface SharedChanges {
   endChange(index: SharedHandle): void;
   /** Zeroed memory for that many vectors. It replaces the block with this number, or follows the last block. */
   makeBlock(index: SharedHandle, number: number, vectors: number): Float32Array;
-  /** The last one, which holds nothing. */
+  /** Removes the last block, which holds no vector. */
   dropBlock(index: SharedHandle): void;
   /** Adds a vector at the end; the caller writes its numbers there. */
   enterVector(index: SharedHandle, id: number): void;
   /** Removes a vector; the last one takes its position, and the caller moves the numbers. */
   leaveVector(index: SharedHandle, id: number): void;
-  /** It is compared by itself. */
+  /** From now on the vector is compared one by one. */
   awaitVector(index: SharedHandle, id: number): void;
-  /** It is the graph's next point. */
+  /** The vector is the graph's next point. */
   linkVector(index: SharedHandle, id: number): void;
   /** Call it when the point of a vector was marked as removed. */
   unlinkVector(index: SharedHandle): void;
@@ -73,7 +73,9 @@ interface SharedChanges {
    */
   takeGraph(index: SharedHandle, graph: Graph, ids: Uint32Array): void;
   dropGraph(index: SharedHandle): void;
-  /** Sets what a search filters by and returns. A vector without it is not found; an empty name removes it. */
+  /**
+   * Sets what a search filters by and returns. A search does not find a vector without it; an empty name removes it.
+   */
   describeVector(index: SharedHandle, id: number, name: string, kind: string, family: string): void;
   /** Memory beside vectors and graph. */
   measureShared(index: SharedHandle): number;
@@ -114,7 +116,7 @@ export interface SharedSearches {
   ): string[] | null;
 }
 
-/** All throw an Error with the library's message; TypeError and RangeError for invalid arguments. */
+/** All functions throw an Error with the library's message, and a TypeError or RangeError for invalid arguments. */
 export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
   /**
    * @param capacity most points

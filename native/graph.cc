@@ -301,7 +301,7 @@ napi_value StartFile(napi_env env, std::unique_ptr<FileWork> work) {
     return nullptr;
   }
   if (work->written != nullptr) work->written->BeginWriting();
-  // From here on, FinishFile owns it, which runs on this thread.
+  // From here on FinishFile owns it. FinishFile runs on this thread.
   work.release();
   return promise;
 }
@@ -346,7 +346,7 @@ napi_value OpenCatalog(napi_env env, napi_callback_info info) {
   auto catalog = std::make_shared<Catalog>();
   if (!ReadArguments(env, info, 1, arguments) || !ReadText(env, arguments[0], &catalog->key)) return nullptr;
   auto kept = std::make_unique<std::shared_ptr<Catalog>>(catalog);
-  // However the thread ends, an index without its writer must not be searched.
+  // An index must not be searched without its writer, whatever ended the writer's thread.
   if (napi_add_env_cleanup_hook(env, CloseCatalogOfThread, kept.get()) != napi_ok) return nullptr;
   kept.release();
   const bool is_open = Attempt(env, [&] { TheRegistry().Open(catalog); });

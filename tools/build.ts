@@ -1,6 +1,6 @@
 /**
- * `npm run build`: the sources as JavaScript and types under `dist/`, laid out as the tree is. For the published
- * package alone: Node runs the sources of a checkout as they are, but strips no types under node_modules.
+ * `npm run build`: writes the sources as JavaScript and types to `dist/`, in the layout of the tree. Only the published
+ * package needs this: Node runs a checkout's sources as they are, but does not strip types under node_modules.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -24,6 +24,6 @@ if (status === 0) {
   await bundleDashboard();
   const built = 'src/dashboard/dist';
   cpSync(join(root, built), join(root, 'dist', built), { recursive: true });
-  // For a container; the published package leaves it out, since it holds copies of other packages.
+  // For a container. The published package leaves it out, because it contains copies of other packages.
   await bundleService(new URL('../dist/', import.meta.url));
 }

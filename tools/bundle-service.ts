@@ -1,15 +1,16 @@
 /**
- * `node tools/bundle.ts`, second half: the service's own code as few files that Node only has to compile, in src/threads/dist: one for
- * each thread's and process's entry, and what they share. Otherwise each thread resolves, reads and strips a thousand
- * modules for itself, which takes it a second of processor time. It does nothing while the files are those of the
- * sources; src/cli/understudy.mjs looks whether they are, and runs the sources where they are not.
+ * The second half of `node tools/bundle.ts`: bundles the service's own code into a few files in src/threads/dist, one
+ * for the entry of each thread and process, and files that they share. Node only has to compile these. Without them
+ * each thread resolves, reads and strips a thousand modules, which takes a second of processor time. The bundle is made
+ * only when a source has changed. src/cli/understudy.mjs compares it with the sources, and runs the sources when they
+ * differ.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, posix, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
 
-/** Below the tree that is bundled: the checkout's, or what `npm run build` made of it. */
+/** A path in the bundled tree. That tree is the checkout's, or the one that `npm run build` made of it. */
 const TARGET = 'src/threads/dist/';
 const ENTRIES = [
   'src/cli/understudy',
@@ -23,41 +24,41 @@ const ENTRIES = [
   'src/threads/server-thread-entry',
   'src/threads/student-thread-entry',
 ];
-/** They have native code, or find files and threads beside their own. */
+/** Packages that are not bundled: they have native code, or find files and threads beside their own. */
 const LEFT_OUT = [
-  // Loaded for a bucket alone; hundreds of modules.
+  // Only storage in a bucket loads it. It has hundreds of modules.
   '@aws-sdk/client-s3',
-  // Each of its classes looks for what the other one adds to the language.
+  // This package and the next one share what reflect-metadata adds to JavaScript's globals.
   '@peculiar/x509',
   'reflect-metadata',
   'hnswlib-node',
-  // Loaded by the first export as Parquet.
+  // The first export as Parquet loads it.
   'hyparquet-writer',
   'lmdb',
   'msgpackr',
   'onnxruntime-node',
   'pino',
   'piscina',
-  // Loaded with the first mail.
+  // The first mail loads it.
   'nodemailer',
-  // Loaded when it is needed, and no ES module: a part of a bundle would have none of its names.
+  // It is loaded when it is needed, and is CommonJS. A bundled part would export none of its names.
   'undici',
   'uWebSockets.js',
 ];
-/** npm writes it with each change of what is installed. */
+/** npm writes this file whenever the installed packages change. */
 const INSTALLED = 'node_modules/.package-lock.json';
-/** src/std/module-url.ts alone asks where the bundle itself is. */
+/** The only source that asks where the bundle itself is. */
 const ASKS_FOR_BUNDLE = /[\\/]std[\\/]module-url\.[tj]s$/;
 
-/** What src/cli/understudy.mjs reads. */
+/** The manifest that src/cli/understudy.mjs reads. */
 interface ServiceManifest {
-  /** By its path from the bundled tree: its length and the time of its last change. */
+  /** For each source, by its path in the bundled tree: its length and the time of its last change. */
   sources: Record<string, readonly [bytes: number, changed_ms: number]>;
 }
 
 /**
- * @param root the tree; a URL that ends with a slash
- * @returns whether it had to be made
+ * @param root the tree, as a URL that ends with a slash
+ * @returns whether the bundle had to be made
  */
 export async function bundleService(root: URL = new URL('../', import.meta.url)): Promise<boolean> {
   const target = new URL(TARGET, root);
@@ -99,7 +100,7 @@ export async function bundleService(root: URL = new URL('../', import.meta.url))
     const described = describe(new URL(name, root));
     if (described !== null) sources[name] = described;
   }
-  // Whole or not at all: another process may be reading.
+  // Renamed in one step, because another process may be reading.
   const partial = new URL(`${TARGET.slice(0, -1)}.${process.pid}/`, root);
   rmSync(partial, { recursive: true, force: true });
   mkdirSync(partial, { recursive: true });
@@ -118,12 +119,12 @@ export async function bundleService(root: URL = new URL('../', import.meta.url))
   return true;
 }
 
-/** For packages that are no ES modules and ask for Node's own. */
+/** CommonJS packages need it to load Node's own modules. */
 const REQUIRE = `import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);`;
 
 /**
- * Node's own modules for HTTP by `require`: an import of one reads each of its exports, and one of these loads a whole client
- * (undici), which takes a thread a tenth of a second.
+ * Loads Node's own HTTP modules with `require`. An import of such a module reads each of its exports, and one of these
+ * loads a whole client (undici), which takes a thread a tenth of a second.
  */
 const QUICK_HTTP: Plugin = {
   name: 'quick http',
@@ -137,7 +138,7 @@ const QUICK_HTTP: Plugin = {
   },
 };
 
-/** A module that looks for a file beside itself finds it where its source is. */
+/** A bundled module looks for files beside its source, not beside the bundle. */
 function placesOfSources(folder: string): Plugin {
   return {
     name: 'places of sources',
@@ -164,7 +165,7 @@ function isCurrent(root: URL, target: URL): boolean {
   } catch {
     return false;
   }
-  // This file says how it is made.
+  // This file decides how the bundle is made, so it counts as a source.
   const madeAt = statSync(new URL('files.json', target)).mtimeMs;
   if (statSync(new URL(import.meta.url)).mtimeMs > madeAt) return false;
   return Object.entries(sources).every(([name, [bytes, changed_ms]]) => {

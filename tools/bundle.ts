@@ -1,7 +1,7 @@
 /**
- * `node tools/bundle.ts`: the dashboard's page (src/dashboard) as the browser gets it, in src/dashboard/dist: bundled, named by
- * content, compressed once; then the service's code (bundle-service.ts). `npm ci` and `npm start` call it, and `npm run build`
- * for the package. It does nothing while the files are those of the sources.
+ * `node tools/bundle.ts`: bundles the dashboard's page (src/dashboard) for the browser into src/dashboard/dist. The
+ * files are named by their content and compressed once. Then it bundles the service's code (bundle-service.ts). `npm
+ * ci`, `npm start` and `npm run build` call it. It does nothing if no source has changed.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -13,9 +13,9 @@ import { bundleService } from './bundle-service.ts';
 const SOURCES = new URL('../src/dashboard/', import.meta.url);
 const TARGET = new URL('dist/', SOURCES);
 
-/** What the server reads (src/api/dashboard.ts). */
+/** The manifest that the server reads (src/api/dashboard.ts). */
 interface BuiltFiles {
-  /** Digest of the sources that they are made of. */
+  /** Digest of the sources of the bundle. */
   sources: string;
   files: { name: string; is_hashed: boolean; encodings: string[] }[];
 }
@@ -45,7 +45,7 @@ export async function bundleDashboard(): Promise<boolean> {
   const script = nameByContent('app.js', texts.get('app.js')!);
   const style = nameByContent('style.css', texts.get('style.css')!);
   const page = read('index.html').replace('{script}', script).replace('{style}', style);
-  // Whole or not at all: another process may be reading.
+  // Renamed in one step, because another process may be reading.
   const partial = new URL(`dist.${process.pid}/`, SOURCES);
   rmSync(partial, { recursive: true, force: true });
   mkdirSync(partial, { recursive: true });
@@ -82,7 +82,7 @@ function readBuilt(): BuiltFiles | null {
   }
 }
 
-/** Of the sources, of this file and of what they are bundled with. */
+/** Digest of the sources, of this file and of the bundler. */
 function digestSources(): string {
   const digest = createHash('sha256');
   const cwd = fileURLToPath(SOURCES);

@@ -1,7 +1,7 @@
 /**
- * `node tools/client-types.ts`: writes src/client/operation-types.ts, what each operation of the API takes and answers, as
- * TypeScript that names no schema. So an agent's project needs no validator to compile against the client. A test compares
- * the file with the contract. Development, main thread.
+ * `node tools/client-types.ts`: writes src/client/operation-types.ts, the types of what each operation of the API takes
+ * and answers. They name no schema, so an agent's project needs no validator to compile against the client. A test
+ * compares the file with the contract. Development, main thread.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -101,7 +101,7 @@ class Printer {
     this.types.set(this.#nameOf(name), this.#type(definition));
   }
 
-  /** What is sent and what is answered under one name differ: fields with a default are left out of one alone. */
+  /** One name can have two types: requests may leave out fields that have a default, and answers have them. */
   #nameOf(name: string): string {
     return this.#io === 'input' ? `${name}Input` : name;
   }
@@ -113,7 +113,7 @@ class Printer {
     if (Array.isArray(values)) return values.map((value) => JSON.stringify(value)).join(' | ');
     if (Array.isArray(allOf)) return allOf.map((part: Schema) => `(${this.#type(part)})`).join(' & ');
     const choices = (anyOf ?? oneOf) as Schema[] | undefined;
-    // Beside properties, alternatives say which fields go together; no type says that here.
+    // `anyOf` beside properties says which fields go together. The written types do not say that.
     if (choices !== undefined && schema.properties === undefined) {
       return [...new Set(choices.map((choice) => this.#type(choice)))].join(' | ');
     }
@@ -138,7 +138,7 @@ class Printer {
       default: {
         const unknown = Object.keys(schema).find((keyword) => !LIMITS.has(keyword));
         if (unknown !== undefined)
-          throw new Error(`a schema has the keyword ${unknown}, which is not known here`);
+          throw new Error(`this script does not know the keyword ${unknown} of a schema`);
         return 'unknown';
       }
     }

@@ -1,7 +1,8 @@
 /**
- * `node tools/link-command.ts`: puts the command into node_modules/.bin as `understudy-gateway`, the name that the published package
- * has. `npx` runs what is there. A name in package.json's `bin` it would first install into its cache, by the folder's path: a
- * cache of an earlier version lacks the name for good. Development, main thread.
+ * `node tools/link-command.ts`: puts the command into node_modules/.bin as `understudy-gateway`, which is also the
+ * published package's name. `npx` runs commands from there. With a name in package.json's `bin` instead, `npx` would
+ * first install the folder into its cache, and a cache made by an earlier version would never get the name.
+ * Development, main thread.
  */
 
 import { mkdirSync, rmSync, symlinkSync } from 'node:fs';

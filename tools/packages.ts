@@ -2,9 +2,9 @@
  * `node tools/packages.ts`: builds the packages that agents install, from the sources under `src` into `clients/<package>/dist`. Each
  * has ES modules, CommonJS and types for both. Development, main thread.
  *
- * The client is CommonJS, and its ES modules import that: `import` and `require` in one process share its state. An integration
- * is bundled for each kind of module, without the client and the framework: each kind loads the framework that the agent has.
- * A package with a command (`bin`) has one ES module, which that command loads, and no types.
+ * The client is CommonJS, and its ES modules import that: `import` and `require` in one process share its state. An
+ * integration is bundled once as ES module and once as CommonJS, without the client and the framework, so it loads the
+ * agent's own framework. A package with a command (`bin`) has one ES module, which the command loads, and no types.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -15,7 +15,7 @@ import { build, type Plugin } from 'esbuild';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const CLIENT_PACKAGE = '@understudy-gateway/client';
-/** What the client package exports, by the source that an integration imports. */
+/** The client package's exports, by the source that an integration imports. */
 const CLIENT_ENTRY = 'src/client/understudy.ts';
 
 const EDGE_ENTRY = 'src/client/edge/edge.ts';
@@ -26,7 +26,7 @@ interface PackageFile {
   exports: Record<string, string | { import: { types: string; default: string } }>;
 }
 
-/** An entry of a package: `label-auto` of `./label/auto`, and its source. */
+/** An entry of a package and its source. The name of `./label/auto` is `label-auto`. */
 interface Entry {
   name: string;
   source: string;
@@ -45,7 +45,7 @@ export const PACKAGES = [
 
 /**
  * Builds one package into its `dist`.
- * @throws Error when the sources do not compile
+ * @throws Error if the sources do not compile
  */
 async function buildPackage(folder: string): Promise<void> {
   const place = join(ROOT, 'clients', folder);
@@ -118,7 +118,9 @@ async function bundleCommand(source: string, outfile: string): Promise<void> {
   });
 }
 
-/** Leaves out sources of which nothing is used: loading one of ours does nothing else. */
+/**
+ * Leaves out sources from which nothing is used. That is safe, because none of ours has an effect when it is loaded.
+ */
 const usedSources: Plugin = {
   name: 'used sources',
   setup(bundler) {
@@ -130,8 +132,8 @@ const usedSources: Plugin = {
 };
 
 /**
- * Bundles the client for platforms that have `fetch` and none of Node's modules.
- * @throws Error when a module of Node is imported
+ * Bundles the client for platforms that have `fetch` but not Node's modules.
+ * @throws Error if a module of Node is imported
  */
 export async function bundleEdge(outfile: string): Promise<void> {
   await build({
@@ -147,7 +149,7 @@ export async function bundleEdge(outfile: string): Promise<void> {
   });
 }
 
-/** Sources under `src/client/edge` stand in for their namesakes in `src/client`. */
+/** Sources under `src/client/edge` replace those of the same name in `src/client`. */
 const edgeSources: Plugin = {
   name: 'edge sources',
   setup(bundler) {
@@ -165,7 +167,7 @@ const OWN_ADDRESS = {
   banner: { js: "const importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
 };
 
-/** Imports of another entry stay imports, so that what it keeps is there once. */
+/** Imports of another entry stay imports, so that its state exists once. */
 function shareEntries(
   packageName: string,
   ownSource: string,
@@ -188,7 +190,7 @@ function shareEntries(
   };
 }
 
-/** The ES module beside a CommonJS file: its exports by name, which are read from what esbuild says of them. */
+/** Makes the ES module for a CommonJS file. It exports the names that esbuild lists in the file. */
 function writeModule(file: string, module: string): void {
   const names = readExports(file);
   const from = `./${relative(dirname(module), file)}`;
@@ -196,7 +198,7 @@ function writeModule(file: string, module: string): void {
   writeFileSync(module, `${line}\n`);
 }
 
-/** Names that esbuild wrote for Node's own reader of CommonJS exports: `0 && (module.exports = { a, b })`. */
+/** The names that esbuild lists for Node in a line `0 && (module.exports = { a, b })`. */
 function readExports(file: string): string[] {
   const [, names = ''] = /0 && \(module\.exports = \{([^}]*)\}\);/.exec(readFileSync(file, 'utf8')) ?? [];
   return names
@@ -205,9 +207,9 @@ function readExports(file: string): string[] {
     .filter(Boolean);
 }
 
-/** Emits the declarations of the entries and of what they import, once for each kind of module. */
+/** Writes the type declarations of the entries and of their imports, once for each kind of module. */
 function writeTypes({ name }: PackageFile, entries: readonly Entry[], target: string): void {
-  // Below the root, where the compiler finds packages.
+  // It is below the root, so that the compiler finds packages.
   const out = join(ROOT, 'node_modules', `.types-${name.split('/')[1]}`);
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
@@ -246,7 +248,8 @@ function copyTypes(
     mkdirSync(dirname(file), { recursive: true });
     const written = text.replace(imports, (_all, word: string, path: string) => {
       const other = join(dirname(module), path).replaceAll('\\', '/');
-      // A class with private members is the same type only where it is declared once.
+      // TypeScript treats two declarations of a class with private members as different types, so it must be declared
+      // once.
       if (isForeign && other.startsWith('src/client/')) return `${word}'${CLIENT_PACKAGE}'`;
       copyTypes(packageName, other, out, target, seen);
       return `${word}'${path}.${kind === 'mts' ? 'mjs' : 'cjs'}'`;

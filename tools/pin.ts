@@ -1,9 +1,9 @@
 /**
- * `npm run pin`: takes from the lock file what makes npm run the scripts that `allowScripts` forbids. Older versions of npm know
- * no `allowScripts` and run what the lock file tells. Then it asks the registry for what the lock file lacks, the `integrity` of
- * binaries for platforms that npm did not find when the file was made, and packs uWebSockets.js's binaries to write their hashes into `native/uwebsockets.sha256`. What is
- * there already is never changed: one that differs is told, and the command ends with 1. What the registry does not have stays
- * away, and is named.
+ * `npm run pin`: removes from the lock file the marks that make older versions of npm run scripts that `allowScripts`
+ * forbids. Then it adds hashes that are missing. It asks the registry for the `integrity` of binaries for other
+ * platforms, which the lock file may lack. It packs uWebSockets.js's binaries and writes their hashes into
+ * `native/uwebsockets.sha256`. It never changes a hash that is already there: it reports one that differs, and ends
+ * with 1. It names what the registry does not have.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -23,7 +23,7 @@ interface Locked {
   version?: string;
   integrity?: string;
   hasInstallScript?: boolean;
-  /** false: npm does not compile it, although it has a `binding.gyp`. */
+  /** `false`: npm does not compile the package, although that has a `binding.gyp`. */
   gypfile?: boolean;
 }
 
@@ -54,7 +54,7 @@ for (const [path, locked] of Object.entries(lock.packages)) {
   const answer = npm(['view', spec, 'dist.integrity', '--json'], root);
   const integrity: unknown = answer === null || answer.trim() === '' ? null : JSON.parse(answer);
   if (typeof integrity === 'string' && /^sha512-[A-Za-z\d+/]{86}==$/.test(integrity)) {
-    // In the place where npm writes it: behind the version.
+    // Right after the version, where npm writes it.
     const { version, ...rest } = locked;
     lock.packages[path] = { version: version!, integrity, ...rest };
   } else missing.push(`${spec}: no integrity`);
@@ -76,7 +76,7 @@ try {
     }
     const [{ filename, integrity }] = JSON.parse(packed) as [{ filename: string; integrity: string }];
     if (integrity !== lock.packages[path]!.integrity) {
-      differing.push(`${spec}: the package is not what the lock file says`);
+      differing.push(`${spec}: the package differs from the one in the lock file`);
       continue;
     }
     const binary = spawnSync('tar', ['-xzOf', join(folder, filename), 'package/uws.node'], {

@@ -1,6 +1,7 @@
 /**
- * Runs a source file under npm's scripts: `node tools/run.mjs [--env-file=FILE] FILE [ARGUMENTS]`, as `node FILE` would. A Node that
- * cannot read the file ends with one line instead of a stack trace. Plain JavaScript, as that line needs. Development, main thread.
+ * Runs a source file under npm's scripts: `node tools/run.mjs [--env-file=FILE] FILE [ARGUMENTS]`, as `node FILE`
+ * would. If this Node cannot read the file, it prints one line instead of a stack trace. Plain JavaScript, so that an
+ * old Node can print that line. Development, main thread.
  */
 import '../src/cli/needs-node.mjs';
 import { resolve } from 'node:path';

@@ -1,7 +1,8 @@
 /**
- * `npm run sbom [FILE]`: the bill of materials of what is shipped, as CycloneDX in JSON, in `understudy.cdx.json` or FILE. npm makes
- * it of the lock file, without network; here it loses what differs from one run to the next (time, random number, name of
- * the folder, npm's own version), and the hashes of uWebSockets.js's binaries, which npm does not know, come to their packages.
+ * `npm run sbom [FILE]`: the bill of materials of what is shipped, as CycloneDX in JSON, in `understudy.cdx.json` or
+ * FILE. npm makes it from the lock file, without the network. This script removes what differs between runs (time,
+ * random number, name of the folder, npm's version), and adds the hashes of uWebSockets.js's binaries, which npm does
+ * not know.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -55,7 +56,7 @@ const bom = JSON.parse(stdout) as Bom;
 bom.metadata.component.name = 'understudy-gateway';
 delete bom.metadata.timestamp;
 delete bom.metadata.tools;
-// What npm omits by itself as of development, something that is shipped may need too.
+// npm omits packages that development needs, although something that is shipped may need them too.
 bom.components = bom.components.filter(({ properties = [] }) => !properties.some(isOfDevelopment));
 const shipped = new Set([
   bom.metadata.component['bom-ref'],
@@ -74,14 +75,14 @@ for (const [path, content] of readHashes(list) as Map<string, string>) {
   const at = path.lastIndexOf('/');
   const owner = bom.components.find(({ name }) => name === path.slice(0, at));
   if (owner === undefined)
-    throw new Error(`native/uwebsockets.sha256 lists ${path}, of which the lock file knows nothing`);
+    throw new Error(`native/uwebsockets.sha256 lists ${path}, which is not in the lock file`);
   const name = path.slice(at + 1);
   owner.components = [
     { 'bom-ref': `${owner['bom-ref']}#${name}`, type: 'file', name, hashes: [{ alg: 'SHA-256', content }] },
   ];
 }
 
-// The serial number is that of its content, as a UUID of version 8 (RFC 9562, 5.8).
+// The serial number is made from the content, as a UUID of version 8 (RFC 9562, 5.8).
 bom.serialNumber = '';
 const digits = createHash('sha256').update(JSON.stringify(bom)).digest('hex');
 const uuid = `${digits.slice(0, 8)}-${digits.slice(8, 12)}-8${digits.slice(13, 16)}-a${digits.slice(17, 20)}-${digits.slice(20, 32)}`;

@@ -1,4 +1,7 @@
-/** Runs the tests once: `node tools/test.mjs ARGUMENTS` is `vitest run ARGUMENTS`, and says in one line when Node is too old. */
+/**
+ * Runs the tests once: `node tools/test.mjs ARGUMENTS` is `vitest run ARGUMENTS`. If Node is too old, it says so in one
+ * line.
+ */
 import '../src/cli/needs-node.mjs';
 
 process.argv.splice(2, 0, 'run');

@@ -23,7 +23,7 @@ const tools = [
   tool('check_stock', 'Says how many of an article there are', 'sku'),
 ];
 
-/** The shop: the same order for the same ticket. */
+/** The shop. A ticket always has the same order. */
 function runTool(name: string, ticket: number): string {
   const number = (factor: number) => 10_000 + ((ticket * factor) % 89_989);
   const [parcel_id, sku] = [`PX${number(7_919)}`, `SKU-${number(104_729)}`];

@@ -1,6 +1,6 @@
 /**
- * Stands in for the model provider in docs/tutorial.md: needs no key and no network. It says what a model would say to the
- * tutorial's agent. `node examples/tutorial/provider.mjs [PORT]`
+ * Stands in for the model provider in docs/tutorial.md, without a key or a network. It answers the tutorial's agent as
+ * a model would. `node examples/tutorial/provider.mjs [PORT]`
  */
 import { createServer } from 'node:http';
 
@@ -13,7 +13,7 @@ interface Block {
   content?: string;
 }
 
-/** What the model says, given the ticket and what the last tool said. */
+/** The model's answer for the ticket and the last tool's result. */
 function answer(ticket: string, result: string | undefined): Block {
   const call = (name: string, input: object): Block => ({
     type: 'tool_use',
@@ -58,8 +58,8 @@ const server = createServer(async (request, response) => {
     for await (const part of request.setEncoding('utf8')) text += part;
     response.end(JSON.stringify(reply(text)));
   } catch {
-    // A health check, or a client that goes away: it goes on.
-    const message = "the stand-in only knows the requests of the tutorial's agent";
+    // A health check or an aborted request; the server continues.
+    const message = "the stand-in knows only the requests of the tutorial's agent";
     response.statusCode = 400;
     response.end(JSON.stringify({ type: 'error', error: { type: 'invalid_request_error', message } }));
   }

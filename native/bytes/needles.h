@@ -65,8 +65,8 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
 #endif
 
 /**
- * The first position in [from, to) at which the needle begins (it may end beyond `to`); -1 without one, or if the
- * patience is used up.
+ * The first position in [from, to) at which the needle begins (it may end beyond `to`); -1 without one, or if the limit
+ * on compared bytes is reached.
  */
 int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size,
                    Patience* patience) {
@@ -107,7 +107,8 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
 }
 
 /**
- * The first position in [from, to) at which a packed needle begins; -1 without one, -2 if the patience is used up.
+ * The first position in [from, to) at which a packed needle begins; -1 without one, -2 if the limit on compared bytes
+ * is reached.
  */
 int64_t FindPacked(const Bytes& bytes, size_t from, size_t to, const Bytes& needles) {
   int64_t first = -1;

@@ -16,7 +16,7 @@
 
 namespace {
 
-/** A needle that contains a run, and so is searched only around runs. */
+/** A needle that contains a run. So it is searched only around runs. */
 struct AnchoredNeedle {
   const uint8_t* needle;
   size_t size;
@@ -39,7 +39,7 @@ struct NeedleSet {
   size_t anchored_count = 0;
   LooseNeedle loose[kLoose];
   size_t loose_count = 0;
-  /** Of the loose ones. */
+  /** Length of the longest loose needle. */
   size_t longest = 1;
   Patience patience;
 
@@ -192,7 +192,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const
       run[window] = _mm512_movepi8_mask(_mm512_andnot_si512(all, _mm512_permutex2var_epi8(low, all, high)));
       for (size_t i = 0; i < count; i++) {
         const __m512i ends = _mm512_xor_si512(_mm512_loadu_si512(bytes + reach[i]), last[i]);
-        // 0xf6 computes: the first operand, or the other two xored.
+        // 0xf6 computes `a | (b ^ c)`.
         loose = _mm512_min_epu8(loose, _mm512_ternarylogic_epi64(ends, all, first[i], 0xf6));
       }
     }
@@ -292,8 +292,8 @@ bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, siz
 #endif
 
 /**
- * Whether the bytes contain neither a needle nor a suspect. A needle with a run can only be where a run is, and a
- * text has few of those; the other needles may be anywhere. Returns false if the search uses up its patience.
+ * Whether the bytes contain neither a needle nor a suspect. A needle with a run can only be where a run is, and a text
+ * has few of those; the other needles may be anywhere. Returns false if the search reaches its limit of compared bytes.
  */
 bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
   NeedleSet needles(bytes.length);

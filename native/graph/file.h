@@ -1,6 +1,6 @@
 /**
  * The file format of a graph, which is hnswlib's: a head; for each point its neighbours on the lowest level, its row
- * and its label; then for each point its neighbours on the higher levels. Another thread than the graph's writes and
+ * and its label; then for each point its neighbours on the higher levels. A thread other than the graph's writes and
  * reads it. The content of a file is not trusted: the reader checks it completely, because a search follows links
  * without checks.
  */
@@ -32,7 +32,7 @@ constexpr size_t kFloorsMax = 64;
 constexpr size_t kRoomMin = 1 << 12;
 /** Seed for the levels of points that are added later; the default seed of the generator. */
 constexpr size_t kSeedOfRead = 1;
-/** Written at once. */
+/** Bytes that one call writes. */
 constexpr size_t kChunkBytes = 1 << 18;
 
 /** The beginning of the file: numbers without gaps. */
@@ -84,7 +84,7 @@ inline void WriteGraphBytes(const Graph& graph, const Marks& removed, std::ostre
   }
 }
 
-/** Reads one graph and is done. */
+/** Reads one graph. */
 class GraphReader {
  public:
   GraphReader(std::istream& in, size_t bytes) : in_(in), left_(bytes) {}

@@ -42,7 +42,7 @@ class Graph {
    */
   void Add(const float* vector, uint32_t label) {
     CheckStill();
-    // The library would move the point with this label, and reads beyond the points' links when it does.
+    // The library would move the point with this label, and while it moves a point, it reads beyond the points' links.
     if (points_.label_lookup_.count(label) != 0) throw std::runtime_error("the label is taken");
     points_.addPoint(space_.MakeRow(vector).data(), label);
   }
@@ -65,7 +65,7 @@ class Graph {
     removed_[found->second] = true;
   }
 
-  /** Until as many calls of EndWriting, no point is added. */
+  /** No point is added until EndWriting was called as often as BeginWriting. */
   void BeginWriting() { writers_++; }
   void EndWriting() { writers_--; }
 

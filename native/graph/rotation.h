@@ -42,7 +42,7 @@ class Rotation {
  private:
   static constexpr uint32_t kSeed = 11;
 
-  /** In place; lengths stay. */
+  /** Works in place, and keeps lengths. */
   void Mix(float* numbers) const {
     for (size_t half = 1; half < width_; half *= 2) {
       for (size_t block = 0; block < width_; block += 2 * half) {

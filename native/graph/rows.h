@@ -35,9 +35,8 @@ constexpr int kOffset = 8;
 /** Candidates for clipping a row's numbers: shares of the largest one. */
 constexpr float kCuts[] = {1, 0.8f, 0.65f};
 /**
- * Random noise added to distances between rows when points are linked, at most this much. With exact distances,
- * hnswlib links texts that differ only in a number just to a few others of their kind, and one in twenty is never
- * found.
+ * Random noise added to distances between rows when points are linked, at most this much. With exact distances, hnswlib
+ * links texts that differ only in a number to few others of their kind, and one text in twenty is never found.
  */
 constexpr float kBlur = 0.05f;
 
@@ -155,7 +154,7 @@ uint32_t UseLevel([[maybe_unused]] uint32_t level) {
   return multiply == MultiplyAnywhere ? 0 : 1;
 }
 
-// Once, as the addon is loaded.
+// Chosen once, when the addon is loaded.
 const uint32_t kWidest = UseLevel(UINT32_MAX);
 
 /** A row: the numbers in half bytes, then the scale (the value of 1). */
@@ -196,7 +195,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   hnswlib::DISTFUNC<float> get_dist_func() override { return MeasureRows; }
   void* get_dist_func_param() override { return &steps_; }
 
-  /** Whether MakeRow may have made this row. */
+  /** Whether the row has values that MakeRow can produce. */
   bool IsRow(const void* row) const {
     const auto* bytes = static_cast<const uint8_t*>(row);
     bool fits = true;
@@ -208,7 +207,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
 
   size_t dimensions() const { return dimensions_; }
   size_t steps() const { return steps_; }
-  /** Of a row's numbers. */
+  /** Bytes that a row's numbers take. */
   size_t row_bytes() const { return steps_ * kStepBytes; }
 
   /**

@@ -70,7 +70,7 @@ struct Label {
   std::u16string family;
 };
 
-/** How far a search looks; `hnsw-index.ts` explains it. */
+/** How many candidates a search visits; `hnsw-index.ts` explains it. */
 struct SearchPlan {
   uint32_t k;
   /** Candidates of each walk, which are compared exactly; fewest first. */
@@ -78,8 +78,8 @@ struct SearchPlan {
   /** For each walk except the last: how far the last candidate must be below the last result. */
   std::vector<double> margins;
   /**
-   * Least number of candidates that are compared exactly. Of further ones, only those that may be among the results
-   * are.
+   * Least number of candidates that are compared exactly. Further candidates are compared only if they may be among the
+   * results.
    */
   uint32_t compared;
   /** Largest error of the graph's similarity. */
@@ -102,7 +102,7 @@ class SharedIndex {
   size_t size() const { return size_.load(std::memory_order_acquire); }
   const Label& label_of(uint32_t id) const { return labels_[id]; }
 
-  /** What stands beside vectors and graph. */
+  /** The data beside vectors and graph. */
   size_t bytes() const {
     return (ids_.capacity() + places_.capacity() + id_of_point_.capacity()) * sizeof(uint32_t) +
            labels_.capacity() * sizeof(Label) + label_bytes_ + pending_.size() * kSetEntryBytes;
@@ -189,7 +189,7 @@ class SharedIndex {
     linked_++;
   }
 
-  /** The point of one is marked. */
+  /** The vector's point is marked as removed. */
   void Unlink() {
     CheckChanging();
     if (linked_ == 0) throw std::runtime_error("no vector is linked");
@@ -310,7 +310,7 @@ class SharedIndex {
       if (near.size() >= wanted && !near.empty()) last = 1 - near.back().first;
       if (last < plan.min_similarity - plan.error) return true;
       if (best.kept().size() < plan.k) {
-        // The filter lets so few results through that the widest walk would not find enough.
+        // The filter keeps so few results that the widest walk would not find enough.
         if (static_cast<double>(best.kept().size()) * plan.looks.back() < static_cast<double>(plan.k) * plan.looks[turn]) return false;
         continue;
       }

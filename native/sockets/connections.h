@@ -330,7 +330,7 @@ inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags)
   return -1;
 }
 
-/** Input that replaces refused bytes for the parser: a request that no client can produce, or a chunk. */
+/** Input that the parser gets instead of refused bytes: a request that no client can produce, or a chunk. */
 inline size_t Insert(char* into, const framing::Finding& finding) {
   const auto code = static_cast<unsigned>(finding.refusal);
   const char* const mark = Get().mark;
@@ -354,7 +354,7 @@ inline void Refuse(int descriptor, Connection* connection, const framing::Findin
   connection->is_refused = true;
   connection->held = std::string();
   Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
-  // The answer may have ended before the body; then only this makes the library read again and close.
+  // The answer may have ended before the body. Then the library reads again and closes only because of this call.
   if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
 }
 
@@ -425,7 +425,8 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
 }
 
 /**
- * Finds the length header that the library writes into the answer to a switch of protocols, where it must not be.
+ * Finds the length header that the library writes into the answer to a switch of protocols. No such header may be
+ * there.
  * @returns where that line begins, or the length if there is no such line; `is_whole` receives whether the head ends
  *   in these bytes
  */

@@ -151,7 +151,7 @@ class Scanner {
   static constexpr size_t kNameKept = 17;
   static constexpr size_t kWordKept = 15;
   static constexpr uint8_t kChunkDigitsMax = 13;
-  /** The current option is not the one that is searched. */
+  /** The current option cannot be `upgrade`. */
   static constexpr uint8_t kNoOption = 255;
 
   const uint8_t* SkipBody(const uint8_t* at, const uint8_t* end) {
@@ -461,7 +461,7 @@ class Scanner {
   bool is_switched_ = false;
   size_t switch_at_ = 0;
   uint8_t option_length_ = 0;
-  /** Each up to two. */
+  /** Each of these counts to two at most. */
   uint8_t lengths_ = 0;
   uint8_t codings_ = 0;
   uint8_t hosts_ = 0;
