@@ -21,6 +21,7 @@ import { RUN_RECORDS } from '../src/contract/run-records.ts';
 import { RUNS } from '../src/contract/runs.ts';
 import { STREAM } from '../src/contract/stream.ts';
 import { TRACES } from '../src/contract/traces.ts';
+import { MONITOR_NAMES } from '../src/domain/monitors/names.ts';
 
 export const CLIENT_TYPES_FILE = fileURLToPath(new URL('../src/client/operation-types.ts', import.meta.url));
 
@@ -110,7 +111,7 @@ class Printer {
     const { $ref, const: constant, enum: values, anyOf, oneOf, allOf } = schema;
     if (typeof $ref === 'string') return this.#nameOf($ref.split('/').at(-1)!);
     if (constant !== undefined) return JSON.stringify(constant);
-    if (Array.isArray(values)) return values.map((value) => JSON.stringify(value)).join(' | ');
+    if (Array.isArray(values)) return printValues(values);
     if (Array.isArray(allOf)) return allOf.map((part: Schema) => `(${this.#type(part)})`).join(' & ');
     const choices = (anyOf ?? oneOf) as Schema[] | undefined;
     // `anyOf` beside properties says which fields go together. The written types do not say that.
@@ -160,9 +161,33 @@ class Printer {
     const isOpen = typeof additionalProperties === 'object' && additionalProperties !== null;
     const rest = isOpen ? this.#type(additionalProperties as Schema) : 'unknown';
     if (fields.length === 0) return `Record<string, ${rest}>`;
-    if (!isOpen) return `{\n${fields.join('\n')}\n}`;
-    return `{\n${fields.join('\n')}\n} & Record<string, ${rest}>`;
+    const numbers = this.#monitorNumbers(properties, required);
+    if (numbers !== undefined) return numbers;
+    return isOpen ? `${printFields(fields)} & Record<string, ${rest}>` : printFields(fields);
   }
+
+  /** A number for each monitor. */
+  #monitorNumbers(properties: Record<string, Schema>, required: readonly string[]): string | undefined {
+    const types = new Set(MONITOR_NAMES.map((name) => properties[name] && this.#type(properties[name])));
+    if (Object.keys(properties).length !== MONITOR_NAMES.length || types.size > 1) return undefined;
+    if (!types.has('number')) return undefined;
+    if (required.length > 0) return 'Record<MonitorName, number>';
+    return `Partial<Record<MonitorName, number${this.#io === 'output' ? '' : ' | undefined'}>>`;
+  }
+}
+
+/** Alternatives, in which all monitors have one name. */
+function printValues(values: readonly unknown[]): string {
+  const names: readonly unknown[] = MONITOR_NAMES;
+  const hasAll = names.every((name) => values.includes(name));
+  const others = hasAll ? values.filter((value) => !names.includes(value)) : values;
+  return [...others.map((value) => JSON.stringify(value)), ...(hasAll ? ['MonitorName'] : [])].join(' | ');
+}
+
+/** On one line if Biome finds room for it there, and no field has a comment. */
+function printFields(fields: readonly string[]): string {
+  const separator = fields.some((field) => field.startsWith('/**')) ? '\n' : ' ';
+  return `{${separator}${fields.join(separator)}${separator}}`;
 }
 
 /** @returns the file's text, not formatted */
@@ -172,10 +197,10 @@ export function writeClientTypes(): string {
   const operations = Object.entries(OPERATIONS).map(([name, { method, path }]) => {
     const endpoint = ENDPOINTS.find((each) => each.method === method && each.path === path);
     if (endpoint === undefined) throw new Error(`the contract has no ${method} ${path}`);
-    return `${name}: {\nrequest: ${printRequest(endpoint, input)};\nanswer: ${printAnswer(endpoint, output)};\n};`;
+    return `${name}: { request: ${printRequest(endpoint, input)}; answer: ${printAnswer(endpoint, output)} };`;
   });
   const declared = [...output.types, ...input.types].map(([name, type]) =>
-    type.startsWith('{\n') && !type.includes('\n} & ')
+    type.startsWith('{') && type.endsWith('}')
       ? `export interface ${name} ${type}`
       : `export type ${name} = ${type};`,
   );
@@ -184,7 +209,8 @@ export interface TenantNames {
   org_id?: string | undefined;
   project_id?: string | undefined;
 }`;
-  return `${HEAD}${[tenant, ...declared].join('\n\n')}\n\nexport interface Operations {\n${operations.join('\n')}\n}\n`;
+  const monitors = `export type MonitorName = ${MONITOR_NAMES.map((name) => `'${name}'`).join(' | ')};`;
+  return `${HEAD}${[tenant, monitors, ...declared].join('\n\n')}\n\nexport interface Operations {\n${operations.join('\n')}\n}\n`;
 }
 
 /** The parts that the endpoint declares. */
@@ -194,7 +220,7 @@ function printRequest({ params, query, body }: Endpoint, input: Printer): string
     `query?: ${query === undefined ? '' : `${input.print(query)} & `}TenantNames | undefined;`,
     ...(body instanceof z.ZodType ? [`body: ${input.print(body)} & TenantNames;`] : []),
   ];
-  return `{\n${parts.join('\n')}\n}`;
+  return printFields(parts);
 }
 
 function printAnswer({ replies }: Endpoint, output: Printer): string {

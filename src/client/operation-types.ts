@@ -9,6 +9,14 @@ export interface TenantNames {
   project_id?: string | undefined;
 }
 
+export type MonitorName =
+  | 'verification_skip'
+  | 'claim_contradiction'
+  | 'cyclic_compression'
+  | 'semantic_loop'
+  | 'silent_topic_drift'
+  | 'infinite_loop';
+
 export interface Health {
   status: 'ok';
   version: string;
@@ -22,20 +30,13 @@ export interface Pattern {
   tier: 'e1' | 'e2' | 'e3';
   pattern_id: string;
   similarity: number;
-  fields: {
-    situation: string;
-    dead_ends: string;
-    unlock: string;
-  };
+  fields: { situation: string; dead_ends: string; unlock: string };
 }
 
 export interface PatternsImported {
   created: number;
   merged: number;
-  patterns: {
-    pattern_id: string;
-    created: boolean;
-  }[];
+  patterns: { pattern_id: string; created: boolean }[];
 }
 
 export interface PatternPage {
@@ -49,11 +50,7 @@ export interface StoredPattern {
   tier: 'e1' | 'e2' | 'e3';
   /** Of an e1 pattern */
   project_id: string | null;
-  fields: {
-    situation: string;
-    dead_ends: string;
-    unlock: string;
-  };
+  fields: { situation: string; dead_ends: string; unlock: string };
   model: string;
   failure_type: string;
   /** How often it was seen */
@@ -75,28 +72,14 @@ export interface ScoreBundle {
   /** Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score */
   total_score: number;
   /** Monitors whose score reached its threshold in the profile */
-  fired: (
-    | 'verification_skip'
-    | 'claim_contradiction'
-    | 'cyclic_compression'
-    | 'semantic_loop'
-    | 'silent_topic_drift'
-    | 'infinite_loop'
-  )[];
+  fired: MonitorName[];
   /** The highest of the scores */
   max_score: number;
   /** Whether any monitor fired */
   alarm: boolean;
 }
 
-export interface Scores {
-  verification_skip: number;
-  claim_contradiction: number;
-  cyclic_compression: number;
-  semantic_loop: number;
-  silent_topic_drift: number;
-  infinite_loop: number;
-}
+export type Scores = Record<MonitorName, number>;
 
 export interface RunFinished {
   run_id: string;
@@ -106,14 +89,7 @@ export interface RunFinished {
   tokens: number;
   duration_ms: number;
   max_total_score: number;
-  fired: {
-    verification_skip: number;
-    claim_contradiction: number;
-    cyclic_compression: number;
-    semantic_loop: number;
-    silent_topic_drift: number;
-    infinite_loop: number;
-  };
+  fired: Record<MonitorName, number>;
 }
 
 export interface RunPage {
@@ -155,14 +131,7 @@ export interface Run {
   tokens: number;
   max_total_score: number;
   /** Steps at which each monitor fired */
-  fired: {
-    verification_skip: number;
-    claim_contradiction: number;
-    cyclic_compression: number;
-    semantic_loop: number;
-    silent_topic_drift: number;
-    infinite_loop: number;
-  };
+  fired: Record<MonitorName, number>;
   /** A person's; null: none */
   mark: 'good' | 'bad' | null;
   /** Without duplicates, in the order in which they were added */
@@ -220,24 +189,13 @@ export interface StepRecord {
   /** Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score */
   total_score: number;
   /** Monitors whose score reached its threshold in the profile */
-  fired: (
-    | 'verification_skip'
-    | 'claim_contradiction'
-    | 'cyclic_compression'
-    | 'semantic_loop'
-    | 'silent_topic_drift'
-    | 'infinite_loop'
-  )[];
+  fired: MonitorName[];
   /** The highest of the scores */
   max_score: number;
   /** Whether any monitor fired */
   alarm: boolean;
   /** Interventions that began or escalated with this step */
-  intervention: {
-    failure_type: string;
-    level: 'nudge' | 'stop';
-    text: string;
-  } | null;
+  intervention: { failure_type: string; level: 'nudge' | 'stop'; text: string } | null;
 }
 
 export interface StreamTicket {
@@ -249,24 +207,10 @@ export interface StreamTicket {
 export interface Evaluation {
   inject: boolean;
   intervention_text: string;
-  failure_type:
-    | ''
-    | 'verification_skip'
-    | 'claim_contradiction'
-    | 'cyclic_compression'
-    | 'semantic_loop'
-    | 'silent_topic_drift'
-    | 'infinite_loop';
+  failure_type: '' | MonitorName;
   /** nudge: change course; stop: the nudge did not help */
   level: '' | 'nudge' | 'stop';
-  fired: (
-    | 'verification_skip'
-    | 'claim_contradiction'
-    | 'cyclic_compression'
-    | 'semantic_loop'
-    | 'silent_topic_drift'
-    | 'infinite_loop'
-  )[];
+  fired: MonitorName[];
   scores: Scores;
   /** Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score */
   composite: number;
@@ -310,22 +254,8 @@ export interface TraceState {
 export interface ProfilePage {
   profiles: {
     name: string;
-    weights: {
-      verification_skip: number;
-      claim_contradiction: number;
-      cyclic_compression: number;
-      semantic_loop: number;
-      silent_topic_drift: number;
-      infinite_loop: number;
-    };
-    thresholds: {
-      verification_skip: number;
-      claim_contradiction: number;
-      cyclic_compression: number;
-      semantic_loop: number;
-      silent_topic_drift: number;
-      infinite_loop: number;
-    };
+    weights: Record<MonitorName, number>;
+    thresholds: Record<MonitorName, number>;
     is_built_in: boolean;
   }[];
   /** Send it back as `cursor` for the next page; null: this is the last page */
@@ -334,38 +264,19 @@ export interface ProfilePage {
 
 export interface Profile {
   name: string;
-  weights: {
-    verification_skip: number;
-    claim_contradiction: number;
-    cyclic_compression: number;
-    semantic_loop: number;
-    silent_topic_drift: number;
-    infinite_loop: number;
-  };
-  thresholds: {
-    verification_skip: number;
-    claim_contradiction: number;
-    cyclic_compression: number;
-    semantic_loop: number;
-    silent_topic_drift: number;
-    infinite_loop: number;
-  };
+  weights: Record<MonitorName, number>;
+  thresholds: Record<MonitorName, number>;
 }
 
 export interface ExperimentPage {
-  experiments: {
-    experiment_id: string;
-  }[];
+  experiments: { experiment_id: string }[];
   /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
 export interface ExperimentReport {
   experiment_id: string;
-  arms: {
-    on: ExperimentArm;
-    off: ExperimentArm;
-  };
+  arms: { on: ExperimentArm; off: ExperimentArm };
   effect: {
     success_rate_diff: number | null;
     ci95: [number, number] | null;
@@ -382,10 +293,7 @@ export interface ExperimentReport {
     /** The split differs from the intended one (p < 0.001) */
     flagged: boolean;
     /** Units in each arm; a unit with runs in both arms counts in its first arm */
-    units: {
-      on: number;
-      off: number;
-    };
+    units: { on: number; off: number };
     /** too_few_units: fewer than 8 units are expected in an arm, too few for the test */
     verdict: 'no_units' | 'too_few_units' | 'as_expected' | 'mismatch';
   };
@@ -624,25 +532,8 @@ export interface TraceCallRecordInput {
 
 export interface NewProfileInput {
   name: string;
-  weights: {
-    verification_skip?: number | undefined;
-    claim_contradiction?: number | undefined;
-    cyclic_compression?: number | undefined;
-    semantic_loop?: number | undefined;
-    silent_topic_drift?: number | undefined;
-    infinite_loop?: number | undefined;
-  };
-  thresholds?:
-    | {
-        verification_skip?: number | undefined;
-        claim_contradiction?: number | undefined;
-        cyclic_compression?: number | undefined;
-        semantic_loop?: number | undefined;
-        silent_topic_drift?: number | undefined;
-        infinite_loop?: number | undefined;
-      }
-    | null
-    | undefined;
+  weights: Partial<Record<MonitorName, number | undefined>>;
+  thresholds?: Partial<Record<MonitorName, number | undefined>> | null | undefined;
 }
 
 export interface FindingNoteInput {
@@ -668,24 +559,13 @@ export interface FindingPathsInput {
 }
 
 export interface Operations {
-  health: {
-    request: {
-      query?: TenantNames | undefined;
-    };
-    answer: Health;
-  };
+  health: { request: { query?: TenantNames | undefined }; answer: Health };
   retrievePatterns: {
-    request: {
-      query?: TenantNames | undefined;
-      body: RetrieveInput & TenantNames;
-    };
+    request: { query?: TenantNames | undefined; body: RetrieveInput & TenantNames };
     answer: Retrieved;
   };
   importPatterns: {
-    request: {
-      query?: TenantNames | undefined;
-      body: PatternImportInput & TenantNames;
-    };
+    request: { query?: TenantNames | undefined; body: PatternImportInput & TenantNames };
     answer: PatternsImported;
   };
   listPatterns: {
@@ -709,9 +589,7 @@ export interface Operations {
   };
   readPattern: {
     request: {
-      params: {
-        pattern_id: string;
-      };
+      params: { pattern_id: string };
       query?:
         | ({
             /** The project whose e1 patterns are listed; default `default` */
@@ -723,9 +601,7 @@ export interface Operations {
   };
   deletePattern: {
     request: {
-      params: {
-        pattern_id: string;
-      };
+      params: { pattern_id: string };
       query?:
         | ({
             /** The project whose e1 patterns are listed; default `default` */
@@ -736,30 +612,15 @@ export interface Operations {
     answer: undefined;
   };
   startRun: {
-    request: {
-      query?: TenantNames | undefined;
-      body: RunStartInput & TenantNames;
-    };
+    request: { query?: TenantNames | undefined; body: RunStartInput & TenantNames };
     answer: RunStarted;
   };
   logStep: {
-    request: {
-      params: {
-        id: string;
-      };
-      query?: TenantNames | undefined;
-      body: StepInput & TenantNames;
-    };
+    request: { params: { id: string }; query?: TenantNames | undefined; body: StepInput & TenantNames };
     answer: ScoreBundle;
   };
   finishRun: {
-    request: {
-      params: {
-        id: string;
-      };
-      query?: TenantNames | undefined;
-      body: RunFinishInput & TenantNames;
-    };
+    request: { params: { id: string }; query?: TenantNames | undefined; body: RunFinishInput & TenantNames };
     answer: RunFinished;
   };
   listRuns: {
@@ -773,15 +634,7 @@ export interface Operations {
             status?: 'running' | 'finished' | null | undefined;
             task_profile?: string | null | undefined;
             agent_name?: string | null | undefined;
-            fired?:
-              | 'verification_skip'
-              | 'claim_contradiction'
-              | 'cyclic_compression'
-              | 'semantic_loop'
-              | 'silent_topic_drift'
-              | 'infinite_loop'
-              | null
-              | undefined;
+            fired?: MonitorName | null | undefined;
             from?: string | null | undefined;
             to?: string | null | undefined;
             /** A query such as `status:failed tool:run_tests cost:>0.5 "date parser" since:7d sort:cost`; words without a field are searched for */
@@ -832,85 +685,35 @@ export interface Operations {
     };
     answer: RunValues;
   };
-  readRun: {
-    request: {
-      params: {
-        id: string;
-      };
-      query?: TenantNames | undefined;
-    };
-    answer: Run;
-  };
-  readRunMarks: {
-    request: {
-      params: {
-        id: string;
-      };
-      query?: TenantNames | undefined;
-    };
-    answer: RunMarks;
-  };
+  readRun: { request: { params: { id: string }; query?: TenantNames | undefined }; answer: Run };
+  readRunMarks: { request: { params: { id: string }; query?: TenantNames | undefined }; answer: RunMarks };
   markRun: {
     request: {
-      params: {
-        id: string;
-      };
+      params: { id: string };
       query?: TenantNames | undefined;
       body: RunMarkChangeInput & TenantNames;
     };
     answer: RunMarks;
   };
-  clearRunMarks: {
-    request: {
-      params: {
-        id: string;
-      };
-      query?: TenantNames | undefined;
-    };
-    answer: undefined;
-  };
+  clearRunMarks: { request: { params: { id: string }; query?: TenantNames | undefined }; answer: undefined };
   listRunSteps: {
     request: {
-      params: {
-        id: string;
-      };
-      query?:
-        | ({
-            limit?: number | undefined;
-            cursor?: string | null | undefined;
-          } & TenantNames)
-        | undefined;
+      params: { id: string };
+      query?: ({ limit?: number | undefined; cursor?: string | null | undefined } & TenantNames) | undefined;
     };
     answer: StepPage;
   };
   streamTicket: {
-    request: {
-      query?: TenantNames | undefined;
-      body: StreamTicketRequestInput & TenantNames;
-    };
+    request: { query?: TenantNames | undefined; body: StreamTicketRequestInput & TenantNames };
     answer: StreamTicket;
   };
-  deleteRun: {
-    request: {
-      params: {
-        id: string;
-      };
-      query?: TenantNames | undefined;
-    };
-    answer: undefined;
-  };
+  deleteRun: { request: { params: { id: string }; query?: TenantNames | undefined }; answer: undefined };
   evaluate: {
-    request: {
-      query?: TenantNames | undefined;
-      body: EvaluateInput & TenantNames;
-    };
+    request: { query?: TenantNames | undefined; body: EvaluateInput & TenantNames };
     answer: Evaluation;
   };
   submitTrace: {
-    request: {
-      query?: TenantNames | undefined;
-      body: TraceInput & TenantNames;
-    };
+    request: { query?: TenantNames | undefined; body: TraceInput & TenantNames };
     answer: TraceAccepted | TraceQueued;
   };
   listTraces: {
@@ -932,48 +735,25 @@ export interface Operations {
     answer: TracePage;
   };
   readTrace: {
-    request: {
-      params: {
-        trace_id: string;
-      };
-      query?: TenantNames | undefined;
-    };
+    request: { params: { trace_id: string }; query?: TenantNames | undefined };
     answer: TraceState;
   };
   deleteTrace: {
-    request: {
-      params: {
-        trace_id: string;
-      };
-      query?: TenantNames | undefined;
-    };
+    request: { params: { trace_id: string }; query?: TenantNames | undefined };
     answer: undefined;
   };
   listProfiles: {
     request: {
-      query?:
-        | ({
-            limit?: number | undefined;
-            cursor?: string | null | undefined;
-          } & TenantNames)
-        | undefined;
+      query?: ({ limit?: number | undefined; cursor?: string | null | undefined } & TenantNames) | undefined;
     };
     answer: ProfilePage;
   };
   putProfile: {
-    request: {
-      query?: TenantNames | undefined;
-      body: NewProfileInput & TenantNames;
-    };
+    request: { query?: TenantNames | undefined; body: NewProfileInput & TenantNames };
     answer: Profile;
   };
   deleteProfile: {
-    request: {
-      params: {
-        name: string;
-      };
-      query?: TenantNames | undefined;
-    };
+    request: { params: { name: string }; query?: TenantNames | undefined };
     answer: undefined;
   };
   listExperiments: {
@@ -991,22 +771,14 @@ export interface Operations {
   };
   reportExperiment: {
     request: {
-      params: {
-        experiment_id: string;
-      };
-      query?:
-        | ({
-            expected_on_share?: number | undefined;
-          } & TenantNames)
-        | undefined;
+      params: { experiment_id: string };
+      query?: ({ expected_on_share?: number | undefined } & TenantNames) | undefined;
     };
     answer: ExperimentReport;
   };
   storeFinding: {
     request: {
-      params: {
-        codebase_id: string;
-      };
+      params: { codebase_id: string };
       query?: TenantNames | undefined;
       body: FindingNoteInput & TenantNames;
     };
@@ -1026,37 +798,21 @@ export interface Operations {
   };
   readFinding: {
     request: {
-      params: {
-        codebase_id: string;
-        finding_id: string;
-      };
-      query?:
-        | ({
-            project_id?: string | null | undefined;
-          } & TenantNames)
-        | undefined;
+      params: { codebase_id: string; finding_id: string };
+      query?: ({ project_id?: string | null | undefined } & TenantNames) | undefined;
     };
     answer: Finding;
   };
   deleteFinding: {
     request: {
-      params: {
-        codebase_id: string;
-        finding_id: string;
-      };
-      query?:
-        | ({
-            project_id?: string | null | undefined;
-          } & TenantNames)
-        | undefined;
+      params: { codebase_id: string; finding_id: string };
+      query?: ({ project_id?: string | null | undefined } & TenantNames) | undefined;
     };
     answer: undefined;
   };
   listFindings: {
     request: {
-      params: {
-        codebase_id: string;
-      };
+      params: { codebase_id: string };
       query?:
         | ({
             project_id?: string | null | undefined;
@@ -1077,9 +833,7 @@ export interface Operations {
   };
   recallFindings: {
     request: {
-      params: {
-        codebase_id: string;
-      };
+      params: { codebase_id: string };
       query?: TenantNames | undefined;
       body: FindingRecallInput & TenantNames;
     };
@@ -1087,9 +841,7 @@ export interface Operations {
   };
   invalidateFindings: {
     request: {
-      params: {
-        codebase_id: string;
-      };
+      params: { codebase_id: string };
       query?: TenantNames | undefined;
       body: FindingPathsInput & TenantNames;
     };
@@ -1097,9 +849,7 @@ export interface Operations {
   };
   findingsCoverage: {
     request: {
-      params: {
-        codebase_id: string;
-      };
+      params: { codebase_id: string };
       query?: TenantNames | undefined;
       body: FindingPathsInput & TenantNames;
     };
@@ -1107,14 +857,8 @@ export interface Operations {
   };
   clearFindings: {
     request: {
-      params: {
-        codebase_id: string;
-      };
-      query?:
-        | ({
-            project_id?: string | null | undefined;
-          } & TenantNames)
-        | undefined;
+      params: { codebase_id: string };
+      query?: ({ project_id?: string | null | undefined } & TenantNames) | undefined;
     };
     answer: FindingsCleared;
   };
