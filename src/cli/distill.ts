@@ -165,7 +165,7 @@ async function runInThread(
   surroundings: DistillSurroundings,
 ): Promise<RoundJson | ExportReport | null> {
   const config = loadConfig({ listener: 'gateway' });
-  const progress = new Progress(io, surroundings.now ?? Date.now);
+  const progress = new Progress(io, surroundings.now ?? Date.now, true);
   const { out, more } = flags;
   const evaluates = more['model-url'] !== undefined;
   const before = form === null && !evaluates ? await findVersion(out) : null;
@@ -179,9 +179,9 @@ async function runInThread(
           doing = what;
           progress.tell(what, done, of);
         },
-        announce: (what) => {
+        announce: (what, done, of) => {
           doing = what;
-          progress.announce(what);
+          progress.announce(what, done, of);
         },
         warn: (words) => io.err(`warning: ${makeHarmlessLine(words)}\n`),
       },

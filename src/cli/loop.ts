@@ -6,6 +6,7 @@
  */
 
 import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
 import type { RoundJson } from '../teaching/round-json.ts';
 import { type DistillSurroundings, printRound, tryRound } from './distill.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
@@ -13,6 +14,7 @@ import { describeRoundLine } from './distill-report.ts';
 import { IN_PROCESS, tellSignal } from './guard.ts';
 import { readInterval } from './interval.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { PROGRESS_LINE } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Keeps a student up to date: traces, distils, measures on golden runs held out, and publishes only what passes the gate
@@ -172,9 +174,9 @@ function startProcess(argv: string[], stop: AbortSignal, io: CliIo): Promise<Rou
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       if (out.length < ROUND_OUTPUT_CHARACTERS) out += text;
     });
-    child.stderr.setEncoding('utf8').on('data', (text: string) => {
-      if (text.startsWith('warning: ')) io.err(text);
-      else error = `${error}${text}`.slice(-4_096);
+    createInterface({ input: child.stderr }).on('line', (line) => {
+      if (line.startsWith('warning: ') || line.startsWith(PROGRESS_LINE)) io.err(`${line}\n`);
+      else error = `${error}${line}\n`.slice(-4_096);
     });
     const end = (status: number | null, why = ''): void => {
       stop.removeEventListener('abort', kill);

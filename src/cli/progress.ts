@@ -1,40 +1,98 @@
-/** Shows a command's progress on standard error, in one line that it overwrites, where that is a terminal (`CliIo.shows_progress`). Main thread. */
+/**
+ * Shows a command's progress on standard error. On a terminal (`CliIo.shows_progress`) it is one line that is overwritten.
+ * Elsewhere a long command may print a line from time to time, and other commands print nothing. Main thread.
+ */
 
 import type { CliIo } from './io.ts';
+import { describeRemaining, RemainingTime } from './remaining-time.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
 
-/** How often progress is shown. */
+/** How often progress is shown on a terminal at most, and how often it is shown again while nothing is told. */
 const PROGRESS_INTERVAL_MS = 200;
+const REPEAT_MS = 1_000;
+/** How often a line is printed elsewhere; the first one after this time. */
+const LINE_INTERVAL_MS = 30_000;
 
-/** One line on a terminal that shows the progress. */
+/** The beginning of each line that is printed where standard error is no terminal. */
+export const PROGRESS_LINE = 'progress: ';
+
+/** The progress of one command. */
 export class Progress {
   readonly #io: CliIo;
   readonly #isShown: boolean;
+  readonly #hasLines: boolean;
   readonly #now: () => number;
+  readonly #remaining = new RemainingTime();
+  readonly #timer: NodeJS.Timeout | null;
   #toldMs = Number.NEGATIVE_INFINITY;
+  #lineMs: number;
+  #what = '';
+  #done = 0;
+  #of = 0;
 
-  constructor(io: CliIo, now: () => number) {
+  /** @param hasLines whether lines are printed where standard error is no terminal */
+  constructor(io: CliIo, now: () => number, hasLines = false) {
     this.#io = io;
     this.#isShown = io.shows_progress === true;
+    this.#hasLines = hasLines && !this.#isShown;
     this.#now = now;
+    this.#lineMs = now();
+    // A step that takes minutes tells nothing meanwhile.
+    this.#timer = hasLines ? setInterval(() => this.repeat(), REPEAT_MS).unref() : null;
   }
 
+  /** @param of 0 when it is unknown how much there is to do */
   tell(what: string, done: number, of: number): void {
-    if (!this.#isShown) return;
-    const nowMs = this.#now();
-    if (nowMs - this.#toldMs < PROGRESS_INTERVAL_MS) return;
-    this.#toldMs = nowMs;
-    const share = done === 0 || of === 0 ? '' : ` (${Math.floor((100 * done) / of)} %)`;
-    this.#io.err(`\r\x1b[K${what}${share}`);
+    this.#take(what, done, of);
+    if (this.#isShown && this.#now() - this.#toldMs >= PROGRESS_INTERVAL_MS) this.#show();
+    else this.#printLine();
   }
 
   /** Shows the text even if another was shown just now: a step begins that takes a while and reports nothing. */
-  announce(what: string): void {
-    if (!this.#isShown) return;
-    this.#toldMs = this.#now();
-    this.#io.err(`\r\x1b[K${what}`);
+  announce(what: string, done = 0, of = 0): void {
+    this.#take(what, done, of);
+    if (this.#isShown) this.#show();
+    else this.#printLine();
   }
 
+  /** Shows the last text again, with the time that is left now. */
+  repeat(): void {
+    if (this.#what === '') return;
+    if (this.#isShown) this.#show();
+    else this.#printLine();
+  }
+
+  /** Removes the line; nothing is shown afterwards until something is told. */
   clear(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
     if (this.#isShown && this.#toldMs > 0) this.#io.err('\r\x1b[K');
+  }
+
+  #take(what: string, done: number, of: number): void {
+    this.#what = what;
+    this.#done = done;
+    this.#of = of;
+  }
+
+  #show(): void {
+    this.#toldMs = this.#now();
+    this.#io.err(`\r\x1b[K${this.#describe()}`);
+  }
+
+  #printLine(): void {
+    if (!this.#hasLines || this.#now() - this.#lineMs < LINE_INTERVAL_MS) {
+      // The pace is observed even if nothing is printed.
+      this.#remaining.estimate(this.#now(), this.#done, this.#of);
+      return;
+    }
+    this.#lineMs = this.#now();
+    this.#io.err(`${PROGRESS_LINE}${makeHarmlessLine(this.#describe())}\n`);
+  }
+
+  #describe(): string {
+    const leftMs = this.#remaining.estimate(this.#now(), this.#done, this.#of);
+    if (this.#done === 0 || this.#of === 0) return this.#what;
+    const share = `${Math.floor((100 * this.#done) / this.#of)} %`;
+    return `${this.#what} (${share}${leftMs === null ? '' : `, ${describeRemaining(leftMs)}`})`;
   }
 }

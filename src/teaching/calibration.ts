@@ -33,11 +33,16 @@ import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import { findFinalTools } from './final-tools.ts';
 import { type FitOptions, fitStudent, nameAgents } from './student-fit.ts';
 
+/** Parts into which a calibration divides the runs. */
+export const CALIBRATION_FOLDS = 5;
+
 interface CalibrationOptions extends FitOptions {
   /** Share of wrong answers among served ones, 0 … 1; default 0.05. */
   target_error?: number;
-  /** Number of folds; default 5. */
+  /** Number of folds; default {@link CALIBRATION_FOLDS}. */
   folds?: number;
+  /** Called after each fold, which takes about as long as fitting a student. */
+  after_fold?: () => void;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
   makeIndex: MakeStudentIndex;
@@ -144,7 +149,7 @@ export function calibrateStudent(
   options: CalibrationOptions,
 ): Calibration & { without(failed: ReadonlySet<string>): Calibration } {
   const target = options.target_error ?? 0.05;
-  const folds = Math.max(2, Math.floor(options.folds ?? 5));
+  const folds = Math.max(2, Math.floor(options.folds ?? CALIBRATION_FOLDS));
   const scored = scoreCrossFitted(steps, folds, options);
   const final = findFinalKinds(steps);
   const calibrate = (failed?: ReadonlySet<string>): Calibration => ({
@@ -221,6 +226,11 @@ export const KIND_RUNS_MIN = 11;
 
 /** Maximum number of runs that {@link countNeeded} returns. */
 const RUNS_TRIED = 1 << 16;
+
+/** Number of golden runs of one agent without which no kind of its answers is served. */
+export function countRunsNeeded(target: number): number {
+  return countNeeded(0, false, target, false);
+}
 
 /** Number of golden runs with which a kind of answer passes its first test if the student makes no further error. */
 function countNeeded(wrongRuns: number, isFinal: boolean, target: number, isChosen: boolean): number {
@@ -367,7 +377,7 @@ function calibrateKind(
 export function scoreCrossFitted(
   steps: readonly LearnedStep[],
   folds: number,
-  options: FitOptions & { makeIndex: MakeStudentIndex },
+  options: FitOptions & Pick<CalibrationOptions, 'makeIndex' | 'after_fold'>,
 ): ScoredStep[] {
   const runs = [...new Set(steps.map(({ run_id }) => run_id))];
   const random = createPrng(options.seed ?? 1);
@@ -384,6 +394,7 @@ export function scoreCrossFitted(
     for (const step of steps)
       if (foldOf.get(step.run_id) === fold)
         scored.push({ ...scoreStep(student, step), agent: agents.get(step) ?? '' });
+    options.after_fold?.();
   }
   return scored;
 }

@@ -112,8 +112,8 @@ interface GatherOptions {
   pause?: () => Promise<void>;
   /** Share of DISTILL_BOUNDS that may be used, 0 to 1; default 1. */
   room?: number;
-  /** Called after each examined run. */
-  tell?: (lookedAt: number, golden: number) => void;
+  /** Called with the number of runs that were examined or passed over, and of golden ones among them. */
+  tell?: (seen: number, golden: number) => void;
 }
 
 /** The material for a round from a database. */
@@ -178,6 +178,7 @@ export async function gatherGolden(
     if (room.isClosed(agent)) {
       material.passed_over += 1;
       inARow += 1;
+      options.tell?.(material.looked_at + material.passed_over, material.golden);
       if (material.passed_over % 64 === 0) {
         await options.pause?.();
         await nextTick();
@@ -193,7 +194,7 @@ export async function gatherGolden(
     const taught = addDigest(material, run, digest, options.wires ?? ['messages']);
     if (taught !== null) inARow = room.add(digest, taught) ? 0 : inARow + 1;
     else inARow += room.isFull ? 1 : 0;
-    options.tell?.(material.looked_at, material.golden);
+    options.tell?.(material.looked_at + material.passed_over, material.golden);
     // Let timers and signals run.
     if (material.looked_at % 64 === 0) await nextTick();
   }

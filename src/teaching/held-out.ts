@@ -1,6 +1,7 @@
 /** Chooses which golden runs are held out from teaching. Pure; command line. */
 
 import { createHash } from 'node:crypto';
+import { type GoldenRun, mainScope } from './golden-steps.ts';
 import { HELD_OUT } from './limits.ts';
 
 /** For a service: minimum held-out runs of each agent, and maximum share of runs that is held out for that. */
@@ -67,4 +68,38 @@ function splitAt<Run extends { run_id: string }>(runs: readonly Run[], below: nu
     held_out: runs.filter(isHeldOut),
     held_out_below: below,
   };
+}
+
+/**
+ * If an agent has fewer golden runs than this, each of its runs is held out once, because a quarter of thirty runs is
+ * too few for a figure.
+ */
+const ROTATED_RUNS = 80;
+const ROTATED_PARTS = 4;
+
+/** Runs that are held out from a student, and runs that it is taught. */
+export interface RotatedPart {
+  held_out: GoldenRun[];
+  teaching: GoldenRun[];
+}
+
+/**
+ * Divides the runs into parts, each held out from a student that is taught other runs. The first part is that of
+ * `split`. The other parts contain only runs of agents with few runs, and their students are taught only such agents.
+ */
+export function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[] {
+  const counts = new Map<string, number>();
+  for (const run of [...teaching, ...held_out])
+    counts.set(mainScope(run), (counts.get(mainScope(run)) ?? 0) + 1);
+  const isRotated = (run: GoldenRun): boolean => counts.get(mainScope(run))! < ROTATED_RUNS;
+  const others = teaching.filter(isRotated).toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id));
+  if (others.length === 0) return [{ held_out, teaching }];
+  const few = [...teaching, ...held_out].filter(isRotated);
+  // Newest first, like the input.
+  few.sort((a, b) => b.last_id - a.last_id);
+  const parts = Array.from({ length: ROTATED_PARTS - 1 }, (_, part) => {
+    const apart = new Set(others.filter((_run, i) => i % (ROTATED_PARTS - 1) === part));
+    return { held_out: [...apart], teaching: few.filter((run) => !apart.has(run)) };
+  });
+  return [{ held_out, teaching }, ...parts.filter((part) => part.held_out.length > 0)];
 }

@@ -6,14 +6,14 @@
 import type { StudentManifest } from '../student/model/manifest.ts';
 import type { MakeStudentIndex } from '../student/model/student.ts';
 import type { StudentModel } from '../student/model/student-model.ts';
+import { summarizeMeasures } from './student-measures.ts';
 import {
-  type Comparison,
   compareStudents,
   type Gate,
   type JudgeFit,
   judgeComparison,
-  judgeStudent,
-  type TaughtStudent,
+  judgeMeasures,
+  type MeasuredFigures,
 } from './taught-student.ts';
 
 /** The student that the directory serves. */
@@ -22,28 +22,24 @@ export interface PublishedStudent {
   model: StudentModel;
 }
 
-interface Verdict {
-  publish: boolean;
-  /** Why the student is not published; '' when it is published. */
-  reason: string;
-  comparison: Comparison | null;
+interface Judging {
+  /** null: there is nothing to compare with. */
+  published: PublishedStudent | null;
+  gate: Gate;
+  makeIndex: MakeStudentIndex;
+  /** As passed to `teachStudent`. */
+  isFit?: JudgeFit;
 }
 
 /**
- * Decides to publish a student that passes the gate and is not worse than the current student.
- * @param published null: there is nothing to compare with
- * @param isFit as passed to `teachStudent`
+ * @returns why a student with these figures cannot be published: it fails the gate, or it is worse than the published
+ *   student. Null if it can be
  */
-export async function judgeRound(
-  taught: TaughtStudent,
-  published: PublishedStudent | null,
-  gate: Gate,
-  makeIndex: MakeStudentIndex,
-  isFit: JudgeFit = () => true,
-): Promise<Verdict> {
-  const short = judgeStudent(taught, gate);
-  if (short !== null) return { publish: false, reason: short, comparison: null };
-  const comparison = published === null ? null : await compareStudents(taught, published, makeIndex, isFit);
-  const worse = judgeComparison(comparison, gate);
-  return { publish: worse === null, reason: worse ?? '', comparison };
+export async function refuseMeasured(
+  measured: MeasuredFigures,
+  { published, gate, makeIndex, isFit = () => true }: Judging,
+): Promise<string | null> {
+  const short = judgeMeasures(summarizeMeasures(measured.steps), gate);
+  if (short !== null || published === null) return short;
+  return judgeComparison(await compareStudents(measured, published, makeIndex, isFit), gate);
 }

@@ -36,7 +36,7 @@ try {
       toldMs = performance.now();
       post({ type: 'tell', what, done, of });
     },
-    announce: (what) => post({ type: 'announce', what }),
+    announce: (what, done = 0, of = 0) => post({ type: 'announce', what, done, of }),
     warn: (words) => post({ type: 'warn', words }),
   };
   const { exports: form = null } = options;

@@ -14,7 +14,7 @@ const DISTILL_HEAP_MB = { old: 176, young: 16 } as const;
 /** The thread's messages. */
 export type RoundMessage =
   | { type: 'tell'; what: string; done: number; of: number }
-  | { type: 'announce'; what: string }
+  | { type: 'announce'; what: string; done: number; of: number }
   | { type: 'warn'; words: string }
   | { type: 'done'; round: RoundJson | ExportReport }
   /** `is_expected`: an error about files, in one line; otherwise a stack trace. */
@@ -67,7 +67,7 @@ async function runOnce(
           case 'tell':
             return teller.tell(message.what, message.done, message.of);
           case 'announce':
-            return teller.announce(message.what);
+            return teller.announce(message.what, message.done, message.of);
           case 'warn':
             return teller.warn(message.words);
           case 'done':

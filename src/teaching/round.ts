@@ -29,10 +29,11 @@ import {
 } from '../student/directory.ts';
 import type { StudentKind, StudentManifest } from '../student/model/manifest.ts';
 import { orderShare, readOrders, writeOrders } from '../student/orders.ts';
+import { describeTooLittle } from './early-end.ts';
 import { GoldenRequests } from './golden-requests.ts';
 import { type DigestStore, type GoldenMaterial, gatherGolden } from './golden-steps.ts';
 import { mergePatterns } from './merge-patterns.ts';
-import { judgeRound, type PublishedStudent } from './publication.ts';
+import { type PublishedStudent, refuseMeasured } from './publication.ts';
 import { PUBLISHING } from './round-phases.ts';
 import { StudentAsker } from './student-asker.ts';
 import {
@@ -41,6 +42,7 @@ import {
   type Gate,
   type JudgeFit,
   judgeStudent,
+  type MeasuredFigures,
   type TaughtStudent,
   teachStudent,
 } from './taught-student.ts';
@@ -118,8 +120,8 @@ export interface RoundReport {
 export interface RoundTeller {
   /** Progress; called often. */
   tell(what: string, done: number, of: number): void;
-  /** Announces a step that takes a while. */
-  announce(what: string): void;
+  /** Announces a step that takes a while, and how much of the work is done before it, if that is known. */
+  announce(what: string, done?: number, of?: number): void;
   warn(words: string): void;
 }
 
@@ -153,27 +155,32 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
       ? await findSame(options.out, before, fingerprintMaterial(material, wanted))
       : null;
     if (same !== null) return { ...report, reason: same };
-    const tell = (what: string): void => teller.announce(what);
+    const tooLittle =
+      options.evaluates === true ? null : describeTooLittle(taught, { student, gate, held_out });
+    if (tooLittle !== null) return { ...report, reason: tooLittle };
+    const isCompared = options.compare && before !== null && student.kind === 'exemplar';
+    const published = isCompared ? await readPublished(options.out, warn) : null;
     const madeAtMs = systemClock.wallMs();
     const head = {
       made_at: new Date(madeAtMs).toISOString(),
       valid_until: new Date(madeAtMs + STUDENT_VALID_MS).toISOString(),
       made_by: `understudy ${readVersion()}`,
     };
-    const { taughtStudent, verdict } = await withRequests(options, async ({ isFit, service }) => {
-      const asked = { makeIndex, tell, isFit, ...(service === null ? {} : { service }) };
-      const taughtStudent = await teachStudent(material, { ...wanted, ...asked }, head);
-      const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
-      return { taughtStudent, verdict: await judgeRound(taughtStudent, published, gate, makeIndex, isFit) };
+    const taughtStudent = await withRequests(options, ({ isFit, service }) => {
+      const judging = { published, gate, makeIndex, isFit };
+      const asked = { makeIndex, tell: teller.announce, isFit, ...(service === null ? {} : { service }) };
+      const refuse = (measured: MeasuredFigures) => refuseMeasured(measured, judging);
+      return teachStudent(material, { ...wanted, ...asked, refuse }, head);
     });
+    const refusal = taughtStudent.refusal ?? judgeStudent(taughtStudent, gate);
     if (options.evaluates === true)
       return {
         ...report,
         outcome: 'evaluated',
-        reason: judgeStudent(taughtStudent, gate) ?? '',
+        reason: refusal ?? '',
         student: taughtStudent,
       };
-    if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
+    if (refusal !== null) return { ...report, reason: refusal, student: taughtStudent };
     teller.announce(PUBLISHING);
     const isHeld = before !== null && (await readOrders(options.out)).held;
     const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model, {
@@ -265,8 +272,8 @@ async function readMaterial(
         ...(options.wires === undefined ? {} : { wires: options.wires }),
         embed: (texts) => embedder.embed(texts),
         pause: () => source.release(),
-        tell: (lookedAt, golden) =>
-          teller.tell(`run ${lookedAt} of ${chains.size}, ${golden} golden`, lookedAt, chains.size),
+        tell: (seen, golden) =>
+          teller.tell(`reading runs: ${seen} of ${chains.size}, ${golden} golden`, seen, chains.size),
       });
       material.runs += chains.forgotten;
       await store?.prune();
@@ -283,7 +290,11 @@ async function readMaterial(
 /** Chains exchanges to runs, for the exchanges that exist when it begins. */
 async function readChains(source: CaptureFiles, teller: RoundTeller, newest: number): Promise<RunChains> {
   const chains = new RunChains(null, newest);
-  await chains.addAll(source, ({ id }) => teller.tell(`looking through exchange ${id}`, 0, 0));
+  let read = 0;
+  await chains.addAll(source, () => {
+    read += 1;
+    teller.tell('looking through the exchanges', read, source.count);
+  });
   return chains;
 }
 

@@ -56,7 +56,8 @@ interface ServiceOptions {
   target_error: number;
   never_serve: readonly string[];
   makeIndex: MakeStudentIndex;
-  tell: (what: string) => void;
+  /** @param of 0 when the amount of work is unknown */
+  tell: (what: string, done: number, of: number) => void;
 }
 
 /** The result of calibrating a service. */
@@ -100,7 +101,7 @@ export async function calibrateService(
   const asked = takeRuns(held_out);
   const all = [...teaching, ...held_out];
   const learned = listLearned(all);
-  tell('fitting what the service is not asked about');
+  tell('fitting what the service is not asked about', 0, 0);
   const fitted = fitStudent(learned, FIT);
   const whole = new Student(fitted, options.makeIndex);
   const said = saidByAgent(learned);
@@ -115,7 +116,7 @@ export async function calibrateService(
       return { covered: false, reason: 'invalid' };
     },
     SERVICE_ASKED_AT_ONCE,
-    (done, of) => tell(`asking the model: step ${done} of ${of}`),
+    (done, of) => tell(`asking the model: step ${done} of ${of}`, done, of),
   );
   const list = asked.flatMap((run) => run.steps.map((step) => steps.get(step)!));
   const rules = { never_serve: options.never_serve, final: findFinalKinds(learned), score_max: 1 };

@@ -20,13 +20,21 @@ import {
   type StudentKind,
   type StudentManifest,
   type StudentManifestDraft,
+  type StudentMeasures,
 } from '../student/model/manifest.ts';
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import type { StudentModel } from '../student/model/student-model.ts';
 import { findAgentTitles } from './agent-titles.ts';
-import { type Calibration, calibrateStudent, keyOfForm } from './calibration.ts';
+import { CALIBRATION_FOLDS, type Calibration, calibrateStudent, keyOfForm } from './calibration.ts';
 import { type GoldenMaterial, type GoldenRun, type GoldenStep, mainScope } from './golden-steps.ts';
-import { placeOf, type SplitRuns, splitForService, splitRuns } from './held-out.ts';
+import {
+  placeOf,
+  type RotatedPart,
+  rotateParts,
+  type SplitRuns,
+  splitForService,
+  splitRuns,
+} from './held-out.ts';
 import { calibrateService, listLearned, type StudentService } from './service-calibration.ts';
 import { fitStudent, limitAgents, nameAgents } from './student-fit.ts';
 import {
@@ -60,8 +68,8 @@ interface TeachOptions {
   target_error: number;
   student: StudentKind;
   makeIndex: MakeStudentIndex;
-  /** Called before each part. */
-  tell?: (what: string) => void;
+  /** Called as the work goes on, with how much of it is done. */
+  tell?: TellWork;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
   /** Whether the gateway would serve that answer to the step's request; when absent, every answer is accepted. */
@@ -70,6 +78,17 @@ interface TeachOptions {
   service?: StudentService;
   /** For kind `http`: share of the runs that is held out; null for as many as it needs. */
   held_out?: number | null;
+  /** Says why measured figures rule out publishing; then the student is not taught all runs. Null: they do not. */
+  refuse?: (measured: MeasuredFigures) => Promise<string | null>;
+}
+
+/** @param of 0 when the amount of work is unknown */
+type TellWork = (what: string, done: number, of: number) => void;
+
+/** What is known once a student is measured, before the student to publish is taught. */
+export interface MeasuredFigures {
+  split: SplitRuns<GoldenRun>;
+  steps: readonly MeasuredStep[];
 }
 
 /** A student with its figures, ready to be judged and published. */
@@ -85,6 +104,8 @@ export interface TaughtStudent {
   steps: MeasuredStep[];
   by_answer: AnswerKindMeasure[];
   draft: StudentManifestDraft;
+  /** What `refuse` said, so that the student has only learned from the runs that are not held out. */
+  refusal: string | null;
 }
 
 /**
@@ -102,7 +123,7 @@ export async function teachStudent(
   const rules = { target_error, makeIndex, never_serve, isFit: options.isFit ?? (() => true) };
   const taught =
     service === undefined
-      ? await teachItself(material, rules, tell)
+      ? await teachItself(material, rules, { tell, refuse: options.refuse ?? (async () => null) })
       : await teachAsker(material, { ...rules, tell }, service, options.held_out ?? null);
   const { split, learned, model, calibration, steps } = taught;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
@@ -114,6 +135,7 @@ export async function teachStudent(
     split,
     steps,
     by_answer: measureByAnswer(steps),
+    refusal: taught.refusal ?? null,
     draft: {
       ...head,
       student: options.student,
@@ -150,6 +172,7 @@ interface FoundStudent
   teaching_runs: number;
   of?: StudentManifestDraft['measured']['of'];
   service?: StudentManifestDraft['measured']['service'];
+  refusal?: string | null;
 }
 
 interface TeachRules {
@@ -163,23 +186,15 @@ interface TeachRules {
 async function teachItself(
   { taught }: GoldenMaterial,
   rules: TeachRules,
-  tell: (what: string) => void,
+  { tell, refuse }: Required<Pick<TeachOptions, 'tell' | 'refuse'>>,
 ): Promise<FoundStudent> {
   const split = splitRuns(taught);
   const parts = rotateParts(split);
+  const work = new TeachingWork(parts.length, tell);
   const rounds: MeasuredRound[] = [];
-  for (const [at, { teaching, held_out: part }] of parts.entries()) {
+  for (const [at, part] of parts.entries()) {
     const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
-    const learned = listLearned(teaching);
-    tell(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
-    const calibration = calibrateStudent(learned, rules);
-    tell(`fitting ${countOf(learned.length, 'step')}${of}`);
-    const model = limitAgents(fitStudent(learned), calibration.agents);
-    tell(`measuring on ${countOf(part.length, 'run')}${of}`);
-    const student = new Student(model, rules.makeIndex);
-    const { threshold } = calibration;
-    const asked = await askAbout(part, (step) => decide(student, step, threshold, rules.isFit));
-    rounds.push({ teaching, learned, calibration, model, asked });
+    rounds.push(await measurePart(part, rules, work, of));
   }
   const first = rounds[0]!;
   const asked = rounds.flatMap((round) => round.asked);
@@ -187,15 +202,17 @@ async function teachItself(
   const steps = leaveFailedOut(asked, failed);
   const measured = limitAgents(first.model, first.calibration.without(failed).agents);
   const found = { split, steps };
-  if (!steps.some(({ served }) => served)) {
+  const refusal = await refuse(found);
+  if (refusal !== null || !steps.some(({ served }) => served)) {
     const calibration = first.calibration.without(failed);
     const { learned, teaching } = first;
     const teaching_runs = teaching.length;
-    return { ...found, model: measured, measured_model: null, calibration, learned, teaching_runs };
+    return { ...found, model: measured, measured_model: null, calibration, learned, teaching_runs, refusal };
   }
-  tell(`teaching all of ${countOf(taught.length, 'run')}`);
+  const whole = `teaching all of ${countOf(taught.length, 'run')}`;
+  work.begin(whole);
   const learned = listLearned(taught);
-  const calibration = calibrateStudent(learned, rules).without(failed);
+  const calibration = calibrateStudent(learned, { ...rules, after_fold: work.finishUnit }).without(failed);
   return {
     ...found,
     model: limitAgents(fitStudent(learned), calibration.agents),
@@ -212,13 +229,61 @@ async function teachItself(
   };
 }
 
+/** Teaches a student the runs of a part, and measures it on the runs that the part holds out. */
+async function measurePart(
+  { teaching, held_out: part }: RotatedPart,
+  rules: TeachRules,
+  work: TeachingWork,
+  of: string,
+): Promise<MeasuredRound> {
+  const learned = listLearned(teaching);
+  work.begin(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
+  const calibration = calibrateStudent(learned, { ...rules, after_fold: work.finishUnit });
+  work.begin(`fitting ${countOf(learned.length, 'step')}${of}`);
+  const model = limitAgents(fitStudent(learned), calibration.agents);
+  work.finishUnit();
+  work.begin(`measuring on ${countOf(part.length, 'run')}${of}`);
+  const student = new Student(model, rules.makeIndex);
+  const { threshold } = calibration;
+  const asked = await askAbout(part, (step) => decide(student, step, threshold, rules.isFit));
+  work.finishUnit();
+  return { teaching, learned, calibration, model, asked };
+}
+
+/** Units of work, each about as long as one fit: the folds of a calibration, then the fit, then the measurement. */
+const PART_UNITS = CALIBRATION_FOLDS + 2;
+const WHOLE_UNITS = CALIBRATION_FOLDS + 1;
+
+/** How much of the teaching is done. */
+class TeachingWork {
+  readonly #tell: TellWork;
+  readonly #units: number;
+  #done = 0;
+  #what = '';
+
+  constructor(parts: number, tell: TellWork) {
+    this.#tell = tell;
+    this.#units = parts * PART_UNITS + WHOLE_UNITS;
+  }
+
+  begin(what: string): void {
+    this.#what = what;
+    this.#tell(what, this.#done, this.#units);
+  }
+
+  readonly finishUnit = (): void => {
+    this.#done += 1;
+    this.#tell(this.#what, this.#done, this.#units);
+  };
+}
+
 /**
  * Teaches a student that asks a service.
  * @param heldOut share of the runs that is held out; null for as many as it needs
  */
 async function teachAsker(
   { taught }: GoldenMaterial,
-  rules: TeachRules & { tell: (what: string) => void },
+  rules: TeachRules & { tell: TellWork },
   service: StudentService,
   heldOut: number | null,
 ): Promise<FoundStudent> {
@@ -259,40 +324,6 @@ interface MeasuredRound {
   calibration: ReturnType<typeof calibrateStudent>;
   model: StudentModel;
   asked: MeasuredStep[];
-}
-
-/**
- * If an agent has fewer golden runs than this, each of its runs is held out once, because a quarter of thirty runs is
- * too few for a figure.
- */
-const ROTATED_RUNS = 80;
-const ROTATED_PARTS = 4;
-
-/** Runs that are held out from a student, and runs that it is taught. */
-interface RotatedPart {
-  held_out: GoldenRun[];
-  teaching: GoldenRun[];
-}
-
-/**
- * Divides the runs into parts, each held out from a student that is taught other runs. The first part is that of
- * `split`. The other parts contain only runs of agents with few runs, and their students are taught only such agents.
- */
-function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[] {
-  const counts = new Map<string, number>();
-  for (const run of [...teaching, ...held_out])
-    counts.set(mainScope(run), (counts.get(mainScope(run)) ?? 0) + 1);
-  const isRotated = (run: GoldenRun): boolean => counts.get(mainScope(run))! < ROTATED_RUNS;
-  const others = teaching.filter(isRotated).toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id));
-  if (others.length === 0) return [{ held_out, teaching }];
-  const few = [...teaching, ...held_out].filter(isRotated);
-  // Newest first, like the input.
-  few.sort((a, b) => b.last_id - a.last_id);
-  const parts = Array.from({ length: ROTATED_PARTS - 1 }, (_, part) => {
-    const apart = new Set(others.filter((_run, i) => i % (ROTATED_PARTS - 1) === part));
-    return { held_out: [...apart], teaching: few.filter((run) => !apart.has(run)) };
-  });
-  return [{ held_out, teaching }, ...parts.filter((part) => part.held_out.length > 0)];
 }
 
 /**
@@ -455,12 +486,21 @@ export interface Gate {
 
 /** @returns why the student is not good enough to be published; null if it is */
 export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): string | null {
-  const { served, errors, error, in_a_row: row, steps } = draft.measured;
-  const target = percent(gate.target_error);
-  if (threshold < 0 || served === 0)
-    return `it would serve nothing: no threshold keeps the error under ${target} on the runs at hand`;
-  if (draft.coverage.agents?.every((agent) => agent.threshold === null) === true)
+  if (threshold < 0) return describeNothing(gate);
+  if (draft.measured.served > 0 && draft.coverage.agents?.every((agent) => agent.threshold === null) === true)
     return 'it would serve nothing: every agent is left to the upstream';
+  return judgeMeasures(draft.measured, gate);
+}
+
+function describeNothing(gate: Gate): string {
+  return `it would serve nothing: no threshold keeps the error under ${percent(gate.target_error)} on the runs at hand`;
+}
+
+/** @returns why a student with these figures is not published; null if they allow it */
+export function judgeMeasures(measured: StudentMeasures, gate: Gate): string | null {
+  const { served, errors, error, in_a_row: row, steps } = measured;
+  const target = percent(gate.target_error);
+  if (served === 0) return describeNothing(gate);
   if (served < gate.served_min) {
     return `it would serve ${served} of ${countOf(steps, 'step')} held out; to say how often it is wrong takes ${gate.served_min}`;
   }
@@ -490,16 +530,16 @@ const WORSE_SHARE = 0.02;
 /**
  * Tests the measured student of the published version on the steps on which the new student was measured, as far as the
  * steps were held out from both.
- * @returns null when there is nothing to compare: another kind of student, or no such step
+ * @returns null when there is nothing to compare: the published student is of another kind, or no such step
  */
 export async function compareStudents(
-  taught: TaughtStudent,
+  taught: MeasuredFigures,
   published: { manifest: StudentManifest; model: StudentModel },
   makeIndex: MakeStudentIndex,
   isFit: JudgeFit,
 ): Promise<Comparison | null> {
   const { manifest, model } = published;
-  if (manifest.student.kind !== 'exemplar' || taught.draft.student.kind !== 'exemplar') return null;
+  if (manifest.student.kind !== 'exemplar') return null;
   const isKeptApart = (runId: string): boolean => placeOf(runId) < manifest.golden.held_out_below;
   const student = new Student(model, makeIndex);
   const runs = taught.split.held_out.filter(({ run_id }) => isKeptApart(run_id));

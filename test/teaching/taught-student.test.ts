@@ -11,9 +11,10 @@ import type { GoldenMaterial, GoldenRun } from '../../src/teaching/golden-steps.
 import { placeOf, splitRuns } from '../../src/teaching/held-out.ts';
 import { HELD_OUT } from '../../src/teaching/limits.ts';
 import { mergePatterns } from '../../src/teaching/merge-patterns.ts';
-import { judgeRound } from '../../src/teaching/publication.ts';
+import { refuseMeasured } from '../../src/teaching/publication.ts';
 import { askAbout, measureByAnswer, summarizeMeasures } from '../../src/teaching/student-measures.ts';
 import {
+  compareStudents,
   describeShortage,
   fingerprintMaterial,
   judgeComparison,
@@ -214,9 +215,11 @@ describe('a student of a repetitive agent', () => {
     const runs = makeRuns(60);
     const before = await teach(runs);
     const published = { model: before.measured_model!, manifest: toManifest(before) };
-    const same = await judgeRound(await teach(runs), published, gate, makeIndex);
-    expect(same).toMatchObject({ publish: true });
-    expect(same.comparison!.new_right).toBe(same.comparison!.published_right);
+    const isFit = () => true;
+    const same = await teach(runs);
+    expect(await refuseMeasured(same, { published, gate, makeIndex, isFit })).toBeNull();
+    const comparison = await compareStudents(same, published, makeIndex, isFit);
+    expect(comparison!.new_right).toBe(comparison!.published_right);
     // Taught on open orders alone, it knows nothing of half of what is asked.
     const poor = await teach(
       runs
@@ -224,8 +227,8 @@ describe('a student of a repetitive agent', () => {
         .slice(0, 8)
         .concat(before.split.held_out),
     );
-    const verdict = await judgeRound(poor, published, { ...gate, served_min: 1 }, makeIndex);
-    expect(verdict.publish).toBe(false);
+    const lax = { ...gate, served_min: 1 };
+    expect(await refuseMeasured(poor, { published, gate: lax, makeIndex, isFit })).not.toBeNull();
   });
 });
 
