@@ -1,14 +1,14 @@
 /**
- * Synthetic agents whose upstream answers otherwise from one day to the next, without a word in their prompts: the four ways in which
- * that happens. See agent-families.ts. Bench process.
+ * Synthetic agents whose upstream changes its answers from one day to the next, although their prompts stay the same:
+ * the four ways in which that happens. See agent-families.ts. Bench process.
  */
 
 import type { Act, AgentFamily, Fields, LoggedCall } from './agent-family.ts';
 
-/** Changes an agent; null: it does not have what changes. */
+/** Changes an agent; null: the agent has nothing that this change applies to. */
 export type AgentChange = (family: AgentFamily) => AgentFamily | null;
 
-/** Of every third run, and the same for one run. */
+/** True for every third run; the same run always gets the same result. */
 const isFlagged = (log: readonly LoggedCall[]): boolean => log.some(({ json }) => json?.hold_code === 'H2');
 
 export const AGENT_CHANGES: Readonly<Record<string, AgentChange>> = {
@@ -56,6 +56,6 @@ export const AGENT_CHANGES: Readonly<Record<string, AgentChange>> = {
 const MOVED: Readonly<Record<string, (world: Fields) => Fields>> = {
   stock_release: (w) => ({ ...w, stock: w.stock - 15 }),
   expense_check: (w) => ({ ...w, budget: w.budget - 200 }),
-  // What is off by less than 20 is paid now.
+  // Invoices that differ by less than 20 are paid now.
   invoice_check: (w) => (Math.abs(w.amount - w.poAmount) < 20 ? { ...w, poAmount: w.amount } : w),
 };

@@ -1,12 +1,13 @@
 /**
  * Synthetic agent families: each repeats a kind of task with other ids, names, amounts and dates, in a small world with
- * tools that answer, fail and mislead, and with a policy that stands for the frontier model. Everything on the wire is
- * the Messages API's. The same seed gives the same runs. The relegation evaluation uses them, and all that needs
- * repetitive traffic (`startRun`, then `nextRequest` / `takeAnswer` until it is null; `askOracle` plays the upstream).
+ * tools that answer, fail and mislead, and with a policy in place of the frontier model. Everything on the wire has the
+ * form of the Messages API. The same seed gives the same runs. The relegation evaluation uses them, and everything else
+ * that needs repetitive traffic (`startRun`, then `nextRequest` / `takeAnswer` until it is null; `askOracle` plays the
+ * upstream).
  *
  * The policies know nothing of the student. They word the same thing in several ways, reason aloud before some calls,
- * write free text where a model would (summaries, code), and act on what the tools said, no matter who called them: so they
- * can take over from a student in the middle of a run.
+ * and write free text where a model would (summaries, code). They act on the tools' results, even if another model
+ * called the tools, so they can take over from a student in the middle of a run.
  */
 
 import { createPrng, type Prng } from '../../src/std/prng.ts';
@@ -25,12 +26,12 @@ import { REGULAR_FAMILIES } from './agent-regular-worlds.ts';
 import { FAMILIES as FIRST_FAMILIES } from './agent-worlds.ts';
 import { isRightAnswer, VARIED_FAMILIES } from './varied-worlds.ts';
 
-/** Order matters: seeds of runs depend on it. */
+/** The order must stay, because the seeds of runs depend on it. */
 const FIXED_FAMILIES: readonly AgentFamily[] = [...FIRST_FAMILIES, ...REGULAR_FAMILIES];
 const FAMILIES: readonly AgentFamily[] = [...FIXED_FAMILIES, ...VARIED_FAMILIES];
 const MODEL = 'claude-sonnet-4-5';
 const STEPS_MAX = 40;
-/** Characters of a token, about. */
+/** Approximate characters per token. */
 const TOKEN_CHARACTERS = 4;
 
 /** One run: the client's side of an agent at work. */
@@ -76,7 +77,7 @@ class AgentRun {
 
   /** What the frontier model answers to {@link nextRequest}. */
   askOracle(): MessagesAnswer {
-    // Its own draws at each step, however the run came here.
+    // The random choices at a step depend only on the seed and the number of the step.
     const random = createPrng(this.#seed * 1009 + this.#steps + 1);
     const act = this.#family.act(this.#world, this.#log, random);
     const content: WireBlock[] = [];

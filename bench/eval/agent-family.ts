@@ -53,16 +53,16 @@ export interface MessagesAnswer {
   };
 }
 
-/** JSON of the worlds' own making. */
+/** JSON that the worlds define. */
 // biome-ignore lint/suspicious/noExplicitAny: each family knows its own fields
 export type Fields = Record<string, any>;
 
-/** A call that was made, and what the world said to it. */
+/** A call and its result from the world. */
 export interface LoggedCall {
   name: string;
   input: Record<string, unknown>;
   text: string;
-  /** `text` where it is JSON; else null. */
+  /** The value of `text` if it is JSON; otherwise null. */
   json: Fields | null;
   is_error: boolean;
 }
@@ -72,7 +72,7 @@ export type Act =
   | { calls: { name: string; input: Record<string, unknown> }[]; say?: string }
   | { final: string };
 
-/** A kind of agent: its prompts, its world, and who knows what to do in it. */
+/** A kind of agent: its prompts, its world, and the policy that knows what to do in it. */
 // biome-ignore lint/suspicious/noExplicitAny: a list of families holds worlds of all kinds
 export interface AgentFamily<World = any> {
   name: string;
@@ -85,6 +85,6 @@ export interface AgentFamily<World = any> {
   call(world: World, name: string, input: Fields): { text: string; is_error?: boolean };
   /** @param random same draws for the same step */
   act(world: World, log: readonly LoggedCall[], random: Prng): Act;
-  /** Whether the world is as the task wanted it and the last words tell the truth. */
+  /** Whether the world is in the state that the task wants, and the last answer is true. */
   isDone(world: World, log: readonly LoggedCall[], final: string): boolean;
 }

@@ -1,6 +1,7 @@
 /**
- * Families whose answers are regular in ways that take more than a value of the context: one call for each element of a list, sums
- * and comparisons, pieces of addresses and names, texts made of values. See agent-families.ts. Bench process.
+ * Families whose answers follow rules that need more than copying a value from the context: one call for each element
+ * of a list, sums and comparisons, pieces of addresses and names, texts made of values. See agent-families.ts. Bench
+ * process.
  */
 
 import type { AgentFamily } from './agent-family.ts';
@@ -279,7 +280,7 @@ const STOCK: AgentFamily<StockWorld> = {
     wanted: 1 + random.below(60),
     stock: random.below(90),
     reserved: random.below(12),
-    // Above 5,000 a person decides; no run that is learnt from comes near.
+    // Above 5,000 a person decides. No golden run comes near that.
     amount: isShifted ? money(random, 5_200, 14_000) : money(random, 20, 2_600),
     done: '',
   }),
@@ -320,7 +321,7 @@ ${requestNoise(random)}`,
   isDone: (w) => w.done !== '',
 };
 
-/** Tools are the families' own; nothing here depends on the order. */
+/** Each family has its own tools. Nothing here depends on the order. */
 // ---------------------------------------------------------------- releases: a shell alone, tasks in several wordings
 
 interface ReleaseWorld {

@@ -1,4 +1,4 @@
-/** The labelled agent runs in ../shared/agent-runs, read as they are. Used by the evaluation alone. */
+/** Reads the labelled agent runs in ../shared/agent-runs without changing them. Only the evaluation uses it. */
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -25,7 +25,7 @@ export interface AgentRun {
 export const DATA_SETS = ['magentic-one', 'retail', 'airline', 'hotpotqa', 'swe-agent'] as const;
 export type DataSet = (typeof DATA_SETS)[number];
 
-/** The file that is read unless another is named. */
+/** The file that is read if no other is named. */
 export const DEFAULT_FILE = resolve(import.meta.dirname, '../../../shared/agent-runs/tune.jsonl.gz');
 
 export function dataSetOf(run: AgentRun): DataSet {
@@ -36,7 +36,7 @@ export function dataSetOf(run: AgentRun): DataSet {
   return 'swe-agent';
 }
 
-/** All runs of the file (gzip or plain JSON lines), or null when it is not there. */
+/** All runs of the file (gzip or plain JSON lines), or null if it does not exist. */
 export function readAgentRuns(file = DEFAULT_FILE): AgentRun[] | null {
   if (!existsSync(file)) return null;
   const bytes = readFileSync(file);

@@ -78,7 +78,7 @@ export function maybe(random: Prng, text: string): string | undefined {
 export const json = (value: unknown): { text: string } => ({ text: JSON.stringify(value) });
 export const fail = (text: string): { text: string; is_error: true } => ({ text, is_error: true });
 
-/** Noise that real prompts carry: when, where, which session. */
+/** Noise that real prompts contain: the time, the place and the session. */
 export function requestNoise(random: Prng): string {
   return [
     `Current date: ${pick(random, ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday'])}, ${date(random)}`,
@@ -1169,5 +1169,5 @@ ${requestNoise(random)}`,
   },
 };
 
-/** Order matters: seeds of runs depend on it. */
+/** The order must stay, because the seeds of runs depend on it. */
 export const FAMILIES: readonly AgentFamily[] = [ORDERS, INCIDENTS, ENTRY, CODE, TRAVEL, INVOICES];

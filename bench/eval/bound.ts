@@ -1,12 +1,12 @@
 /**
- * Measures how often the student's promise is broken: of the forms of answers (answer-form.ts) that calibration serves at a
- * target of 5 %, how many are wrong more often than that on fresh runs. Most forms are whole kinds; those that stand for
- * themselves are counted apart, too. Bench process.
+ * Measures how often the student breaks its promise. Calibration serves forms of answers (answer-form.ts) at a target
+ * of 5 % errors; this counts the forms that are wrong more often than that on fresh runs. Most forms are whole kinds;
+ * forms that are only a part of a kind are also counted separately. Bench process.
  *
- * Two measures. On the synthetic agents, each form that is served is judged on fresh runs of the same agent. With planted
- * errors, the cross-fitted scores of the same agents are made wrong in a known share of the runs, and calibration decides with
- * its own rules whether it serves such a kind, or forms of it; this shows what the bound lets pass where a kind is neither
- * learnt nor unlearnt. Beside both stands the bound of Clopper and Pearson on the same evidence.
+ * There are two measurements. The first judges each served form of the synthetic agents on fresh runs of the same
+ * agent. The second plants errors: it makes a known share of the cross-fitted scores wrong, and calibration decides by
+ * its own rules whether it serves the kind or forms of it. That shows what the bound accepts if a kind is learnt only
+ * in part. Both also show what the bound of Clopper and Pearson would accept on the same evidence.
  */
 
 import { parseArgs } from 'node:util';
@@ -31,7 +31,7 @@ const TARGET = 0.05;
 const GOLDEN_RUNS = [20, 40] as const;
 /** Fresh runs of each agent that judge what is served. */
 const FRESH_RUNS = 200;
-/** Of fewer fresh runs with a form, its rate is not known well enough. */
+/** A form's rate is not known well enough from fewer fresh runs. */
 const FRESH_MIN = 40;
 const PLANTED = [0.02, 0.06, 0.1, 0.2] as const;
 const PLANTED_TRIALS = 200;
@@ -47,16 +47,19 @@ interface Broken {
 interface BoundPoint {
   seed: number;
   golden_runs: number;
-  /** By the bound of the calibration, and the part of those that Clopper and Pearson would serve, too. */
+  /** By the bound of the calibration, and those of them that Clopper and Pearson would also serve. */
   own: Broken;
   clopper_pearson: Broken;
-  /** Of `own`, the forms that stand for themselves. */
+  /** Those of the forms that are only a part of a kind. */
   alone: Broken;
-  /** Forms served that too few fresh runs have. */
+  /** Served forms that occur in too few fresh runs. */
   unjudged: number;
-  /** The forms that broke it. */
+  /** The forms that broke the promise. */
   forms: { family: string; form: string; golden_runs: number; fresh_runs: number; wrong: number }[];
-  /** By the planted share of wrong runs: how often a kind with it is served as a whole, and how often in part, by its forms. */
+  /**
+   * By the planted share of wrong runs: how often such a kind is served as a whole, and how often only some of its
+   * forms are.
+   */
   planted: { wrong: number; trials: number; whole: number; in_part: number; clopper_pearson: number }[];
 }
 
@@ -100,7 +103,7 @@ function measurePoint(seed: number, runs: number, fresh: number): BoundPoint {
     forms: [],
     planted: PLANTED.map((wrong) => ({ wrong, trials: 0, whole: 0, in_part: 0, clopper_pearson: 0 })),
   };
-  // One agent at a time: they share nothing.
+  // One agent at a time, because agents share nothing.
   for (const family of FAMILY_NAMES) {
     const golden = recordAll(family, runs, base);
     judgeServed(family, golden, recordAll(family, fresh, base + 3_000_000), point);
@@ -149,7 +152,7 @@ function judgeServed(
     }
 }
 
-/** Whether a form is a whole kind, or what is left of it beside forms that stand for themselves. */
+/** Whether a form is a whole kind, or the rest of a kind of which other forms are separate. */
 function isKind(form: string): boolean {
   return form === kindOfForm(form);
 }

@@ -1,6 +1,6 @@
 /**
- * Fits the weights of semantic_loop's logistic, and measures how well such weights do on other runs:
- * folds of whole tasks, several times over. Part of the monitors' evaluation.
+ * Fits the weights of semantic_loop's logistic regression, and measures their quality on other runs, by repeated
+ * cross-validation over whole tasks. Part of the monitors' evaluation.
  *
  * The fit uses the steps that the ledger judged and, at a quarter of their weight, the steps of passed runs (none of
  * which is a loop). It is Newton's method with a ridge penalty. Only steps to which the rule applies take part.
@@ -17,8 +17,8 @@ const REPEATS = 10;
 const RIDGE = 3;
 const PASSED_WEIGHT = 0.25;
 /**
- * Added to the fitted bias, the same in every fold: some precision for recall, so that both goals (precision 0.65,
- * recall 0.5) are met with margin.
+ * Added to the fitted bias in every fold. It trades some precision for recall, so that both goals (precision 0.65,
+ * recall 0.5) are met with a margin.
  */
 const BIAS_SHIFT = 0.1;
 
@@ -29,15 +29,15 @@ interface Row {
   run: number;
   set: DataSet;
   passed: boolean;
-  /** 1 loop, 0 none, null not judged. */
+  /** 1: a loop; 0: no loop; null: not judged. */
   label: 0 | 1 | null;
-  /** Null: the rule does not speak of this step. */
+  /** null: the rule does not apply to this step. */
   measures: number[] | null;
-  /** Earlier steps like it: too few, and the rule does not fire. */
+  /** Number of similar earlier steps. With too few, the rule does not fire. */
   like: number;
 }
 
-/** Solves the symmetric system by elimination with pivots; `matrix` and `vector` are used up. */
+/** Solves the symmetric system by elimination with pivots. It overwrites `matrix` and `vector`. */
 function solve(matrix: number[][], vector: number[]): number[] {
   const size = vector.length;
   for (let column = 0; column < size; column++) {
@@ -61,7 +61,7 @@ function solve(matrix: number[][], vector: number[]): number[] {
   return result;
 }
 
-/** Weights, the bias last, on measures as they are (the penalty counts in units of their spread). */
+/** Weights for the unscaled measures, the bias last. The penalty is in units of the measures' spread. */
 function fitWeights(rows: readonly { x: number[]; y: number; weight: number }[]): number[] {
   const size = rows[0]!.x.length;
   const mean = Array.from(
@@ -128,11 +128,11 @@ interface CrossValidation {
   weights: number[];
   precision: { mean: number; low: number; high: number };
   recall: { mean: number; low: number; high: number };
-  /** Passed airline runs with an alarm, mean over the repeats. */
+  /** Passed airline runs with an alarm, as the mean over the repeats. */
   airline_alarms: number;
 }
 
-/** Fits on all folds but one, judges that one, for each fold; all of it REPEATS times with other folds. */
+/** For each fold, fits on all other folds and judges this one. Repeats everything REPEATS times with other folds. */
 export function crossValidate(runs: readonly AgentRun[]): CrossValidation {
   const rows = measureRuns(runs);
   const fitOn = (use: (row: Row) => boolean): number[] => {
@@ -154,7 +154,7 @@ export function crossValidate(runs: readonly AgentRun[]): CrossValidation {
   for (let round = 0; round < REPEATS; round++) {
     const foldOf = new Map<string, number>();
     for (const task of tasks) {
-      // A linear congruential generator: the same folds each time.
+      // A linear congruential generator, so that the folds are the same each time.
       state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
       foldOf.set(task, Math.floor((state / 2 ** 32) * FOLDS));
     }

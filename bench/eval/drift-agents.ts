@@ -1,7 +1,7 @@
 /**
- * Silent changes as real students meet them: a student that has learnt a synthetic agent is asked about runs of the agent as it was
- * and as it has become (agent-changes.ts), and the product's own watch audits and suspends. What it says of each run is found
- * once; then many watches, each with its own audits, go through the runs. Bench process.
+ * Measures silent changes with real students. A student that has learnt a synthetic agent is asked about runs from
+ * before and after a change (agent-changes.ts), and the product's own watch audits and suspends. The student is asked
+ * about each run once; then many watches, each with its own audits, go through the runs. Bench process.
  */
 
 import { ExactIndex } from '../../src/search/exact-index.ts';
@@ -40,10 +40,10 @@ interface AskedRun {
 interface DriftRow {
   family: string;
   change: string;
-  /** Share of the steps that the student covers, and of those wrong, without a watch. */
+  /** Share of the steps that the student covers, and share of these that is wrong, without a watch. */
   covered: number;
   wrong: number;
-  /** Over the watches; null: nothing covered was wrong, so nothing is to be noticed. */
+  /** Over the watches; null: no covered step was wrong, so there is nothing to notice. */
   wrong_served: { median: number; p90: number } | null;
   runs_until_suspended: number | null;
   never_suspended: number;
@@ -139,7 +139,10 @@ function countFalse(runs: readonly AskedRun[]): number {
   return suspended;
 }
 
-/** Until every kind of answer that is wrong now is suspended, the agent goes on to serve: all of it counts. */
+/**
+ * The student continues to serve until every kind of answer that is now wrong is suspended. All wrong answers until
+ * then count.
+ */
 function meetChange(
   family: string,
   change: string,

@@ -1,7 +1,7 @@
 /**
- * Runs that drift for certain: the beginning of one labelled run, followed by the steps of another run with
- * another task. Measures how often silent_topic_drift finds the drift, with labels that need no annotator. The inserted steps
- * have none that talk to a person, since those belong to the other person. Part of the monitors' evaluation.
+ * Makes runs that certainly drift: the beginning of one labelled run, followed by the steps of another run with another
+ * task. So the labels need no annotator. Measures how often silent_topic_drift finds the drift. Inserted steps that
+ * talk to a person are left out, because they belong to a different person. Part of the monitors' evaluation.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
 import { maskStep } from '../../src/domain/monitors/masked-step.ts';
@@ -9,12 +9,12 @@ import { advanceMonitors, initialMonitors } from '../../src/domain/monitors/moni
 import { BUILT_IN_PROFILES } from '../../src/domain/monitors/profiles.ts';
 import { type AgentRun, DATA_SETS, type DataSet, dataSetOf } from './agent-runs.ts';
 
-/** Own steps before the other run begins, and steps of the other one. */
+/** Number of steps before the other run begins, and of steps from the other run. */
 const OWN_STEPS = 4;
 const OTHER_STEPS = 10;
-/** Runs that are shorter are not put in. */
+/** Shorter runs are not inserted. */
 const OTHER_STEPS_MIN = 6;
-/** From one run to the next that may be put in: neighbours in the file are near-copies. */
+/** Distance to the run that is inserted, because neighbours in the file are almost equal. */
 const STRIDE = 7;
 
 interface SpliceRow {
@@ -45,7 +45,7 @@ function findOther(others: readonly AgentRun[], at: number, task: string): Agent
   return undefined;
 }
 
-/** For each set of runs that go astray, into each set: how many there are and how many are told of. */
+/** For each pair of sets of runs: the number of drifting runs, and how many of them the monitor reports. */
 export function measureSplices(runs: readonly AgentRun[]): SpliceRow[] {
   const bySet = new Map(DATA_SETS.map((set) => [set, runs.filter((run) => dataSetOf(run) === set)]));
   return DATA_SETS.flatMap((from) =>

@@ -1,7 +1,7 @@
 /**
- * What the watch over a student (src/student/model/drift-watch.ts) lets through: agents whose upstream changes silently,
- * and agents whose upstream does not. The watch is the product's own; whether an answer is wrong is drawn at random, so that ten
- * thousand runs take a second. Bench process.
+ * Measures how many wrong answers pass the watch over a student (src/student/model/drift-watch.ts), for agents whose
+ * upstream changes silently and for agents whose upstream does not change. The watch is the product's own. Whether an
+ * answer is wrong is drawn at random, so that ten thousand runs take a second. Bench process.
  */
 
 import { createPrng, type Prng } from '../../src/std/prng.ts';
@@ -14,7 +14,7 @@ const KINDS = ['find', 'read', 'check', 'write', 'text'] as const;
 const CALM_RUNS = 10_000;
 const CALM_AGENTS = 1_000;
 const DRIFT_AGENTS = 400;
-/** Runs before the upstream changes, and after it at most. */
+/** Runs before the upstream changes, and most runs after that. */
 const BEFORE_RUNS = 1_000;
 const AFTER_RUNS = 20_000;
 
@@ -48,7 +48,7 @@ function makeAgent(seed: number): Agent {
   };
 }
 
-/** One run. @returns what was served and how much of it was wrong; `isSuspended` when something was suspended */
+/** One run. @returns what was served and how much of it was wrong; `isSuspended` if something was suspended */
 function playRun({ watch, prng }: Agent, error: number, change: Change) {
   let served = 0;
   let wrong = 0;
@@ -66,7 +66,7 @@ function playRun({ watch, prng }: Agent, error: number, change: Change) {
   return { served, wrong, isSuspended };
 }
 
-/** Agents whose upstream stays what it was. */
+/** Agents whose upstream does not change. */
 function stayCalm(error: number) {
   let suspended = 0;
   let served = 0;

@@ -1,6 +1,6 @@
 /** Measures of rankings, as ../shared/retrieval/README.md defines them. Bench process. */
 
-/** Rank correlation, ties at their mean rank. */
+/** Rank correlation; ties get their mean rank. */
 export function spearman(a: readonly number[], b: readonly number[]): number {
   const [x, y] = [meanRanks(a), meanRanks(b)];
   const mean = (a.length - 1) / 2;
@@ -27,7 +27,7 @@ function meanRanks(values: readonly number[]): Float64Array {
   return ranks;
 }
 
-/** @returns places from the highest score down; equal scores in their order */
+/** @returns places from the highest score down; equal scores keep their order */
 export function rankAll(scores: readonly number[]): number[] {
   return scores.map((_, i) => i).sort((i, j) => scores[j]! - scores[i]! || i - j);
 }
@@ -44,7 +44,7 @@ export function ndcgAt10(ranking: readonly number[], relevant: ReadonlySet<numbe
   return ideal === 0 ? 0 : gain / ideal;
 }
 
-/** Over the whole ranking; a relevant document that is not ranked counts 0. */
+/** Average precision over the whole ranking. A relevant document that is not ranked counts 0. */
 export function averagePrecision(ranking: readonly number[], relevant: ReadonlySet<number>): number {
   let found = 0;
   let sum = 0;

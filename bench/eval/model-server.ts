@@ -1,7 +1,7 @@
 /**
- * A model for students of kind `http`, on loopback: it speaks chat-completions and knows what the frontier model would answer
- * to each step that it was told of. How good it is, is set: right always, wrong at a rate of each kind of answer's own, or
- * broken in one of several ways. Bench process.
+ * A model for students of kind `http`, on loopback: it speaks chat completions, and knows the frontier model's answer
+ * to each step that was registered with it. Its quality can be set: always right, wrong at a rate that differs by kind
+ * of answer, or broken in one of several ways. Bench process.
  */
 
 import { createHash } from 'node:crypto';
@@ -19,7 +19,7 @@ const ERROR_RATES: Readonly<Record<Exclude<Quality, 'hostile'>, readonly number[
   poor: [0.2, 0.5, 0.9],
 };
 
-/** What is wrong with a hostile model's answers, in turns. */
+/** The faults of a hostile model's answers, used in turns. */
 const HOSTILE_WAYS = [
   'no answer',
   'no JSON',
@@ -39,14 +39,14 @@ interface Known {
   kind: string;
 }
 
-/** An evenly spread number of words, 0 to 1. */
+/** A number from 0 to 1, spread evenly, made from the words. */
 function draw(...words: readonly string[]): number {
   return createHash('sha256').update(words.join('\n')).digest().readUIntBE(0, 6) / 2 ** 48;
 }
 
 export class ModelServer {
   quality: Quality = 'perfect';
-  /** Which kinds it is bad at, and in which steps. */
+  /** Decides which kinds of answers it is bad at, and in which steps. */
   seed = 1;
   requests = 0;
   readonly #known = new Map<string, Known>();
@@ -65,7 +65,7 @@ export class ModelServer {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** @param request as it will be asked @param kind of the right answer */
+  /** @param request as it will arrive @param kind of the right answer */
   learn(request: { messages?: unknown }, content: Content, kind: string): void {
     this.#known.set(nameStep(request.messages), { content, kind });
   }
@@ -93,7 +93,7 @@ function nameStep(messages: unknown): string {
   return createHash('sha256').update(JSON.stringify(messages)).digest('base64url');
 }
 
-/** Plausible, and not what was right: another value in the first call, or another one in the text. */
+/** A plausible but wrong answer: another value in the first call or in the text. */
 function spoil(content: Content): Content {
   const [call] = content.filter((block) => block.type === 'tool_call');
   if (call === undefined)

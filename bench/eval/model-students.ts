@@ -1,8 +1,8 @@
 /**
- * What students of kind `http` serve, and how well, with models of several qualities behind them: the synthetic families, the
- * calibration of a round, and then new runs, each step asked over a real socket as the gateway asks. A mediocre model is
- * wrong at a rate of each kind of answer's own, so that the kinds that are served must be told from the others. A hostile
- * one is met by a student that was calibrated with a perfect one. Bench process.
+ * Measures what students of kind `http` serve, and how well, with models of several qualities behind them. It uses the
+ * synthetic families and the calibration of a round, and then asks about new runs step by step over a real socket, as
+ * the gateway does. A mediocre model is wrong at a rate that differs by kind of answer, so calibration must find the
+ * kinds that may be served. A student that was calibrated with a perfect model then meets a hostile one. Bench process.
  */
 
 import type { NormalRequest } from '../../src/domain/turn.ts';
@@ -27,14 +27,14 @@ import { ModelServer, QUALITIES, type Quality } from './model-server.ts';
 import { type RecordedRun, type RecordedStep, recordRuns } from './relegation-runs.ts';
 
 const TARGET = 0.05;
-/** Golden runs of each family: a round keeps some 45 of them apart. */
+/** Golden runs of each family: a round keeps about 45 of them for judging. */
 const GOLDEN_RUNS = 75;
 const NEW_RUNS = 30;
-/** A hostile model is asked about fewer, since some of its answers never come. */
+/** A hostile model is asked about fewer runs, because some of its answers never come. */
 const HOSTILE_STEPS = 120;
 const HOSTILE_DEADLINE_MS = 250;
 const DEADLINE_MS = 60_000;
-/** Of fewer answers one that is wrong is more than the promise. */
+/** With fewer answers, a single wrong one would exceed the promise. */
 const KIND_SERVED_MIN = 20;
 const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
 
@@ -43,11 +43,11 @@ interface ModelRow {
   steps: number;
   served: number;
   errors: number;
-  /** What the model would have got wrong, had it served all that it was asked. */
+  /** Share of wrong answers if the model served every step. */
   asked: number;
   wrong_if_all: number;
   kinds_served: number;
-  /** Of kinds with KIND_SERVED_MIN served or more. */
+  /** Only kinds with at least KIND_SERVED_MIN served answers. */
   worst_kind: { kind: string; served: number; errors: number } | null;
   /** The longest that a step waited for the model, milliseconds. */
   longest_ms: number;
@@ -166,7 +166,7 @@ async function ask(
   }
 }
 
-/** New steps, each as the gateway's student decides. */
+/** New steps, each decided as by the gateway's student. */
 async function serve(
   student: Student,
   threshold: number,
@@ -175,7 +175,8 @@ async function serve(
   schemas: ToolSchemas,
   deadlineMs: number,
 ): Promise<Omit<ModelRow, 'quality'>> {
-  // Time stands still for its rest after failures: each step meets the model as it is.
+  // Each reading of the clock is an hour later, so the pause after failures is always over and every step reaches the
+  // model.
   let nowMs = 0;
   const clock = {
     ...systemClock,

@@ -1,10 +1,10 @@
 /**
- * How well the six monitors find what people and ledgers marked in public agent runs, and how often they fire in
- * runs that went well. `node bench/eval/run.ts monitors [file]`. Prints tables, writes bench/results.
+ * Measures how well the six monitors find what people and ledgers marked in public agent runs, and how often they fire
+ * in runs that went well. `node bench/eval/run.ts monitors [file]`. Prints tables, writes bench/results.
  *
- * A step labelled as loop counts as caught when `fired` holds a loop monitor there. The other monitors are
- * counted by step and by run, against the annotated failures that the README of the data maps to them; their
- * negatives are the passed runs of tau-retail. The comparison is a monitor that always fires; its precision is the prevalence.
+ * A step labelled as loop counts as found if a loop monitor fired there. The other monitors are counted by step and by
+ * run, against the annotated failures that the README of the data assigns to them. Their negatives are the passed runs
+ * of tau-retail. The comparison is a monitor that always fires; its precision is the prevalence.
  */
 import { LOOP_MONITORS } from '../../src/domain/monitors/definitions.ts';
 import { digestStep } from '../../src/domain/monitors/digest.ts';
@@ -42,12 +42,12 @@ interface Rates {
 interface Judged {
   run: AgentRun;
   set: DataSet;
-  /** By place in `run.steps`. */
+  /** By index in `run.steps`. */
   fired: ReadonlySet<MonitorName>[];
   interventions: number;
 }
 
-/** A verdict on one item: was it marked, did the rule fire, and whose run is it. */
+/** A verdict on one item: whether it was marked, whether the rule fired, and its run. */
 interface Item {
   marked: boolean;
   fired: boolean;
@@ -87,7 +87,7 @@ function resample(items: readonly Item[], pick: (rates: Rates) => number): [low:
   const runs = [...byRun.values()];
   let state = SEED;
   const next = (): number => {
-    // xorshift32: the same interval each time.
+    // xorshift32, so that the interval is the same each time.
     state ^= state << 13;
     state ^= state >>> 17;
     state ^= state << 5;
@@ -135,7 +135,7 @@ function printTable(title: string, rows: Record<string, string | number>[]): voi
   for (const row of rows) console.log(line(columns.map((name) => String(row[name]))));
 }
 
-/** The 330 (or so) steps that a ledger judged, with what a rule says of each. */
+/** The steps that a ledger judged (about 330), each with the rule's verdict. */
 function ledgerItems(all: readonly Judged[], fires: (judged: Judged, at: number) => boolean): Item[] {
   const items: Item[] = [];
   all.forEach((judged, run) => {
@@ -210,7 +210,10 @@ interface FailureRow {
   runs_always: Rates;
 }
 
-/** Monitors with annotated failures: each step and each run with one against all others of those and of passed retail runs. */
+/**
+ * Judges monitors with annotated failures. Each step and run with a failure is a positive; all others of these runs and
+ * of passed retail runs are negatives.
+ */
 function measureFailures(all: readonly Judged[]): FailureRow[] {
   const annotated = MONITOR_NAMES.filter((monitor) =>
     all.some(({ run }) => run.labels.failures.some((failure) => failure.monitor === monitor)),
@@ -271,7 +274,7 @@ function measureAlarms(
   ) as Record<MonitorName, Record<string, { fired: number; of: number }>>;
 }
 
-/** Runs the measurement; `file` stands for the tune half unless given. */
+/** Runs the measurement; `file` is the tune half by default. */
 export function evaluateMonitors(file = DEFAULT_FILE): void {
   const runs = readAgentRuns(file);
   if (runs === null) {

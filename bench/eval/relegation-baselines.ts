@@ -12,11 +12,14 @@ import type { RecordedStep } from './relegation-runs.ts';
 
 interface CachedAnswer {
   answer: StudentAnswer;
-  /** Cosine; 1 for an exact match. */
+  /** The cosine; 1 for an exact match. */
   similarity: number;
 }
 
-/** The conversation without what is new in every request: ids of calls, and lines of the system prompt with digits. */
+/**
+ * The conversation without the parts that differ in every request: ids of calls, and lines of the system prompt with
+ * digits.
+ */
 function canonicalRequest({ model, system, tools, messages }: MessagesRequest): string {
   const names = new Map<string, string>();
   const clean = (block: WireBlock): unknown => {
@@ -52,8 +55,9 @@ export class ExactCache {
 const DIMENSIONS = 512;
 
 /**
- * Words and word pairs of the task and the last message, and the names of the calls before, hashed, weighted by how rare
- * they are: the usual embedding of a cache, without the cost of a model. Only requests with the same tools are compared.
+ * A hashed vector of the words and word pairs of the task and the last message, and of the names of earlier calls,
+ * weighted by their rarity. It stands for the usual embedding of a cache, without the cost of a model. Only requests
+ * with the same tools are compared.
  */
 export class SemanticCache {
   readonly #idf = new Map<number, number>();

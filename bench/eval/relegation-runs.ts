@@ -11,7 +11,7 @@ import type { AgentChange } from './agent-changes.ts';
 import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest } from './agent-family.ts';
 
-/** A step of a golden run, with the request as it was for the baselines. */
+/** A step of a golden run, with its original request for the baselines. */
 export interface RecordedStep extends LearnedStep {
   family: string;
   is_shifted: boolean;
@@ -50,7 +50,7 @@ export function readAnswer(answer: MessagesAnswer): AnswerDigest {
   return digest;
 }
 
-/** The oracle does a whole run. */
+/** The frontier model does a whole run. */
 export function recordRun(
   family: string,
   seed: number,
@@ -74,7 +74,7 @@ export function recordRun(
   return { run_id: run.id, is_shifted: isShifted, steps };
 }
 
-/** Runs of all families in turn. @param seed no two sets with seeds a million apart share a run */
+/** Runs of all families in turn. @param seed sets whose seeds are a million apart share no run */
 export function recordRuns(count: number, seed: number, isShifted = false): RecordedRun[] {
   return Array.from({ length: count }, (_, i) =>
     recordRun(FAMILY_NAMES[i % FAMILY_NAMES.length]!, seed + Math.floor(i / FAMILY_NAMES.length), isShifted),

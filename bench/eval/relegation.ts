@@ -1,15 +1,17 @@
 /**
- * How much of repetitive agents' work a student takes over, and how well: synthetic families (agent-families.ts), golden
- * runs to learn from, others held out, and runs of kinds that were never seen. Beside two caches. Bench process.
+ * Measures how much of repetitive agents' work a student takes over, and how well, compared with two caches. It uses
+ * synthetic families (agent-families.ts): golden runs to learn from, held-out runs, and runs of kinds that were never
+ * seen. Bench process.
  *
- * Two measures. Step by step: each step of a held-out run with the context that the frontier model made; an error is an
- * answer that does not agree with the frontier model's (src/student/model/equivalence.ts). In the loop: the student acts
- * in the world where a step is covered and the frontier model where none is, so that histories hold answers of both;
- * an error is what the frontier model would not have answered there, and success is what the world says, so that it does
- * not depend on the definition of agreement. Beside it the same with runs that stay with the frontier model.
+ * There are two measurements. Step by step: the student is asked about each step of a held-out run with the frontier
+ * model's context. An error is an answer that is not equivalent to the frontier model's
+ * (src/student/model/equivalence.ts). In the loop: the student acts in the world if it covers a step, otherwise the
+ * frontier model does, so histories contain answers of both. An error is an answer that the frontier model would not
+ * have given there. The world decides about success, so success does not depend on the definition of equivalence. A
+ * variant measures runs that stay with the frontier model after its first answer.
  *
- * The caches' thresholds are chosen on the held-out steps themselves, for the largest coverage at the target. That is better than
- * anybody could choose them. The student's threshold comes from its golden runs alone.
+ * The caches' thresholds are chosen on the held-out steps themselves, for the largest coverage at the target. No real
+ * choice could be better. The student's threshold comes only from its golden runs.
  */
 
 import { parseArgs } from 'node:util';
@@ -36,9 +38,9 @@ import { evaluateTrajectories } from './trajectories.ts';
 import { evaluateVaried } from './varied.ts';
 import { loadVersion, measureVersion, type StudentVersion, type VersionPoint } from './version-before.ts';
 
-/** Dollars a million tokens, for example. */
+/** Example prices, in dollars per million tokens. */
 const PRICES = { input: 3, output: 15 } as const;
-/** Golden runs of each agent, unless it is said. */
+/** Default number of golden runs of each agent. */
 const MAIN_RUNS = 150;
 const LEARNING_RUNS = [20, 40, 80, 300] as const;
 const HELD_RUNS = 40;
@@ -48,7 +50,7 @@ const FIXED_SIMILARITIES = [0.9, 0.95, 0.98] as const;
 const GOAL_TARGET = 0.05;
 const GOAL_COVERAGE = 0.8;
 const GOAL_ERROR = 0.02;
-/** Of fewer answers one that is wrong is more than the goal. */
+/** With fewer answers, a single wrong one would exceed the goal. */
 const KIND_SERVED_MIN = 20;
 
 /** Share of steps served and share of them that was wrong. */
@@ -65,7 +67,7 @@ interface LoopPoint {
   success: number;
   cost_saved: number;
   steps_served: number;
-  /** Of those served, what the frontier model would not have answered there. */
+  /** Served answers that the frontier model would not have given there. */
   error: number;
 }
 
@@ -78,7 +80,7 @@ interface SeedResult {
     held_out: Point;
     shifted: Point;
     loop: LoopPoint;
-    /** Runs stay with the frontier model once it has answered one of their steps. */
+    /** A run stays with the frontier model after it has answered one of the run's steps. */
     sticky: LoopPoint;
   }[];
   exact: { held_out: Point; loop: LoopPoint };
@@ -145,7 +147,7 @@ export async function evaluateRelegation(...args: string[]): Promise<void> {
     if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
     return;
   }
-  // First, because it is the figure that agents which the student does not know can expect.
+  // First, because this figure holds for agents that the student was not developed with.
   if (values['no-held-back'] !== true)
     await evaluateHeldBack({ seed: first, is_saved: values['no-save'] !== true });
   const before = values.before === undefined ? null : loadVersion(values.before);
@@ -194,13 +196,13 @@ function evaluateSeed(seed: number, runs: number, before: StudentVersion | null)
   const shifted = recordRuns(SHIFTED_RUNS * families, base + 6_000_000, true).flatMap(({ steps }) => steps);
   const calibration = calibrateStudent(golden, { makeIndex, target_error: GOAL_TARGET });
   const model = fitStudent(golden);
-  // Each agent's own threshold stands in the model: one student a target.
+  // The model contains each agent's threshold, so there is one student for each target.
   const students = calibration.curve.map(({ agents }) => new Student(limitAgents(model, agents), makeIndex));
   const student = students[CURVE_TARGETS.indexOf(GOAL_TARGET)]!;
   const scoredHeld = scoreAll(held, (request) => askStudent(student, request));
   const exact = new ExactCache(golden);
   const semantic = new SemanticCache(golden);
-  // A cache's score is how unlike the request is, so that both are "at most the threshold".
+  // A cache's score is the request's distance, so that a lower score is better for both.
   const askExact: Ask = (request) => scoreOf(exact.find(request));
   const askSemantic: Ask = (request) => scoreOf(semantic.find(request));
   const semanticHeld = scoreAll(held, askSemantic);
@@ -261,7 +263,7 @@ function countByKind(
   return counts;
 }
 
-/** The seeds' counts of each kind of answer together. */
+/** The counts of each kind of answer, summed over the seeds. */
 function addKinds(results: readonly SeedResult[]): Map<string, { served: number; errors: number }> {
   const sums = new Map<string, { served: number; errors: number }>();
   for (const { by_kind } of results) {
@@ -305,7 +307,7 @@ function pointAt(scored: readonly Scored[], threshold: number): Point {
   let served = 0;
   let errors = 0;
   for (const { score, is_right } of scored) {
-    // Cosines of equal vectors are 1 but for rounding.
+    // Cosines of equal vectors are 1, except for rounding.
     if (score === null || score > threshold + 1e-6) continue;
     served++;
     if (!is_right) errors++;
@@ -334,7 +336,10 @@ function chooseSimilarity(
   return { similarity: best < 0 ? null : 1 - best, held_out: pointAt(scored, best < 0 ? -1 : best) };
 }
 
-/** The same runs for every `ask`, which serves what is covered; the frontier model serves the rest. @param stays its runs, too */
+/**
+ * Runs the same tasks for every `ask`, which serves the covered steps; the frontier model serves the rest. @param stays
+ * whether a run stays with the frontier model
+ */
 function runLoop(ask: Ask, threshold: number, firstSeed: number, stays = false): LoopPoint {
   let successes = 0;
   let runs = 0;
@@ -378,7 +383,7 @@ function priceOf({ usage }: MessagesAnswer): number {
   return (usage.input_tokens * PRICES.input + usage.output_tokens * PRICES.output) / 1e6;
 }
 
-/** What the run costs without anybody in front; a wrong step served makes runs longer. */
+/** The run's cost with only the frontier model. A wrong served step makes runs longer. */
 function priceAlone(family: string, seed: number): number {
   const run = startRun(family, seed);
   let price = 0;
@@ -428,7 +433,7 @@ interface Learned {
 function learn(runs: number, first: number, seeds: number): Learned {
   const points: Point[] = [];
   const caches: number[] = [];
-  // The larger, the less chance there is in it, and the longer it takes.
+  // A larger number reduces the influence of chance, but takes longer.
   for (let seed = first; seed < first + (runs >= 300 ? 1 : seeds); seed++) {
     const base = seed * 10_000_000;
     const golden = recordRuns(runs * FAMILY_NAMES.length, base).flatMap(({ steps }) => steps);
@@ -579,7 +584,7 @@ function printSeeds(results: readonly SeedResult[], runs: number): void {
   }
 }
 
-/** The version before beside this one, where it was asked. */
+/** Compares the earlier version with this one, if `--before` is given. */
 function printBefore(results: readonly SeedResult[]): void {
   const points = results.flatMap(({ before }) => before ?? []);
   if (points.length === 0) return;
@@ -606,7 +611,7 @@ function printBefore(results: readonly SeedResult[]): void {
     ]);
 }
 
-/** Kinds of answers with errors, the worst first, and how much is known of the others. */
+/** Kinds of answers with errors, the worst first, and the evidence for the others. */
 function printKinds(results: readonly SeedResult[]): void {
   const kinds = [...addKinds(results)].toSorted(
     ([, a], [, b]) => b.errors / b.served - a.errors / a.served || b.served - a.served,

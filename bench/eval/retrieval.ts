@@ -1,8 +1,8 @@
 /**
  * How well an embedder finds what belongs together: rank correlation on sentence pairs (STSb), nDCG@10, MAP and MRR on
- * code search (CoSQA) and abstracts (Cranfield), compared with the baselines of ../shared/retrieval/README.md; and what one
- * embedding costs. It reads the sets where they are, names the ones that are missing, and keeps nothing of them.
- * Bench process; the model runs in the compute pool, as in the product.
+ * code search (CoSQA) and abstracts (Cranfield), compared with the baselines of ../shared/retrieval/README.md; and what
+ * one embedding costs. It reads the sets in place, names the missing ones, and copies nothing. Bench process; the model
+ * runs in the compute pool, as in the product.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ import { startProduct } from '../product.ts';
 import { type Provenance, saveResult, takeProvenance } from '../results.ts';
 import { averagePrecision, ndcgAt10, rankAll, reciprocalRank, spearman } from './measures.ts';
 
-/** Measured for ../shared/retrieval/README.md, on the parts that are there. */
+/** Values from ../shared/retrieval/README.md, for the available parts. */
 const BASELINES: Record<string, Record<string, Partial<Scores>>> = {
   'STSb dev': { 'word Jaccard': { spearman: 0.654 }, 'character n-grams': { spearman: 0.78 } },
   'CoSQA test': {
@@ -40,13 +40,13 @@ const BASELINES: Record<string, Record<string, Partial<Scores>>> = {
   },
 };
 
-/** What a set says of an embedder; null: not measured on it. */
+/** A set's measures of an embedder; null: not measured. */
 interface Scores {
   spearman: number | null;
   ndcg_at_10: number | null;
   map: number | null;
   mrr: number | null;
-  /** nDCG@10 of the same documents stored as patterns and asked for by `POST /v1/traces/retrieve`. */
+  /** nDCG@10 if the same documents are stored as patterns and retrieved with `POST /v1/traces/retrieve`. */
   patterns_ndcg_at_10: number | null;
 }
 
@@ -62,7 +62,7 @@ const BUSY_ATTEMPTS = 20;
 const BUSY_PAUSE_MS = 1_000;
 /** Documents imported as patterns in one request. */
 const IMPORTED_AT_ONCE = 200;
-/** Of the latency measurement. */
+/** Number of texts in the latency measurement. */
 const LATENCY_TEXT_CHARACTERS = 200;
 const LATENCY_RUNS = 1_000;
 
@@ -192,7 +192,7 @@ async function scoreRanked(embedder: Embedder, set: RankedSet): Promise<Map<stri
   return new Map([...sums].map(([split, sum]) => [split, mean(sum)]));
 }
 
-/** Stores each set's documents as patterns of the product and asks for them over its API. */
+/** Stores each set's documents as patterns and retrieves them over the API. */
 async function scoreAsPatterns(
   sets: Record<string, Scores>,
   ranked: Record<string, RankedSet | null>,
@@ -215,7 +215,7 @@ async function scoreAsPatterns(
 
 /** @returns nDCG@10 by split */
 async function scoreStored(line: JsonLine, org_id: string, set: RankedSet): Promise<Map<string, number>> {
-  /** Documents by their pattern: near-duplicates are one. */
+  /** Documents by their pattern, because near-duplicates share a pattern. */
   const places = new Map<string, number[]>();
   const filled = [...set.docs.entries()].filter(([, { text }]) => text.trim() !== '');
   for (let at = 0; at < filled.length; at += IMPORTED_AT_ONCE) {
@@ -249,7 +249,7 @@ async function scoreStored(line: JsonLine, org_id: string, set: RankedSet): Prom
   return new Map([...sums].map(([split, { count, ndcg }]) => [split, ndcg / count]));
 }
 
-/** Asks again while the product is busy: a machine that does other work answers 503 now and then. */
+/** Repeats a request while the product is busy. On a machine with other work it sometimes answers 503. */
 async function ask(line: JsonLine, path: string, body: object): Promise<unknown> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -261,7 +261,7 @@ async function ask(line: JsonLine, path: string, body: object): Promise<unknown>
   }
 }
 
-/** One text at a time, as a single caller sees it: queue, thread and back included. */
+/** Embeds one text at a time, and measures what a single caller sees, including queue and thread. */
 async function measureLatency(embedder: Embedder): Promise<{ p50: number; p99: number }> {
   const text = 'The parser test loops over the retry counter and never stops; '.repeat(4);
   const times: number[] = [];

@@ -15,7 +15,7 @@ if (what === 'monitors') {
   const { evaluateMonitors } = await import('./monitors.ts');
   evaluateMonitors(rest[0]);
 } else if (what === 'retrieval') {
-  // By name only when asked for: it loads the embedding runtime.
+  // Imported only if it is needed, because it loads the embedding runtime.
   const { evaluateRetrieval } = await import('./retrieval.ts');
   await evaluateRetrieval(...rest);
 } else if (what === 'relegation') {

@@ -1,8 +1,9 @@
 /**
  * The student on conversations that the project's generator did not make: two public customer-service suites
- * (../shared/trajectories, its README says which). It learns from runs that passed the suite's own check, and is asked about the
- * steps of other runs that passed: of other trials of the same tasks, or of other tasks. A served answer is wrong when the
- * run answered otherwise there; the customer is a model, so no two trials say the same. Bench process.
+ * (../shared/trajectories, its README says which). It learns from runs that passed the suite's own check, and is asked
+ * about the steps of other runs that passed: of other trials of the same tasks, or of other tasks. A served answer is
+ * wrong if the run had another answer there. The customer is a model, so no two trials have the same texts. Bench
+ * process.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -21,10 +22,13 @@ import { type RecordedStep, readAnswer, readStep } from './relegation-runs.ts';
 
 const FILE = resolve(import.meta.dirname, '../../../shared/trajectories/tune.jsonl.gz');
 const FOLDS = 4;
-/** Fewer than a round takes: free texts of hundreds of words are slow to learn from. */
+/** Fewer runs than a round uses, because learning from texts of hundreds of words is slow. */
 const CALIBRATION_FOLDS = 3;
 const TARGETS = [0.05, 0.2] as const;
-/** The largest score of a student whose thresholds are left out: it shows what it has learnt, whatever the evidence. */
+/**
+ * The threshold that replaces a student's own ones. It shows what the student has learnt, without regard to the
+ * evidence.
+ */
 const UNPROVEN_SCORE = 0.5;
 const SIMILARITIES = [0.9, 0.98] as const;
 /** Tools of the suites that change the database. */
@@ -51,7 +55,7 @@ interface Trajectory {
   messages: ChatMessage[];
 }
 
-/** What was served of the steps, and how much of it was wrong. */
+/** How many of the steps were served, and how many of these were wrong. */
 interface Served {
   steps: number;
   served: number;
@@ -76,7 +80,7 @@ function readTrajectories(file = FILE): Trajectory[] | null {
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Trajectory);
 }
 
-/** Prints the table. @returns what a result file keeps; null when the suites are not there */
+/** Prints the table. @returns the content of a result file; null if the suites are missing */
 export function evaluateTrajectories(file?: string): SplitResult[] | null {
   const all = readTrajectories(file);
   if (all === null) {
@@ -89,7 +93,7 @@ export function evaluateTrajectories(file?: string): SplitResult[] | null {
     const recorded = new Map(runs.map((run) => [run, recordTrajectory(run)]));
     const trials = [...new Set(runs.map(({ trial }) => trial))].sort((a, b) => a - b);
     const tasks = [...new Set(runs.map(({ task }) => String(task)))].sort();
-    // Trials of one task: where each task has a single one, they are another split by tasks.
+    // Trials of one task. If each task has a single trial, this is another split by tasks.
     if (runs.length > tasks.length)
       results.push(
         measureSplit(suite, 'trials', recorded, trials.length, ({ trial }) => trials.indexOf(trial)),
@@ -177,7 +181,7 @@ function count(sum: Served, steps: readonly RecordedStep[], ask: Ask): void {
   }
 }
 
-/** The steps of one conversation, as an agent over the Messages API would have had it. */
+/** The steps of one conversation in the form of an agent that uses the Messages API. */
 function recordTrajectory(run: Trajectory): RecordedStep[] {
   const system = run.messages.find(({ role }) => role === 'system')?.content ?? '';
   const tools = run.tools.map(
@@ -185,7 +189,7 @@ function recordTrajectory(run: Trajectory): RecordedStep[] {
   );
   const messages: WireMessage[] = [];
   const steps: RecordedStep[] = [];
-  // A few ids repeat within a run: each call gets a new one.
+  // Each call gets a new id, because a few ids repeat within a run.
   const ids = new Map<string, string>();
   let calls = 0;
   const push = (role: WireMessage['role'], blocks: WireBlock[]): void => {

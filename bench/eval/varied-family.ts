@@ -1,7 +1,7 @@
 /**
- * Agents whose frontier model varies as real ones do: many wordings of the same values, free-text arguments, several valid
- * next steps. A policy lists every act that is right at a step, and the same list judges a student's answer by its
- * effect, whatever its wording. Bench process.
+ * Agents whose frontier model varies as real models do: many wordings of the same values, free-text arguments, several
+ * valid next steps. A policy lists every act that is right at a step. The same list judges a student's answer by its
+ * effect, in any wording. Bench process.
  */
 
 import type { Prng } from '../../src/std/prng.ts';
@@ -25,7 +25,7 @@ type Option =
   | { name: string; input: Record<string, unknown>; texts?: Record<string, VariedText>; weight?: number }
   | { final: VariedText; weight?: number };
 
-/** A family by what is right at each step. */
+/** A family, described by the acts that are right at each step. */
 // biome-ignore lint/suspicious/noExplicitAny: a list of families holds worlds of all kinds
 export interface VariedFamily<World = any> extends Omit<AgentFamily<World>, 'act' | 'isDone'> {
   options(world: World, log: readonly LoggedCall[]): Option[];

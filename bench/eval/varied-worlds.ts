@@ -828,7 +828,7 @@ ${requestNoise(random)}`,
 
 const VARIED = [DESK, SQL, FIX, SHOP, CALENDAR, ALERTS] as readonly VariedFamily[];
 
-/** The varied families, as any other family. */
+/** The varied families, in the form of other families. */
 export const VARIED_FAMILIES: readonly AgentFamily[] = VARIED.map(
   (family) => toFamily(family) as AgentFamily,
 );

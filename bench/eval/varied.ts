@@ -1,6 +1,7 @@
 /**
- * How much a student serves of agents whose frontier model varies (varied-worlds.ts), and how much of it is wrong by its
- * effect. The student acts in the world where a step is covered and the frontier model where none is. Bench process.
+ * Measures how much a student serves for agents whose frontier model varies (varied-worlds.ts), and how much of that
+ * has a wrong effect. The student acts in the world if it covers a step, otherwise the frontier model does. Bench
+ * process.
  */
 
 import { ExactIndex } from '../../src/search/exact-index.ts';
@@ -13,24 +14,26 @@ import { readStep, recordRun } from './relegation-runs.ts';
 
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
-/** What a student did in the live runs of one family. */
+/** A student's results in the live runs of one family. */
 interface VariedPoint {
   family: string;
   golden_runs: number;
   runs: number;
   steps: number;
   served: number;
-  /** Served, and not right by its effect. */
+  /** Served answers with a wrong effect. */
   wrong: number;
-  /** Not served although the answer that the student had was right, and by reason those that were not served. */
+  /**
+   * Steps that were not served although the student's answer was right, and all steps that were not served by reason.
+   */
   refused_right: number;
   reasons: Record<string, number>;
-  /** Runs of which every step was served, and right. */
+  /** Runs in which every step was served with a right answer. */
   whole: number;
   round_cpu_ms: number;
 }
 
-/** @param tell called for each step that was not served, and for each that was wrong */
+/** @param tell called for each step that was not served, and for each wrong answer */
 function measureVaried(
   family: string,
   goldenRuns: number,
@@ -79,7 +82,7 @@ function measureVaried(
           tell(
             `WRONG ${family} ${step.stage} ${JSON.stringify(wire)} instead of ${JSON.stringify(oracle.content)}`,
           );
-          // The run goes on as it should, so that one error is counted once.
+          // The run continues with the right answer, so that an error is counted once.
           run.takeAnswer(oracle);
         } else run.takeAnswer({ content: wire, stop_reason: decision.answer.stop_reason });
         continue;

@@ -1,6 +1,6 @@
 /**
- * Another version of the student, from a checkout of it, on the same runs: what a change to the student is worth. The checkout
- * needs its dependencies. Bench process.
+ * Runs another version of the student, from a checkout, on the same runs. So it shows the effect of a change. The
+ * checkout needs its dependencies. Bench process.
  */
 
 import { existsSync } from 'node:fs';
@@ -14,7 +14,7 @@ import type * as Fit from '../../src/teaching/student-fit.ts';
 import type * as Runs from './relegation-runs.ts';
 import type { RecordedStep } from './relegation-runs.ts';
 
-/** The parts of a version that are asked. */
+/** The functions of the version that are called. */
 export interface StudentVersion {
   calibration: typeof Calibration;
   fit: typeof Fit;
@@ -32,13 +32,13 @@ export interface VersionPoint {
 
 /** @param directory of the checkout */
 export function loadVersion(directory: string): StudentVersion {
-  // By a path that is known at run time alone.
+  // The path is known only at run time.
   const require = createRequire(import.meta.url);
   const load = (...paths: string[]): unknown => {
     const candidates = paths.map((path) => resolve(directory, path));
     return require(candidates.find((path) => existsSync(path)) ?? candidates[0]!) as unknown;
   };
-  // Until November 2026 these two lay beside the student.
+  // Until November 2026 these two files were beside the student.
   return {
     calibration: load(
       'src/teaching/calibration.ts',
@@ -50,7 +50,10 @@ export function loadVersion(directory: string): StudentVersion {
   };
 }
 
-/** What that version serves of held-out steps, at each target; each version says itself which answers are equivalent. */
+/**
+ * What that version serves of held-out steps, at each target. Each version uses its own definition of equivalent
+ * answers.
+ */
 export function measureVersion(
   { calibration, fit, student, runs }: StudentVersion,
   golden: readonly RecordedStep[],

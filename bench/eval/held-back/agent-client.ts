@@ -1,6 +1,6 @@
 /**
  * The client side of a run, with the official SDKs as agents use them: it keeps the conversation in the wire's form and
- * asks for one answer at a time, whole or streamed. Bench process.
+ * requests one answer at a time, whole or streamed. Bench process.
  */
 
 import Anthropic from '@anthropic-ai/sdk';
@@ -8,7 +8,7 @@ import OpenAI from 'openai';
 import type { Answer, HeldBackAgent, Result, Run } from './held-back-agent.ts';
 
 const MAX_TOKENS = 2_000;
-/** Requests are counted, so none may be repeated by the SDK. */
+/** Requests are counted, so the SDK must not repeat any. */
 const MAX_RETRIES = 0;
 
 interface Asked {
@@ -23,7 +23,7 @@ export interface AgentClient {
   tell(results: readonly Result[]): void;
 }
 
-/** @param url of the gateway @param label of the run, where the client labels its requests */
+/** @param url of the gateway @param label of the run, if the client labels its requests */
 export function openClient(agent: HeldBackAgent, run: Run, url: string, label: string): AgentClient {
   const labels = agent.is_labelled ? label : null;
   if (agent.wire === 'messages') return new MessagesClient(agent, run, url, labels);

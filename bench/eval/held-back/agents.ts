@@ -26,7 +26,7 @@ export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
 ];
 
 /**
- * Agents whose steps were studied to improve the student: they are no judges any more, and run only when they are named.
- * They keep their places above, so that the seeds of the others stay.
+ * Agents whose steps were studied to improve the student: they can no longer judge it, and run only if they are named.
+ * They keep their places in the list above, so that the other agents keep their seeds.
  */
 export const STUDIED_AGENTS: readonly HeldBackAgent[] = [codeFixer, invoiceChecker, logTriage];

@@ -1,16 +1,16 @@
-/** What a text must say to be right, whatever its words are. Pure; bench process. */
+/** What a text must say to be right, in any wording. Pure; bench process. */
 
 export interface Facts {
-  /** Of each group, one spelling must stand in the text. */
+  /** The text must contain one spelling of each group. */
   needs: readonly (readonly (string | RegExp)[])[];
-  /** What would make it wrong. */
+  /** Spellings that make the text wrong. */
   bars?: readonly RegExp[];
 }
 
 /**
  * @param known what the text may name: the true values, and what the model was asked. A number, date, time or id that is not
  *   in it makes the text wrong
- * @param names that the text may hold only where `known` does
+ * @param names that the text may contain only if `known` does
  * @returns why the text is wrong; null: it is right
  */
 export function faultOf(text: string, facts: Facts, known: string, names: readonly string[]): string | null {
@@ -39,13 +39,13 @@ function holds(plain: string, spelling: string | RegExp): boolean {
   const wanted = plainText(spelling);
   for (let at = plain.indexOf(wanted); at >= 0; at = plain.indexOf(wanted, at + 1)) {
     const [before, after] = [plain[at - 1] ?? ' ', plain.slice(at + wanted.length)];
-    // 5.10 does not stand in 15.10, nor 45 in 45.20.
+    // 15.10 does not contain 5.10, and 45.20 does not contain 45.
     if (!/[a-z\d]/.test(before) && !/^[a-z\d]|^[.,]\d/.test(after)) return true;
   }
   return false;
 }
 
-/** Numbers, and dates, times and versions as a whole. Separators of thousands and zeros that mean nothing are left out. */
+/** Numbers, and dates, times and versions as a whole. Thousands separators and insignificant zeros are removed. */
 function numbersOf(text: string): string[] {
   const plain = text.replaceAll(/(\d),(?=\d{3}(?!\d))/g, '$1');
   return (plain.match(/\d+(?:[.:-]\d+)*/g) ?? []).map((token) =>

@@ -1,6 +1,6 @@
 /**
- * The frontier model of the held-back agents. It goes one of the right ways, words what is free in one of many wordings, and
- * repeats what failed for a moment. Pure; bench process.
+ * The frontier model of the held-back agents. It makes one of the right moves, chooses one of many wordings for free
+ * text, and repeats calls that failed for a moment. Pure; bench process.
  */
 
 import { createPrng, type Prng } from '../../../src/std/prng.ts';
@@ -14,7 +14,7 @@ const RETRY_ASIDES = [
 ];
 const RETRY_ASIDE_SHARE = 0.4;
 
-/** The turns without calls that never happened. */
+/** The turns without the calls that did not happen. */
 function settledTurns(turns: readonly Turn[]): Turn[] {
   return turns.flatMap(({ answer, results }) => {
     const kept = answer.calls.flatMap((call, at) =>
@@ -30,7 +30,10 @@ function settledTurns(turns: readonly Turn[]): Turn[] {
   });
 }
 
-/** All that is right now: after a transient failure the same calls again, and otherwise what the agent's world says. */
+/**
+ * All moves that are right now: after a transient failure the same calls again, otherwise the moves that the agent's
+ * world lists.
+ */
 export function movesNow(run: Run, turns: readonly Turn[]): Move[] {
   const last = turns.at(-1);
   const failed = last?.answer.calls.filter((_, at) => last.results[at]?.is_transient === true) ?? [];

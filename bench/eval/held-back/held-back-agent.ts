@@ -19,7 +19,7 @@ export interface ToolCall {
   input: Arguments;
 }
 
-/** What a model answered: words, calls, or both. */
+/** A model's answer: text, calls, or both. */
 export interface Answer {
   text: string;
   calls: ToolCall[];
@@ -38,7 +38,7 @@ export interface Turn {
   results: Result[];
 }
 
-/** Words of the model's choice, and what they must say. */
+/** Text in the model's own words, and the facts that it must state. */
 export interface FreeText {
   /** `{a|b}` chooses, `<name>` is a value of `values`. */
   wordings: readonly string[];
@@ -47,29 +47,32 @@ export interface FreeText {
   facts: Facts | null;
 }
 
-/** A call that is right, with the arguments that the model words freely. */
+/** A right call, with the arguments that the model words freely. */
 export interface WantedCall {
   name: string;
   input: Arguments;
   free?: Readonly<Record<string, FreeText>>;
 }
 
-/** One way to go on. */
+/** One possible next move. */
 export interface Move {
-  /** How often the frontier model goes this way, beside the others. 0: right, but the frontier model does otherwise. */
+  /**
+   * How often the frontier model makes this move, relative to the others. 0: the move is right, but the model never
+   * makes it.
+   */
   weight: number;
   /** A mistake that the model makes and corrects. A student that repeats it is wrong. */
   is_slip?: boolean;
   /** The order of the calls does not matter. */
   calls: readonly WantedCall[];
-  /** The last words of the run; only without calls. */
+  /** The last answer of the run; only without calls. */
   text?: FreeText;
 }
 
 /**
  * - `usual`: like the golden runs
  * - `restricted`: a sentence of the prompt or the task forbids, limits or permits something, and that decides a step
- * - `changed`: the frontier model or a tool behaves otherwise than when the golden runs were made, and no prompt says so
+ * - `changed`: the frontier model or a tool behaves differently than in the golden runs, and no prompt says so
  */
 export type RunKind = 'usual' | 'restricted' | 'changed';
 
@@ -78,9 +81,9 @@ export interface Run {
   task: string;
   /** Executes a call in the world; an unknown tool or wrong arguments are an error result. */
   perform(call: ToolCall): Result;
-  /** All that is right after these turns. They hold no transient failures. */
+  /** All moves that are right after these turns, which contain no transient failures. */
   moves(turns: readonly Turn[]): Move[];
-  /** Whether two calls of the same tool have the same effect; where left out, their arguments are compared. */
+  /** Whether two calls of the same tool have the same effect; by default their arguments are compared. */
   isAlike?(wanted: WantedCall, given: ToolCall): boolean;
 }
 
@@ -92,10 +95,10 @@ export interface HeldBackAgent {
   /** The client labels its requests with `x-svc-run` and `x-svc-seq`. */
   is_labelled: boolean;
   tools: readonly Tool[];
-  /** What the model says beside calls, and how often. */
+  /** Texts that the model writes beside calls, and how often. */
   asides: readonly string[];
   aside_share: number;
-  /** Names that a text may hold only where its values or the task do. */
+  /** Names that a text may contain only if its values or the task do. */
   names: readonly string[];
   start(seed: number, kind: RunKind): Run;
 }
@@ -129,7 +132,7 @@ export function only(...calls: WantedCall[]): Move[] {
   return [{ weight: 1, calls }];
 }
 
-/** The last words of the run. */
+/** The last answer of the run. */
 export function ending(text: FreeText): Move[] {
   return [{ weight: 1, calls: [], text }];
 }

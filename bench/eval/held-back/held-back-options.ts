@@ -10,17 +10,17 @@ const TEXT = { type: 'string' } as const;
 interface TrialOptions {
   agents: readonly HeldBackAgent[];
   seed: number;
-  /** Golden runs of each agent before each round, rising. */
+  /** Golden runs of each agent before each round, in rising order. */
   golden: readonly number[];
   /** Runs of each agent with a sentence that forbids, limits or permits. */
   restricted: number;
-  /** Whose student is judged. */
+  /** The checkout whose student is judged. */
   checkout: string;
 }
 
 export interface LiveOptions extends TrialOptions {
   live: number;
-  /** Runs after the silent change, before each round, rising; empty: no silent change. */
+  /** Runs after the silent change before each round, in rising order; empty: no silent change. */
   changed: readonly number[];
   /** Runs after such a round. */
   returned: number;
@@ -52,8 +52,9 @@ const OFFLINE_DEFAULTS: OfflineOptions = { ...DEFAULTS, golden: [150], runs: 30,
 
 /**
  * @param args `--held-back` with `--seed N`, `--golden N,N` (golden runs of each agent before each round), `--live N`,
- *   `--restricted N`, `--changed N,N` (runs after the silent change before each round; `--changed=`: no change), `--agents NAME,NAME`, `--checkout DIR` (another version, on the same
- *   runs), `--no-save`. Neither chosen agents nor another version are stored
+ *   `--restricted N`, `--changed N,N` (runs after the silent change before each round; `--changed=`: no change),
+ *   `--agents NAME,NAME`, `--checkout DIR` (another version, on the same runs), `--no-save`. With `--agents` or
+ *   `--checkout` nothing is stored
  * @throws Error for an unknown agent or flag, or numbers that do not rise
  */
 export function readLiveFlags(args: readonly string[]): Partial<LiveOptions> & { is_saved: boolean } {

@@ -4,7 +4,7 @@ import { percent, row, sumFigures, tellReasons } from './figure-table.ts';
 import type { HeldBackResult, HeldBackStage, Return, SilentChange } from './held-back-result.ts';
 import type { TrialFigures } from './trial-figures.ts';
 
-/** Of what was served before a silent change, the share that counts as back. */
+/** The student counts as back if it serves this share of what it served before the silent change. */
 const BACK_SHARE = 0.8;
 /** Share of a kind of answer that may be wrong. */
 const PROMISE = 0.05;
@@ -68,7 +68,7 @@ function tellKinds(live: HeldBackStage['live']): string {
     .join(', ');
 }
 
-/** How many kinds of answers broke the promise, of those served often enough to tell. */
+/** How many kinds of answers broke the promise, among those that were served often enough to judge. */
 function tellPromise(live: HeldBackStage['live']): string {
   const often = Object.values(live)
     .flatMap(({ kinds }) => Object.values(kinds))
@@ -102,7 +102,7 @@ function tellReturn({ steps, served, wrong }: Return): string {
   return `${percent(served, steps)}${wrong > 0 ? ` (${wrong}!)` : ''}`;
 }
 
-/** After how many runs the student served nearly as much as before, without an error. */
+/** The number of runs after which the student served nearly as much as before, without an error. */
 function tellBack(before: number, returns: readonly Return[]): string {
   if (before === 0) return '-';
   const back = returns.find(

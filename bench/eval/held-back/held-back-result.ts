@@ -1,4 +1,4 @@
-/** What the held-back trials found out. Types; bench process. */
+/** Results of the held-back trials. Types; bench process. */
 
 import type { TrialFigures } from './trial-figures.ts';
 
@@ -25,7 +25,7 @@ export interface Return {
 export interface SilentChange {
   /** Before the change. */
   golden_runs: number;
-  /** Runs after it, and before a round learnt of it. */
+  /** Runs after the change, before a round learnt from it. */
   changed_runs: number;
   agents: ByAgent<{
     /** Share of the steps that the student served before the change. */

@@ -1,6 +1,6 @@
 /**
- * `npm run eval -- relegation --held-back`: agents that the student was not written with, driven live through a started
- * gateway with the official SDKs (README.md of this folder). Bench process; the service and the rounds are others.
+ * `npm run eval -- relegation --held-back`: runs agents that the student was not developed with, live through a
+ * gateway, with the official SDKs (README.md of this folder). Bench process; the service and the rounds are others.
  */
 
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
@@ -109,7 +109,7 @@ class Trial {
   /** A round, and runs with the student that serves then. @param at of `changed` @param new_runs since the change */
   async #return(copy: string, student: string, at: number, new_runs: number) {
     const { say, returned, checkout, changed } = this.#options;
-    // Runs after earlier rounds count as new ones, too.
+    // Runs after earlier rounds also count as new.
     const missing = at === 0 ? 0 : new_runs - changed[at - 1]! - returned;
     if (missing > 0)
       await this.#drive(copy, student, async (drive) => {
@@ -131,7 +131,7 @@ class Trial {
     return join(this.#folder, name);
   }
 
-  /** Starts the service for the time of `work`. */
+  /** Starts the service, and stops it after `work`. */
   async #drive<T>(
     data: string,
     student: string | null,

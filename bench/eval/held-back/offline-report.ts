@@ -1,6 +1,6 @@
 /**
- * The offline measurement as lines of text: sums alone, because what a held-back agent does is not to be read by those who
- * improve the student. Pure; bench process.
+ * The offline measurement as lines of text: only sums, because people who improve the student must not read what a
+ * held-back agent does. Pure; bench process.
  */
 
 import { percent, row, sumFigures, tellReasons } from './figure-table.ts';

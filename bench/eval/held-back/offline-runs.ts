@@ -1,6 +1,6 @@
 /**
- * Runs of the held-back agents with their frontier models alone, recorded as the provider saw them. The clients are the
- * official SDKs, as in the live trial; no gateway stands between. Bench process.
+ * Runs of the held-back agents with only their frontier models, recorded as the provider saw them. The clients are the
+ * official SDKs, as in the live trial, but there is no gateway in between. Bench process.
  */
 
 import type { HeldBackAgent } from './held-back-agent.ts';
@@ -33,7 +33,7 @@ export class RunRecorder {
     return new RunRecorder(await TrialProvider.start(), seed);
   }
 
-  /** Runs `from` to `to` of a series, without golden runs that their client gave up. */
+  /** Runs `from` to `to` of a series, without the golden runs that their client abandoned. */
   async record(agent: HeldBackAgent, series: RunSeries, from: number, to: number): Promise<RecordedRun[]> {
     const recorded: RecordedRun[] = [];
     for (let at = from; at < to; at++) {

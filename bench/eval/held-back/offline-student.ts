@@ -1,6 +1,6 @@
 /**
- * A student that a round teaches from recorded runs, and that says what it would answer, in the bench's own process. The
- * code is a checkout's, so that two versions are judged on the same runs. Bench process.
+ * Teaches a student from recorded runs by a round, and asks it what it would answer. The code comes from a checkout, so
+ * that two versions can be judged on the same runs. Bench process.
  *
  * The round is that of `understudy loop` without a capture database, without the gate before publication, and for one agent.
  */
@@ -21,7 +21,7 @@ import type { RecordedRun, RecordedStep } from './offline-runs.ts';
 
 /** Share of a kind of answer that may be wrong. */
 const TARGET_ERROR = 0.05;
-/** Of every answer: what is counted here does not depend on it. */
+/** Tokens of every answer. The figures do not depend on them. */
 const USAGE = {
   input_tokens: 500,
   output_tokens: 50,
@@ -32,7 +32,7 @@ const USAGE = {
 
 const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
 
-/** The parts of a version that are asked. */
+/** The functions of the version that are called. */
 export interface StudentCode {
   answers: typeof AnswerModule;
   students: typeof StudentModule;
@@ -40,7 +40,7 @@ export interface StudentCode {
   teaching: typeof TeachingModule;
 }
 
-/** What the student does with a step. */
+/** The student's decision about a step. */
 interface Said {
   is_served: boolean;
   /** Why the step is not served. */
@@ -57,7 +57,7 @@ export interface OfflineStudent {
 
 /** @param checkout with its dependencies */
 export function loadStudentCode(checkout: string): StudentCode {
-  // By a path that is known at run time alone.
+  // The path is known only at run time.
   const require = createRequire(import.meta.url);
   const load = (path: string): unknown => require(join(checkout, 'src', path)) as unknown;
   return {
@@ -95,7 +95,7 @@ export async function teachOffline(
   return { round_cpu_s: (user + system) / 1e6, ask };
 }
 
-/** As a round finds it in a capture database. */
+/** The form in which a round finds it in a capture database. */
 function gatherMaterial(
   code: StudentCode,
   { name, wire }: HeldBackAgent,

@@ -1,6 +1,6 @@
 /**
- * `npm run eval -- relegation --held-back --offline`: which steps of the held-back agents a student would serve, and whether
- * rightly, without a gateway (README.md of this folder). Bench process.
+ * `npm run eval -- relegation --held-back --offline`: measures without a gateway which steps of the held-back agents a
+ * student would serve, and whether its answers are right (README.md of this folder). Bench process.
  *
  * Each agent's golden runs and judged runs are recorded once. A round over the golden runs teaches a student, which is asked
  * about every step of the judged runs with the frontier model's context. It serves no client, so there are no audits.
@@ -68,7 +68,7 @@ async function measureAgent(
   return results;
 }
 
-/** Asks the student about every step, and judges what it says by the agent's world. */
+/** Asks the student about every step, and judges its answers by the agent's world. */
 export function judgeRuns(student: OfflineStudent, runs: readonly RecordedRun[]): TrialFigures {
   const figures = startFigures(runs.length);
   for (const { steps } of runs) {
@@ -76,7 +76,7 @@ export function judgeRuns(student: OfflineStudent, runs: readonly RecordedRun[])
     figures.steps += steps.length;
     if (right === steps.length) figures.runs_served++;
   }
-  // Without audits the same.
+  // The same as served runs, because there are no audits.
   figures.runs_covered = figures.runs_served;
   return figures;
 }

@@ -1,4 +1,4 @@
-/** The seeds of the held-back agents' runs, the same whether a trial is live or offline. Pure; bench process. */
+/** The seeds of the held-back agents' runs, the same in live and offline trials. Pure; bench process. */
 
 import { HELD_BACK_AGENTS } from './agents.ts';
 import type { HeldBackAgent, RunKind } from './held-back-agent.ts';
@@ -7,7 +7,7 @@ import type { HeldBackAgent, RunKind } from './held-back-agent.ts';
 export type RunSeries = 'golden' | RunKind | 'returned';
 
 const SERIES: readonly RunSeries[] = ['golden', 'usual', 'restricted', 'changed', 'returned'];
-/** Seeds of one series begin so far from those of another. */
+/** Distance between the seeds of two series. */
 const SERIES_RANGE = 1_000_000;
 const AGENT_RANGE = 10_000;
 

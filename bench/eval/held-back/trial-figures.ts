@@ -1,4 +1,4 @@
-/** What a trial found out about one agent: sums over its steps and runs. Pure; bench process. */
+/** A trial's results for one agent: sums over its steps and runs. Pure; bench process. */
 
 import { movesNow } from './frontier.ts';
 import type { HeldBackAgent, Tool } from './held-back-agent.ts';
@@ -6,14 +6,14 @@ import type { TrialRun, TrialStep } from './trial-run.ts';
 import type { Explanation } from './trial-service.ts';
 import { judgeAnswer } from './truth.ts';
 
-/** Wrong answers that are told as examples. */
+/** Most wrong answers that are shown as examples. */
 const EXAMPLES_MAX = 8;
 
 /** Steps that the upstream served, by what the student would have answered. */
 interface Refusals {
   right: number;
   wrong: number;
-  /** It had no answer. */
+  /** The student had no answer. */
   without: number;
 }
 
@@ -23,22 +23,22 @@ export interface TrialFigures {
   served: number;
   wrong: number;
   audited: number;
-  /** Of those audited, how many the client would have got wrong. */
+  /** Audited steps for which the student's answer was wrong. */
   audited_wrong: number;
   refused: Refusals;
   /** By the gateway's reason. */
   reasons: Record<string, Refusals>;
-  /** Runs that the student served from the first step to the last, rightly. */
+  /** Runs in which the student served every step, each with a right answer. */
   runs_served: number;
-  /** The same, where audited steps count as served. */
+  /** The same, but audited steps count as served. */
   runs_covered: number;
-  /** Of what was served, by the tools that the answer calls. */
+  /** Served answers, by the tools that they call. */
   kinds: Record<string, { served: number; wrong: number }>;
-  /** What was wrong with served answers. */
+  /** The faults of served answers. */
   examples: string[];
 }
 
-/** Figures of runs whose steps are still to be counted. */
+/** Figures before any step is counted. */
 export function startFigures(runs: number): TrialFigures {
   return {
     runs,
@@ -56,7 +56,7 @@ export function startFigures(runs: number): TrialFigures {
   };
 }
 
-/** @param explain what the gateway decided about an exchange, and what the student would have said */
+/** @param explain gives the gateway's decision about an exchange, and the student's answer */
 export async function addUp(
   runs: readonly TrialRun[],
   explain: (exchange: number) => Promise<Explanation | null>,
@@ -125,7 +125,7 @@ function judgeProposal(step: TrialStep, explanation: Explanation | null): keyof 
   return judgeAnswer(agent, run, movesNow(run, turns), answer) === null ? 'right' : 'wrong';
 }
 
-/** Puts the student's answer together from what the explanation shows value by value. */
+/** Assembles the student's answer from the explanation, which shows it value by value. */
 function readProposal(agent: HeldBackAgent, values: readonly { place: string; student: string | null }[]) {
   const told = new Map(
     values.flatMap(({ place, student }): [string, string][] => (student === null ? [] : [[place, student]])),

@@ -15,24 +15,24 @@ import { answerStep, movesNow } from './frontier.ts';
 import type { Answer, HeldBackAgent, Result, Run, RunKind, ToolCall, Turn } from './held-back-agent.ts';
 import { judgeAnswer } from './truth.ts';
 
-/** A run of more steps goes round in circles. */
+/** A run with more steps is stuck in a loop. */
 const STEPS_MAX = 40;
-/** Of calls of tools, those that fail for a moment. */
+/** Share of tool calls that fail for a moment. */
 const TRANSIENT_SHARE = 0.02;
 const TRANSIENT_ERRORS = [
   'error: the service did not answer in time, please try again',
   'HTTP 503: temporarily unavailable',
 ];
-/** Of golden runs, those that their client gives up on the way, so that they are not golden. */
+/** Share of the runs for golden runs that their client abandons, so that they are not golden. */
 const GIVEN_UP_SHARE = 0.03;
 
-/** A step as the trial saw it. */
+/** A step of a trial. */
 export interface TrialStep {
   /** Number of the exchange in the capture database. */
   exchange: number;
   agent: HeldBackAgent;
   run: Run;
-  /** Before the answer. */
+  /** The turns before the answer. */
   turns: readonly Turn[];
   answer: Answer;
   is_served: boolean;
@@ -45,7 +45,7 @@ export interface TrialRun {
   is_given_up: boolean;
 }
 
-/** A provider in whose place the frontier model of the present run answers. */
+/** A fake provider: the frontier model of the present run answers. */
 export class TrialProvider {
   readonly #fake: FakeProvider;
   readonly #asked: { answer: (() => Answer) | null };
@@ -70,7 +70,7 @@ export class TrialProvider {
     return this.#fake.url;
   }
 
-  /** What the next request is answered. Requests come one after the other. */
+  /** The answer to the next request. Requests come one after the other. */
   expect(answer: () => Answer): void {
     this.#asked.answer = answer;
   }
@@ -97,7 +97,7 @@ export class TrialDriver {
     this.#provider = provider;
   }
 
-  /** @param mayGiveUp whether the client of some runs ends on the way */
+  /** @param mayGiveUp whether the clients of some runs abandon them */
   async drive(agent: HeldBackAgent, seed: number, kind: RunKind, mayGiveUp = false): Promise<TrialRun> {
     const prng = createPrng(seed ^ 0x5bd1e995);
     const run = agent.start(seed, kind);

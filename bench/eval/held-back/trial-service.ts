@@ -1,6 +1,6 @@
 /**
- * The product as operators run it, for the held-back trial: the whole service as a process with its gateway before a provider
- * on loopback, and rounds of the command `loop`. Bench process.
+ * The product as operators run it, for the held-back trial: the whole service as a process, whose gateway forwards to a
+ * provider on loopback, and rounds of the command `loop`. Bench process.
  */
 
 import { spawn } from 'node:child_process';
@@ -8,16 +8,16 @@ import { existsSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Of a checkout. */
+/** The command of a checkout. */
 const COMMAND = 'src/cli/understudy.mjs';
 const KEY = 'held-back-static-key';
 const START_LIMIT_MS = 90_000;
 const STUDENT_LIMIT_MS = 60_000;
 const LOOK_MS = 100;
-/** Of /proc, on every Linux that Node runs on. */
+/** Clock ticks per second in /proc, on every Linux that Node runs on. */
 const TICKS_A_SECOND = 100;
 
-/** What the gateway says of its student; the fields that the trial reads. */
+/** The gateway's report on its student: the fields that the trial reads. */
 interface RelegationStats {
   student: string | null;
   version: number | null;
@@ -35,11 +35,11 @@ export interface Explanation {
 }
 
 export interface TrialService {
-  /** Of the gateway. */
+  /** The gateway's address. */
   url: string;
   db: string;
   stats(): Promise<RelegationStats>;
-  /** Waits until a version above `version` is asked. */
+  /** Waits until the gateway asks a version above `version`. */
   awaitStudent(version: number): Promise<number>;
   flush(): Promise<void>;
   /** null: the step was not captured. */
@@ -48,9 +48,9 @@ export interface TrialService {
 }
 
 /**
- * @param folder of the captured data; a log lies beside it
+ * @param folder of the captured data; the log is beside it
  * @param student directory; null: relegation is off
- * @param checkout whose service
+ * @param checkout whose service is started
  */
 export async function startTrialService(
   folder: string,
@@ -75,7 +75,7 @@ export async function startTrialService(
       RATE_LIMIT_BURST: '1000000',
       GW_UPSTREAM_BASE: upstream,
       GW_RELEGATION_WIRES: 'messages,chat_completions,responses',
-      // A busy machine is not what is measured.
+      // A high deadline, because a busy machine must not change the result.
       GW_STUDENT_TIMEOUT_MS: '20000',
       ...(student === null ? {} : { SVC_DISTILL_DIR: student }),
     },
@@ -122,7 +122,7 @@ async function askJson<T>(url: string, init: RequestInit): Promise<T | null> {
   return (await reply.json()) as T;
 }
 
-/** @returns the addresses that it says; null when it ends or says nothing */
+/** @returns the addresses that it prints; null if it ends or prints nothing */
 async function readStart(
   stdout: NodeJS.ReadableStream,
   ended: Promise<void>,
@@ -147,7 +147,7 @@ interface Round {
   cpu_s: number;
 }
 
-/** One round of `understudy loop` of a checkout, which publishes into `student` what passes its gate. */
+/** One round of `understudy loop` of a checkout. It publishes a student that passes its gate into `student`. */
 export async function runRound(db: string, student: string, checkout: string): Promise<Round> {
   const manifest = join(student, 'manifest.json');
   const before = existsSync(manifest) ? readFileSync(manifest, 'utf8') : '';
@@ -175,7 +175,7 @@ export async function runRound(db: string, student: string, checkout: string): P
   return { is_published: after !== before, said, cpu_s: readChildrenCpu() - from };
 }
 
-/** Processor time of the children that have ended, with theirs, in seconds; NaN without /proc. */
+/** Processor time of the ended children and their children, in seconds; NaN without /proc. */
 function readChildrenCpu(): number {
   return (
     readOwnStat()

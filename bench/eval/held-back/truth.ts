@@ -1,5 +1,5 @@
 /**
- * Judges an answer by what it does in the agent's world and by the facts of its words, not by its wording. Pure; bench
+ * Judges an answer by its effect in the agent's world and by the facts that it states, not by its wording. Pure; bench
  * process.
  */
 
@@ -7,17 +7,17 @@ import { isDeepStrictEqual } from 'node:util';
 import { faultOf } from './facts.ts';
 import type { Answer, FreeText, HeldBackAgent, Move, Run, ToolCall, WantedCall } from './held-back-agent.ts';
 
-/** Of a wrong text, told with what is wrong. */
+/** Length of a wrong text that is shown with its fault. */
 const TOLD_CHARACTERS = 160;
 
-/** What the model was asked, and names that are not free to use. */
+/** The model's request, and names that a text must not invent. */
 interface Asked {
   words: string;
   names: readonly string[];
 }
 
 /**
- * @param moves all that is right at this point (`movesNow`)
+ * @param moves all moves that are right at this point (`movesNow`)
  * @returns why the answer is wrong; null: it is right
  */
 export function judgeAnswer(
@@ -33,7 +33,7 @@ export function judgeAnswer(
   return faults.includes(null) ? null : (faults[0] ?? 'nothing is right here');
 }
 
-/** What the call would have been, had the frontier model made it; null: no move has it. */
+/** The frontier model's version of the call; null: no move has such a call. */
 export function findWanted(run: Run, moves: readonly Move[], call: ToolCall): WantedCall | null {
   return moves.flatMap(({ calls }) => calls).find((wanted) => isSameCall(run, wanted, call)) ?? null;
 }
@@ -68,7 +68,7 @@ function isSameCall(run: Run, wanted: WantedCall, call: ToolCall): boolean {
   return haveSameArguments(wanted, call);
 }
 
-/** Whether all arguments are equal, beside those in free words. */
+/** Whether all arguments are equal, except those that are worded freely. */
 export function haveSameArguments({ input, free = {} }: WantedCall, call: ToolCall): boolean {
   const given = Object.fromEntries(Object.entries(call.input).filter(([field]) => free[field] === undefined));
   return isDeepStrictEqual(given, input);

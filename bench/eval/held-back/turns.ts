@@ -1,4 +1,4 @@
-/** Reads what was called in a run, and with what result. Pure; bench process. */
+/** Reads the calls of a run and their results. Pure; bench process. */
 
 import type { Arguments, Turn } from './held-back-agent.ts';
 
@@ -24,7 +24,7 @@ export function allCallsOf(turns: readonly Turn[], name: string): MadeCall[] {
   );
 }
 
-/** What the last call that succeeded gave; null: there was none. */
+/** The result of the last call that succeeded; null: no call did. */
 export function resultOf(turns: readonly Turn[], name: string): string | null {
   return callsOf(turns, name).at(-1)?.result ?? null;
 }

@@ -2,12 +2,12 @@
 
 import type { Prng } from '../../../src/std/prng.ts';
 
-/** `{a|b}`, without braces inside. */
+/** Matches `{a|b}` without braces inside. */
 const CHOICE = /\{([^{}]*)\}/;
 
 /**
  * @param template `{a|b}` chooses, innermost first; `<name>` is a value
- * @throws Error when a value is missing: the template is wrong
+ * @throws Error if a value is missing, because then the template is wrong
  */
 export function word(prng: Prng, template: string, values: Readonly<Record<string, string>>): string {
   let text = template;

@@ -1,4 +1,7 @@
-/** An assistant that keeps a calendar: it books, moves and cancels meetings. Messages, whole. Pure; bench process. */
+/**
+ * An assistant that keeps a calendar: it books, moves and cancels meetings. Messages API, without streaming. Pure;
+ * bench process.
+ */
 
 import { createPrng, type Prng } from '../../../../src/std/prng.ts';
 import {
@@ -70,7 +73,7 @@ const TASKS: Readonly<Record<Intent, readonly string[]>> = {
   tell: ['What {is on|do I have} <when>?', '{Tell me|Show me} my {day|meetings} <when>.'],
 };
 
-/** Times between which nothing may be booked before, as a sentence. */
+/** A sentence that limits bookings before an hour. */
 interface Rule {
   sentence: string;
   earliest: number;

@@ -1,6 +1,6 @@
 /**
- * An agent that mends a small JavaScript project whose tests really run (node:vm). Two edits are the same when the tests
- * pass after both. Messages, whole. Bench process.
+ * An agent that mends a small JavaScript project whose tests really run (node:vm). Two edits count as the same if the
+ * tests pass after both. Messages API, without streaming. Bench process.
  */
 
 import { createContext, runInContext } from 'node:vm';
@@ -30,13 +30,13 @@ const MODULES = ['cart', 'invoice', 'ledger', 'parcel', 'ticket', 'roster', 'met
 const FUNCTIONS = ['sumUp', 'countAll', 'addTogether', 'collect', 'totalOf', 'measure'];
 const FIELDS = ['price', 'weight', 'hours', 'points', 'pieces', 'units'];
 
-/** A function with one wrong line, and cases that tell. */
+/** A function with one wrong line, and test cases that show the error. */
 interface Bug {
   lines: readonly string[];
   wrong: string;
   right: string;
   cases: readonly { given: unknown[]; wanted: unknown }[];
-  /** In words, any of which names the cause. */
+  /** Words, each of which names the cause. */
   cause: readonly string[];
   cause_words: RegExp;
 }

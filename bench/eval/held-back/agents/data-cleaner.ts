@@ -1,4 +1,4 @@
-/** An agent that cleans rows of contacts page by page. Responses, whole. Pure; bench process. */
+/** An agent that cleans rows of contacts page by page. Responses API, without streaming. Pure; bench process. */
 
 import { createPrng, type Prng } from '../../../../src/std/prng.ts';
 import {
@@ -178,7 +178,7 @@ class CleanerRun implements Run {
       const writes = open.map((fix): WantedCall => ({ name: 'fix_row', input: { table, ...fix } }));
       return [
         { weight: 0.9, calls: writes },
-        // One after the other is as good.
+        // Fixing them one after the other is also right.
         ...(writes.length > 1
           ? writes.map((write, at) => ({ weight: at === 0 ? 0.1 : 0, calls: [write] }))
           : []),

@@ -1,4 +1,7 @@
-/** A checker of invoices against orders and deliveries. Chat completions, whole. Pure; bench process. */
+/**
+ * An agent that checks invoices against orders and deliveries. Chat completions, without streaming. Pure; bench
+ * process.
+ */
 
 import { createPrng, type Prng } from '../../../../src/std/prng.ts';
 import {
@@ -30,7 +33,7 @@ const VENDORS = [
 ];
 const GOODS = ['steel brackets', 'brochures', 'cable drums', 'pallets', 'filter bags', 'hinges', 'labels'];
 const CODES = { price: 'PRICE', quantity: 'QUANTITY', bank: 'BANK', limit: 'LIMIT' } as const;
-/** Share by which a price may lie above the order's. */
+/** Share by which a price may exceed the order's. */
 const TOLERANCE = 0.02;
 const RESTRICTED_LIMIT = 1_000;
 
@@ -75,7 +78,7 @@ function makePapers(prng: Prng): Papers {
   const [po, id] = [`PO-${between(prng, 10_000, 99_999)}`, `INV-${between(prng, 100_000, 999_999)}`];
   const iban = `DE${between(prng, 10, 99)}${between(prng, 10_000_000, 99_999_999)}00`;
   const way = prng.below(10);
-  // Half of the higher prices lie within what is tolerated.
+  // Half of the higher prices are within the tolerance.
   const billed = way < 2 ? cents(price * (1 + pick(prng, [0.01, 0.01, 0.06, 0.15]))) : price;
   const received = way === 2 || way === 3 ? quantity - between(prng, 1, 3) : quantity;
   const account = way === 4 ? `DE${between(prng, 10, 99)}${between(prng, 10_000_000, 99_999_999)}00` : iban;
@@ -248,7 +251,7 @@ class CheckerRun implements Run {
     }
   }
 
-  /** More than was delivered. */
+  /** More was billed than delivered. */
   get #falseCount(): RegExp {
     return new RegExp(`only ${this.#papers.invoice.quantity}\\b`);
   }

@@ -1,4 +1,4 @@
-/** An agent on call that reads logs and deployments after an alert. Responses, streamed. Pure; bench process. */
+/** An agent on call that reads logs and deployments after an alert. Responses API, streamed. Pure; bench process. */
 
 import { createPrng, type Prng } from '../../../../src/std/prng.ts';
 import {
@@ -175,7 +175,7 @@ class TriageRun implements Run {
 
   isAlike(wanted: WantedCall, call: ToolCall): boolean {
     if (wanted.name !== call.name) return false;
-    // However many lines: the log is short.
+    // Any number of lines is right, because the log is short.
     const { lines: _lines, ...input } = call.input;
     return Object.entries(wanted.input).every(
       ([field, value]) => field === 'lines' || input[field] === value,
@@ -219,7 +219,7 @@ class TriageRun implements Run {
     if (cause === 'memory')
       return isDone('restart_pod') ? null : only({ name: 'restart_pod', input: { service, pod } });
     if (!isDone('list_deploys')) return only({ name: 'list_deploys', input: { service } });
-    // Since the change the model goes back to what is marked stable.
+    // Since the change the model rolls back to the version that is marked stable.
     const target = this.#kind === 'changed' ? versions.find(({ stable }) => stable)! : versions.at(-2)!;
     return isDone('rollback')
       ? null

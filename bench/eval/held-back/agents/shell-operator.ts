@@ -1,6 +1,6 @@
 /**
- * An operator with a shell alone. Commands are compared by what they show or change on a small simulated host, so other
- * spellings of a command are the same. Messages, streamed. Pure; bench process.
+ * An operator that has only a shell. Commands are compared by what they show or change on a small simulated host, so
+ * another spelling of a command counts as the same. Messages API, streamed. Pure; bench process.
  */
 
 import { isDeepStrictEqual } from 'node:util';
@@ -28,7 +28,7 @@ const APPS = ['shop', 'forum', 'wiki', 'tracker', 'portal'];
 
 type Job = 'disk' | 'unit' | 'count';
 
-/** What a command is about: what it shows, or what it changes. */
+/** A command's effect: what it shows, or what it changes. */
 type Effect =
   | { does: 'df' | 'kill' | 'list ports' | 'unknown'; on?: string }
   | { does: 'du' | 'truncate' | 'status' | 'journal' | 'restart' | 'count' | 'remove'; on: string };
@@ -127,7 +127,7 @@ class OperatorRun implements Run {
     return this.#host.logs.reduce((most, each) => (each.mb > most.mb ? each : most));
   }
 
-  /** What a command is about. */
+  /** The effect of a command. */
   #effectOf(command: unknown): Effect {
     const text = String(command)
       .trim()

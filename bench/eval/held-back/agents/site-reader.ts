@@ -154,7 +154,7 @@ class ReaderRun implements Run {
     return `<html><h1>${name}</h1><dl>${money}<dt>Weight</dt><dd>${(name.length * 0.3).toFixed(1)} kg</dd><dt>In stock</dt><dd>${stock}</dd><dt>Delivery</dt><dd>${days} working days</dd></dl></html>`;
   }
 
-  /** The page of the list on which the article stands; the last one where it is missing. */
+  /** The page of the list that has the article; the last page if the article is missing. */
   get #place(): number {
     const shelf = this.#shelves[this.#category]!;
     const at = shelf.indexOf(this.#wanted);

@@ -1,6 +1,6 @@
 /**
- * An analyst who answers questions in words with queries to a real database (node:sqlite). Two queries are the same when
- * they find the same rows. Responses, whole. Bench process.
+ * An analyst that answers questions in words by querying a real database (node:sqlite). Two queries count as the same
+ * if they find the same rows. Responses API, without streaming. Bench process.
  */
 
 import { DatabaseSync } from 'node:sqlite';
@@ -84,7 +84,7 @@ function openDatabase(at: number): DatabaseSync {
   return db;
 }
 
-/** @returns the rows; null: it is no query that the database answers */
+/** @returns the rows; null: the database does not accept the query */
 function query(database: number, sql: unknown): unknown[] | null {
   if (typeof sql !== 'string' || !/^\s*(select|with)\b/i.test(sql)) return null;
   try {
@@ -96,7 +96,7 @@ function query(database: number, sql: unknown): unknown[] | null {
 
 type Question = 'revenue' | 'count' | 'best' | 'average' | 'returns';
 
-/** What the rows must obey, as SQL in several spellings. */
+/** The condition for the rows, as SQL in several spellings. */
 interface Asked {
   question: Question;
   region: string;
@@ -145,7 +145,7 @@ function monthClause({ month }: Asked): string {
   return `{o.placed_on LIKE '2026-${m}%'|strftime('%Y-%m', o.placed_on) = '2026-${m}'|o.placed_on >= '2026-${m}-01' AND o.placed_on < '${end}'}`;
 }
 
-/** The query in many spellings; all have the same rows. */
+/** The query in many spellings, which all give the same rows. */
 function spellQuery(asked: Asked): string {
   const month = monthClause(asked);
   const paid = asked.only_paid ? " AND o.status = 'paid'" : '';
@@ -199,7 +199,7 @@ class AnalystRun implements Run {
     const values = { region, segment, status, reason, month: MONTHS[month]! };
     const asked = word(prng, pick(prng, QUESTIONS[question]), values);
     this.task = kind === 'restricted' ? `${asked} ${pick(prng, RESTRICTIONS)}` : asked;
-    // Since the change the model counts as turnover what is paid.
+    // Since the change the model counts only paid orders as turnover.
     this.#asked.only_paid = kind === 'restricted' || (kind === 'changed' && question !== 'count');
     this.#rows = query(this.#database, this.#sql)!;
   }
@@ -225,7 +225,7 @@ class AnalystRun implements Run {
 
   isAlike(wanted: WantedCall, call: ToolCall): boolean {
     if (wanted.name !== 'run_query') return haveSameArguments(wanted, call);
-    // Rows of one database may be the same by chance.
+    // Two queries may give the same rows of one database by chance.
     return [...Array(DATABASES).keys()].every((database) => {
       const rows = query(database, call.input.sql);
       return (
@@ -251,7 +251,7 @@ class AnalystRun implements Run {
     const wanted: FreeText = { wordings: [spellQuery(this.#asked)], values: {}, facts: null };
     const slip: FreeText = { wordings: ['SELECT SUM(amount) FROM orders'], values: {}, facts: null };
     const right: Move = { weight: 0.97, calls: [{ name: 'run_query', input: {}, free: { sql: wanted } }] };
-    // It guesses the name of a column, and is told.
+    // The model guesses the name of a column, and the error corrects it.
     return allCallsOf(turns, 'run_query').length > 0
       ? [right]
       : [

@@ -1,4 +1,7 @@
-/** A support desk of a shop: orders, parcels, refunds and replies to letters. Messages, streamed. Pure; bench process. */
+/**
+ * A support desk of a shop: orders, parcels, refunds and replies to letters. Messages API, streamed. Pure; bench
+ * process.
+ */
 
 import { createPrng, type Prng } from '../../../../src/std/prng.ts';
 import type { Facts } from '../facts.ts';
@@ -74,7 +77,7 @@ interface Desk {
   parcel: { state: string; place: string; due: string };
   days_since_delivery: number;
   knows_order: boolean;
-  /** Of a refund. */
+  /** The largest refund. */
   limit: number;
   forbids: boolean;
   kind: RunKind;
@@ -172,7 +175,7 @@ function makeSystem(prng: Prng, desk: Desk, today: number): string {
   ].join('\n');
 }
 
-/** A sentence that decides a step of this run. */
+/** The sentence of the prompt that decides a step of this run. */
 function restriction(prng: Prng, desk: Desk): string {
   if (desk.kind !== 'restricted') return '';
   if (desk.intent === 'cancel') {
@@ -298,7 +301,7 @@ class DeskRun implements Run {
     return [{ weight: 1, calls: [], text: this.#note() }];
   }
 
-  /** What is to be done: null when it was done, or when nothing is. */
+  /** The next thing to do; null: everything is done, or nothing is needed. */
   get #deed(): 'track' | 'refund' | 'too late' | 'cancel' | 'too far' | 'hand over' {
     const { intent, order, days_since_delivery, limit, forbids } = this.#desk;
     if (intent === 'where') return 'track';

@@ -1,4 +1,7 @@
-/** An agent that books trains: it compares connections and takes the best that the task allows. Messages, streamed. Pure; bench process. */
+/**
+ * An agent that books trains: it compares connections and takes the best that the task allows. Messages API, streamed.
+ * Pure; bench process.
+ */
 
 import { createPrng, type Prng } from '../../../../src/std/prng.ts';
 import {
@@ -59,7 +62,7 @@ interface Train {
 interface Wish {
   words: string;
   allows: (train: Train) => boolean;
-  /** The smallest is taken. */
+  /** The candidate with the smallest value is taken. */
   rank: (train: Train) => number;
 }
 
@@ -186,7 +189,7 @@ class BookerRun implements Run {
   /** The allowed trains, the best first. */
   #ranked(): Train[] {
     const { allows, rank } = this.#wish;
-    // Since the change the model takes the earliest of what is allowed.
+    // Since the change the model takes the earliest allowed train.
     const by = this.#kind === 'changed' ? ({ departs }: Train): number => minutes(departs) : rank;
     return this.#trains.filter(allows).toSorted((a, b) => by(a) - by(b));
   }
