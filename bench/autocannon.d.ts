@@ -15,7 +15,7 @@ declare module 'autocannon' {
     duration: number;
     /** Seconds. */
     timeout?: number;
-    /** Milliseconds between two samples; the end of the run is looked for at each. */
+    /** Milliseconds between two samples. autocannon checks at each sample whether the run is over. */
     sampleInt?: number;
     setupClient?: (client: Client) => void;
   }

@@ -1,7 +1,7 @@
-/** The bytes of the stalled-reader bench, known to both ends; runs in the bulk upstream and in the bench itself. */
+/** The bytes of the stalled-reader bench, which both ends know. Runs in the bulk upstream and in the bench. */
 import { makeRandom } from './workload.ts';
 
-/** Its length is a prime, so that a chunk lost or repeated at any usual boundary shows as a difference. */
+/** The length is a prime number, so that a lost or repeated chunk of any usual size changes the bytes. */
 const PATTERN_BYTES = 65_521;
 
 /** The pattern that the bulk transfer repeats from its first byte to its last. */

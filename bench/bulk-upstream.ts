@@ -1,7 +1,7 @@
 /**
- * The upstream of the stalled-reader bench, in its own process: sends N MB as fast as it is read, and remembers when
- * a connection was cut. On node:http, because uWebSockets.js ends a response that makes no progress for 10 seconds.
- * Started by bench/stall.ts through fork; says `{port}` when it listens and ends when its parent goes.
+ * The upstream of the stalled-reader bench: sends N MB as fast as the client reads, and remembers when a connection was
+ * cut. It uses node:http, because uWebSockets.js ends a response that makes no progress for 10 seconds. Own process:
+ * bench/stall.ts forks it; it sends `{port}` when it listens, and ends with its parent.
  *
  *   GET /bulk?mb=N&id=ID   N × 1 MiB; the byte at offset i is that of makeBulkPattern() at i mod its length
  *   GET /cut?id=ID         {cut_us, sent_bytes}: when that transfer was cut (monotonic microseconds), null if it was not

@@ -1,12 +1,12 @@
 /**
- * Makes a capture database of many runs, through the code by which the capture process writes one: `node
- * bench/capture-database.ts --runs N --dir D [--run-bytes B]`. For benches, and to look at the command line and the dashboard
- * with as much in them as a busy month leaves. Own process.
+ * Makes a capture database of many runs, with the code that the capture process uses: `node bench/capture-database.ts
+ * --runs N --dir D [--run-bytes B]`. For benches, and for trying the command line and the dashboard with the data of a
+ * busy month. Own process.
  *
- * Four agents, each with its prompts, tools and models, share the runs unequally. Their conversations grow by tool results
- * that read like prose, code and listings, until a run has B bytes in all on the wire. One run in twelve is no golden one: its
- * last turn is missing, failed or aborted. Among the others are runs without a label, sessions with a title as a child run, a
- * run of 400 turns and one with a request of 60 MB. The same numbers give the same database.
+ * Four agents, each with its prompts, tools and models, share the runs unequally. Their conversations grow by tool
+ * results that read like prose, code and listings, until a run has B bytes in all on the wire. One run in twelve is not
+ * golden: its last turn is missing, failed or aborted. Among the others are runs without a label, sessions with a title
+ * as a child run, a run of 400 turns and one with a request of 60 MB. The same numbers give the same database.
  */
 import { mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,9 +20,9 @@ interface DatabasePlan {
   /** Folder of `capture.mdb`. */
   dir: string;
   runs: number;
-  /** Requests and answers of a run together, about. */
+  /** Approximate bytes of a run's requests and answers. */
   run_bytes: number;
-  /** Told how many runs are written. */
+  /** Called with the number of runs that are written. */
   tell?: (runs: number) => void;
 }
 
@@ -30,24 +30,24 @@ export interface MadeDatabase {
   path: string;
   runs: number;
   exchanges: number;
-  /** Of all requests and answers, as they were on the wire. */
+  /** Bytes of all requests and answers on the wire. */
   raw_bytes: number;
-  /** On the disk. */
+  /** Bytes on the disk. */
   packed_bytes: number;
   seconds: number;
 }
 
 const BATCH_BYTES = 8_000_000;
 const BATCH_EXCHANGES = 500;
-/** As a gateway that keeps its captures for some time does once a day. */
+/** Does what a running gateway does once a day. */
 const FILES = 4;
 const TIDY_MS = 1_000;
 const TURNS = 5;
 const LONG_TURNS = 400;
 const HUGE_BYTES = 60_000_000;
-/** Longest text that is not the same again and again. */
+/** Longest text that is made without repetition. */
 const TEXT_BYTES = 1_000_000;
-/** Runs that share what their texts are drawn from: it remembers its lines. */
+/** Number of runs whose texts come from the same generator, which remembers its lines. */
 const SOURCE_RUNS = 50;
 const NEWEST_MS = Date.UTC(2026, 10, 1);
 const RUN_MS = 20_000;
@@ -61,9 +61,9 @@ interface Agent {
   share: number;
   model: string;
   noun: string;
-  /** Called first with an id, then as often as turns are left with the id and a page. */
+  /** Called first with an id, then once for each further turn with the id and a page. */
   tools: readonly [string, string];
-  /** How its runs are told apart. */
+  /** How the agent's runs are distinguished. */
   header: 'x-svc-run' | 'x-claude-code-session-id' | null;
 }
 
@@ -102,7 +102,7 @@ const AGENTS: readonly Agent[] = [
   },
 ];
 
-/** What is said to an agent before any task. */
+/** An agent's system prompt. */
 interface Brief {
   system: string;
   tools: Json[];
@@ -176,7 +176,7 @@ class MadeRun {
     return text.repeat(Math.ceil(bytes / text.length)).slice(0, bytes);
   }
 
-  /** A side call, as coding agents make one for the name of a session. */
+  /** A side call, such as the one with which coding agents name a session. */
   #title(key: string): CapturedExchange {
     const messages = [{ role: 'user', content: `Write a title for: the state of ${key}` }];
     const asked = { system: 'Generate a concise title for this conversation.', messages };
@@ -239,7 +239,7 @@ class MadeRun {
   }
 }
 
-/** The last turn of a run that must not be learned from. */
+/** The last turn of a run that is not golden. */
 function spoil(turns: CapturedExchange[], how: number): void {
   const last = turns.pop()!;
   if (how < 0.3) return;
@@ -262,7 +262,7 @@ function drawAgent(place: number): Agent {
 /** All runs, the oldest first. */
 function* makeRuns({ runs, run_bytes }: DatabasePlan): Generator<CapturedExchange[]> {
   const random = makeRandom(11);
-  // Each of its requests holds the prompt, and a result more than the one before.
+  // Each request contains the prompt, and one result more than the previous request.
   const briefBytes = JSON.stringify([...briefs.values()][0]).length + 500;
   const results = (TURNS * (TURNS - 1)) / 2;
   const resultBytes = Math.max(200, Math.round((run_bytes - TURNS * briefBytes) / results - 400));
@@ -283,7 +283,7 @@ function* makeRuns({ runs, run_bytes }: DatabasePlan): Generator<CapturedExchang
   }
 }
 
-/** Makes the database and brings it to rest, as a gateway does that has nothing else to do. */
+/** Makes the database and completes all deferred work, as an idle gateway does. */
 export async function makeCaptureDatabase(plan: DatabasePlan): Promise<MadeDatabase> {
   const path = join(plan.dir, 'capture.mdb');
   mkdirSync(plan.dir, { recursive: true });

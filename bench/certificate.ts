@@ -1,4 +1,6 @@
-/** A self-signed certificate for 127.0.0.1, with its key: what the bench's targets show. No client trusts it. Constants. */
+/**
+ * A self-signed certificate for 127.0.0.1 and its key, which the bench's targets use. No client trusts it. Constants.
+ */
 export const BENCH_CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBdTCCARugAwIBAgIBATAKBggqhkjOPQQDAjAbMRkwFwYDVQQDDBBVbmRlcnN0
 dWR5IHRlc3RzMCAXDTIwMDEwMTAwMDAwMFoYDzIxMjAwMTAxMDAwMDAwWjAbMRkw

@@ -8,7 +8,7 @@ import { Samples } from './quantiles.ts';
 
 const [, , baseUrl = '', apiKey = '', mode = 'streamed', stepsText = '1000', burstText = '0'] = process.argv;
 const steps = Number(stepsText);
-/** Steps that come without a pause, at the end. */
+/** Number of steps without a pause, at the end. */
 const burst = Number(burstText);
 
 const understudy = new Understudy({
@@ -34,7 +34,7 @@ function makeStep(at: number) {
 const added = new Samples();
 await understudy.run({ task: 'mend the list parser' }, async (run) => {
   const watch = mode === 'unwatched' ? () => {} : (step: object) => run.step(step);
-  // Compiled first, as after the first seconds of any agent.
+  // Runs first, so that the code is compiled as it is after an agent's first seconds.
   for (let at = 0; at < 200; at++) {
     watch(makeStep(at));
     await delay(1);

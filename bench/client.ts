@@ -1,8 +1,8 @@
 /**
- * What the client library costs the agent that it watches: `npm run bench -- client`. The time of a call of `step`, the processor
- * time of a step with all that follows in the background, and the memory that a flood of steps takes without an answer; then how
- * many steps a second go out over a distance. The agent is a separate process, the service the product as a user starts it.
- * Own process.
+ * What the client library costs the agent that it watches: `npm run bench -- client`. Measures the time of a call of
+ * `step`, the processor time of a step including all work in the background, and the memory of many steps that get no
+ * answer; then how many steps a second reach a distant service. The agent is a separate process, and the service runs
+ * as a user starts it. Own process.
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,13 +17,13 @@ import type { Quantiles } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
 import { layWay } from './round-trip.ts';
 
-/** A step, as the agent sees it (issue G). */
+/** Most time that a step may take the agent (issue G). */
 const STEP_GOAL_US = 20;
 
 interface AgentFigures {
-  /** Of one call of `step`. */
+  /** Time of one call of `step`. */
   added_us: Quantiles;
-  /** Processor time of the agent's process for each step, the agent's own included. */
+  /** Processor time of the agent's process for each step, including the agent's own. */
   cpu_us: number;
   burst_us: number;
   grown_bytes: number;
@@ -31,7 +31,7 @@ interface AgentFigures {
   queuedBytes: number;
 }
 
-/** How fast steps go out that all wait at once. */
+/** How fast steps are sent that all wait at the same time. */
 interface Pace {
   round_trip_ms: number;
   runs: number;
@@ -111,7 +111,7 @@ async function pace(port: number, roundTripMs: number, runs: number): Promise<nu
   const understudy = new Understudy({ apiKey: PRODUCT_KEY, baseUrl: way.url, timeoutMs: 60_000 });
   try {
     const from = performance.now();
-    // Some seconds each, at a step a round trip.
+    // Each measurement takes some seconds, because a step takes one round trip.
     const steps = runs === 1 ? Math.round(6_000 / (roundTripMs + 3)) : 40;
     for (let run = 0; run < runs; run++) {
       const run = understudy.start({ task: 'mend the list parser' });

@@ -1,7 +1,7 @@
 /**
  * How the product grows with cores: `npm run bench -- cores`. Gateway (beside nginx with as many workers), steps and
- * retrieval with 1, 2, 4, … server threads, each variant bound to as many cores, all in alternating rounds. The load runs
- * on whatever is left, so the last point of a machine shares its cores with the load. Own process.
+ * retrieval with 1, 2, 4, … server threads, each variant bound to as many cores, all in alternating rounds. The load
+ * runs on the other cores, so at the last point of a machine it shares the target's cores. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';
@@ -29,19 +29,19 @@ interface CoresBenchOptions {
 
 /** One figure of one variant, over the rounds. */
 interface CoresPoint {
-  /** `pool`: steps whose agents send each over another connection than the last. */
+  /** `pool`: agents that send each step over a different connection. */
   what: 'gateway' | 'nginx' | 'steps' | 'pool' | 'retrieval';
   threads: number;
   /** Median of the rounds. */
   per_s: number;
-  /** Processor time of the target's own tree, microseconds a request. */
+  /** Processor time of the target and its children, in microseconds per request. */
   cpu_us: number;
 }
 
 interface CoresResult extends Provenance {
   suite: 'cores';
   points: CoresPoint[];
-  /** With that many server threads. */
+  /** By number of server threads. */
   starts: StartFigures[];
 }
 
@@ -55,7 +55,7 @@ const ROUNDS = { full: 5, quick: 2 };
 const IDLE_MS = { full: 10_000, quick: 3_000 };
 const STARTED_THREADS = [1, 16];
 
-/** @returns false when a figure with more threads is below that with one */
+/** @returns false if a figure with more threads is below the one with a single thread */
 export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Promise<boolean> {
   const size = quick ? 'quick' : 'full';
   const dir = mkdtempSync(join(tmpdir(), 'bench-cores-'));
@@ -145,7 +145,7 @@ async function importPatterns(product: Product, situations: Situations): Promise
   return client;
 }
 
-/** What is measured with so many threads, on as many cores. */
+/** Measures with this many threads, on as many cores. */
 async function startVariant(
   threads: number,
   dir: string,
@@ -259,7 +259,7 @@ async function ask<Result>(child: ChildProcess, message: object): Promise<Result
   return result;
 }
 
-/** Each relative to its own figure with one thread. */
+/** Each figure is relative to the one with a single thread. */
 function toCurves(points: readonly CoresPoint[]): Curve[] {
   const names = [...new Set(points.map(({ what }) => what))];
   return names.map((name) => {

@@ -1,6 +1,9 @@
-/** Draws how throughput grows with threads, as SVG text: one line a series, relative to its own first point. Any process. */
+/**
+ * Draws how throughput grows with threads, as SVG text: one line for each series, relative to the line's first point.
+ * Any process.
+ */
 
-/** Points of one line: threads, and how many times the figure with one thread. */
+/** Points of one line: the number of threads, and the figure divided by the one with a single thread. */
 export interface Curve {
   name: string;
   points: readonly (readonly [threads: number, times: number])[];
@@ -42,7 +45,7 @@ export function drawCurves(title: string, curves: readonly Curve[]): string {
   parts.push(
     `<text x="${LEFT}" y="${HEIGHT - 8}">threads, each with a core; times the figure with one</text>`,
   );
-  // Labels that would lie upon each other move down.
+  // Labels that would overlap move down.
   let below = Number.NEGATIVE_INFINITY;
   const byHeight = curves
     .map((curve, at) => ({ ...curve, colour: COLOURS[at % COLOURS.length]! }))

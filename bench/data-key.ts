@@ -158,7 +158,7 @@ async function measureStorage(dataKey: Uint8Array | null, batch: number): Promis
   return { append_us: (user + system) / exchanges.length, bytes, read_us };
 }
 
-/** In turns, the order changed each round; the first round is for warming up. */
+/** In turns, and the order changes each round. The first round warms up. */
 async function compare(
   what: string,
   unit: string,

@@ -1,11 +1,11 @@
 /**
- * What a round takes of a large capture database: `node bench/distill.ts [--runs N] [--dir D] [--save]`. Own process; the
- * command runs as a user starts it, twice: the second round has all of the first in its cache. Without a database in D the
- * bench makes one there (capture-database.ts), and removes it when D was not given.
+ * What a round over a large capture database costs: `node bench/distill.ts [--runs N] [--dir D] [--save]`. Own process;
+ * the command runs twice, as a user starts it; the second round has everything of the first in its cache. If D contains
+ * no database, the bench makes one there (capture-database.ts). It removes the database if D was not given.
  *
- * Memory is that of the command with all its processes, read every 50 ms: what each of them has for itself, and the sum of
- * what is resident, in which pages of the database that the system has mapped count too. The system takes those back
- * when others need memory. Beside it stand the times of `inspect`, and of a page of runs as the dashboard asks for it.
+ * Memory is that of the command with all its processes, read every 50 ms: the private memory of each, and the sum of
+ * their resident memory. The latter includes mapped pages of the database, which the system takes back when others need
+ * memory. The bench also measures `inspect`, and a page of runs as the dashboard requests it.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -22,7 +22,7 @@ const ENTRY = fileURLToPath(new URL('../src/cli/understudy.mjs', import.meta.url
 const MEGABYTE = 1_000_000;
 const KIBIBYTE = 1_024;
 const SAMPLE_MS = 50;
-/** About 100 KB on the wire. */
+/** Each run is about 100 KB on the wire. */
 const RUN_BYTES = 106_000;
 /** A round takes less than half a gigabyte, however large the database is. */
 const RESIDENT_MB_MAX = 500;
@@ -31,12 +31,12 @@ interface Cost {
   seconds: number;
   cpu_seconds: number;
   status: number | null;
-  /** At most at one time, of all processes together. */
+  /** Largest sum over all processes at one time. */
   resident_mb: number;
   own_mb: number;
 }
 
-/** Runs a command to its end and looks at its memory meanwhile. */
+/** Runs a command to its end, and measures its memory meanwhile. */
 async function measure(argv: string[], env: Record<string, string>): Promise<Cost & { out: string }> {
   const started = performance.now();
   const child = spawn(process.execPath, [ENTRY, ...argv], {
@@ -116,7 +116,7 @@ try {
     console.log(`${what}: ${describe(cost)}`);
     const report = (cost.status === 0 ? JSON.parse(out) : {}) as Partial<RoundJson>;
     if (what === 'first') console.log(JSON.stringify(report, null, 1).slice(0, 4_000));
-    // The manifest of the student says nothing of the round's cost.
+    // The student's manifest does not contain the round's cost.
     delete report.student;
     rounds.push({ ...cost, report });
   }

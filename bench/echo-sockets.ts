@@ -1,6 +1,6 @@
 /**
- * The upstream of the WebSocket rows: echoes every message. So fast (uWebSockets.js) that the bench does not measure it. Started
- * through fork; says `{port}` when it listens and ends when its parent goes.
+ * The upstream of the WebSocket phase: echoes every message. It uses uWebSockets.js, which is so fast that the bench
+ * measures only the targets. Own process: it is forked, sends `{port}` when it listens, and ends with its parent.
  */
 import uWS from 'uWebSockets.js';
 

@@ -1,7 +1,8 @@
 /**
- * Findings and the live stream: `npm run bench -- findings`. What storing and recalling cost as a code base grows, with
- * embedding and the disk included; what 10,000 idle readers of the stream take; how many deliveries a second a hub and
- * a server thread make. The product as a user starts it, asked from another process. Own process.
+ * Findings and the live stream: `npm run bench -- findings`. Measures the cost of storing and recalling as a code base
+ * grows, including embedding and the disk; the cost of 10,000 idle readers of the stream; and how many events a second
+ * a hub and a server thread deliver. The product runs as a user starts it, and another process sends the requests. Own
+ * process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -52,7 +53,10 @@ const QUICK: Plan = {
   ],
 };
 
-/** The contract's: 10,000 idle readers in less. Held against what the process has more with them than without. */
+/**
+ * The contract's limit for 10,000 idle readers. It is compared with the memory that the process uses more with them
+ * than without.
+ */
 const READERS_BYTES_MAX = 300e6;
 const CONNECTIONS = 8;
 
@@ -62,7 +66,7 @@ interface FindingsReport {
     readers: number;
     opened_per_s: number;
     before_bytes: number;
-    /** Of the whole process. */
+    /** Memory of the whole process. */
     rss_bytes: number;
     bytes_a_reader: number;
     heartbeat_cpu_us: number;
@@ -108,7 +112,7 @@ async function measureFindings(
   const client = new Client(product.port);
   const report: FindingsReport['findings'] = [];
   let stored = 0;
-  // What the first requests load and compile is no cost of a finding.
+  // The first requests load and compile code, which is not a cost of a finding.
   for (let i = 0; i < 50; i++) await client.post('/v1/findings/warm', { content: describe(i) });
   for (let i = 0; i < 50; i++) await client.post('/v1/findings/warm/recall', { query: describe(i) });
   for (const size of sizes) {
@@ -137,7 +141,7 @@ const WORDS =
     ' ',
   );
 
-/** A finding of some forty words; each differs. */
+/** A finding of about forty words; each is different. */
 function describe(n: number): string {
   let seed = Math.imul(n + 1, 0x9e3779b1) >>> 0;
   const words = Array.from({ length: 40 }, () => {
@@ -182,7 +186,7 @@ async function measureIdle(
   };
 }
 
-/** Run starts through the API, heard by every reader of the organization. */
+/** Starts runs through the API, which every reader of the organization receives. */
 async function measureFanout(
   product: Product,
   count: number,
@@ -229,7 +233,7 @@ class Readers {
     return this.#ask({ do: 'open', port, key: PRODUCT_KEY, readers, org_id });
   }
 
-  /** Resolves once they listen, to what resolves when all have heard. */
+  /** Resolves when they listen, to a promise that resolves when all have received the events. */
   async hear(events: number): Promise<{ report: Promise<ReadersReport> }> {
     await this.#ask({ do: 'hear', events });
     return { report: this.#next<ReadersReport>() };
@@ -265,7 +269,7 @@ class Readers {
   }
 }
 
-/** JSON over kept connections. */
+/** Sends JSON over kept connections. */
 class Client {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });
   readonly #port: number;
@@ -306,7 +310,7 @@ class Client {
     return promise;
   }
 
-  /** So many requests over so many connections, each timed in microseconds. */
+  /** Sends this many requests over this many connections, and measures each in microseconds. */
   async repeat(
     count: number,
     connections: number,

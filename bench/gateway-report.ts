@@ -1,10 +1,10 @@
-/** The gateway bench's figures as text, and its goals judged; pure but for printing, in the bench's own process. */
+/** Prints the gateway bench's figures and judges its goals. Pure except for printing; bench process. */
 import type { GatewayResult, LoadSample, ThroughputCell } from './gateway-result.ts';
 import { PROXY_NAMES, type ProxyName } from './proxy-targets.ts';
 import { takeMedian } from './quantiles.ts';
 import type { TargetName } from './targets.ts';
 
-/** The goals, as the project set them. */
+/** The project's goals. */
 const GOALS = {
   minRequestsAgainstNginx: 0.5,
   maxCpuAgainstNginx: 3,
@@ -16,7 +16,7 @@ const GOALS = {
 
 const MB = 1024 * 1024;
 
-/** Rows under their heads, numbers to the right; plain text, the same on a terminal and in a file. */
+/** A table as plain text with numbers to the right, the same on a terminal and in a file. */
 function printTable(heads: string[], rows: string[][]): void {
   const widths = heads.map((head, i) => Math.max(head.length, ...rows.map((row) => row[i]?.length ?? 0)));
   const line = (cells: string[]): string =>
@@ -59,7 +59,7 @@ function medianRatio(
   );
 }
 
-/** Threads' share of the gateway's time for a request, the costliest first. */
+/** Each thread's share of the gateway's time for a request, largest first. */
 function describeThreads(cell: ThroughputCell, target: TargetName): string {
   const sums = new Map<string, number>();
   let answered = 0;
@@ -392,7 +392,7 @@ function judge(result: GatewayResult): Verdict[] {
     const p99 = takeMedian(samples.map((sample) => sample.lateMs.p99));
     add('512 streams: no frame lost', `${lost} lost`, lost === 0);
     const direct = takeMedian(cell.rounds.map((round) => round.direct?.lateMs.p99 ?? Number.NaN));
-    // Shown beside it because a machine busy with something else is late without any proxy.
+    // Shown for comparison, because a busy machine is late even without a proxy.
     const found = `${p99.toFixed(1)} ms (direct ${fixed(1)(direct)})`;
     add('512 streams: p99 late by at most 20 ms', found, p99 <= GOALS.maxLateP99Ms);
   }
@@ -418,7 +418,7 @@ function judge(result: GatewayResult): Verdict[] {
   return verdicts;
 }
 
-/** Prints the whole report; true when every goal was met. */
+/** Prints the whole report; returns true if every goal was met. */
 export function printGatewayReport(result: GatewayResult): boolean {
   const { machine } = result;
   console.log(

@@ -1,4 +1,6 @@
-/** What the gateway's bench is asked to measure and what it finds: types, kept in bench/results as JSON. Bench process. */
+/**
+ * The plan and the result of the gateway's bench. Results are stored in bench/results as JSON. Types; bench process.
+ */
 import type { LatencyResult } from './load-latency.ts';
 import type { MessagesResult } from './load-messages.ts';
 import type { ProxiedResult } from './load-proxied.ts';
@@ -42,7 +44,7 @@ export interface GatewayPlan {
   connections: number[];
   rounds: number;
   seconds: number;
-  /** For the targets that run on Node, whose code gets fast by running; the others take a tenth of it. */
+  /** For targets on Node, whose code becomes faster while it runs. Other targets get a tenth of it. */
   warmUpSeconds: number;
   /** Requests of the latency probe to each target, by body size. */
   probeRequests: Record<number, number>;
@@ -53,12 +55,12 @@ export interface GatewayPlan {
 
 /** One load on one target. */
 export interface LoadSample extends ThroughputResult {
-  /** Processor time of the target for it, until its queue was empty again; per answered request; microseconds. */
+  /** Processor time of the target until its queue was empty again, in microseconds per answered request. */
   cpuUs: number;
   cpuUsPerRequest: number;
   /** The same by thread, "pid/tid name". */
   threadCpuUs: Record<string, number>;
-  /** Exchanges still queued for the writer when the load ended, and the seconds until none were. */
+  /** Exchanges that were queued for the writer when the load ended, and the seconds until the queue was empty. */
   backlog: number;
   settleS: number;
 }
@@ -92,23 +94,23 @@ export interface ExportCell {
   connections: number;
   bytes: number;
   rounds: Record<'off' | 'on', LoadSample>[];
-  /** Of the one that exports, when all had come to rest. */
+  /** Figures of the exporting gateway after all work was done. */
   exported: { exchanges: number; spans: number; waiting: number };
 }
 
-/** What capture did under one group of loads: the gateway was started for the group and stopped after it. */
+/** Capture's work during one group of loads. The gateway was started for the group and stopped after it. */
 interface CaptureTotals {
   group: string;
   attempted: number;
   captured: number;
   dropped: number;
-  /** Blocks of all files under the data directory, and their share of one exchange. */
+  /** Disk blocks of all files under the data directory, in total and per exchange. */
   diskBytes: number;
   diskBytesPerExchange: number;
-  /** What gzip of each exchange's two bodies alone would have taken; NaN where the group mixes workloads. */
+  /** Size of each exchange's two bodies with gzip; NaN if the group mixes workloads. */
   gzipBytesPerExchange: number;
   peakRssBytes: Partial<Record<TargetName, number>>;
-  /** True when the forwarder counted exchanges although it was told not to capture. */
+  /** True if the forwarder counted exchanges although capture was off. */
   forwarderCaptured: boolean;
 }
 
@@ -118,7 +120,7 @@ export interface GatewayResult extends Provenance {
   plan: GatewayPlan;
   latency: ({ bytes: number } & LatencyResult)[];
   throughput: ThroughputCell[];
-  /** Clients speak TLS to nginx and the gateway, which speak plain HTTP to the upstream; `direct` is without TLS. */
+  /** Clients use TLS to nginx and the gateway, which use plain HTTP to the upstream. `direct` is without TLS. */
   tls: ThroughputCell[];
   messages: MessagesCell[];
   proxied: ProxiedCell[];

@@ -1,9 +1,9 @@
 /**
- * `npm run bench -- gateway`: what the gateway costs, compared with the same forwarder without capture, a node:http proxy,
- * nginx and no proxy at all, in one run on one machine. Own process; load, upstream and targets are others.
+ * `npm run bench -- gateway`: what the gateway costs, compared with the same forwarder without capture, a node:http
+ * proxy, nginx and no proxy, in one run on one machine. Own process; load, upstream and targets are separate processes.
  *
- * It measures every figure in rounds (A B C D A B C D …) and shows the median. It computes ratios within a round, so that
- * a machine that is slower for a while is slower for all.
+ * It measures every figure in rounds (A B C D A B C D …) and shows the median. It computes ratios within a round, so
+ * that a temporarily slower machine slows all targets alike.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';
@@ -47,12 +47,15 @@ import { CONVERSATION_TURNS, makeAnswer, makeRequests, type Workload } from './w
 
 const SMALL = 4 * 1024;
 const LARGE = 300 * 1024;
-/** Of a WebSocket message. */
+/** Bytes of a WebSocket message. */
 const MESSAGE = 1024;
 const STREAM_FRAMES = 64;
 const STALL_MEGABYTES = 200;
 const SETTLE_LIMIT_MS = 20_000;
-/** A target rests that used no more than this in this time; processor time is counted in steps of 10 ms. */
+/**
+ * A target is idle if it uses no more processor time than this in this period. Processor time is counted in steps of 10
+ * ms.
+ */
 const REST_CPU_US = 20_000;
 const REST_MS = 300;
 
@@ -94,7 +97,7 @@ async function fetchStats(target: Target): Promise<GatewayStats> {
   return JSON.parse((await askServer(target, '/__gw/stats')).body) as GatewayStats;
 }
 
-/** Lets a target come to rest after a load; for the gateway that is when everything captured is written. */
+/** Waits until a target is idle after a load. The gateway is idle when everything captured is written. */
 async function settle(target: Target): Promise<{ backlog: number; settleS: number }> {
   await delay(20);
   if (target.dataDir === null) return { backlog: 0, settleS: 0 };
@@ -108,12 +111,12 @@ async function settle(target: Target): Promise<{ backlog: number; settleS: numbe
     await delay(20);
     stats = await fetchStats(target);
   }
-  // Answers 409 or 404 where nothing is captured: then there is nothing to flush.
+  // The answer is 409 or 404 if nothing is captured. Then there is nothing to flush.
   await askServer(target, '/__gw/flush', 'POST');
   return { backlog, settleS: (performance.now() - from) / 1000 };
 }
 
-/** Lets a gateway do what it had put off for lack of time: it packs what it stored. */
+/** Lets a gateway do its deferred work: it packs what it stored. */
 async function rest({ pid, dataDir }: Target): Promise<void> {
   if (pid === null || dataDir === null) return;
   const from = performance.now();
@@ -148,8 +151,8 @@ class Load {
 }
 
 /**
- * Lets one target run, and holds up the gateways among the others: what one does when it has time, packing what it stored,
- * would take a core from the target that is measured, or save it from waking an idle one.
+ * Lets one target run, and stops the gateways among the others. An idle gateway packs what it stored. That would take a
+ * core from the measured target, or keep a core awake for it.
  */
 function leaveAlone(target: Pick<Target, 'pid'>, targets: readonly Target[]): void {
   for (const { pid, dataDir } of targets) if (pid !== null && dataDir !== null) process.kill(pid, 'SIGSTOP');
@@ -188,7 +191,7 @@ async function loadOne(
   return { ...result, cpuUs, cpuUsPerRequest: cpuUs / result.answered, threadCpuUs, backlog, settleS };
 }
 
-/** What gzip makes of the bodies of one exchange alone, the mean over a run's length of them. */
+/** Size of one exchange's bodies with gzip, as the mean over the exchanges of a run. */
 function measureGzipAlone(workload: Workload): number {
   const next = makeRequests(workload, 1, 0);
   let sum = 0;
@@ -247,7 +250,7 @@ interface Bench {
   say: (what: string) => void;
 }
 
-/** Starts all targets for a group of loads, runs it, reads what capture did, stops them. */
+/** Starts all targets for a group of loads, runs the loads, reads capture's figures, and stops the targets. */
 async function withTargets(
   bench: Bench,
   group: string,
@@ -260,7 +263,7 @@ async function withTargets(
   bench.say(`${group}: start`);
   const isOther = tls !== null || upstreamPort !== bench.upstreamPort;
   const targets = await startTargets(
-    // That one speaks neither TLS nor WebSocket.
+    // This target supports neither TLS nor WebSocket.
     isOther ? plan.targets.filter((name) => name !== 'node-http') : plan.targets,
     upstreamPort,
     join(bench.dir, group.replaceAll(' ', '-')),
@@ -376,7 +379,7 @@ function writeCertificate(dir: string): CertificateFiles {
   return files;
 }
 
-/** TLS ends at the target; the upstream is the same as without. */
+/** TLS ends at the target. The upstream is the same as without TLS. */
 async function measureTls(bench: Bench, tls: CertificateFiles): Promise<void> {
   const workload: Workload = { kind: 'plain', bytes: SMALL };
   const measure = async (targets: Target[]): Promise<void> => {
@@ -425,7 +428,7 @@ async function measureAllMessages(bench: Bench): Promise<void> {
   }
 }
 
-/** Tunnels end at the proxy, which speaks TLS to the upstream, too. */
+/** Tunnels end at the proxy, which also uses TLS to the upstream. */
 async function measureAllProxied(bench: Bench, tls: CertificateFiles): Promise<void> {
   const { plan, result, load } = bench;
   const upstream = await startServer('upstream.ts', [tls.cert, tls.key]);
@@ -474,7 +477,7 @@ async function measureAllProxied(bench: Bench, tls: CertificateFiles): Promise<v
   }
 }
 
-/** Two gateways with capture, of which one sends spans to a collector that takes them all. */
+/** Two gateways with capture. One of them sends spans to a collector that accepts all. */
 async function measureExport(bench: Bench): Promise<void> {
   const { plan, result, load } = bench;
   const collector = await startServer('span-collector.ts');
@@ -581,18 +584,18 @@ interface GatewayBenchOptions {
   nodeArgs: string[];
   /** Write the figures under bench/results. */
   save: boolean;
-  /** Tells where it is; nothing when the output is not a terminal. */
+  /** Shows progress; does nothing if the output is not a terminal. */
   say: (what: string) => void;
 }
 
-/** The result without the processor time of each thread, which the report alone shows. */
+/** The result without the processor time of each thread, which only the report shows. */
 function withoutThreads(result: GatewayResult): GatewayResult {
   return JSON.parse(
     JSON.stringify(result, (key, value: unknown) => (key === 'threadCpuUs' ? undefined : value)),
   ) as GatewayResult;
 }
 
-/** Runs the plan and prints its report. Resolves with whether every goal was met. Throws when a target fails to start. */
+/** Runs the plan and prints its report. Resolves with whether every goal was met. Throws if a target fails to start. */
 export async function runGatewayBench(options: GatewayBenchOptions): Promise<boolean> {
   const startedAt = performance.now();
   const nginx = findNginx();

@@ -1,4 +1,4 @@
-/** The bare echo that steps are measured against: uWebSockets.js, JSON in, the same JSON out. Its own process. */
+/** A bare uWebSockets.js server that echoes JSON, with which steps are compared. Own process. */
 import uWS, { type HttpResponse } from 'uWebSockets.js';
 
 const app = uWS.App();

@@ -1,6 +1,6 @@
 /**
- * One kept connection that posts JSON and reads whole answers on a raw socket, so that the client costs little of what it
- * measures. In the process of a suite.
+ * A kept connection that posts JSON and reads whole answers on a raw socket, so that the client itself costs little. In
+ * the process of a suite.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -28,7 +28,7 @@ export class JsonLine {
 
   /**
    * One at a time.
-   * @throws Error when the answer is not 200 with a content-length, or the connection breaks
+   * @throws Error if the answer is not 200 with a content-length, or the connection breaks
    */
   post(path: string, body: object): Promise<unknown> {
     const text = JSON.stringify(body);

@@ -1,7 +1,7 @@
 /**
- * What the labelling shim adds to a request that an agent makes. The bench makes undici's and node:http's own requests up to the
- * moment at which they write their head, in one process without the shim, with it, and with it in a scope. It uses no socket,
- * whose noise is many times what is measured. Own thread.
+ * What the labelling shim adds to a request that an agent makes. The bench makes undici's and node:http's own requests
+ * up to the moment at which they write their head, in one process without the shim, with it, and with it in a scope. It
+ * uses no socket, because a socket's noise is many times larger than the shim's cost. Own thread.
  */
 
 import { channel } from 'node:diagnostics_channel';
@@ -10,7 +10,7 @@ import { createRequire } from 'node:module';
 import { Duplex } from 'node:stream';
 import { install, runScope } from '../src/label/label.ts';
 
-/** A labelled request may cost so much more (issue G). */
+/** Most additional time for a labelled request (issue G). */
 const LABEL_GOAL_US = 5;
 
 interface LabelOptions {
@@ -23,9 +23,9 @@ export const LABEL_FULL: LabelOptions = { requests: 100_000, rounds: 7 };
 export const LABEL_QUICK: LabelOptions = { requests: 20_000, rounds: 3 };
 
 interface LabelReport {
-  /** Best round each: an interrupted one says nothing. */
+  /** The best round of each, because interrupted rounds say nothing. */
   fetch_us: number;
-  /** A request of `fetch` or undici in no scope. */
+  /** A request of `fetch` or undici outside of a scope. */
   fetch_unscoped_us: number;
   http_us: number;
   http_unscoped_us: number;
@@ -93,7 +93,7 @@ const HANDLER = {
   onResponseError() {},
 };
 
-/** undici's own request, up to the moment at which its head is written. */
+/** undici's own request, up to the writing of its head. */
 function makeUndiciRequest(): void {
   const headers = [
     'accept',
@@ -110,7 +110,7 @@ function makeUndiciRequest(): void {
   if (sent.hasSubscribers) sent.publish({ request, headers: '', socket });
 }
 
-/** A connection that is there at once and swallows what it is sent. */
+/** A connection that opens at once and discards what it is sent. */
 class Sink extends Duplex {
   override _read(): void {}
   override _write(_chunk: unknown, _encoding: string, done: () => void): void {
@@ -121,7 +121,7 @@ class Sink extends Duplex {
 const agent = { addRequest() {}, protocol: 'http:', defaultPort: 80 } as unknown as http.Agent;
 const socket = new Sink();
 
-/** A request of node:http's up to the head that it writes; none of them gets a connection. */
+/** A request of node:http up to the head that it writes. It never gets a connection. */
 function writeHead(): void {
   const request = new http.ClientRequest({
     host: '127.0.0.1',

@@ -1,11 +1,14 @@
-/** The second thread of the contended rate check: takes from the same bucket until it is told to stop. Bench worker. */
+/**
+ * The second thread of the rate check with contention: takes from the same bucket until it is told to stop. Bench
+ * worker.
+ */
 import { workerData } from 'node:worker_threads';
 import { RateTable } from '../actors/rate-bucket/table.ts';
 
 const { memory, generation, counter } = workerData as {
   memory: SharedArrayBuffer;
   generation: number;
-  /** Two BigInt64: takes so far; not 0 to stop. */
+  /** Two BigInt64: the number of takes so far; any value except 0 stops the thread. */
   counter: SharedArrayBuffer;
 };
 const shared = new BigInt64Array(counter);

@@ -1,17 +1,17 @@
 /**
- * What a rate check costs: processor time of one take from the shared table, on one thread and on several at once.
- * Part of `npm run bench`. Own process.
+ * What a rate check costs: the processor time of one take from the shared table, on one thread and on two at once. Part
+ * of `npm run bench`. Own process.
  */
 import { Worker } from 'node:worker_threads';
 import { SharedRateLimiter } from '../actors/rate-bucket/client.ts';
 import { allocateRateTable, RATE_SLOTS, RateTable } from '../actors/rate-bucket/table.ts';
 import type { Asker } from '../src/runtime/actor-client.ts';
 
-/** A check of the limit takes at most so much processor time (issue B, Speed). */
+/** Most processor time for a check of the limit (issue B, Speed). */
 const LIMIT_CHECK_GOAL_US = 1;
 
 const LIMIT = { rate_per_s: 200, burst: 400 };
-/** As many as a busy thread sees; more than fit into the processor's nearest cache. */
+/** The number of keys that a busy thread sees, which is more than the processor's nearest cache holds. */
 const KEYS = 10_000;
 
 interface LimitsOptions {
@@ -24,10 +24,10 @@ export const LIMITS_FULL: LimitsOptions = { takes: 2_000_000, rounds: 5 };
 export const LIMITS_QUICK: LimitsOptions = { takes: 300_000, rounds: 3 };
 
 interface LimitsReport {
-  /** Best round: a round that was interrupted says nothing about the check. */
+  /** The best round, because an interrupted round says nothing about the check. */
   allowed_us: number;
   denied_us: number;
-  /** One key, with a second thread taking from the same bucket all the while. */
+  /** One key, while a second thread takes from the same bucket. */
   contended_us: number;
   goal_us: number;
   goal_met: boolean;
@@ -103,7 +103,7 @@ async function measureContended({ takes, rounds }: LimitsOptions): Promise<numbe
   return best;
 }
 
-/** Stands for the actor that gives out slots: in the order of asking. */
+/** Replaces the actor that assigns slots: in the order of requests. */
 function slotsInOrder(table: RateTable): Asker {
   let next = 0;
   return {

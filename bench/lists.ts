@@ -1,7 +1,8 @@
 /**
- * Lists of a million runs: `npm run bench -- lists`. Every page from the newest to the oldest, each timed from the request to
- * the last byte; pages of the usual size at several depths; pages under filters that few runs pass, or none. The rows are written straight into the database, as
- * the run actor would have; they are read from the product as a user starts it, over HTTP on one kept connection. Own process.
+ * Lists of a million runs: `npm run bench -- lists`. Measures every page from the newest to the oldest, from the
+ * request to the last byte; pages of the usual size at several depths; and pages with filters that few or no runs pass.
+ * The rows are written straight into the database in the run actor's form. The product runs as a user starts it, and
+ * the pages are read over HTTP on one kept connection. Own process.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { Agent, request } from 'node:http';
@@ -24,27 +25,27 @@ interface ListsBenchOptions {
   say: (what: string) => void;
 }
 
-/** The contract's, at any depth. */
+/** The contract's limit, at any depth. */
 const PAGE_MS_MAX = 20;
 const ORG = 'bench';
-/** Runs of one transaction. */
+/** Runs written in one transaction. */
 const BATCH = 5_000;
 const NEWEST_MS = Date.UTC(2026, 10, 1);
 const APART_MS = 1_000;
-/** One run in so many is of the agent that a filter asks for. */
+/** One run in this many belongs to the agent of the filter. */
 const RARE = 10_000;
 
-/** Where pages of the usual size are taken, as shares of the list. */
+/** Depths at which pages of the usual size are read, as shares of the list. */
 const DEPTHS = [0, 0.25, 0.5, 0.75, 0.99];
 const SOME_PAGES = 200;
 
-/** Pages of one kind of question. */
+/** Number of pages for each kind of request. */
 interface PageTimes {
   query: string;
   pages: number;
   runs: number;
   page_us: Quantiles;
-  /** Of the whole walk, by tenths of it: the median of each. */
+  /** The median of each tenth of the whole walk. */
   tenths_p50_us: number[];
 }
 
@@ -65,7 +66,7 @@ export async function runListsBench({ quick, save, say }: ListsBenchOptions): Pr
     await writeRuns(paths, runs, say);
     product = await startProduct(dir, {});
     const reader = new ListReader(product.port);
-    // What the first requests load and compile is no cost of a page.
+    // The first requests load and compile code, which is not a cost of a page.
     await reader.walk('limit=1', 200);
     const everything = Number.POSITIVE_INFINITY;
     const questions: [query: string, pages: number][] = [
@@ -85,7 +86,8 @@ export async function runListsBench({ quick, save, say }: ListsBenchOptions): Pr
       lists.push(await reader.walk(query, pages));
     }
     reader.close();
-    // A tenth each: at whatever depth, half of the pages or more. The p99 beside it has what else the machine did.
+    // The median of each tenth: at every depth, half of the pages met it. The p99 also contains the machine's other
+    // work.
     const goals = {
       pages: lists.every(({ tenths_p50_us }) => tenths_p50_us.every((us) => us <= PAGE_MS_MAX * 1_000)),
     };
@@ -107,7 +109,8 @@ async function writeRuns(
   say: (what: string) => void,
 ): Promise<void> {
   const stores = openStores(paths);
-  // Or the service would go through all of them at its start, as it does once with the runs of an earlier version.
+  // Otherwise the service would go through all of them at its start, as it does once with the runs of an earlier
+  // version.
   const value = { after: null, is_done: true };
   await stores.runs.transact((tx) => tx.write({ op: 'put', table: LISTINGS, row: [RUN_LISTS], value }));
   for (let first = 0; first < count; first += BATCH) {
@@ -127,12 +130,12 @@ async function writeRuns(
   await closeStores(stores);
 }
 
-/** The nth run, the newest last; finished, for one that goes on is asked for its sums. */
+/** The nth run, the newest last. It is finished, because the service asks a running run for its sums. */
 function makeRun(n: number): { row: RunRow; start: RunStartRow; started_at_ms: number } {
   const started_at_ms = NEWEST_MS - n * APART_MS;
   const started_at = new Date(started_at_ms).toISOString();
   const project_id = n % 3 === 0 ? 'web' : 'default';
-  // In no order that has to do with time.
+  // Unrelated to the order in time.
   const run_id = `run-${(Math.imul(n, 0x9e3779b1) >>> 0).toString(36)}-${n.toString(36)}`;
   const fired = Object.fromEntries(
     MONITOR_NAMES.map((name, at) => [name, n % (7 + at) === 0 ? 2 : 0]),
@@ -173,7 +176,7 @@ class ListReader {
     this.#port = port;
   }
 
-  /** From the newest run on, until there are no more pages, or so many. */
+  /** From the newest run on, to the last page or to this many. */
   async walk(query: string, pages: number): Promise<PageTimes> {
     const all = new Samples();
     const times: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * What a proxy adds to one request at a time: one raw keep-alive socket to each target, asked in turn in short blocks,
- * so that the machine's other work slows all of them alike. Runs in the load process.
+ * What a proxy adds to one request at a time: one raw keep-alive socket to each target, with requests in turn in short
+ * blocks, so that the machine's other work slows all targets alike. Runs in the load process.
  */
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -11,7 +11,7 @@ export interface LatencyJob {
   targets: { name: string; port: number }[];
   /** Size of the request's body and of the answer's. */
   bytes: number;
-  /** Requests to each target; a tenth as many go before and are not counted. */
+  /** Requests to each target. A tenth as many are sent first and not counted. */
   requests: number;
 }
 
@@ -26,7 +26,7 @@ export interface LatencyResult {
 
 const BLOCK = 50;
 
-/** A keep-alive connection that sends one request and tells when its answer is complete. */
+/** A keep-alive connection that sends one request and reports when its answer is complete. */
 export class Line {
   readonly #socket: Duplex;
   readonly #next: RequestSource;
@@ -77,7 +77,7 @@ export class Line {
       this.#head = '';
     }
     this.#missing -= bodyBytes;
-    // A chunked body ends with an empty chunk; our bodies hold no line breaks, so its text cannot be met inside.
+    // A chunked body ends with an empty chunk; our bodies contain no line breaks, so they cannot contain its text.
     if (this.#missing === Number.POSITIVE_INFINITY) {
       this.#tail = (this.#tail + chunk.toString('latin1', Math.max(0, chunk.length - 7))).slice(-7);
       if (this.#tail !== '\r\n0\r\n\r\n') return;

@@ -1,4 +1,4 @@
-/** As many echoed WebSocket messages as N sockets carry, one in flight on each; runs in the load process. */
+/** Sends as many echoed WebSocket messages as N sockets can carry, one in flight on each. Runs in the load process. */
 import { once } from 'node:events';
 import WebSocket from 'ws';
 import { type Quantiles, Samples } from './quantiles.ts';
@@ -11,14 +11,14 @@ export interface MessagesJob {
 }
 
 export interface MessagesResult {
-  /** Echoes that came. */
+  /** Received echoes. */
   messages: number;
   messagesPerS: number;
   /** From a message to its echo, microseconds. */
   latencyUs: Quantiles;
 }
 
-/** Rejects when a socket cannot be opened, or ends before the load does. */
+/** Rejects if a socket cannot be opened, or ends before the load does. */
 export async function measureMessages(job: MessagesJob): Promise<MessagesResult> {
   const text = JSON.stringify({ type: 'input', text: 'x'.repeat(Math.max(0, job.bytes - 32)) });
   const all = await Promise.all(

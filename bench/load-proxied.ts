@@ -1,6 +1,6 @@
 /**
- * Requests through a proxy that is asked by CONNECT and opens TLS: as many as N tunnels carry, one after the other on each, and how long a
- * tunnel takes until it is agreed. Runs in the load process.
+ * Sends requests through CONNECT tunnels of a proxy that ends TLS: as many as N tunnels can carry, one after the other
+ * on each. Also measures how long a tunnel takes to open. Runs in the load process.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -10,9 +10,9 @@ import { type Quantiles, Samples } from './quantiles.ts';
 import { makePlainRequests } from './workload.ts';
 
 export interface ProxiedJob {
-  /** null: straight to the upstream, in TLS. */
+  /** null: straight to the upstream over TLS. */
   proxyPort: number | null;
-  /** At `localhost`. */
+  /** Port at `localhost`. */
   upstreamPort: number;
   tunnels: number;
   seconds: number;
@@ -27,7 +27,7 @@ export interface ProxiedResult {
   openUs: Quantiles;
 }
 
-/** Rejects when a tunnel cannot be had, or ends before the load does. */
+/** Rejects if a tunnel cannot be opened, or ends before the load does. */
 export async function measureProxied(job: ProxiedJob): Promise<ProxiedResult> {
   const opening = new Samples();
   const sockets: TLSSocket[] = [];

@@ -1,6 +1,6 @@
 /**
- * N paced streams at once, every frame counted and timed against the moment the upstream sent it. Both ends read the
- * machine's monotonic clock. Runs in the load process.
+ * Reads N paced streams at once. It counts every frame, and measures the time since the upstream sent it. Both ends
+ * read the machine's monotonic clock. Runs in the load process.
  */
 import { Agent, type ClientRequest, request } from 'node:http';
 import { type Quantiles, Samples } from './quantiles.ts';
@@ -16,11 +16,11 @@ export interface StreamsResult {
   complete: number;
   failed: number;
   frames: number;
-  /** Frames that were expected and did not come, came twice or out of order. */
+  /** Expected frames that were missing, repeated or out of order. */
   lost: number;
   /** From the upstream's send to our read, milliseconds. */
   lateMs: Quantiles;
-  /** How late the upstream itself was against its pace, milliseconds: more than a few, and the machine was too slow. */
+  /** How late the upstream itself was, in milliseconds. If it is more than a few, the machine was too slow. */
   paceMs: Quantiles;
   elapsedS: number;
 }
@@ -34,7 +34,7 @@ const BODY = JSON.stringify({
   messages: [{ role: 'user', content: 'Say something long.' }],
 });
 
-/** The upstream's own figures in a frame; null for an event without them. */
+/** The upstream's figures in a frame; null for an event without figures. */
 function readFrame(text: string): { number: number; sentUs: number; dueUs: number } | null {
   const at = text.indexOf('"text":"@');
   if (at === -1) return null;
@@ -45,7 +45,7 @@ function readFrame(text: string): { number: number; sentUs: number; dueUs: numbe
   return { number, sentUs, dueUs };
 }
 
-/** Opens the streams all together and reads them to their end; a stream that takes 30 s is counted as failed. */
+/** Opens all streams together and reads them to their end. A stream that takes 30 s counts as failed. */
 export async function measureStreams(job: StreamsJob): Promise<StreamsResult> {
   const late = new Samples();
   const pace = new Samples();

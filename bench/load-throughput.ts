@@ -1,4 +1,4 @@
-/** As many requests as N connections carry, by autocannon; runs in the load process. */
+/** Sends as many requests as N connections can carry, with autocannon. Runs in the load process. */
 import autocannon from 'autocannon';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { makeRequests, type Workload } from './workload.ts';
@@ -13,17 +13,17 @@ export interface ThroughputJob {
 }
 
 export interface ThroughputResult {
-  /** Answers with status 200, and what else came. */
+  /** Answers with status 200, and other answers. */
   answered: number;
   failed: number;
   /** From the first request to the last answer. */
   elapsedS: number;
   requestsPerS: number;
-  /** Microseconds, as autocannon times each request (its own histogram counts whole milliseconds). */
+  /** Microseconds. autocannon measures each request, but its histogram counts whole milliseconds. */
   latencyUs: Quantiles;
 }
 
-/** Runs one load to its end. Rejects when autocannon cannot start; failed requests are counted, not thrown. */
+/** Runs one load to its end. Rejects if autocannon cannot start. Failed requests are counted, not thrown. */
 export function measureThroughput(job: ThroughputJob): Promise<ThroughputResult> {
   return new Promise((resolve, reject) => {
     const latency = new Samples();
@@ -40,7 +40,7 @@ export function measureThroughput(job: ThroughputJob): Promise<ThroughputResult>
         duration: job.seconds,
         timeout: 20,
         sampleInt: 50,
-        // autocannon would build one request and repeat it; ours are new each time and built without a copy.
+        // autocannon would build one request and repeat it. Ours are new each time, and built without a copy.
         setupClient: (client) => {
           client.getRequestBuffer = makeRequests(job.workload, job.port, connection++);
         },

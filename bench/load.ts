@@ -1,6 +1,6 @@
 /**
- * The process that makes the load, apart from everything it measures. Started by bench/gateway.ts through fork; takes
- * one job at a time as a message, answers with its figures, and ends when its parent goes.
+ * The process that makes the load, separate from what it measures. bench/gateway.ts forks it. It takes one job at a
+ * time as a message, answers with the figures, and ends with its parent.
  */
 import { type LatencyJob, type LatencyResult, measureLatency } from './load-latency.ts';
 import { type MessagesJob, type MessagesResult, measureMessages } from './load-messages.ts';
@@ -8,7 +8,7 @@ import { measureProxied, type ProxiedJob, type ProxiedResult } from './load-prox
 import { measureStreams, type StreamsJob, type StreamsResult } from './load-streams.ts';
 import { measureThroughput, type ThroughputJob, type ThroughputResult } from './load-throughput.ts';
 
-/** What the load process can be asked, and what it answers. */
+/** Jobs of the load process, and its answers. */
 export interface LoadJobs {
   throughput: [job: ThroughputJob, result: ThroughputResult];
   latency: [job: LatencyJob, result: LatencyResult];

@@ -1,6 +1,6 @@
 /**
- * A small agent that does the same kind of task again and again, the model that it is used to (as a script of the fake
- * provider), and a student that has learnt from its golden runs. For tests of relegation.
+ * A small agent that does the same kind of task again and again, its model (as a script of the fake provider), and a
+ * student that has learnt from its golden runs. For tests of relegation.
  */
 
 import type { Script, ScriptedAnswer } from '../src/demo/script.ts';
@@ -47,7 +47,7 @@ export interface Message {
   content: string | Block[];
 }
 
-/** What the agent's tools say of one order. */
+/** The agent's tools' results for one order. */
 export interface Order {
   order_id: string;
   status: 'shipped' | 'open';
@@ -76,7 +76,7 @@ export function makeOrder(prng: Prng, status: Order['status']): Order {
   };
 }
 
-/** What a tool answers. */
+/** The result of a tool. */
 export function runTool(order: Order, name: string): string {
   switch (name) {
     case 'get_order': {
@@ -94,7 +94,7 @@ export function runTool(order: Order, name: string): string {
   }
 }
 
-/** What the model answers, given the task and the latest results. */
+/** The model's answer to the task and the latest results. */
 function decide(task: string, results: string[]): ScriptedAnswer {
   const usage = { input: 900, output: 40 };
   if (results.length === 0) {
@@ -120,10 +120,10 @@ function decide(task: string, results: string[]): ScriptedAnswer {
   return { text: `${said.name} waits for ${said.sku}, of which there are ${said.stock}.`, usage };
 }
 
-/** The model that the agent is used to; the student learns from it. */
+/** The agent's model, from which the student learns. */
 export const orderScript: Script = ({ text, tool_results }) => decide(text, tool_results);
 
-/** One run of the agent: what it asks, and what it makes of the answers. */
+/** One run of the agent: its requests, and its reactions to the answers. */
 export class OrderRun {
   readonly order: Order;
   readonly messages: Message[];
@@ -169,7 +169,7 @@ export class OrderRun {
   }
 }
 
-/** The golden steps of so many runs. */
+/** The golden steps of this many runs. */
 export function makeGoldenSteps(runs: number, seed = 7, prompt = ''): LearnedStep[] {
   const prng = createPrng(seed);
   const steps: LearnedStep[] = [];

@@ -1,7 +1,8 @@
 /**
- * How many bytes are on the disk under a load that never pauses, and how many at rest: growing conversations at a fixed
- * pace and at full speed, through a new gateway for each round. With `--before DIR` (another checkout,
- * installed) it measures both versions in turns. Own process; upstream and gateway are others. `npm run bench -- packing`.
+ * `npm run bench -- packing`: measures the bytes on the disk under a load that never pauses, and at rest. The load is
+ * growing conversations, at a fixed pace and at full speed, through a new gateway for each round. With `--before DIR`
+ * (another installed checkout) it measures both versions in turns. Own process; upstream and gateway are separate
+ * processes.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,9 +19,9 @@ const AGENTS = 32;
 const PROMPT_BYTES = 2_500;
 const TURN_BYTES = 900;
 const REPLY_BYTES = 1_024;
-/** Exchanges a second; null: as many as pass. */
+/** Exchanges a second; null: as many as possible. */
 const PACES = [380, null];
-/** At rest nothing waits; a version that does not say so has come to rest when its files stay as they are so long. */
+/** At rest nothing waits. A version that does not report this is at rest if its files stay unchanged for this long. */
 const REST_MS = 4_000;
 const REST_MAX_MS = 30_000;
 
@@ -28,14 +29,14 @@ interface PackingRound {
   version: 'this' | 'before';
   pace: number | null;
   requests_per_s: number;
-  /** Of all the gateway's threads, until the load ended. */
+  /** Processor time of all the gateway's threads, until the load ended. */
   cpu_us_per_exchange: number;
   dropped: number;
   loaded_bytes: number;
   rest_bytes: number;
   /** loaded ÷ rest. */
   times_rest: number;
-  /** As the stats say at the end of the load; null of a version that does not. */
+  /** From the stats at the end of the load; null for a version without this figure. */
   packing: Record<string, number> | null;
 }
 
@@ -50,7 +51,7 @@ const pool = Array.from({ length: 4_096 }, () => texts.text(TURN_BYTES));
 let nextRun = 0;
 let nextText = 0;
 
-/** One agent after the other on one connection: a turn each time it is called. */
+/** One agent after the other on one connection. Each call gives a turn. */
 function makeAgent(port: number): { ask(): Promise<void>; close(): Promise<void> } {
   const client = new Client(`http://127.0.0.1:${port}`);
   let run = '';
@@ -165,7 +166,7 @@ function describe(round: PackingRound): string {
 }
 
 interface PackingBenchOptions {
-  /** Another checkout to be measured in turns with this one. */
+  /** Another checkout that is measured in turns with this one. */
   before: string | null;
   seconds: number;
   rounds: number;

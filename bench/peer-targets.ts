@@ -10,24 +10,27 @@ export type PeerName = (typeof PEERS)[number];
 
 export interface Peer {
   name: PeerName;
-  /** As it says itself; '' for ours. */
+  /** The version that the peer reports; '' for ours. */
   version: string;
   port: number;
   pid: number;
-  /** That its requests must carry, each with its CRLF. */
+  /** Headers that its requests need, each with its CRLF. */
   headers: string;
   stop: () => Promise<void>;
 }
 
-/** Where the Portkey gateway is looked for: it brings a hundred packages, which nothing else here needs. */
+/**
+ * Where the Portkey gateway is expected. It is not a dependency, because it has a hundred packages that nothing else
+ * here needs.
+ */
 const PORTKEY = join(import.meta.dirname, '../node_modules/.peers/node_modules/@portkey-ai/gateway');
-/** How what is not installed gets here. */
+/** How to install missing peers. */
 export const INSTALL: Partial<Record<PeerName, string>> = {
   portkey:
     'npm install --prefix node_modules/.peers --no-package-lock --ignore-scripts @portkey-ai/gateway@1.15.2',
 };
 
-/** First line of what the command says of itself; null where it is not installed. */
+/** First line of the command's version output; null if it is not installed. */
 function findVersion(command: string, flag: string): string | null {
   const found = spawnSync(command, [flag], { encoding: 'utf8' });
   return found.error === undefined ? (found.stdout.split('\n', 1)[0] ?? '') : null;
@@ -35,7 +38,7 @@ function findVersion(command: string, flag: string): string | null {
 
 /**
  * Starts the peer in front of the upstream, set up for one core and the same task: pass on, keep connections, no log.
- * @returns null where it is not installed
+ * @returns null if it is not installed
  */
 export async function startPeer(name: PeerName, upstreamPort: number, dir: string): Promise<Peer | null> {
   if (name === 'haproxy' || name === 'mitmproxy') {
@@ -67,7 +70,7 @@ async function startOther(
   return { name, version, port, pid: child.pid!, headers: '', stop: () => end(child) };
 }
 
-/** It is told with each request where that goes. It keeps no log of it, and captures nothing. */
+/** Each request names its destination. The peer keeps no log and captures nothing. */
 async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
   mkdirSync(dir, { recursive: true });
   const port = await findFreePort();
@@ -76,7 +79,7 @@ async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
   const args = [entry, `--port=${port}`, '--headless'];
   const child = keep(spawn(process.execPath, args, { cwd: dir, stdio: ['ignore', log, log] }));
   await awaitHttp(child, port, '/', join(dir, 'log'));
-  // What it shows meanwhile takes it a few seconds.
+  // Its start takes a few seconds.
   await delay(PORTKEY_BANNER_MS);
   const { version } = JSON.parse(readFileSync(join(PORTKEY, 'package.json'), 'utf8')) as { version: string };
   const headers = `x-portkey-provider: anthropic\r\nx-portkey-custom-host: http://127.0.0.1:${upstreamPort}/v1\r\n`;
@@ -109,7 +112,7 @@ backend provider
   return ['haproxy', ['-db', '-f', file]];
 }
 
-/** It writes what passes, as the gateway does. */
+/** It writes the traffic, as the gateway does. */
 function mitmLine(port: number, upstreamPort: number, dir: string): [string, string[]] {
   const upstream = `reverse:http://127.0.0.1:${upstreamPort}`;
   const args = ['-q', '--mode', upstream, '--listen-host', '127.0.0.1', '-p', String(port)];

@@ -1,6 +1,6 @@
 /**
- * What a process and its children cost, read from Linux's /proc; used in the bench's own process. On a system without
- * /proc every figure is NaN: the bench runs, and says that it could not measure.
+ * Measures what a process and its children cost, from Linux's /proc. Bench process. On a system without /proc every
+ * figure is NaN, and the bench says that it could not measure.
  */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ function readOrNull(path: string): string | null {
   }
 }
 
-/** The process and all that descend from it. */
+/** The process and all its descendants. */
 export function listTree(pid: number): number[] {
   const found = [pid];
   for (const parent of found) {
@@ -34,7 +34,7 @@ export function listTree(pid: number): number[] {
   return found;
 }
 
-/** utime + stime out of a stat file; the command name before them may hold spaces. */
+/** utime + stime of a stat file. The command name before them may contain spaces. */
 function parseCpuUs(stat: string | null): number {
   if (stat === null) return Number.NaN;
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
@@ -76,19 +76,19 @@ function sumStatus(pid: number, field: string): number {
 /** Resident memory of the tree now, bytes. */
 export const readRssBytes = (pid: number): number => sumStatus(pid, 'VmRSS');
 
-/** Its part that no file stands behind (an LMDB map counts as resident, but costs nothing), bytes. */
+/** The part of it that is not a mapped file, in bytes. An LMDB map counts as resident, but costs nothing. */
 export const readAnonBytes = (pid: number): number => sumStatus(pid, 'RssAnon');
 
 /** Highest resident memory since the start or the last resetPeak, bytes. */
 export const readPeakBytes = (pid: number): number => sumStatus(pid, 'VmHWM');
 
-/** Starts the peak anew (proc(5), clear_refs 5); without the right to, the peak is the one since the start. */
+/** Resets the peak (proc(5), clear_refs 5). Without the permission, the peak is the one since the start. */
 export function resetPeak(pid: number): void {
   for (const each of listTree(pid)) {
     try {
       writeFileSync(`/proc/${each}/clear_refs`, '5');
     } catch {
-      // Ended meanwhile, or not ours to reset: the peak stays an upper bound.
+      // The process has ended, or we may not reset it. The peak is still an upper bound.
     }
   }
 }

@@ -4,7 +4,7 @@ import { openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Sixteen threads load their modules on however few cores there are. */
+/** A long deadline, because sixteen threads may load their modules on few cores. */
 const START_LIMIT_MS = 90_000;
 const STOP_LIMIT_MS = 10_000;
 
@@ -19,10 +19,10 @@ export interface Product {
 
 /**
  * One server thread, one actor thread, no limit on the rate.
- * @param env added to the little that is needed
- * @param cores bound to the first so many; all when not given
- * @param checkout whose product; null: this one's
- * @throws Error with its log when it does not come up
+ * @param env added to the necessary variables
+ * @param cores the process is bound to this many cores, from the first; by default to none
+ * @param checkout whose product is started; null: this one's
+ * @throws Error with its log if it does not start
  */
 export async function startProduct(
   dataDir: string,
@@ -74,7 +74,7 @@ export async function startProduct(
   };
 }
 
-/** The command line for a process that runs on the first so many cores; as it is without a number. */
+/** The command line that binds a process to the first cores; unchanged without a number. */
 export function bindToCores(command: readonly string[], cores: number | undefined): readonly string[] {
   return cores === undefined ? command : ['taskset', '-c', `0-${cores - 1}`, ...command];
 }

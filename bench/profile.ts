@@ -1,12 +1,12 @@
 /**
- * Reads the CPU profiles that `npm run bench -- gateway --cpu-prof DIR` leaves and prints where the time went, the
- * costliest functions of each thread first: `node bench/profile.ts DIR [rows]`. Own process.
+ * Reads the CPU profiles that `npm run bench -- gateway --cpu-prof DIR` writes, and prints the most expensive functions
+ * of each thread: `node bench/profile.ts DIR [rows]`. Own process.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** What V8 writes: a tree of frames, and which of them was on top at each sample. Times are microseconds. */
+/** V8's format: a tree of frames, and the frame that was on top at each sample. Times are microseconds. */
 interface CpuProfile {
   nodes: {
     id: number;

@@ -1,6 +1,6 @@
 /**
- * What `HTTPS_PROXY` leads to in the gateway's bench: our proxy with capture and without, and mitmproxy where it is installed. Used in the
- * bench's own process.
+ * The targets for `HTTPS_PROXY` in the gateway's bench: our proxy with capture and without, and mitmproxy if it is
+ * installed. Bench process.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, openSync, rmSync } from 'node:fs';
@@ -19,7 +19,7 @@ export interface ProxyTarget {
   /** null for `direct`. */
   proxyPort: number | null;
   pid: number | null;
-  /** The gateway behind the proxy, which can be asked for its stats. */
+  /** The gateway behind the proxy, which has stats. */
   gateway: Target | null;
   stop: () => Promise<void>;
 }
@@ -45,7 +45,7 @@ export async function startProxyTarget(
   return { name, proxyPort, pid: gateway.pid, gateway, stop: gateway.stop };
 }
 
-/** It writes what passes, as the gateway does, and trusts the upstream as little. */
+/** Like the gateway, it writes the traffic and checks the upstream's certificate. */
 async function startMitmproxy(proxyPort: number, dir: string, cert: string): Promise<ProxyTarget | null> {
   if (spawnSync('mitmdump', ['--version']).error !== undefined) return null;
   mkdirSync(dir, { recursive: true });

@@ -1,6 +1,6 @@
-/** Quantiles and medians of the bench; pure, used in its processes wherever figures are made. */
+/** Quantiles and medians. Pure; all processes of the bench. */
 
-/** Percentiles of a set of measurements, in their unit. */
+/** Percentiles of a set of measurements, in the measurements' unit. */
 export interface Quantiles {
   count: number;
   p50: number;
@@ -9,7 +9,7 @@ export interface Quantiles {
   max: number;
 }
 
-/** Nearest-rank percentiles. Sorts `values` in place. All NaN without values. */
+/** Nearest-rank percentiles; NaN without values. Sorts `values` in place. */
 export function takeQuantiles(values: Float64Array): Quantiles {
   values.sort();
   const at = (q: number): number => values[Math.max(0, Math.ceil(values.length * q) - 1)] ?? Number.NaN;
@@ -24,7 +24,7 @@ export function takeMedian(values: number[]): number {
   return sorted.length % 2 === 1 ? upper : ((sorted[half - 1] ?? Number.NaN) + upper) / 2;
 }
 
-/** Measurements as they come, in a typed array that doubles. */
+/** Collects measurements in a typed array that doubles its size. */
 export class Samples {
   #values = new Float64Array(4096);
   #length = 0;

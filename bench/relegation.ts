@@ -1,9 +1,9 @@
 /**
- * `npm run bench -- relegation`: what asking the student adds to a step. Ways side by side in one run: the upstream
- * alone, the gateway with relegation off, the gateway with a student that does not cover the step, and one that does. Then
- * two more: a model that speaks chat-completions, asked by a client, and the same behind a student of kind `http`.
- * One keep-alive connection each, asked in turn in short blocks, so that the machine's other work slows all
- * alike. Own process; upstream and gateways are others.
+ * `npm run bench -- relegation`: what asking the student adds to a step. It compares several ways in one run: the
+ * upstream alone, the gateway with relegation off, the gateway with a student that does not cover the step, and the
+ * gateway with one that does. Two more ways are a client that asks a chat-completions model, and the same model behind
+ * a student of kind `http`. Each way has one keep-alive connection and gets requests in turn in short blocks, so that
+ * the machine's other work slows all alike. Own process; upstream and gateways are separate processes.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,12 +27,15 @@ const WAYS = ['direct', 'off', 'uncovered', 'covered', 'model', 'model behind'] 
 type Way = (typeof WAYS)[number];
 
 const BLOCK = 25;
-/** Of each way, before each cell: code becomes fast by running, and a gateway runs for days. */
+/**
+ * Warm-up requests of each way before each measurement. Code becomes faster while it runs, and a real gateway runs for
+ * days.
+ */
 const WARM_UP_BLOCKS = 80;
 const REPLY_BYTES = 1_000;
-/** Characters of the agent's system prompt, beside its own few. */
+/** Additional characters of the agent's system prompt. */
 const PROMPTS = [0, 20_000, 100_000];
-/** To reach: what a step may take more than with relegation off, at the median. */
+/** The goal: the most that a step may take longer than with relegation off, at the median. */
 const GOAL_US = 1_000;
 const STUDENT_LIMIT_MS = 60_000;
 const HEADERS = {
@@ -50,11 +53,11 @@ interface RelegationBenchOptions {
 }
 
 interface RelegationCell {
-  /** Of a request's body, about. */
+  /** Approximate bytes of a request's body. */
   bytes: number;
   /** From the request's first byte to the answer's last, microseconds. */
   ways: Record<Way, Quantiles>;
-  /** Steps that went another way than they should have; they are not in the figures. */
+  /** Steps that did not go the intended way. They are not in the figures. */
   astray: number;
 }
 
@@ -79,9 +82,9 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
     stops.push(upstream.stop);
     const [off] = await startTargets(['gateway'], upstream.port, join(folder, 'off'));
     stops.push(off!.stop);
-    // The gateways take their environment from here.
+    // The gateways get their environment from here.
     process.env.SVC_DISTILL_DIR = directory;
-    // What is audited is not served, and this measures what a served step takes.
+    // Audited steps are not served, and this measures served steps.
     process.env.GW_RELEGATION_AUDIT = '0';
     const [on] = await startTargets(['gateway'], upstream.port, join(folder, 'on'));
     process.env.SVC_DISTILL_DIR = behind;
@@ -126,7 +129,7 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
   }
 }
 
-/** Publishes a student of the orders agent, and the same one with a model behind it. @returns their folders */
+/** Publishes a student of the orders agent, and the same student with a model behind it. @returns their folders */
 async function publishStudents(
   folder: string,
   model: FakeProvider,
@@ -139,7 +142,7 @@ async function publishStudents(
   }));
   const fitted = fitStudent(runs);
   await publishOrderStudent(directory, {}, fitted);
-  // Whatever the golden steps answered, the model may, too.
+  // The model may give any answer that golden steps have.
   const kinds = new Set(runs.map(({ answer }) => kindOfAnswer(answer.content)));
   const stages = [...new Set(runs.map(({ step }) => step.stage))];
   const evidence = { kinds: [...kinds].map((kind): [string, number] => [kind, 1]), stages, said: [] };
@@ -155,7 +158,7 @@ async function publishStudents(
 const makeModel = ({ url }: FakeProvider) =>
   ({ kind: 'http', endpoint: url, model: 'small', style: 'chat_completions' }) as const;
 
-/** The body as the student's thread puts it to a model. */
+/** The body that the student's thread sends to a model. */
 function toModelBody(body: object): string {
   const [wire, asked] = [WIRES.messages, body as never];
   const request = readWireRequest(wire, asked)!;
@@ -168,7 +171,7 @@ function toModelBody(body: object): string {
   return JSON.stringify(writeServiceRequest(student, readServiceStep({ wire, body: asked, request })));
 }
 
-/** Some rules, as agents have many. */
+/** Some rules, because agents' prompts have many. */
 function makePrompt(length: number): string {
   let prompt = '';
   for (let at = 0; prompt.length < length; at++) {
@@ -231,7 +234,7 @@ async function measure(
   return { bytes, ways: ways as Record<Way, Quantiles>, astray };
 }
 
-/** What a way takes more than the gateway with relegation off, at the median. */
+/** How much longer a way takes than the gateway with relegation off, at the median. */
 function added({ ways }: RelegationCell, way: 'uncovered' | 'covered'): number {
   return ways[way].p50 - ways.off.p50;
 }
@@ -250,7 +253,7 @@ function describe({ cells, goal_met }: RelegationResult): string[] {
       `${(cell.bytes / 1024).toFixed(1)} KB`,
       ...figures,
       added(cell, 'uncovered').toFixed(0),
-      // To what the model itself takes.
+      // The time that the student adds to the model's own time.
       (cell.ways['model behind'].p50 - cell.ways.model.p50).toFixed(0),
       String(cell.astray),
     ];

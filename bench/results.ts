@@ -1,10 +1,10 @@
-/** Where a bench's figures come from, and how bench/results stores them. Runs in the bench's process. */
+/** Records where a bench's figures come from, and stores them in bench/results. Bench process. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join, relative } from 'node:path';
 
-/** What two results must be compared by. */
+/** Facts for comparing two results. */
 export interface Provenance {
   date: string;
   commit: string;
@@ -32,7 +32,7 @@ function askGit(...args: string[]): string {
   }
 }
 
-/** Machine, date and commit, as they are now. `commit` is "none" outside a checkout. */
+/** The present machine, date and commit. `commit` is "none" outside a checkout. */
 export function takeProvenance(): Provenance {
   return {
     date: new Date().toISOString(),
@@ -53,8 +53,8 @@ const RESULTS = join(import.meta.dirname, 'results');
 const LINE_WIDTH = 120;
 
 /**
- * JSON with as much on a line as fits, so that a result is short and its diff readable. Numbers keep six digits; what could
- * not be measured (NaN) is null.
+ * JSON with as much on a line as fits, so that a result is short and its diff readable. Numbers keep six digits. NaN,
+ * which means not measured, becomes null.
  */
 export function formatResult(result: object): string {
   const rounded = JSON.stringify(result, (_key, value: unknown) =>
@@ -75,7 +75,7 @@ function layOut(value: unknown, indent: string): string {
   return `{\n${fields.join(',\n')}\n${indent}}`;
 }
 
-/** What figures must share to be comparable: processor and number of cores. */
+/** Processor and number of cores, which must be equal for figures to be comparable. */
 export function nameMachine({ machine }: Provenance): string {
   return `${machine.cpu}, ${machine.cores} cores`;
 }
@@ -90,8 +90,8 @@ function readResults<Result extends Provenance>(suite: string): { path: string; 
 }
 
 /**
- * Stores `result` as bench/results/<suite>-<date>-<commit>.json in place of the suite's former result from the same kind of
- * machine; git has the former ones. Returns the path relative to the working directory.
+ * Stores `result` as bench/results/<suite>-<date>-<commit>.json in place of the suite's earlier result from the same
+ * kind of machine, which git keeps. Returns the path relative to the working directory.
  */
 export function saveResult(result: Provenance & { suite: string }): string {
   mkdirSync(RESULTS, { recursive: true });

@@ -1,9 +1,9 @@
-/** Imports made-up patterns and asks for them, for suites that measure retrieval. In the process of a suite. */
+/** Imports synthetic patterns and retrieves them, for suites that measure retrieval. In the process of a suite. */
 import { createPrng, type Prng } from '../src/std/prng.ts';
 import { JsonLine } from './json-line.ts';
 import type { Samples } from './quantiles.ts';
 
-/** JSON over connections that are kept for one call. */
+/** Sends JSON over connections that are kept for one call. */
 export class RetrieveClient {
   readonly #port: number;
   /** Retrievals that found something. */
@@ -19,7 +19,7 @@ export class RetrieveClient {
     line.close();
   }
 
-  /** So many retrievals over so many connections, each timed in microseconds. */
+  /** Makes this many retrievals over this many connections, and measures each in microseconds. */
   async repeat(
     count: number,
     connections: number,
@@ -63,7 +63,7 @@ const ATTEMPTS =
     '|',
   );
 
-/** Situations made of parts, each with its own name; and tasks like those that a situation tells of. */
+/** Situations composed of parts, each with its own name, and tasks like those of a situation. */
 export class Situations {
   readonly #seed: number;
 

@@ -1,7 +1,7 @@
 /**
- * Retrieval: `npm run bench -- retrieve`. What an answer takes at 1,000 to 100,000 patterns, at one and at eight
- * connections, with embedding and the meter included; how long a restart takes; what the index holds in memory; and how
- * much of what the exact index finds the graph finds, on the vectors that the product itself stored. Own process.
+ * Retrieval: `npm run bench -- retrieve`. Measures an answer's time at 1,000 to 100,000 patterns and at one and eight
+ * connections, including embedding and the meter; the time of a restart; the index's memory; and the share of the exact
+ * index's results that the graph finds, on the vectors that the product stored. Own process.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -30,16 +30,16 @@ interface RetrieveBenchOptions {
 interface SizeReport {
   patterns: number;
   imports_per_s: number;
-  /** Until the graph held what was imported last. */
+  /** Until the graph had the last import. */
   linked_after_s: number;
   one: Quantiles;
   eight: Quantiles;
   requests_per_s: number;
-  /** Processor time a retrieval, all threads of the product: at one connection and at eight. */
+  /** Processor time per retrieval of all threads of the product, at one connection and at eight. */
   cpu_us: { one: number; eight: number };
-  /** Of the threads that take most, at eight connections. */
+  /** The threads that take most, at eight connections. */
   thread_cpu_us: number[];
-  /** The same texts once more at one connection: their vectors are remembered. */
+  /** The same texts once more at one connection, whose vectors are cached. */
   again: Quantiles;
   found_share: number;
   rss_bytes: number;
@@ -62,7 +62,7 @@ interface RetrieveReport {
 const SIZES = { full: [1_000, 10_000, 100_000], quick: [1_000, 10_000] };
 const REQUESTS = { full: 4_000, quick: 1_000 };
 const QUERIES = 300;
-/** Texts asked once more: fewer than the product remembers. */
+/** Texts that are sent once more: fewer than the product caches. */
 const REMEMBERED = 500;
 const BATCH = 1_000;
 const CONNECTIONS = 8;
@@ -141,7 +141,7 @@ async function measureSize(
   const linkedMs = performance.now();
   say(`${size} patterns: retrieval`);
   const client = new RetrieveClient(product.port);
-  // No text comes twice, also not from the sizes before: the product remembers what it was asked last.
+  // No text is sent twice, not even one from an earlier size, because the product caches the vectors of recent texts.
   let asked = 10 * size;
   const task = () => texts.task(asked++);
   await client.repeat(200, CONNECTIONS, new Samples(), task);
@@ -201,7 +201,7 @@ async function importAll(
   }
 }
 
-/** The graph is made between requests: once that is over, the process does next to nothing. */
+/** The graph is built between requests. When it is complete, the process is almost idle. */
 async function waitQuiet(product: Product): Promise<void> {
   const until = performance.now() + QUIET_LIMIT_MS;
   while (performance.now() < until) {
@@ -230,7 +230,7 @@ async function measureRestart(
   return { first_answer_s, loaded_ms: duration_ms, linked_s };
 }
 
-/** The graph against comparing with all, on what the product stored. */
+/** Compares the graph's results with those of the exact index, on what the product stored. */
 async function measureRecall(
   dataDir: string,
   say: (what: string) => void,

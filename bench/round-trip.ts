@@ -1,6 +1,6 @@
 /**
- * A way between an agent and the service that is as long as one wants: what comes in is passed on after half a round trip, each
- * way, in order. For suites that measure what a distance costs. Own process.
+ * A relay between an agent and the service with a given round-trip time: it passes bytes on in order after half of that
+ * time, each way. For suites that measure what distance costs. Own process.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';

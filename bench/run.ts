@@ -1,6 +1,6 @@
 /**
- * The one bench runner: `npm run bench -- SUITE … [options]`. Own process; each suite starts what it measures and ends it.
- * Prints a report; a full run leaves its figures in bench/results. See bench/README.md.
+ * The one bench runner: `npm run bench -- SUITE … [options]`. Own process; each suite starts what it measures and ends
+ * it. It prints a report, and stores the figures of a full run in bench/results. See bench/README.md.
  */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -16,7 +16,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   packing            bytes under a load that never pauses, beside those at rest
   cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
   start              processor time, memory and idle time of 1, 4 and 16 server threads
-  peers              4 KB through what is installed of nginx, HAProxy, mitmproxy and Portkey, and through the gateway
+  peers              4 KB through nginx, HAProxy, mitmproxy and Portkey, as far as installed, and through the gateway
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries
@@ -40,7 +40,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   --save             write bench/results even when something was left out
   --strict           exit 1 when a goal is missed`;
 
-/** Nothing here should take this long: a run that hangs ends itself, and with it all it started. */
+/** No run should take this long. A run that hangs ends itself and everything that it started. */
 const RUN_LIMIT_MS = 25 * 60_000;
 
 function exitUsage(problem: string): never {
@@ -73,7 +73,7 @@ function readArguments() {
   }
 }
 
-/** "a,b" out of what is allowed. */
+/** Reads "a,b" and checks each against the allowed values. */
 function readNames<T extends string>(text: string, allowed: T[], option: string): T[] {
   return text.split(',').map((name) => {
     if (!(allowed as string[]).includes(name))
@@ -90,7 +90,7 @@ function readNumbers(text: string, option: string): number[] {
   });
 }
 
-/** One line on a terminal, rewritten; nothing elsewhere. */
+/** Shows one line that is rewritten on a terminal, and nothing elsewhere. */
 function say(what: string): void {
   if (process.stderr.isTTY && process.stderr.hasColors()) process.stderr.write(`\r\x1b[K${what}`);
 }
@@ -146,7 +146,7 @@ if (positionals.includes('gateway')) {
   });
 }
 if (positionals.includes('storage')) {
-  // Loaded only when asked for: the gateway's bench measures from outside and loads nothing of the product.
+  // Loaded only if requested, because the gateway's bench measures from outside and loads nothing of the product.
   const { runStorageBench } = await import('./storage.ts');
   await runStorageBench({ save: values.save || !values.quick });
 }

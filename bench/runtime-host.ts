@@ -12,7 +12,7 @@ export interface BenchHostOptions {
 
 type EchoProtocol = {
   echo: { request: unknown; reply: unknown };
-  /** Told in great numbers; counted, and the length of the bodies with it. */
+  /** Sent in large numbers. The actor counts them and the length of their bodies. */
   swallow: { request: unknown; reply: undefined };
   swallowed: { request: null; reply: { messages: number; bytes: number } };
 };

@@ -1,7 +1,7 @@
 /**
- * What a message to an actor thread costs: `node bench/runtime.ts [--threads N]`. Times the round trip with one ask
- * under way, throughput with many, one-way messages small and with bodies, and answers that wait for the disk.
- * Prints a line for each: the median of the rounds, and all rounds. Own process; main thread and actor threads share it.
+ * What a message to an actor thread costs: `node bench/runtime.ts [--threads N]`. Measures the round trip with one ask
+ * at a time, throughput with many, one-way messages without and with bodies, and answers that wait for the disk. Prints
+ * a line for each: the median of the rounds, and all rounds. Own process; main thread and actor threads share it.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -60,7 +60,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** Times `run(count)` in rounds after one that warms up, and prints it. */
+/** Measures `run(count)` in rounds after a warm-up round, and prints the result. */
 async function measure(
   name: string,
   unit: 'µs' | '/s' | 'MB/s',
@@ -96,7 +96,7 @@ async function runParallel(
   );
 }
 
-/** Tells so many, waiting where the link is full, until all are counted on the other side. */
+/** Sends this many messages, waits while the link is full, and ends when the other side has counted all. */
 async function swallow(client: ActorClient, count: number, bodies: Uint8Array[]): Promise<void> {
   const to = { kind: 'echo', key: 'sink' };
   for (let i = 0; i < count; i++) {

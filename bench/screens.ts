@@ -1,9 +1,10 @@
 /**
- * How long the dashboard's screens take over a large capture database: `node bench/screens.ts --data D [--times N]`. D is the
- * folder of a `capture.mdb` (bench/capture-database.ts makes one). The product is started over it as a user does. Then lists are
- * asked over HTTP on one kept connection, and screens opened in the system's Chromium: each in a new page of one signed-in
- * session, from the navigation to the frame behind the first rows. The list of runs is kept beside the captures: remove
- * `capture.mdb.runs` to see the first look. Writes nothing to `bench/results`. Own process.
+ * How long the dashboard's screens take over a large capture database: `node bench/screens.ts --data D [--times N]`. D
+ * is the folder of a `capture.mdb` (bench/capture-database.ts makes one). The product is started over it as a user
+ * does. Lists are requested over HTTP on one kept connection. Screens are opened in the system's Chromium, each in a
+ * new page of one signed-in session, and measured from the navigation to the frame after the first rows. The list of
+ * runs is stored beside the captures; remove `capture.mdb.runs` to measure the first reading. Writes nothing to
+ * `bench/results`. Own process.
  */
 import { spawnSync } from 'node:child_process';
 import { Agent, request } from 'node:http';
@@ -13,7 +14,7 @@ import { type BrowserContext, chromium } from 'playwright-core';
 import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
 import { takeQuantiles } from './quantiles.ts';
 
-/** What is asked, and what of it stands in the way of the next: nothing. */
+/** The requested lists. They do not influence each other. */
 const LISTS = [
   '/capture/runs?limit=100',
   '/capture/runs?limit=50',
@@ -33,7 +34,7 @@ const LISTS = [
   '/capture/student',
 ];
 
-/** A screen, and what is there when its first rows are. */
+/** A screen, and the element that shows that its first rows are there. */
 const SCREENS = [
   ['runs', 'a.run-row'],
   ['runs?q=-is:golden', 'a.run-row'],
@@ -46,7 +47,7 @@ const SCREENS = [
   ['compare?a=RUN&b=RUN', '.compared-figures'],
 ] as const;
 
-/** In the page: when what is looked for was there and a frame was painted, since the navigation. */
+/** Runs in the page: the time from the navigation until the element was there and a frame was painted. */
 const WATCH = (selector: string) => `(() => {
   const look = () => {
     if (document.querySelector(${JSON.stringify(selector)}) === null) return requestAnimationFrame(look);
@@ -79,7 +80,7 @@ try {
 
 interface RunList {
   listed_runs: number;
-  /** While exchanges are read in. */
+  /** While exchanges are still being read. */
   being_read: object | null;
   runs: { run_id: string }[];
 }

@@ -1,7 +1,8 @@
 /**
- * Full-text search over the captures of 100,000 runs: `npm run bench -- search`. Makes the database without an index, has the index
- * made as after an upgrade, and measures its size, the processor time for it, and searches for rare and frequent words, phrases and
- * beginnings of words. Each search is timed to the page with its places. Own process.
+ * Full-text search over the captures of 100,000 runs: `npm run bench -- search`. Makes a database without an index,
+ * builds the index as after an upgrade, and measures its size, its processor time, and searches for rare and frequent
+ * words, phrases and beginnings of words. A search is measured until its page with the found places is there. Own
+ * process.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,13 +27,13 @@ interface SearchBenchOptions {
 
 interface SearchTimes {
   query: string;
-  /** Runs that have all words. */
+  /** Number of runs that have all words. */
   runs: number;
-  /** The first one of the process, with everything that it reads. */
+  /** The first search of the process, including everything that it reads. */
   first_us: number;
-  /** To the exchanges and runs alone. */
+  /** Until the exchanges and runs are found. */
   find_us: Quantiles;
-  /** To the page with the places where the words stand. */
+  /** Until the page with the places of the words is there. */
   page_us: Quantiles;
 }
 
@@ -41,16 +42,16 @@ interface IndexFigures {
   capture_bytes: number;
   index_bytes: number;
   segments: number;
-  /** Of reading an exchange again, splitting it into words, writing and merging. */
+  /** Processor time of reading exchanges again, splitting them into words, writing and merging. */
   cpu_us_per_exchange: number;
 }
 
-/** Issue S: a word in 100,000 runs, at most so long. */
+/** Issue S: most time for a word in 100,000 runs. */
 const WORD_MS_MAX = 100;
-/** Of the bytes of the capture files. */
+/** Share of the capture files' bytes. */
 const INDEX_SHARE_MAX = 0.1;
 const PAGE = 20;
-/** As the capture reader reads for one page. */
+/** The number that the capture reader reads for one page. */
 const READING_MS = 60;
 const TIMES = 40;
 const TIDY_MS = 20;
@@ -128,7 +129,7 @@ function measureSearches(path: string, runs: number): SearchTimes[] {
     return { runs: matches.runs, find_us: (found - start) * 1_000, page_us: (end - start) * 1_000 };
   };
   const times = QUERIES.map((text): SearchTimes => {
-    // Names of the database: 100,000 and the place of the run.
+    // The names of runs in the database: 100,000 plus the run's index.
     const query = text.replace('{}', String(100_000 + Math.floor(runs / 2) + 1));
     const first = ask(query);
     const find = new Samples();

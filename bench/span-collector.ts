@@ -1,4 +1,7 @@
-/** A collector that takes all spans and looks at none; own process. Says `{port}` when it listens and ends when its parent goes. */
+/**
+ * A collector that accepts all spans and reads none. Own process: it sends `{port}` when it listens, and ends with its
+ * parent.
+ */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 

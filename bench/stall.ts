@@ -1,7 +1,7 @@
 /**
- * What a stalled reader costs the proxy: a client takes the head of a 200 MB answer and stops. Then it either
- * reads on, and must get every byte, or goes away, and the proxy must tell the upstream. Runs in the bench's own process, since the
- * clients are idle nearly all the time.
+ * What a stalled reader costs the proxy. A client reads the head of a 200 MB answer and stops. Then it either
+ * continues, and must get every byte, or disconnects, and the proxy must end the upstream's connection. Runs in the
+ * bench's own process, because the clients are idle nearly all the time.
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -11,26 +11,26 @@ import type { Target } from './targets.ts';
 
 export interface StallResult {
   target: string;
-  /** Resident memory before, and its highest while the reader stood still; bytes. */
+  /** Resident memory before the stall, and its highest value during the stall, in bytes. */
   rssBefore: number;
   rssStalled: number;
-  /** Highest resident growth while stalled: the figure the target is set for. */
+  /** Highest resident growth during the stall. The goal is for this figure. */
   growthBytes: number;
-  /** The same for memory that no file stands behind. */
+  /** The same for memory that is not a mapped file. */
   anonGrowthBytes: number;
-  /** What arrived after the reader went on, and whether it was all and right. */
+  /** The bytes that arrived after the reader continued, and whether they were complete and right. */
   receivedBytes: number;
   intact: boolean;
-  /** Resident growth while the rest of the transfer ran, bytes. */
+  /** Resident growth during the rest of the transfer, in bytes. */
   growthReadingBytes: number;
-  /** From the second client's going away to the upstream's seeing it, milliseconds; null if it never did. */
+  /** Milliseconds from the second client's disconnection until the upstream noticed it; null if it never did. */
   cutAfterMs: number | null;
 }
 
 const pattern = makeBulkPattern();
 const nowUs = (): number => Number(process.hrtime.bigint() / 1000n);
 
-/** A client that asks for the bulk transfer and stops once it has the head. */
+/** A client that requests the bulk transfer and stops after the head. */
 class StallingReader {
   readonly #socket: Socket;
   readonly #want: number;
@@ -105,7 +105,7 @@ async function measureOne(
   stallMs: number,
 ): Promise<StallResult> {
   const pid = target.pid ?? process.pid;
-  // One short transfer first, so that buffers and compiled code that any first use makes are not put on the stall.
+  // One short transfer first, so that the buffers and compiled code of a first use do not count as a cost of the stall.
   const warm = new StallingReader(target.port, 8, `${target.name}-warm`);
   await warm.headSeen;
   warm.goOn();

@@ -1,7 +1,7 @@
 /**
- * What threads cost before anybody asks for anything: `npm run bench -- start`. The service with every engine and 1, 4 and 16 server
- * threads: processor time of its start, private memory, idle processor time; with --before also of another checkout, in
- * turns. Own process.
+ * What threads cost before the first request: `npm run bench -- start`. Measures the processor time of the start,
+ * private memory and idle processor time of the service with every engine and 1, 4 and 16 server threads. With --before
+ * it also measures another checkout, in turns. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,10 +16,10 @@ export interface StartFigures {
   threads: number;
   /** Until it listens. */
   start_ms: number;
-  /** Until it has nothing more to do, of the whole tree. */
+  /** Processor time of the whole process tree until it is idle. */
   start_cpu_ms: number;
   anon_bytes: number;
-  /** Of one core, idle. */
+  /** Share of one core when idle. */
   cpu_share: number;
 }
 
@@ -27,7 +27,7 @@ interface StartResult extends Provenance {
   suite: 'start';
   /** Medians of the rounds. */
   starts: StartFigures[];
-  /** Of the other checkout. */
+  /** The other checkout's figures. */
   before: StartFigures[] | null;
 }
 
@@ -53,7 +53,7 @@ export async function runStartBench({
   const checkouts = [null, ...(before === null ? [] : [resolve(before)])];
   const found: { checkout: string | null; figures: StartFigures }[] = [];
   try {
-    // The first start after a change compiles, and keeps what it compiled.
+    // The first start after a change compiles the code, and stores the result.
     for (const checkout of checkouts) await measureStart(join(dir, 'warm'), 1, 0, checkout);
     for (let round = 0; round < ROUNDS[size]; round++) {
       for (const threads of THREADS) {
@@ -95,7 +95,7 @@ export async function runStartBench({
 
 /**
  * Starts the service, leaves it alone, and ends it.
- * @param checkout another one; null: this one
+ * @param checkout another checkout; null: this one
  */
 export async function measureStart(
   dir: string,
@@ -108,7 +108,7 @@ export async function measureStart(
   const product = await startProduct(dir, env, undefined, checkout);
   const start_ms = performance.now() - startedMs;
   try {
-    // What a start leaves to do is no idleness.
+    // First waits until the work that the start began is done.
     await delay(idleMs / 2);
     const start_cpu_us = readCpuUs(product.pid);
     await delay(idleMs);

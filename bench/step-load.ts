@@ -1,6 +1,6 @@
 /**
- * The process that logs steps, apart from what it measures. Started by bench/steps.ts through fork; takes one job at a
- * time as a message, answers with its figures, and ends when its parent goes.
+ * The process that logs steps, separate from what it measures. bench/steps.ts forks it. It takes one job at a time as a
+ * message, answers with the figures, and ends with its parent.
  *
  * Raw keep-alive sockets, one request at a time on each. Every step has a new body of about the size that the
  * steps of public agents have (median 530 characters of text).
@@ -10,29 +10,32 @@ import { type Quantiles, takeQuantiles } from './quantiles.ts';
 
 /** Requests that each connection sends, one after another. */
 export interface StepJob {
-  /** Asked in turn in short blocks, so that whatever else the machine does falls on all alike. */
+  /** The targets get requests in turn in short blocks, so that the machine's other work affects all alike. */
   targets: { name: string; port: number; key: string }[];
   connections: number;
-  /** Of each connection to each target. */
+  /** Steps of each connection to each target. */
   requests: number;
   /** `start`: each request starts a run; `steps`: each logs a step. */
   what: 'start' | 'steps';
   /** Run ids are `<prefix>-<number>`. */
   prefix: string;
   /**
-   * Which run a connection's n-th step is of: its own, or each time the next of `runs` (all connections share them).
+   * The run of a connection's n-th step: the connection's own run, or each time the next of `runs`, which all
+   * connections share.
    */
   runs: 'own' | number;
   /**
-   * Each request goes over the connection that has been free for longest, of twice as many as there are agents: an agent whose
-   * client keeps a pool, or stands behind a proxy. Only if each connection has its run.
+   * There are twice as many connections as agents, and each request takes the connection that has been free for
+   * longest. So do agents whose client has a pool or is behind a proxy. Only if each connection has its run.
    */
   is_pooled?: boolean;
-  /** Each connection starts its run itself, before anything is timed, as an agent does. Only if each connection has its run. */
+  /**
+   * Each connection first starts its run, as an agent does, which is not measured. Only if each connection has its run.
+   */
   starts_own?: boolean;
   /** step_index of the first step; number of the first run that is started. */
   first_index: number;
-  /** Requests to one target before the next has its turn. */
+  /** Requests to one target before the next target's turn. */
   block: number;
 }
 
@@ -54,7 +57,7 @@ export interface StepResult {
 
 const FILES = 40;
 
-/** A step as an agent makes it: no two alike, some alike enough to be compared. */
+/** An agent's step. No two steps are equal, but some are similar enough for the monitors to compare them. */
 function makeStepBody(index: number, seed: number): string {
   const file = `src/module-${(index * 7 + seed) % FILES}/part-${index % 11}.ts`;
   return JSON.stringify({
@@ -160,7 +163,7 @@ async function runJob(job: StepJob): Promise<StepResult> {
     for (let target = 0; target < job.targets.length; target++) {
       const count = Math.min(job.block, job.requests - done);
       const startedMs = performance.now();
-      // The longest free is the first.
+      // The connection that has been free for longest is the first.
       const free = job.is_pooled ? [...lines[target]!] : null;
       await Promise.all(
         lines[target]!.slice(0, job.connections).map(async (own, connection) => {

@@ -1,8 +1,8 @@
 /**
- * What logging and scoring a step costs: `npm run bench -- steps`. It compares the product (`understudy serve`, one server thread,
- * one actor thread) with a bare uWebSockets.js echo of the same JSON, in one run and in turns: the time that a step
- * adds at one connection, requests a second at eight, how the cost changes along one run of 5,000 steps, and from one
- * live run to 100,000 with the memory that they take. Own process.
+ * What logging and scoring a step costs: `npm run bench -- steps`. It compares the product (`understudy serve`, one
+ * server thread, one actor thread) with a bare uWebSockets.js echo of the same JSON, in one run and in turns: the time
+ * that a step adds at one connection, requests a second at eight, how the cost changes along one run of 5,000 steps,
+ * and how cost and memory change from one live run to 100,000. Own process.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
@@ -24,7 +24,7 @@ interface StepsBenchOptions {
 
 interface Plan {
   rounds: number;
-  /** Requests a round at one connection, and of each of eight. */
+  /** Requests per round at one connection, and at each of eight. */
   latency_requests: number;
   throughput_requests: number;
   run_steps: number;
@@ -113,7 +113,8 @@ export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Pr
 
     const added_p50_us = latency.step_p50_us - latency.echo_p50_us;
     const echo_share = throughput.step_per_s / throughput.echo_per_s;
-    // The map of the database is the system's cache of a file, given back when needed, and counted once a mapping.
+    // The database's map is the system's cache of a file. The system takes it back when needed, and counts it once for
+    // each mapping.
     const live_bytes = live.at(-1)!.anon_bytes;
     const goals = {
       added_p50: added_p50_us <= ADDED_P50_US_MAX,
@@ -133,7 +134,7 @@ export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Pr
   }
 }
 
-/** What 1 to 100,000 live runs cost in time and memory. */
+/** Measures the time and memory of 1 to 100,000 live runs. */
 async function measureLiveRuns(
   ask: (job: StepJob) => Promise<StepResult>,
   product: Product,
@@ -141,7 +142,7 @@ async function measureLiveRuns(
   say: (what: string) => void,
 ): Promise<LiveRuns[]> {
   const live: LiveRuns[] = [];
-  // What the first hundred runs make the process load and compile is no cost of a run.
+  // The first hundred runs load and compile code, which is not a cost of a run.
   await startRuns(ask, product, 'warm', 100);
   await ask({ ...stepsJob(product, 'warm', 2_000, 1), runs: 100 });
   const before = { anon: readAnonBytes(product.pid), rss: readRssBytes(product.pid) };
@@ -149,7 +150,7 @@ async function measureLiveRuns(
   for (const [at, runs] of plan.live_runs.entries()) {
     say(`${runs} live runs`);
     await startRuns(ask, product, 'live', runs - started, started);
-    // Each has a few steps in its memory before any is timed.
+    // Each run gets a few steps first, which are not measured.
     for (let sweep = 0; sweep < 3; sweep++) await sweepRuns(ask, product, runs, 3 * at + sweep);
     started = runs;
     const result = await ask({
@@ -169,7 +170,7 @@ async function measureLiveRuns(
   return live;
 }
 
-/** Rounds of echo and step in turns; the medians over the rounds. */
+/** Measures echo and step in turns, and returns the medians over the rounds. */
 async function measureBeside(
   ask: (job: StepJob) => Promise<StepResult>,
   targets: () => StepJob['targets'],

@@ -1,26 +1,26 @@
 /**
  * Makes agent runs for the storage bench: Messages-style requests whose conversation grows turn by turn, streamed
- * answers, the headers that a provider and an SDK send. Text is new in every run, drawn with a seeded generator from a
- * vocabulary so that gzip makes of it about what it makes of real agent traffic. Pure.
+ * answers, the headers that a provider and an SDK send. The text is new in every run. A seeded generator draws it from
+ * a vocabulary, so that gzip compresses it about as well as real agent traffic. Pure.
  */
 import type { CapturedExchange } from '../src/domain/exchange.ts';
 
 export interface RunPlan {
   runs: number;
   turns: number;
-  /** Size of the first request and of the last one, about. */
+  /** Approximate size of the first request and of the last one. */
   first_bytes: number;
   last_bytes: number;
   /** Part of the first request (system prompt, tools) that all runs have in common. */
   shared_bytes: number;
-  /** Two cache markers that move on with every turn, and a clock in the system prompt. */
+  /** Adds two cache markers that move with every turn, and a clock in the system prompt. */
   markers: boolean;
   /** Send x-svc-run. */
   labelled: boolean;
   seed: number;
 }
 
-/** A small generator with a seed (mulberry32: 32 bits of state, good enough to draw words). */
+/** A small seeded generator: mulberry32, whose 32 bits of state are enough to draw words. */
 export function makeRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -292,7 +292,7 @@ function makeNextMessages(answer: string, toolId: string, input: string, result:
   ];
 }
 
-/** The exchanges of all runs, turn by turn: the runs go on side by side. */
+/** The exchanges of all runs, turn by turn, so that the runs advance side by side. */
 export function* makeRuns(plan: RunPlan): Generator<CapturedExchange> {
   const shared = new TextSource(plan.seed, plan.seed);
   const prompt = shared.text(Math.round(plan.shared_bytes * 0.6));

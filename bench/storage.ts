@@ -1,9 +1,10 @@
 /**
- * How many bytes a captured exchange takes on disk, compared with gzip of each exchange (request body and response body) alone,
- * and what writing and reading cost. Own process. `node bench/storage.ts` or `npm run bench -- storage`.
+ * Measures how many bytes a captured exchange takes on disk, compared with gzip of each body alone, and what writing
+ * and reading cost. Own process. `node bench/storage.ts` or `npm run bench -- storage`.
  *
- * It counts the bytes of the file on disk after a flush, with all of LMDB's pages and the written index,
- * and again after sealing. gzip runs at its default level 6, one stream for each body; it gets no headers, which favours it.
+ * It counts the bytes of the file on disk after a flush, with all of LMDB's pages and the written index, and again
+ * after sealing. gzip runs at its default level 6, with one stream for each body. It gets no headers, which favours
+ * gzip.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,7 +33,7 @@ interface SizeCase {
   plan: RunPlan;
   /** Exchanges appended at once. */
   batch: number;
-  /** Pause between appends; the log compresses more thoroughly when it has the time. */
+  /** Pause between appends. The log compresses more thoroughly if it has the time. */
   pause_ms: number;
   redact: boolean;
 }
@@ -72,7 +73,7 @@ interface SizeFigures {
   gzip_bytes: number;
   file_bytes: number;
   sealed_bytes: number;
-  /** gzip ÷ file: how many times smaller. */
+  /** Size with gzip ÷ size of the file. */
   times_smaller: number;
   times_smaller_sealed: number;
   append_cpu_us: number;
@@ -122,7 +123,7 @@ async function measureSize(size: SizeCase): Promise<SizeFigures> {
     for (let id = 1; id <= count; id++) reader.body(id, 'request');
     const inOrderMs = (performance.now() - start) / count;
     await reader.close();
-    // The last turns have the longest chains; each by a reader that has read nothing yet.
+    // The last turns have the longest chains. Each is read by a new reader.
     let aloneMs = 0;
     for (let id = count - size.plan.runs + 1; id <= count; id++) {
       const alone = CaptureReader.open(path);
@@ -159,7 +160,7 @@ interface CpuFigures {
   cpu_us: number;
 }
 
-/** CPU of append alone, over batches that are made before. */
+/** Processor time of append alone, over batches that were made before. */
 async function measureCpu(
   name: string,
   warm: CapturedExchange[][],
@@ -224,7 +225,7 @@ async function measureCpus(): Promise<CpuFigures[]> {
     await measureCpu('4 KB, the same body, one at a time', single.slice(0, 500), single.slice(500)),
   );
 
-  // 300 KB of which 3 KB are new: four runs side by side.
+  // Requests of 300 KB with 3 KB of new text, from four runs side by side.
   const random = makeRandom(5);
   const texts = Array.from({ length: 4 }, () => [source.text(297_000)]);
   const grow = (i: number): { request: Buffer; response: Buffer; run: string | null } => {
@@ -243,7 +244,7 @@ async function measureCpus(): Promise<CpuFigures[]> {
   return figures;
 }
 
-/** Runs everything, prints it, and writes the result file when `save` is set. */
+/** Runs everything, prints the figures, and writes the result file if `save` is set. */
 export async function runStorageBench(options: { save: boolean } = { save: true }): Promise<object> {
   const sizes: SizeFigures[] = [];
   console.log('bytes an exchange on disk, beside gzip of its bodies; CPU µs and ms an exchange');

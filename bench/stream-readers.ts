@@ -1,25 +1,25 @@
 /**
- * Many readers of the live stream in one process: opens them, counts the events that each gets, and notes when the
- * last reader has them all. Its parent tells it what to do. Own process.
+ * Many readers of the live stream in one process. It opens them, counts the events of each, and records when the last
+ * reader has all. Its parent gives it jobs. Own process.
  */
 import { connect, type Socket } from 'node:net';
 
 export type ReadersJob =
   | { do: 'open'; port: number; key: string; readers: number; org_id: string }
-  /** Answers when every reader has heard so many events since the last such job. */
+  /** Answers when every reader has received this many events since the last such job. */
   | { do: 'hear'; events: number }
-  /** Answers when so many comments have come to all readers together since the last such job. */
+  /** Answers when all readers together have received this many comments since the last such job. */
   | { do: 'beats'; comments: number }
   | { do: 'close' };
 
 export interface ReadersReport {
   readers: number;
-  /** When the last reader had all, on the machine's monotonic clock in nanoseconds. */
+  /** When the last reader had all events, on the machine's monotonic clock in nanoseconds. */
   done_ns: string;
   bytes: number;
 }
 
-/** Connections that are being opened at once: the kernel's queue of a listener is short. */
+/** Connections that are opened at the same time, because the kernel's queue of a listener is short. */
 const OPENING = 100;
 
 const OPENED = 'retry: ';
@@ -29,7 +29,7 @@ class Reader {
   readonly socket: Socket;
   events = 0;
   isOpen = false;
-  /** The end of the last chunk: what is counted may be cut in two. */
+  /** The end of the last chunk, because a counted text may be split. */
   #rest = '';
 
   constructor(socket: Socket, onOpen: () => void) {
@@ -47,7 +47,7 @@ class Reader {
       const before = this.events;
       for (let at = text.indexOf(EVENT); at >= 0; at = text.indexOf(EVENT, at + 1)) this.events++;
       for (let at = text.indexOf(': \n'); at >= 0; at = text.indexOf(': \n', at + 1)) comments++;
-      // Shorter than anything that is counted, so that nothing is counted twice.
+      // It is shorter than a counted text, so that no text is counted twice.
       this.#rest = text.slice(-2);
       if (text.endsWith(EVENT.slice(0, -1))) this.#rest = EVENT.slice(0, -1);
       else

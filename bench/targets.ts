@@ -1,6 +1,6 @@
 /**
- * The processes that the gateway bench compares, their start and their end; used in the bench's own process.
- * Everything listens on loopback, has its own directory and ends with the bench.
+ * Starts and ends the processes that the gateway bench compares. All of them listen on loopback, have their own
+ * directories and end with the bench. Bench process.
  */
 import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ export const TARGET_NAMES: TargetName[] = ['direct', 'nginx', 'node-http', 'forw
 export interface Target {
   name: TargetName;
   port: number;
-  /** Root of the process tree; null for `direct`, whose cost is not the question. */
+  /** Root of the process tree; null for `direct`, whose cost is not measured. */
   pid: number | null;
   /** Clients speak TLS to it. */
   isSecure: boolean;
@@ -34,20 +34,20 @@ export interface Target {
 
 const children = new Set<ChildProcess>();
 
-// However the bench ends, nothing it started may outlive it.
+// Nothing that the bench started may outlive it, however it ends.
 process.on('exit', () => {
   for (const child of children) child.kill('SIGKILL');
 });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => process.exit(1));
 
-/** Has it end with the bench, however that ends. */
+/** Makes the process end with the bench, however the bench ends. */
 export function keep(child: ChildProcess): ChildProcess {
   children.add(child);
   child.on('exit', () => children.delete(child));
   return child;
 }
 
-/** Asks it to end, and makes it end after 5 s. */
+/** Asks the process to end, and kills it after 5 s. */
 export async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise((done) => child.once('exit', done));
@@ -57,7 +57,7 @@ export async function end(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-/** Waits for the first message of a forked child. Rejects when it ends before. */
+/** Waits for the first message of a forked child. Rejects if the child ends before. */
 function awaitMessage<T>(child: ChildProcess): Promise<T> {
   return new Promise((done, fail) => {
     child.once('message', (message) => done(message as T));
@@ -67,7 +67,7 @@ function awaitMessage<T>(child: ChildProcess): Promise<T> {
   });
 }
 
-/** Starts one of the bench's own processes (a file of this folder); resolves with it and its first message. */
+/** Starts one of the bench's own processes (a file of this folder). Resolves with the process and its first message. */
 export async function startBenchProcess<T>(
   file: string,
   args: string[] = [],
@@ -78,7 +78,7 @@ export async function startBenchProcess<T>(
   return { child, first: await awaitMessage<T>(child) };
 }
 
-/** Starts a bench process that listens and says its port. */
+/** Starts a bench process that listens and sends its port. */
 export async function startServer(
   file: string,
   args: string[] = [],
@@ -87,7 +87,7 @@ export async function startServer(
   return { port: first.port, child, stop: () => end(child) };
 }
 
-/** A port of loopback that is free now. */
+/** A free port of loopback. */
 export function findFreePort(): Promise<number> {
   return new Promise((done, fail) => {
     const probe = createServer();
@@ -99,7 +99,7 @@ export function findFreePort(): Promise<number> {
   });
 }
 
-/** Asks a server of the bench, without checking its certificate. */
+/** Sends a request to a server of the bench, without checking its certificate. */
 export function askServer(
   { port, isSecure }: Pick<Target, 'port' | 'isSecure'>,
   path: string,
@@ -121,7 +121,7 @@ export function askServer(
   });
 }
 
-/** Polls until something answers HTTP on `path`; throws when the child ends first or 20 s have passed. */
+/** Polls until `path` answers over HTTP. Throws if the child ends first or after 20 s. */
 export async function awaitHttp(
   child: ChildProcess,
   port: number,
@@ -148,7 +148,7 @@ export async function awaitHttp(
 
 /**
  * Starts the gateway in front of `upstreamPort`.
- * @param nodeArgs go to Node (a profiler's flags, say)
+ * @param nodeArgs for Node, for example a profiler's flags
  * @param root the checkout that it runs from
  * @param env further variables
  */
@@ -175,7 +175,7 @@ export async function startGateway(
       cwd: dataDir,
       stdio: ['ignore', log, log],
       env: {
-        // As many as nginx has workers.
+        // As many threads as nginx has workers.
         SERVER_THREADS: '1',
         ACTOR_THREADS: '1',
         ...process.env,
@@ -198,15 +198,15 @@ export async function startGateway(
   return { name, port, isSecure, pid: child.pid ?? null, dataDir, stop };
 }
 
-/** nginx's version when it is in PATH, else null. */
+/** nginx's version if it is in PATH, otherwise null. */
 export function findNginx(): string | null {
   const found = spawnSync('nginx', ['-v'], { encoding: 'utf8' });
   return found.error ? null : ((found.stderr || found.stdout).trim().split('/')[1] ?? 'unknown');
 }
 
 /**
- * nginx set up for the same task as the gateway: pass on as it arrives, keep connections, write no log. Why each line
- * is as it is stands in bench/README.md.
+ * nginx's configuration for the gateway's task: pass bytes on as they arrive, keep connections, write no log.
+ * bench/README.md gives the reason for each line.
  */
 function makeNginxConfig(
   port: number,
@@ -287,8 +287,8 @@ async function startNginx(
 
 /**
  * Starts the named targets in front of an upstream, with their files under `dir`.
- * @param threads server threads or workers of nginx and gateway, on as many cores; one on any when not given
- * @param tls what nginx and the gateway show to clients; the others speak without it
+ * @param threads server threads or workers of nginx and gateway, on as many cores; by default one, on any core
+ * @param tls certificate and key of nginx and the gateway; the other targets do not use TLS
  */
 export async function startTargets(
   names: TargetName[],

@@ -1,6 +1,7 @@
 /**
- * The provider of the bench, in its own process. It is so fast (uWebSockets.js) that the bench does not measure it.
- * Started by bench/gateway.ts through fork, with the files of a certificate and its key where it is to speak TLS; says `{port}` when it listens and ends when its parent goes.
+ * The provider of the bench. It uses uWebSockets.js, which is so fast that the bench measures only the targets. Own
+ * process: bench/gateway.ts forks it, with the files of a certificate and its key if it should use TLS. It sends
+ * `{port}` when it listens, and ends with its parent.
  *
  *   POST any?reply=BYTES   reads the body, answers a Messages JSON body of exactly BYTES bytes, fresh each time
  *   POST any?reply=echo    answers the request's body
@@ -59,7 +60,10 @@ function startStream(res: uWS.HttpResponse): void {
   });
 }
 
-/** Sends what is due. Each frame says its number, when it was sent and when it should have been (microseconds). */
+/**
+ * Sends the frames that are due. Each contains its number, when it was sent, and when it should have been sent
+ * (microseconds).
+ */
 function paceStreams(): void {
   for (const stream of streams) {
     const dueUs = stream.startUs + (stream.sent + 1) * STREAM_PACE_US;
@@ -87,7 +91,7 @@ function paceStreams(): void {
   }
 }
 
-// One timer for all streams: hundreds of timers would cost more than the frames. 2 ms is a tenth of the pace.
+// One timer for all streams, because hundreds of timers would cost more than the frames. 2 ms is a tenth of the pace.
 setInterval(paceStreams, 2);
 
 const [cert, key] = process.argv.slice(2);
@@ -106,7 +110,7 @@ app.any('/*', (res, req) => {
   };
   if (req.getMethod() === 'get') return finish();
   res.onData((chunk, isLast) => {
-    // uWS takes the chunk back when this returns, so an echo copies.
+    // uWebSockets.js reuses the chunk after this returns, so the echo copies it.
     if (reply === 'echo') parts.push(Buffer.from(chunk.slice(0)));
     if (isLast) finish();
   });

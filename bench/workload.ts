@@ -1,10 +1,10 @@
 /**
- * The bodies of the bench: JSON of a given size, fresh for each request, made without spending the processor on them.
- * Runs in the upstream process and in the load processes; pure but for its counters.
+ * Makes the bodies of the bench: JSON of a given size, fresh for each request, with little processor time. Runs in the
+ * upstream process and in the load processes; pure except for its counters.
  *
- * A body that repeats would let a capture look cheaper than it is, so each one carries a running number, 384 bytes that
- * do not compress and a window of prose that moves with the number. The prose is made of invented words whose
- * frequencies follow Zipf's law, so that it compresses about as natural text does.
+ * Repeated bodies would make capture look cheaper than it is. So each body has a serial number, 384 bytes that do not
+ * compress, and a window of prose that moves with the number. The prose is made of invented words whose frequencies
+ * follow Zipf's law, so that it compresses about as natural text does.
  */
 
 /** A small fast generator (xorshift32), seeded, so that two runs send the same bytes. */
@@ -22,7 +22,9 @@ export function makeRandom(seed: number): () => number {
 
 const PROSE_BYTES = 4 * 1024 * 1024;
 const NOISE_BYTES = 1024 * 1024;
-/** Bytes in each body that were in no other one of the last thousands and that do not compress below 6 bits a byte. */
+/**
+ * Bytes in each body that differ from those of the last thousands of bodies, and do not compress below 6 bits a byte.
+ */
 const NOISE_PER_BODY = 384;
 
 function makeProse(): Buffer {
@@ -57,7 +59,7 @@ function makeNoise(): Buffer {
 const prose = makeProse();
 const noise = makeNoise();
 
-/** Copies `length` bytes of prose into `into` at `at`; which ones depends on `turn`. */
+/** Copies `length` bytes of prose into `into` at `at`; `turn` chooses the bytes. */
 function putProse(into: Buffer, at: number, length: number, turn: number): void {
   const room = PROSE_BYTES - length;
   const from = (Math.imul(turn, 2654435761) >>> 0) % room;
@@ -71,7 +73,7 @@ function putNoise(into: Buffer, at: number, turn: number): void {
 
 /**
  * One JSON body of exactly `bytes` bytes: `before`, then "#number noise prose", then `after`. `refresh(n)` rewrites it
- * in place for the n-th request, in the time of a memory copy; the caller sends it before the next refresh.
+ * in place for the n-th request, which takes as long as a memory copy. The caller must send it before the next refresh.
  */
 export interface FreshBody {
   buffer: Buffer;
@@ -79,8 +81,8 @@ export interface FreshBody {
 }
 
 /**
- * Lays a fresh body out in `buffer` from `offset`; see FreshBody. Throws when `bytesMin` leaves no room for the text.
- * @returns rewrites it for the n-th request, with so many bytes
+ * Lays out a fresh body in `buffer` from `offset`; see FreshBody. Throws if `bytesMin` leaves no room for the text.
+ * @returns a function that rewrites the body for the n-th request, with a given number of bytes
  */
 function layBody(
   buffer: Buffer,
@@ -142,7 +144,7 @@ function requestHead(path: string, host: string, contentLength: number, extra: s
 
 /** What a load sends. `bytes` is the size of the answer, and of the request body on average; `conversation` grows (see below). */
 export type Workload =
-  /** `headers`: further ones, each with its CRLF. */
+  /** `headers`: further headers, each with its CRLF. */
   { kind: 'plain'; bytes: number; headers?: string } | { kind: 'conversation' };
 
 /** Gives the bytes of a connection's next request, head included; valid until the next call. */
@@ -150,10 +152,10 @@ export type RequestSource = () => Buffer;
 
 let requestNumber = 0;
 
-/** A request's body is up to so much shorter or longer: a client's `Content-Length` is another one each time. */
+/** A request's body is shorter or longer by up to this much, because a client's `Content-Length` varies. */
 const SPREAD_BYTES = 96;
 
-/** Requests of about one size, each with its own body and length, to be sent on one connection to `host`. */
+/** Requests of similar size for one connection to `host`, each with its own body and length. */
 export function makePlainRequests(bytes: number, host: string, headers = ''): RequestSource {
   const bytesMin = bytes - SPREAD_BYTES;
   const head = requestHead(`/v1/messages?reply=${bytes}`, host, bytesMin, headers);
@@ -235,7 +237,7 @@ function makeConversationRequests(port: number, agent: number): RequestSource {
   };
 }
 
-/** The requests of one connection under `workload`; `connection` tells the connections of a load apart. */
+/** The requests of one connection under `workload`; `connection` distinguishes the connections of a load. */
 export function makeRequests(workload: Workload, port: number, connection: number): RequestSource {
   if (workload.kind === 'plain')
     return makePlainRequests(workload.bytes, `127.0.0.1:${port}`, workload.headers);
