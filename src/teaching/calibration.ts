@@ -17,8 +17,8 @@
  * confidence. Kinds with a call that no lookup follows (final-tools.ts) need the higher confidence in the
  * first test, and a still higher one in the second.
  *
- * If a kind as a whole fails, its forms (answer-form.ts) are tested separately, at the higher confidence, because
- * errors led to this choice. The remaining answers of the kind share their evidence, without the forms that are
+ * If a kind as a whole fails and its errors depend on the form of the answer (error-clusters.ts), its forms (answer-form.ts)
+ * are tested separately, at the higher confidence, because errors led to this choice. The remaining answers of the kind share their evidence, without the forms that are
  * probably wrong too often.
  *
  * The student does not serve a kind with too few runs, or a kind that calls a tool which an operator has excluded.
@@ -30,6 +30,7 @@ import { toolsOfKind } from '../student/model/answer-kind.ts';
 import { boundKindError, CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
+import { doErrorsCluster } from './error-clusters.ts';
 import { findFinalTools } from './final-tools.ts';
 import { type FitOptions, fitStudent, nameAgents } from './student-fit.ts';
 
@@ -305,10 +306,11 @@ function calibrateForms(
   const whole = calibrateKind(name, answered, on, depth > 0);
   if (whole.refused === 'never_serve' || hasFailed(name, on)) return [whole];
   const isWholeServed = whole.refused === null;
+  const mayDiffer = isWholeServed || doFormsDiffer(answered, depth, on);
   const alone: KindCalibration[] = [];
   for (const [part, steps] of groupBy(answered, ({ forms }) => forms?.[depth + 1] ?? '')) {
-    const isBad = hasFailed(part, on) || isLikelyWrong(steps, on);
-    if (part === '' || (isWholeServed && !isBad)) continue;
+    const isBad = hasFailed(part, on) || (mayDiffer && isLikelyWrong(steps, on));
+    if (part === '' || (!isBad && (isWholeServed || !mayDiffer))) continue;
     const forms = calibrateForms(part, steps, depth + 1, on);
     if (isBad || forms.some(isServed)) alone.push(...forms);
   }
@@ -319,6 +321,19 @@ function calibrateForms(
     ...(rest.length === 0 ? [] : [calibrateKind(name, rest, on, depth > 0 || !isWholeServed)]),
   ];
   return all.some(isServed) ? all : [whole];
+}
+
+/** Whether narrower forms explain the errors below the largest score allowed. */
+function doFormsDiffer(
+  answered: readonly AnsweredStep[],
+  depth: number,
+  { target, rules }: Calibrating,
+): boolean {
+  const largest = rules.score_max ?? scoreMaxOf(target);
+  const counted = answered.filter(({ score }) => score <= largest);
+  const isBy = (nameForm: (step: ScoredStep) => string): boolean =>
+    doErrorsCluster(counted.map((step) => ({ ...step, form: nameForm(step) })));
+  return isBy(({ forms }) => forms?.[depth + 1] ?? '') || isBy(({ forms }) => forms?.at(-1) ?? '');
 }
 
 function isServed({ refused }: KindCalibration): boolean {

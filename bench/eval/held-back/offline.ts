@@ -28,41 +28,61 @@ export async function measureOffline(
   say: (what: string) => void,
 ): Promise<OfflineResult[]> {
   const code = loadStudentCode(options.checkout);
-  const recorder = await RunRecorder.start(options.seed);
   const results: OfflineResult[] = [];
+  for (const agent of options.agents) {
+    say(agent.name);
+    results.push(...(await measureAgent(agent, code, await recordAgent(agent, options))));
+  }
+  return results;
+}
+
+interface RecordedAgent {
+  usual: RecordedRun[];
+  restricted: RecordedRun[];
+  /** For each number of golden runs, the runs that this number adds. */
+  golden: { golden_runs: number; added: RecordedRun[] }[];
+}
+
+/** Records before anything is taught: a round takes the thread for so long that connections which wait would be closed. */
+async function recordAgent(
+  agent: HeldBackAgent,
+  { golden, runs, restricted, seed }: OfflineOptions,
+): Promise<RecordedAgent> {
+  const recorder = await RunRecorder.start(seed);
   try {
-    for (const agent of options.agents) {
-      say(agent.name);
-      results.push(...(await measureAgent(agent, options, code, recorder)));
-    }
+    const recorded: RecordedAgent = {
+      usual: await recorder.record(agent, 'usual', 0, runs),
+      restricted: await recorder.record(agent, 'restricted', 0, restricted),
+      golden: [],
+    };
+    for (const [at, golden_runs] of golden.entries())
+      recorded.golden.push({
+        golden_runs,
+        added: await recorder.record(agent, 'golden', golden[at - 1] ?? 0, golden_runs),
+      });
+    return recorded;
   } finally {
     await recorder.close();
   }
-  return results;
 }
 
 /** The agent has its own student, since agents share nothing. */
 async function measureAgent(
   agent: HeldBackAgent,
-  { golden, runs, restricted }: OfflineOptions,
   code: StudentCode,
-  recorder: RunRecorder,
+  { usual, restricted, golden }: RecordedAgent,
 ): Promise<OfflineResult[]> {
-  const usual = await recorder.record(agent, 'usual', 0, runs);
-  const limited = await recorder.record(agent, 'restricted', 0, restricted);
   const taught: RecordedRun[] = [];
   const results: OfflineResult[] = [];
-  let from = 0;
-  for (const golden_runs of golden) {
-    taught.push(...(await recorder.record(agent, 'golden', from, golden_runs)));
-    from = golden_runs;
+  for (const { golden_runs, added } of golden) {
+    taught.push(...added);
     const student = await teachOffline(code, agent, taught);
     results.push({
       agent: agent.name,
       golden_runs,
       round_cpu_s: student.round_cpu_s,
       usual: judgeRuns(student, usual),
-      restricted: judgeRuns(student, limited),
+      restricted: judgeRuns(student, restricted),
     });
   }
   return results;
