@@ -77,9 +77,9 @@ export function captureHandlers(
     },
     readCapturedRunCache: async ({ params }) =>
       toReply(await reader.ask({ name: 'run_cache', run_id: params.id })),
-    sumCacheMisses: async ({ query: { from, cursor } }) => {
-      const from_ms = from == null ? null : Date.parse(from);
-      return toReply(await reader.ask({ name: 'cache', before: readPlace(cursor), from_ms }));
+    sumCacheMisses: async ({ query: { days, agent } }) => {
+      const question = { ...lastDays(days, clock.wallMs()), agent: agent ?? null };
+      return toReply(await reader.ask({ name: 'cache', question }));
     },
     searchCaptures: async ({ query: { q, limit, cursor } }) => {
       const answer = await reader.ask({ name: 'search', q, limit, before: readPlace(cursor) });
@@ -160,14 +160,15 @@ export function readFigureQuestion(
 ): FigureQuestion {
   return {
     by,
-    from_day: dayOf(nowMs - (days - 1) * DAY_MS),
-    to_day: dayOf(nowMs),
+    ...lastDays(days, nowMs),
     where: Object.fromEntries(Object.entries(where).filter(([, value]) => value != null && value !== '')),
   };
 }
 
-function dayOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 10);
+/** The last UTC days, the present one included. */
+function lastDays(days: number, nowMs: number): { from_day: string; to_day: string } {
+  const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+  return { from_day: dayOf(nowMs - (days - 1) * DAY_MS), to_day: dayOf(nowMs) };
 }
 
 /** @throws CatalogueError */

@@ -16,15 +16,15 @@ import {
   MISS_CAUSES,
   type MissCause,
 } from '../domain/cache-miss.ts';
-import type { ExchangeRecord, TokenUsage } from '../domain/exchange.ts';
+import type { TokenUsage } from '../domain/exchange.ts';
 import { hasFailed } from '../domain/golden.ts';
 import { findPrice, type Prices } from '../domain/price.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { type Prompt, type PromptPart, readPrompt } from '../providers/prompt-parts.ts';
 import { countOf } from '../std/count-of.ts';
 import { RecentMap } from '../std/recent-map.ts';
-import type { ExchangeSource } from './exchange-source.ts';
-import { type RunStep, readRun } from './inspect.ts';
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
+import { readRun } from './inspect.ts';
 import {
   commonEnd,
   commonLength,
@@ -40,6 +40,10 @@ const LEAST_TOKENS = 1_024;
 const LEAST_TOKENS_MOST = 4_096;
 /** OpenAI caches in steps of this many tokens. */
 const STEP_TOKENS = 128;
+/** Agents of runs whose last turn is remembered, to find messages that a client has rewritten. */
+const REMEMBERED_AGENTS = 10_000;
+/** Failed turns that are passed over to find the turn before them. */
+const PASSED_TURNS = 64;
 /** Number of blocks that Anthropic checks before a cache point. */
 const LOOK_BACK_BLOCKS = 20;
 const MINUTE_MS = 60_000;
@@ -77,18 +81,26 @@ interface Expectation {
   is_estimate: boolean;
 }
 
+/** An exchange, and the earlier one that it continues or retries; null: it starts a conversation. */
+interface ExaminedExchange {
+  record: ListedExchange;
+  follows: number | null;
+}
+
 export class CacheDoctor {
   readonly #source: ExchangeSource;
   readonly #prices: Prices;
-  readonly #turns = new RecentMap<number, SeenPrompt>(KEPT_CHARS);
-  /** The last turn of each agent in the run. Emptied for each run, so the run's agents bound it. */
-  readonly #lastOfAgent = new Map<string, number>();
-  #run: string | null = null;
-  readonly #agents = new RecentMap<string, SeenPrompt>(KEPT_CHARS);
+  readonly #turns: RecentMap<number, SeenPrompt>;
+  /** The last turn of each agent of each run. */
+  readonly #lastOfAgent = new RecentMap<string, number>(REMEMBERED_AGENTS);
+  readonly #agents: RecentMap<string, SeenPrompt>;
 
-  constructor(source: ExchangeSource, prices: Prices) {
+  /** @param keptChars maximum characters of prompts in memory, for each of two maps */
+  constructor(source: ExchangeSource, prices: Prices, keptChars = KEPT_CHARS) {
     this.#source = source;
     this.#prices = prices;
+    this.#turns = new RecentMap(keptChars);
+    this.#agents = new RecentMap(keptChars);
   }
 
   /**
@@ -96,24 +108,19 @@ export class CacheDoctor {
    * @param part the part of the source that contains the run
    */
   *examineRun(runId: string, part: ExchangeSource = this.#source): Generator<CacheLook> {
-    for (const step of readRun(part, runId)) {
-      const look = this.examine(step);
+    for (const { record, turn, follows } of readRun(part, runId)) {
+      const look = turn === null ? null : this.examine({ record, follows });
       if (look !== null) yield look;
     }
   }
 
   /**
-   * Examines the next exchange of a run.
+   * Examines the next exchange. The exchanges of several runs may alternate.
    * @returns null for an exchange that is not an answered turn of an upstream, or whose request is not readable
    */
-  examine({ record, turn, follows }: RunStep): CacheLook | null {
-    if (record.run_id !== this.#run) {
-      this.#run = record.run_id;
-      this.#lastOfAgent.clear();
-    }
-    const before = follows === null ? undefined : this.#turns.get(follows);
-    if (turn === null || record.served_by === 'student' || hasFailed(record)) {
-      // The provider cached nothing new, so the next turn is compared with the earlier turn.
+  examine({ record, follows }: ExaminedExchange): CacheLook | null {
+    const before = follows === null ? undefined : (this.#turns.get(follows) ?? this.#seeAgain(follows));
+    if (isPassedOver(record)) {
       if (before !== undefined) this.#turns.set(record.id, before, 1);
       return null;
     }
@@ -124,24 +131,45 @@ export class CacheDoctor {
     if (cachesByItself(prompt, usage, before)) prompt.caching = 'automatic';
     const now = seePrompt(record, prompt, usage);
     const agent = nameAgent(record, prompt);
-    const continued = before ?? this.#findRewritten(agent, prompt);
+    const continued = before ?? this.#findRewritten(record.run_id, agent, prompt);
     const expected = continued === undefined ? this.#expectOfAgent(agent, now) : expectOfTurn(continued);
     const look = this.#judge(record, now, usage, expected);
     this.#turns.set(record.id, now, countChars(prompt.parts));
     if (agent !== null) {
-      this.#lastOfAgent.set(agent, record.id);
+      this.#lastOfAgent.set(keyOfAgent(record.run_id, agent), record.id);
       const head = prompt.parts.filter(isHead);
       this.#agents.set(agent, { ...now, prompt: { ...prompt, parts: head } }, countChars(head));
     }
     return look;
   }
 
+  /** Reads an earlier turn that memory does not hold, or the answered turn before it. */
+  #seeAgain(id: number): SeenPrompt | undefined {
+    let at: number | undefined = id;
+    for (let passed = 0; at !== undefined && passed < PASSED_TURNS; passed++) {
+      const record = this.#source.exchange(at);
+      if (record === undefined) return undefined;
+      if (!isPassedOver(record)) {
+        const copy = this.#source.copy(at);
+        const prompt = copy === undefined ? null : readPrompt(copy);
+        if (prompt === null) return undefined;
+        const usage = readFreshUsage(record.shape, record.usage);
+        if (cachesByItself(prompt, usage, undefined)) prompt.caching = 'automatic';
+        const seen = seePrompt(record, prompt, usage);
+        this.#turns.set(at, seen, countChars(prompt.parts));
+        return seen;
+      }
+      at = record.follows;
+    }
+    return undefined;
+  }
+
   /**
    * The agent's last turn in this run, if the prompt still has most of that turn's messages. Then the client has
    * rewritten an earlier message.
    */
-  #findRewritten(agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
-    const id = agent === null ? undefined : this.#lastOfAgent.get(agent);
+  #findRewritten(runId: string | null, agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
+    const id = agent === null ? undefined : this.#lastOfAgent.get(keyOfAgent(runId, agent));
     const last = id === undefined ? undefined : this.#turns.get(id);
     if (last === undefined) return undefined;
     const texts = new Set(parts.filter(isMessage).map(({ text }) => text));
@@ -163,7 +191,7 @@ export class CacheDoctor {
   }
 
   #judge(
-    record: ExchangeRecord,
+    record: ListedExchange,
     now: SeenPrompt,
     usage: TokenUsage,
     expected: Expectation | null,
@@ -203,13 +231,22 @@ export class CacheDoctor {
   }
 }
 
+/** Whether the provider cached nothing new, so that the next turn is compared with the earlier turn. */
+function isPassedOver(record: ListedExchange): boolean {
+  return record.kind !== 'turn' || record.served_by === 'student' || hasFailed(record);
+}
+
+function keyOfAgent(runId: string | null, agent: string): string {
+  return `${runId ?? ''} ${agent}`;
+}
+
 /** Whether a server uses Anthropic's format but caches without cache points, as its reported reads show. */
 function cachesByItself(prompt: Prompt, usage: TokenUsage, before: SeenPrompt | undefined): boolean {
   if (prompt.caching === 'automatic' || lastCachePoint(prompt) !== undefined) return false;
   return (usage.cache_read_tokens ?? 0) > 0 || before?.prompt.caching === 'automatic';
 }
 
-function seePrompt(record: ExchangeRecord, prompt: Prompt, usage: TokenUsage): SeenPrompt {
+function seePrompt(record: ListedExchange, prompt: Prompt, usage: TokenUsage): SeenPrompt {
   const started_ms = Date.parse(record.started_at);
   const { input_tokens, cache_read_tokens: read, cache_write_tokens: written } = usage;
   const ended_ms = started_ms + record.duration_ms;
@@ -281,7 +318,7 @@ function isHead({ place }: PromptPart): boolean {
 /**
  * Identifies requests with the same tool names or, without tools, with the same beginning; null without both.
  */
-function nameAgent({ provider, path, model }: ExchangeRecord, { parts }: Prompt): string | null {
+function nameAgent({ provider, path, model }: ListedExchange, { parts }: Prompt): string | null {
   const tools = parts.filter(({ place }) => place === 'tool').map(({ label }) => label);
   const system = parts.find(({ place }) => place === 'system')?.text ?? '';
   if (tools.length === 0 && system === '') return null;

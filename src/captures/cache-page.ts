@@ -1,6 +1,6 @@
 /**
- * Answers of the capture reader about the prompt cache: one run turn by turn, and the sum over some runs. Pure except for
- * its source; capture reader.
+ * The capture reader's answer about the prompt cache of one run, turn by turn. Pure except for its source; capture
+ * reader.
  *
  * Bound: reading stops after the time that the caller gives, and the answer says so.
  */
@@ -13,7 +13,7 @@ import { RunWithin } from './captured-runs.ts';
 import type { ExchangeSource } from './exchange-source.ts';
 
 /** A run and the ids of its first and last exchange. */
-export interface RunPlace {
+interface RunPlace {
   run_id: string;
   first_id: number;
   last_id: number;
@@ -29,37 +29,19 @@ interface RunCache {
 /** Examines the turns of one run, as far as time allows. */
 export function readRunCache(
   source: ExchangeSource,
-  place: RunPlace,
+  { run_id, first_id, last_id }: RunPlace,
   prices: Prices,
   hasTime: () => boolean,
 ): RunCache {
   const turns: CacheLook[] = [];
   const sum = new CacheSum();
   let is_whole = true;
-  for (const look of examine(source, place, new CacheDoctor(source, prices))) {
+  const within = new RunWithin(source, first_id, last_id);
+  for (const look of new CacheDoctor(source, prices).examineRun(run_id, within)) {
     turns.push(look);
-    sum.add(look, place.run_id);
+    sum.add(look, run_id);
     is_whole = hasTime();
     if (!is_whole) break;
   }
-  return { run_id: place.run_id, is_whole, turns, sum: sum.report() };
-}
-
-/**
- * Sums runs together, because the first turn of a run may be compared with the previous run.
- * @param places from the oldest to the newest
- */
-export function sumCache(source: ExchangeSource, places: readonly RunPlace[], prices: Prices): CacheReport {
-  const sum = new CacheSum();
-  const doctor = new CacheDoctor(source, prices);
-  for (const place of places) for (const look of examine(source, place, doctor)) sum.add(look, place.run_id);
-  return sum.report();
-}
-
-function examine(
-  source: ExchangeSource,
-  { run_id, first_id, last_id }: RunPlace,
-  doctor: CacheDoctor,
-): Iterable<CacheLook> {
-  return doctor.examineRun(run_id, new RunWithin(source, first_id, last_id));
+  return { run_id, is_whole, turns, sum: sum.report() };
 }

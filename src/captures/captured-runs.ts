@@ -102,21 +102,6 @@ export interface ValuesQuestion {
   not_before?: number;
 }
 
-export interface RangesQuestion {
-  before: number | null;
-  /** Only runs that began at or after this time, in milliseconds since the epoch. */
-  from_ms: number;
-  limit: number;
-}
-
-/** Where a run's exchanges are. */
-interface RunRange {
-  run_id: string;
-  first_id: number;
-  last_id: number;
-  exchanges: number;
-}
-
 /**
  * Whether there is time to read more bodies.
  * @param found number of rows of the page so far; an empty page gets more time
@@ -428,28 +413,6 @@ export class CapturedRuns {
   rangeOf(runId: string): { first_id: number; last_id: number } | undefined {
     const tally = this.#find(runId)?.tally;
     return tally === undefined ? undefined : { first_id: tally.first_id, last_id: tally.last_id };
-  }
-
-  /**
-   * The ranges of exchanges of the newest runs, ordered by the first exchange.
-   * @param before only runs that began with an earlier exchange; null to begin with the newest
-   */
-  listRanges({ before, from_ms, limit, not_before }: RangesQuestion & { not_before: number }): RunRange[] {
-    const found: RunRange[] = [];
-    let at = before === null ? this.#order.length : this.#placeBefore(before);
-    while (found.length < limit) {
-      if (at === 0) {
-        const loaded = this.#order.length;
-        this.loadSome();
-        at = this.#order.length - loaded;
-        if (at === 0) break;
-      }
-      const { summary, first_id, last_id, first_ms } = this.#order[--at]!.tally;
-      if (first_id < not_before) break;
-      if (first_ms < from_ms) continue;
-      found.push({ run_id: summary.run_id!, first_id, last_id, exchanges: summary.exchanges });
-    }
-    return found;
   }
 
   /** The captured run that a reported run belongs to by its trace or session; undefined if it belongs to no run. */

@@ -4,20 +4,27 @@
  *
  * Tokens are fresh tokens (`providers/fresh-usage.ts`), whatever each provider counts.
  */
+import { createHash } from 'node:crypto';
 import type { ChildRunName } from '../domain/captured-run.ts';
 import type { ChildKind } from '../domain/child-kind.ts';
 import { type GoldenReason, GoldenTally, type SavedGoldenTally } from '../domain/golden.ts';
+import type { Prices } from '../domain/price.ts';
 import type { ReportedRun } from '../domain/reported-run.ts';
 import type { PlacedExchange } from '../domain/run-order.ts';
 import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
 
 /** Version of the rows' format: raise it when rows change their content, or runs are judged differently. */
-const ROW_FORMAT = 6;
+const ROW_FORMAT = 7;
 
 /** Identifies the format of rows and the program's version; rows of another format or version are not read. */
 export function indexVersion(programVersion: string): string {
   return `${ROW_FORMAT} ${programVersion}`;
+}
+
+/** Identifies the prices of the stored costs; costs by other prices are not read. */
+export function nameOfPrices(prices: Prices): string {
+  return createHash('sha256').update(JSON.stringify(prices)).digest('hex').slice(0, 16);
 }
 
 export interface ListedRun {

@@ -4,13 +4,13 @@
  */
 
 import { CacheDoctor } from '../captures/cache-doctor.ts';
-import { CacheSum } from '../captures/cache-sum.ts';
-import { RunChains } from '../captures/run-chains.ts';
-import type { CacheLook, PromptDifference } from '../domain/cache-miss.ts';
+import { CacheLedger, type KeptCacheParts } from '../captures/cache-ledger.ts';
+import { type CacheReport, CacheSum } from '../captures/cache-sum.ts';
+import type { CacheLook, CachePeriod, CacheTotals, PromptDifference } from '../domain/cache-miss.ts';
 import { countOf } from '../std/count-of.ts';
 import { formatCount, formatDollars, type InspectView, layOutPart } from './inspect-view.ts';
 import { EXIT } from './io.ts';
-import { formatJson, makeHarmlessLine } from './terminal-text.ts';
+import { formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
 
 /**
  * Shows the turns of one run.
@@ -36,33 +36,39 @@ export async function showRunCache(view: InspectView, runId: string): Promise<nu
     await view.io.out(`${formatJson({ run_id: runId, turns: looks, sum: sum.report() }, 2)}\n`);
     return EXIT.done;
   }
-  await view.io.out(`\n${layOutSum(view, sum)}`);
+  await view.io.out(`\n${layOutSum(view, sum.report())}`);
   return EXIT.done;
 }
 
 /**
- * Sums all runs that continued since the given time.
+ * Sums whole UTC days by cause, agent and day.
+ * @param kept sums that the service has stored
  * @returns the exit status
  */
-export async function showCache(view: InspectView): Promise<number> {
-  const chains = new RunChains();
-  await chains.addAll(view.source, ({ id }) => view.progress.tell('listing runs', id, view.count));
-  const sum = new CacheSum();
-  const doctor = new CacheDoctor(view.source, view.prices);
-  const since = view.flags.since_ms ?? Number.NEGATIVE_INFINITY;
-  let runs = 0;
-  for (const { first_id, finished_ms } of chains.runs) {
-    if (finished_ms < since) continue;
-    const runId = view.source.exchange(first_id)?.run_id;
-    if (typeof runId !== 'string') continue;
-    for (const look of doctor.examineRun(runId)) sum.add(look, runId);
-    runs += 1;
-    view.progress.tell('examining runs', runs, chains.size);
-    await view.source.release?.();
+export async function showCache(
+  view: InspectView,
+  kept: KeptCacheParts | null,
+  nowMs: number,
+): Promise<number> {
+  let firstId = 0;
+  let lastId = 0;
+  for (const { id, not_indexed } of view.source.summaries()) {
+    firstId ||= id;
+    if (!not_indexed) lastId = id;
+    view.progress.tell('listing exchanges', id, view.count);
   }
+  const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+  const from_day = day(view.flags.since_ms ?? 0);
+  const ledger = new CacheLedger(view.prices, kept);
+  let examined = 0;
+  const isWhole = ledger.follow(view.source, { first_id: firstId, last_id: lastId }, from_day, () => {
+    examined += 1;
+    view.progress.tell('examining exchanges', examined, view.count);
+    return true;
+  });
   view.progress.clear();
-  if (view.flags.json) await view.io.out(`${formatJson({ runs, ...sum.report() }, 2)}\n`);
-  else await view.io.out(`${countOf(runs, 'run')}\n${layOutSum(view, sum)}`);
+  const period = ledger.sum({ from_day, to_day: day(nowMs), agent: null }, isWhole);
+  await view.io.out(view.flags.json ? `${formatJson(period, 2)}\n` : layOutPeriod(view, period));
   return EXIT.done;
 }
 
@@ -99,21 +105,65 @@ function layOutDifference(view: InspectView, { place, offset, before, after }: P
   );
 }
 
-function layOutSum(view: InspectView, sum: CacheSum): string {
-  const { turns, misses, lost_tokens, cost_usd, unpriced_misses, days, causes } = sum.report();
-  const cost = cost_usd === null ? '' : `, ${formatDollars(cost_usd)}`;
+function layOutPeriod(view: InspectView, period: CachePeriod): string {
+  const { from_day, to_day, days, by_agent, by_day } = period;
+  const since = view.flags.since_ms === undefined ? `Until ${to_day}` : `${from_day} to ${to_day}`;
+  let text = `${since} (UTC days)\n${layOutSum(view, period, days)}`;
+  if (by_agent.length > 1)
+    text += `\n${layOutTotals(
+      view,
+      'AGENT',
+      by_agent.map(({ agent, ...totals }) => [agent || '-', totals]),
+    )}`;
+  if (by_day.length > 1)
+    text += `\n${layOutTotals(
+      view,
+      'DAY',
+      by_day.map(({ day, ...totals }) => [day, totals]),
+    )}`;
+  return text;
+}
+
+function layOutTotals(view: InspectView, title: string, rows: readonly [string, CacheTotals][]): string {
+  const columns = [
+    { title, align: 'left' as const },
+    ...['TURNS', 'MISSED', 'TOKENS LOST', 'COST'].map((name) => ({ title: name, align: 'right' as const })),
+  ];
+  const lines = rows.map(([name, { turns, misses, lost_tokens, cost_usd, unpriced_misses }]) => {
+    const more = cost_usd !== null && unpriced_misses > 0 ? '+' : '';
+    const cost = misses === 0 ? '-' : cost_usd === null ? 'no price' : `${formatDollars(cost_usd)}${more}`;
+    return [
+      makeHarmlessLine(name),
+      formatCount(turns),
+      formatCount(misses),
+      formatCount(lost_tokens),
+      cost,
+    ].map((text) => ({ text }));
+  });
+  return layOutTable(columns, lines, view.width, view.paint);
+}
+
+/** @param days over which the costs are divided; 1: they are not */
+function layOutSum(view: InspectView, sum: CacheReport, days = 1): string {
+  const { turns, misses, lost_tokens, cost_usd, unpriced_misses, causes } = sum;
+  const price = (usd: number | null): string => {
+    if (usd === null) return '';
+    return `, ${formatDollars(usd)}${days > 1 ? `, ${formatDollars(usd / days)} a day` : ''}`;
+  };
   const unpriced =
     unpriced_misses === 0 ? '' : ` (${countOf(unpriced_misses, 'turn')} without a known price)`;
-  const lost = misses === 0 ? '' : `: ${formatCount(lost_tokens)} tokens lost${cost}${unpriced}`;
+  const lost = misses === 0 ? '' : `: ${formatCount(lost_tokens)} tokens lost${price(cost_usd)}${unpriced}`;
   let text = `${countOf(turns, 'turn')}, ${formatCount(misses)} of them missed the cache${lost}\n`;
   for (const { words, place, misses: some, lost_tokens: tokens, cost_usd: usd, runs, agent } of causes) {
-    const perDay = usd === null || days < 1 ? '' : `, ${formatDollars(usd / days)} a day`;
-    const price = usd === null ? '' : `, ${formatDollars(usd)}${perDay}`;
     const where = place === null ? '' : ` (${place})`;
     text += `\n  ${view.paint.strong(makeHarmlessLine(`${words}${where}`))}\n`;
-    text += layOutPart(view, 'lost', `${formatCount(tokens)} tokens in ${countOf(some, 'turn')}${price}`);
+    text += layOutPart(
+      view,
+      'lost',
+      `${formatCount(tokens)} tokens in ${countOf(some, 'turn')}${price(usd)}`,
+    );
     if (agent !== '') text += layOutPart(view, 'agent', makeHarmlessLine(agent));
-    text += layOutPart(view, 'runs', makeHarmlessLine(runs.join(', ')));
+    if (runs.length > 0) text += layOutPart(view, 'runs', makeHarmlessLine(runs.join(', ')));
   }
   return text;
 }

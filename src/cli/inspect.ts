@@ -10,6 +10,7 @@
 import { resolve } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { readCaptureOwner } from '../auth/owner.ts';
+import type { KeptCacheParts } from '../captures/cache-ledger.ts';
 import type { ExchangeSource } from '../captures/exchange-source.ts';
 import type { KeptVerdict } from '../captures/inspect.ts';
 import type { SaidOfRuns } from '../captures/run-entry.ts';
@@ -52,7 +53,8 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
   --run ID         one run as a conversation: what was new in each request, the answer, its time and cost,
                    what failed and was tried again
   --cache          how the turns used the provider's prompt cache: which read less than they could have, where the
-                   prompts part, why, and what that cost; without --run, summed over all runs by cause
+                   prompts part, why, and what that cost; without --run, summed by cause, agent and day, with
+                   --since of whole UTC days from then on
   --by WHAT        cost, tokens, cache share, latency and errors by model, provider, agent, tool, tag, note, credential,
                    served_by or day; with --since of whole UTC days from then on
   --limits         what is left of providers' rate limits and quotas, by credential, and when it runs out at this pace
@@ -108,6 +110,8 @@ export interface OpenSource {
   count?: number;
   /** Verdicts that the service has kept. */
   kept?: KeptVerdict;
+  /** Sums of cache misses that the service has kept. */
+  keptCache?: (prices: Prices) => KeptCacheParts | null;
   close(): Promise<void>;
 }
 
@@ -151,7 +155,9 @@ export async function runInspect(
       if (flags.limits) return await (await import('./inspect-limits.ts')).showLimits(view, now());
       if (flags.cache) {
         const { showCache, showRunCache } = await import('./inspect-cache.ts');
-        return flags.run === null ? await showCache(view) : await showRunCache(view, flags.run);
+        return flags.run === null
+          ? await showCache(view, open.keptCache?.(view.prices) ?? null, now())
+          : await showRunCache(view, flags.run);
       }
       const folders = surroundings.said_in ?? listWordFolders(db, config().data_dir);
       const reader = { data_key: config().data_key, owner: readCaptureOwner(config()) };
@@ -237,10 +243,16 @@ async function openCapture(
     data_key,
     ...(unreadable === undefined ? {} : { unreadable }),
   });
-  const { KeptVerdicts } = await import('./kept-verdicts.ts');
-  const kept = new KeptVerdicts(db, data_key);
+  const { KeptIndex } = await import('./kept-index.ts');
+  const kept = new KeptIndex(db, data_key);
   const close = async () => {
     await Promise.all([files.close(), kept.close()]);
   };
-  return { source: files, count: files.count, kept: kept.find, close };
+  return {
+    source: files,
+    count: files.count,
+    kept: kept.find,
+    keptCache: (prices) => kept.cacheParts(files, prices),
+    close,
+  };
 }

@@ -1,7 +1,6 @@
 /** How captured turns used the provider's prompt cache (docs/cache-doctor.md). Data; any thread. */
 import { z } from 'zod';
-import { CACHE_VERDICTS, MISS_CAUSES, type MissCause } from '../domain/cache-miss.ts';
-import { nextCursor } from './fields.ts';
+import { CACHE_ROWS, CACHE_VERDICTS, MISS_CAUSES, type MissCause } from '../domain/cache-miss.ts';
 
 const cause = z
   .enum(Object.keys(MISS_CAUSES) as [MissCause, ...MissCause[]])
@@ -53,31 +52,34 @@ const cacheLook = z
   })
   .meta({ id: 'CacheLook' });
 
-const cacheReport = z
-  .object({
-    turns: z.int().describe('Examined turns'),
-    misses: z.int().describe('Examined turns that read less than they could have'),
-    lost_tokens: z.number().describe('Tokens that they could have read but did not'),
-    cost_usd: dollars.describe('Additional cost in dollars; null: no price is known'),
-    unpriced_misses: z.int().describe('Misses that `cost_usd` leaves out'),
-    is_estimate: z.boolean().describe('Some of the tokens are estimated'),
-    days: z.number().describe('Days from the first to the last of the turns'),
-    causes: z
-      .array(
-        z.object({
-          cause,
-          words: z.string().describe('The cause in words'),
-          agent: z.string().describe('Its tools, or the first words of its system prompt'),
-          place: z.string().nullable().describe('Where the prompts differ; null: the cause has no place'),
-          misses: z.int().describe('Misses with this cause'),
-          lost_tokens: z.number().describe('Tokens that they lost'),
-          cost_usd: dollars.describe('Additional cost in dollars; null: no price is known'),
-          runs: z.array(z.string()).describe('Ids of some of their runs'),
-        }),
-      )
-      .describe('Grouped by cause, agent and place; most expensive first'),
-  })
-  .meta({ id: 'CacheReport' });
+/** Maximum length of an agent's name in a question; names are shorter. */
+export const AGENT_CHARACTERS = 1_000;
+
+const totals = {
+  turns: z.int().describe('Examined turns'),
+  misses: z.int().describe('Examined turns that read less than they could have'),
+  lost_tokens: z.number().describe('Tokens that they could have read but did not'),
+  cost_usd: dollars.describe('Additional cost in dollars; null: no price is known, or nothing was missed'),
+  unpriced_misses: z.int().describe('Misses that `cost_usd` leaves out'),
+  is_estimate: z.boolean().describe('Some of the tokens are estimated'),
+};
+
+const causes = z
+  .array(
+    z.object({
+      cause,
+      words: z.string().describe('The cause in words'),
+      agent: z.string().describe('Its tools, or the first words of its system prompt'),
+      place: z.string().nullable().describe('Where the prompts differ; null: the cause has no place'),
+      misses: z.int().describe('Misses with this cause'),
+      lost_tokens: z.number().describe('Tokens that they lost'),
+      cost_usd: dollars.describe('Additional cost in dollars; null: no price is known'),
+      runs: z.array(z.string()).describe('Ids of some of their runs'),
+    }),
+  )
+  .describe('Grouped by cause, agent and place; most expensive first');
+
+const cacheReport = z.object({ ...totals, causes }).meta({ id: 'CacheReport' });
 
 /** The turns of one run. */
 export const runCacheReply = z
@@ -89,11 +91,24 @@ export const runCacheReply = z
   })
   .meta({ id: 'RunCache' });
 
-/** The sum over some runs. */
-export const cachePageReply = z
+/** The sum over a period. */
+export const cachePeriodReply = z
   .object({
-    runs: z.int().describe('Runs that this page sums'),
-    sum: cacheReport.describe('Sum over the turns of these runs'),
-    next_cursor: nextCursor,
+    from_day: z.string().describe('The first UTC day'),
+    to_day: z.string().describe('The last UTC day'),
+    is_whole: z.boolean().describe('false: older turns of this period are not examined yet; ask again'),
+    ...totals,
+    days: z
+      .int()
+      .describe(
+        'UTC days from the first to the last day with examined turns; a cost divided by them is the cost a day',
+      ),
+    causes,
+    by_agent: z
+      .array(z.object({ agent: z.string().describe('The agent; empty: unknown'), ...totals }))
+      .describe(`The most expensive ${CACHE_ROWS} agents`),
+    by_day: z
+      .array(z.object({ day: z.string().describe('The UTC day'), ...totals }))
+      .describe('Days with examined turns, in their order'),
   })
-  .meta({ id: 'CachePage' });
+  .meta({ id: 'CachePeriod' });

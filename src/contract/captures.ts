@@ -7,7 +7,7 @@ import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { COST_BASES } from '../domain/price.ts';
 import { FIGURE_DAYS_MAX, FIGURE_DIMENSIONS } from '../domain/traffic-figures.ts';
 import { CAPTURE_ACTIVITY, ID_CHARACTERS, MODEL_CHARACTERS, NAMED_CHILD_RUNS } from '../limits.ts';
-import { cachePageReply, runCacheReply } from './cache-looks.ts';
+import { AGENT_CHARACTERS, cachePeriodReply, runCacheReply } from './cache-looks.ts';
 import { costFields } from './cost-fields.ts';
 import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts';
 import { cursorFields, flag, integer, literal, nextCursor, text, timestamp } from './fields.ts';
@@ -752,13 +752,18 @@ export const CAPTURES = {
     ...common,
     id: 'sumCacheMisses',
     path: '/capture/cache',
-    summary:
-      "Cost of misses of the provider's prompt cache, grouped by cause. Each page sums some runs, newest first",
+    summary: "Cost of misses of the provider's prompt cache by cause, agent and day",
     query: z.object({
-      from: timestamp().nullish().describe('Only runs that began at this time or later'),
-      cursor: cursorFields(CURSOR_CHARACTERS).cursor,
+      days: integer({ ge: 1, le: FIGURE_DAYS_MAX })
+        .default(30)
+        .describe('UTC days, the present one included'),
+      agent: text({ max: AGENT_CHARACTERS })
+        .nullish()
+        .describe(
+          'Only turns of this agent, as `by_agent` names it. `by_agent` lists all agents in any case',
+        ),
     }),
-    replies: { 200: { description: 'The sum over some runs', schema: cachePageReply }, 503: unavailable },
+    replies: { 200: { description: 'The sum over the period', schema: cachePeriodReply }, 503: unavailable },
   }),
   searchCaptures: endpoint({
     ...common,

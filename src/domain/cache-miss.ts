@@ -77,6 +77,63 @@ export interface CacheLook {
   cost_usd: number | null;
 }
 
+/** What some turns lost. */
+export interface CacheTotals {
+  /** Examined turns. */
+  turns: number;
+  misses: number;
+  lost_tokens: number;
+  /** Dollars; null: no price is known, or nothing was missed. */
+  cost_usd: number | null;
+  /** Misses that `cost_usd` leaves out. */
+  unpriced_misses: number;
+  /** Whether some tokens are estimates. */
+  is_estimate: boolean;
+}
+
+/** What one agent lost by one cause, at one place. */
+export interface CauseSum {
+  cause: MissCause;
+  words: string;
+  agent: string;
+  /** Where the prompts begin to differ; null for a cause without a place. */
+  place: string | null;
+  misses: number;
+  lost_tokens: number;
+  /** Dollars; null: no price is known. */
+  cost_usd: number | null;
+  /** Some runs with such misses. */
+  runs: string[];
+}
+
+/** A question for the losses of a period. */
+export interface CacheQuestion {
+  /** UTC days such as `2026-11-28`, both included. */
+  from_day: string;
+  to_day: string;
+  /** Only the turns of this agent; null: of all. */
+  agent: string | null;
+}
+
+/** The losses of a period. */
+export interface CachePeriod extends CacheTotals {
+  from_day: string;
+  to_day: string;
+  /** false: older turns of the period are not examined yet; the answer to a later question has them. */
+  is_whole: boolean;
+  /** Days from the first to the last day with examined turns, both included. */
+  days: number;
+  /** Most expensive first, at most CACHE_ROWS. */
+  causes: CauseSum[];
+  /** Most expensive first, at most CACHE_ROWS. Not limited to the agent of the question. */
+  by_agent: (CacheTotals & { agent: string })[];
+  /** Days with examined turns, in their order. */
+  by_day: (CacheTotals & { day: string })[];
+}
+
+/** Maximum number of rows in each list of {@link CachePeriod}. */
+export const CACHE_ROWS = 200;
+
 /**
  * The cost of a miss: the tokens were written to the cache again, or read at the full price.
  * @param usage of the turn; the input excludes cached tokens

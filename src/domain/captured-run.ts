@@ -1,6 +1,7 @@
 /**
  * The API's requests to the capture reader, and the replies. Types; any thread.
  */
+import type { CacheQuestion } from './cache-miss.ts';
 import type { ChildKind } from './child-kind.ts';
 import type { GoldenReason } from './golden.ts';
 import type { MonitorName } from './monitors/names.ts';
@@ -31,7 +32,7 @@ export type CaptureQuestion =
    * beginning of the next part.
    */
   | { name: 'run_spans'; run_id: string; after: number }
-  | { name: 'cache'; before: number | null; from_ms: number | null }
+  | { name: 'cache'; question: CacheQuestion }
   | { name: 'limits'; now_ms: number }
   | { name: 'figures'; question: FigureQuestion }
   | { name: 'activity'; from_ms: number; to_ms: number }

@@ -4,21 +4,21 @@
  * many exchanges are still to be read, it answers with only the newest runs and says so. Capture reader.
  */
 
-import { createHash } from 'node:crypto';
+import { CacheLedger } from '../captures/cache-ledger.ts';
 import { RecentExchanges } from '../captures/captured-activity.ts';
 import {
   type CapturedRunPage,
   CapturedRuns,
   type HasTime,
   type KeptState,
-  type RangesQuestion,
   type RunPageQuestion,
   type ValuesQuestion,
   type WindowQuestion,
 } from '../captures/captured-runs.ts';
-import { indexVersion } from '../captures/listed-run.ts';
+import { indexVersion, nameOfPrices } from '../captures/listed-run.ts';
 import { type SaidOfRuns, saidBy } from '../captures/run-entry.ts';
 import type { RunTexts } from '../captures/run-texts.ts';
+import type { CachePeriod, CacheQuestion } from '../domain/cache-miss.ts';
 import type { CapturedActivity, WindowSums } from '../domain/captured-run.ts';
 import type { Prices } from '../domain/price.ts';
 import type { CountedValues } from '../domain/run-query/count-values.ts';
@@ -83,6 +83,7 @@ export class CaptureList {
   #isOpened = false;
   #runs!: CapturedRuns;
   #recent!: RecentExchanges;
+  #cache!: CacheLedger;
   #newest: NewestRuns | null = null;
   /** Runs with a differing echo that this process found. */
   differing_runs = 0;
@@ -120,7 +121,7 @@ export class CaptureList {
     );
     this.#said = saidBy(this.#words, texts);
     const { db, prices, is_suspect } = options;
-    this.#pricesName = createHash('sha256').update(JSON.stringify(prices)).digest('hex').slice(0, 16);
+    this.#pricesName = nameOfPrices(prices);
     if (is_suspect) removeRunIndex(db);
     this.#begin(null);
   }
@@ -204,8 +205,7 @@ export class CaptureList {
   activity(from_ms: number, to_ms: number): CapturedActivity {
     return this.#guard(() => {
       const until = performance.now() + this.#catchUpMs;
-      const range = { first_id: this.#firstId, last_id: this.#lastId };
-      this.#recent.follow(this.#files, range, from_ms, () => performance.now() < until);
+      this.#recent.follow(this.#files, this.#range, from_ms, () => performance.now() < until);
       return {
         ...this.#recent.sum(from_ms, to_ms),
         golden: this.#current.runs.countGolden(this.#files),
@@ -213,10 +213,11 @@ export class CaptureList {
     });
   }
 
-  /** The exchanges of the newest runs that have been read. */
-  listRanges(question: RangesQuestion): ReturnType<CapturedRuns['listRanges']> {
-    const { runs, not_before } = this.#current;
-    return this.#guard(() => runs.listRanges({ ...question, not_before }));
+  /** What turns of a period lost by missing the cache. */
+  sumCache(question: CacheQuestion, hasTime: HasTime): CachePeriod {
+    return this.#guard(() =>
+      this.#cache.sum(question, this.#cache.follow(this.#files, this.#range, question.from_day, hasTime)),
+    );
   }
 
   /** Whether any exchange of a run exists. */
@@ -258,10 +259,12 @@ export class CaptureList {
       }
       this.#newest = null;
       if (this.#runs.readWanted(this.#files) || this.#runs.loadSome() || this.#readReported()) return 0;
-      const from = performance.now();
+      const until = performance.now() + CAPTURE_LIST.reading_ms;
       let isMore = this.#options.reads_ahead;
-      while (isMore && performance.now() < from + CAPTURE_LIST.reading_ms)
+      while (isMore && performance.now() < until)
         isMore = this.#runs.readUnread(this.#files, systemClock.wallMs() - CAPTURE_LIST.settled_ms);
+      if (!isMore && this.#options.reads_ahead)
+        isMore = !this.#cache.follow(this.#files, this.#range, '', () => performance.now() < until);
       if (!isMore || this.#runs.changed >= CAPTURE_LIST.runs_unsaved) this.#save();
       return isMore ? CAPTURE_LIST.pause_ms : null;
     });
@@ -282,6 +285,10 @@ export class CaptureList {
     void this.#words.close();
   }
 
+  get #range(): { first_id: number; last_id: number } {
+    return { first_id: this.#firstId, last_id: this.#lastId };
+  }
+
   get #current(): NewestRuns {
     return this.#newest ?? { runs: this.#runs, not_before: 0 };
   }
@@ -296,6 +303,7 @@ export class CaptureList {
       kept: index === null || state === null ? null : { rows: index, state },
     });
     this.#recent = new RecentExchanges({ prices, kept: state === null ? null : index });
+    this.#cache = new CacheLedger(prices, state === null ? null : index);
     this.#newest = null;
     this.#unsaved = 0;
   }
@@ -357,6 +365,7 @@ export class CaptureList {
     this.#runs.forgetBefore(this.#files, firstId);
     this.#newest = null;
     this.#recent = new RecentExchanges({ prices: this.#options.prices });
+    this.#cache.storeAgain();
     void this.#index?.close();
     removeRunIndex(this.#options.db);
     this.#index = this.#openIndex();
@@ -415,7 +424,13 @@ export class CaptureList {
     const index = this.#index;
     if (index === null || !this.#isWritten || !index.isThere()) return;
     const { last_id } = this.#runs;
-    if (this.#unsaved === 0 && this.#runs.changed === 0 && !this.#recent.hasChanges) return;
+    if (
+      this.#unsaved === 0 &&
+      this.#runs.changed === 0 &&
+      !this.#recent.hasChanges &&
+      !this.#cache.hasChanges
+    )
+      return;
     this.#unsaved = 0;
     try {
       const [marked] = this.#files.summaries({ from_id: Math.max(this.#firstId, last_id - MARK_BACK) });
@@ -423,7 +438,8 @@ export class CaptureList {
       const { state, runs, gone } = this.#runs.takeChanges();
       const mark = { id: marked.id, started_at: marked.started_at };
       const whole: IndexState = { ...state, prices: this.#pricesName, first_id: this.#firstId, mark };
-      index.write({ state: JSON.stringify(whole), runs, gone, ...this.#recent.takeChanges() });
+      const sums = { ...this.#recent.takeChanges(), ...this.#cache.takeChanges() };
+      index.write({ state: JSON.stringify(whole), runs, gone, ...sums });
     } catch {
       // For example a full disk: the list continues in memory, and the next process continues from what was saved.
       this.#isWritten = false;

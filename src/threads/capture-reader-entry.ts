@@ -8,7 +8,7 @@
  */
 import { constants, setPriority } from 'node:os';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
-import { type RunPlace, readRunCache, sumCache } from '../captures/cache-page.ts';
+import { readRunCache } from '../captures/cache-page.ts';
 import { type HasTime, RunWithin } from '../captures/captured-runs.ts';
 import { type ToldExchange, tellConversation } from '../captures/conversation.ts';
 import { FigureCube } from '../captures/figure-cube.ts';
@@ -45,6 +45,8 @@ const CAPTURE_RUN_READING_MS = 250;
 const CAPTURE_SEARCH_READING_MS = 60;
 /** Longest time for comparing the prompts of one run; the answer says if there were more turns. */
 const CAPTURE_CACHE_READING_MS = 3_000;
+/** Longest time for examining turns for the sum over a period; the answer says if there are more. */
+const CAPTURE_CACHE_SUM_MS = 300;
 /** Longest time for reading bodies for the sum over a window; runs that are not read by then do not count. */
 const CAPTURE_WINDOW_READING_MS = 200;
 /**
@@ -52,9 +54,6 @@ const CAPTURE_WINDOW_READING_MS = 200;
  * continues.
  */
 const CAPTURE_FIGURES_READING_MS = 1_000;
-/** Runs and exchanges in one page of the cache totals. A single run may be longer. */
-const CACHE_PAGE_RUNS = 50;
-const CACHE_PAGE_EXCHANGES = 500;
 /** Turns whose spans are one line of an export. */
 const SPAN_PAGE_TURNS = 500;
 /** JSON characters in one page of a conversation. Its last turn may exceed it. */
@@ -115,6 +114,8 @@ class CaptureLibrary {
         return this.#explain(question.id);
       case 'figures':
         return this.#tellFigures(question.question);
+      case 'cache':
+        return toJson(this.#list.sumCache(question.question, startTime(CAPTURE_CACHE_SUM_MS)));
       case 'limits':
         return toJson(tellLimits(this.#files, this.#list.last_id, question.now_ms));
       case 'search':
@@ -141,8 +142,6 @@ class CaptureLibrary {
         return this.#examineRun(question.run_id);
       case 'run_spans':
         return this.#writeSpans(question);
-      case 'cache':
-        return this.#sumCache(question);
     }
   }
 
@@ -317,21 +316,6 @@ class CaptureLibrary {
     const next = left === 0 && last < range.last_id ? last : null;
     const otlp = bytes === null ? 'null' : Buffer.from(bytes).toString();
     return { type: 'json', json: Buffer.from(`{"otlp":${otlp},"next":${next}}`) };
-  }
-
-  #sumCache({ before, from_ms }: Question<'cache'>): CaptureAnswer {
-    const limit = CACHE_PAGE_RUNS + 1;
-    const runs = this.#list.listRanges({ before, from_ms: from_ms ?? Number.NEGATIVE_INFINITY, limit });
-    const places: RunPlace[] = [];
-    let sum_exchanges = 0;
-    for (const { exchanges, ...place } of runs.slice(0, CACHE_PAGE_RUNS)) {
-      if (places.length > 0 && sum_exchanges + exchanges > CACHE_PAGE_EXCHANGES) break;
-      sum_exchanges += exchanges;
-      places.push(place);
-    }
-    const next = places.length < runs.length ? places.at(-1)!.first_id : null;
-    const sum = sumCache(this.#files, places.reverse(), this.#prices);
-    return toJson({ runs: places.length, sum, next_cursor: next === null ? null : String(next) });
   }
 
   /** The conversation after the last page; null for another conversation, or after new exchanges. */

@@ -82,7 +82,7 @@ export class MadeSource implements ExchangeSource {
   }
 
   copy(id: number): StoredExchange | undefined {
-    const record = this.records.find((candidate) => candidate.id === id);
+    const record = this.exchange(id);
     if (record === undefined) return undefined;
     return {
       shape: record.shape,
@@ -97,7 +97,8 @@ export class MadeSource implements ExchangeSource {
   }
 
   exchange(id: number): ExchangeRecord | undefined {
-    return this.records.find((record) => record.id === id);
+    const record = this.records[id - 1];
+    return record?.id === id ? record : this.records.find((other) => other.id === id);
   }
 
   body(id: number, side: BodySide): Uint8Array | undefined {

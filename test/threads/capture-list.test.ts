@@ -10,7 +10,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { ExchangeSource } from '../../src/captures/exchange-source.ts';
 import { RunList } from '../../src/captures/inspect.ts';
 import { indexVersion, readListedRun } from '../../src/captures/listed-run.ts';
-import { KeptVerdicts } from '../../src/cli/kept-verdicts.ts';
+import { KeptIndex } from '../../src/cli/kept-index.ts';
 import type { CapturedRunRow } from '../../src/domain/captured-run.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
@@ -57,6 +57,38 @@ function turn(run_id: string, { words = `Words of ${run_id}.`, seq = null, at_ms
     started_at_ms: at_ms ?? START_MS,
     request_body: Buffer.from(JSON.stringify(request)),
     response_body: Buffer.from(status === undefined ? JSON.stringify(answer) : '{"type":"error"}'),
+  });
+}
+
+/** A turn of an agent whose tools change their order, so that it reads nothing from the cache. */
+function cachedTurn(run_id: string, at: number) {
+  const tools = [{ name: 'Read' }, { name: 'Edit' }];
+  const block = (text: string, isMarked = false) => ({
+    type: 'text',
+    text,
+    ...(isMarked ? { cache_control: { type: 'ephemeral' } } : {}),
+  });
+  const first = { role: 'user', content: [block(`Words of ${run_id}.`, at === 0)] };
+  const answer = { role: 'assistant', content: [block(`Done with ${run_id}.`)] };
+  const request = {
+    model: 'claude-x',
+    tools: at % 2 === 0 ? tools : tools.toReversed(),
+    system: [block('Mend code.', true)],
+    messages: at === 0 ? [first] : [first, answer, { role: 'user', content: [block('More.', true)] }],
+  };
+  const usage = { input_tokens: 5, output_tokens: 5, cache_read_input_tokens: 0 };
+  const response = {
+    type: 'message',
+    model: 'claude-x',
+    stop_reason: 'end_turn',
+    usage: { ...usage, cache_creation_input_tokens: 5_000 },
+    ...answer,
+  };
+  return makeExchange({
+    run_id,
+    started_at_ms: START_MS + at * 60_000,
+    request_body: Buffer.from(JSON.stringify(request)),
+    response_body: Buffer.from(JSON.stringify(response)),
   });
 }
 
@@ -170,7 +202,7 @@ describe.each<[string, () => Key]>([
     await captures.append(turn('one', { seq: 1 }), turn('two', { seq: 1 }), turn('one', { seq: 2 }));
     await captures.readAll();
     await captures.append(turn('two', { seq: 2 }));
-    const kept = new KeptVerdicts(captures.db, captures.key, '1');
+    const kept = new KeptIndex(captures.db, captures.key, '1');
     const files = new FollowedFiles(captures.db, { data_key: captures.key });
     files.refresh();
     const read: number[] = [];
@@ -192,6 +224,38 @@ describe.each<[string, () => Key]>([
       ['two', true],
     ]);
     expect(read).toEqual([2, 4]);
+    files.close();
+    await kept.close();
+  });
+
+  it('has sums of cache misses by day and agent, also of a later turn and for commands', async () => {
+    const captures = new Captures(makeKey());
+    await captures.append(cachedTurn('one', 0), cachedTurn('two', 0), cachedTurn('one', 1));
+    const question = { from_day: '2026-10-01', to_day: '2026-10-02', agent: null };
+    const list = captures.open();
+    finish(list);
+    const first = list.sumCache(question, () => true);
+    // The second run begins like the first one, but read nothing from the cache.
+    expect(first).toMatchObject({ is_whole: true, turns: 3, misses: 2, days: 1 });
+    expect(first.causes.map(({ cause, runs }) => [cause, runs])).toContainEqual(['tools_reordered', ['one']]);
+    await captures.letGo();
+
+    await captures.append(cachedTurn('two', 1));
+    const next = captures.open();
+    finish(next);
+    const second = next.sumCache(question, () => true);
+    expect(second.turns).toBe(4);
+    expect(second.causes.find(({ cause }) => cause === 'tools_reordered')).toMatchObject({
+      misses: 2,
+      runs: ['one', 'two'],
+    });
+    await captures.letGo();
+    const kept = new KeptIndex(captures.db, captures.key, '1');
+    const files = new FollowedFiles(captures.db, { data_key: captures.key });
+    files.refresh();
+    // The part is not full, so nothing is stored of it yet; other prices would make it useless anyhow.
+    expect([...(kept.cacheParts(files, PRICES)?.cacheParts() ?? [])]).toEqual([]);
+    expect(kept.cacheParts(files, { 'claude-x': { input: 4, output: 15 } })).toBeNull();
     files.close();
     await kept.close();
   });

@@ -20,9 +20,9 @@ export interface Resource<T> {
   set(data: T): void;
 }
 
-interface ResourceOptions {
-  /** Interval of reading while the page is visible; absent: it is read once. */
-  every_ms?: number;
+interface ResourceOptions<T> {
+  /** Interval of reading while the page is visible, or how it follows from the data; absent: it is read once. */
+  every_ms?: number | ((data: T) => number);
 }
 
 /**
@@ -32,7 +32,7 @@ interface ResourceOptions {
 export function useResource<T>(
   key: string,
   read: (signal: AbortSignal) => Promise<T>,
-  { every_ms }: ResourceOptions = {},
+  { every_ms }: ResourceOptions<T> = {},
 ): Resource<T> {
   const watched = useMemo(() => new Watched(read, every_ms ?? null), [key]);
   useEffect(() => watched.start(), [watched]);
@@ -43,10 +43,10 @@ class Watched<T> implements Resource<T> {
   readonly data = signal<T | null>(null);
   readonly error = signal<ApiError | null>(null);
   readonly #read: (signal: AbortSignal) => Promise<T>;
-  readonly #every_ms: number | null;
+  readonly #every_ms: number | ((data: T) => number) | null;
   #turn = new AbortController();
 
-  constructor(read: (signal: AbortSignal) => Promise<T>, every_ms: number | null) {
+  constructor(read: (signal: AbortSignal) => Promise<T>, every_ms: number | ((data: T) => number) | null) {
     this.#read = read;
     this.#every_ms = every_ms;
   }
@@ -92,7 +92,10 @@ class Watched<T> implements Resource<T> {
       }
       if (failures > 0) await pause(this.error.peek()?.retry_after_ms ?? waitAfter(failures), ends);
       else if (this.#every_ms === null) return;
-      else await untilNext(this.#every_ms, ends);
+      else {
+        const every = this.#every_ms;
+        await untilNext(typeof every === 'number' ? every : every(this.data.peek()!), ends);
+      }
     }
   }
 }

@@ -10,6 +10,7 @@ import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { formatUsd } from '../core/money.ts';
 import { useResource } from '../core/resource.ts';
 import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
+import { CacheLosses } from '../ui/cache-losses.tsx';
 import { DayBars } from '../ui/chart.tsx';
 import { Cost, sayCost } from '../ui/cost.tsx';
 import { Loaded } from '../ui/states.tsx';
@@ -18,7 +19,6 @@ import { type Column, Table } from '../ui/table.tsx';
 type Figures = Reply<'GET /capture/figures'>;
 type Row = Figures['rows'][number];
 type Limit = Reply<'GET /capture/limits'>['limits'][number];
-type Cause = Reply<'GET /capture/cache'>['sum']['causes'][number];
 
 const DIMENSIONS: readonly [name: Figures['by'], title: string][] = [
   ['model', 'Model'],
@@ -53,7 +53,7 @@ export function CostsPage() {
       <Loaded from={figures} lines={8}>
         {(report) => <FigurePanels report={report} daily={daily.data.value} />}
       </Loaded>
-      <CachePanel days={Number(days)} />
+      <CacheLosses days={Number(days)} />
       <LimitsPanel />
     </>
   );
@@ -133,13 +133,14 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
   );
 }
 
-/** Every day of the period. A day without a row had no traffic. */
-function listDays({ from_day, to_day, rows }: Figures): { date: string; value: number }[] {
-  const costs = new Map(rows.map(({ name, cost_usd }) => [name, cost_usd ?? 0]));
-  const days: { date: string; value: number }[] = [];
+/** Every day of the period. A day without a row had no traffic; one without a price has an unknown cost. */
+function listDays({ from_day, to_day, rows }: Figures): { date: string; value: number | null }[] {
+  const costs = new Map(rows.map(({ name, cost_usd }) => [name, cost_usd]));
+  const days: { date: string; value: number | null }[] = [];
   for (let ms = Date.parse(from_day); ms <= Date.parse(to_day); ms += 86_400_000) {
     const date = new Date(ms).toISOString().slice(0, 10);
-    days.push({ date, value: costs.get(date) ?? 0 });
+    const cost = costs.get(date);
+    days.push({ date, value: cost === undefined ? 0 : cost });
   }
   return days;
 }
@@ -169,72 +170,7 @@ const columnsOf = (title: string): Column<Row>[] => [
   { title: 'p95', kind: 'number', show: ({ latency_p95_ms }) => formatSpan(latency_p95_ms) },
 ];
 
-const CAUSE_COLUMNS: Column<Cause>[] = [
-  {
-    title: 'Why',
-    kind: 'wide',
-    show: ({ words, place }) => (
-      <>
-        {words}
-        {place === null ? null : <span class="faint"> ({place})</span>}
-      </>
-    ),
-  },
-  { title: 'Agent', show: ({ agent }) => agent || '–' },
-  { title: 'Turns', kind: 'number', show: ({ misses }) => formatNumber(misses) },
-  { title: 'Tokens lost', kind: 'number', show: ({ lost_tokens }) => formatShort(lost_tokens) },
-  {
-    title: 'Cost',
-    kind: 'number',
-    show: ({ cost_usd }) => (cost_usd === null ? 'no price' : formatUsd(cost_usd)),
-  },
-  {
-    title: 'Runs',
-    show: ({ runs }) =>
-      runs.map((id, at) => (
-        <span key={id}>
-          {at === 0 ? '' : ', '}
-          <a href={hrefOfCaptured(id)}>{id}</a>
-        </span>
-      )),
-  },
-];
-
-/**
- * Losses of the newest runs only, because more would keep the capture reader busy. `inspect --cache` sums all runs.
- */
-function CachePanel({ days }: { days: number }) {
-  const from = new Date(Date.now() - days * 86_400_000).toISOString().slice(0, 10);
-  const cache = useResource(`cache ${from}`, (signal) =>
-    call('GET /capture/cache', { query: { from: `${from}T00:00:00Z` }, signal }),
-  );
-  return (
-    <Loaded from={cache} lines={3}>
-      {({ runs, sum, next_cursor }) => (
-        <Panel
-          title="Missed caches"
-          sub={`The newest ${countOf(runs, 'run')}${next_cursor === null ? '' : '; understudy inspect --cache sums all'}. ${
-            sum.misses === 0
-              ? `None of ${countOf(sum.turns, 'turn')} missed the provider's cache.`
-              : `${countOf(sum.misses, 'turn')} of ${formatNumber(sum.turns)} read less from the provider's cache than possible.`
-          }`}
-        >
-          {sum.misses === 0 ? null : (
-            <Table
-              label="Causes of missed caches"
-              columns={CAUSE_COLUMNS}
-              rows={sum.causes}
-              keyOf={({ cause, agent, place }) => `${cause} ${agent} ${place}`}
-              empty=""
-            />
-          )}
-        </Panel>
-      )}
-    </Loaded>
-  );
-}
-
-/** Most runs named in a limit's row. They are those that used most of it. */
+/** Runs that used most of a limit, in its row. */
 const NAMED_RUNS = 3;
 
 const LIMIT_COLUMNS: Column<Limit>[] = [

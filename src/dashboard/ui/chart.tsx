@@ -6,7 +6,8 @@ import { countOf, formatDay, formatNumber } from '../core/format.ts';
 
 interface DayValue {
   date: string;
-  value: number;
+  /** null: not known. */
+  value: number | null;
 }
 
 /** One bar per day, with its value as the tooltip. */
@@ -19,10 +20,10 @@ export function DayBars({
   points: readonly DayValue[];
   format?: (value: number) => string;
 }) {
-  const total = points.reduce((sum, { value }) => sum + value, 0);
-  const most = Math.max(0, ...points.map(({ value }) => value));
-  const days = countOf(points.length, 'day');
-  const words = total === 0 ? `none in ${days}` : `${format(total)} in ${days}, up to ${format(most)} a day`;
+  const known = points.flatMap(({ value }) => (value === null ? [] : [value]));
+  const total = known.reduce((sum, value) => sum + value, 0);
+  const most = Math.max(0, ...known);
+  const words = describeDays(total, most, { known: known.length, all: points.length }, format);
   return (
     <figure class="panel chart-figure">
       <figcaption>
@@ -37,10 +38,10 @@ export function DayBars({
         aria-label={`${title}: ${words}`}
       >
         {points.map(({ date, value }, at) => {
-          const height = value === 0 ? 1 : Math.max(3, (value / most) * 100);
+          const height = value === null || value === 0 ? 1 : Math.max(3, (value / most) * 100);
           return (
-            <g key={date} class={value === 0 ? 'none' : 'some'}>
-              <title>{`${formatDay(date)}: ${format(value)}`}</title>
+            <g key={date} class={value === null || value === 0 ? 'none' : 'some'}>
+              <title>{`${formatDay(date)}: ${value === null ? 'not known' : format(value)}`}</title>
               <rect class="reach" x={at * 10} y={0} width={10} height={100} />
               <rect class="bar" x={at * 10 + 1} y={100 - height} width={8} height={height} />
             </g>
@@ -53,6 +54,20 @@ export function DayBars({
       </div>
     </figure>
   );
+}
+
+function describeDays(
+  total: number,
+  most: number,
+  days: { known: number; all: number },
+  format: (value: number) => string,
+): string {
+  if (days.known === 0 && days.all > 0) return `not known for ${countOf(days.all, 'day')}`;
+  const unknown = days.all - days.known;
+  const without = unknown === 0 ? '' : `; not known for ${countOf(unknown, 'day')}`;
+  const span = countOf(days.all, 'day');
+  if (total === 0) return `none in ${span}${without}`;
+  return `${format(total)} in ${span}, up to ${format(most)} a day${without}`;
 }
 
 const darkness = matchMedia('(prefers-color-scheme: dark)');

@@ -1,6 +1,6 @@
 /**
- * The stored index of captured runs, `<capture database>.runs`: one row for each run, and the figures of the newest
- * exchanges, so that listing runs does not read all exchanges. The index can always be rebuilt from the captures, so
+ * The stored index of captured runs, `<capture database>.runs`: one row for each run, the figures of the newest
+ * exchanges, and sums of cache misses, so that listing runs does not read all exchanges. The index can always be rebuilt from the captures, so
  * an index that is damaged, or that belongs to another version, key or capture database, is removed. Only the capture
  * reader writes it (threads/capture-reader-entry.ts), never the gateway or the capture process. Any process may read
  * it.
@@ -8,11 +8,11 @@
  * `state` says up to which exchange it goes, `newest` returns rows starting with the newest run, and `find` returns
  * one run's row. `captures/listed-run.ts` defines the content of a row (`readListedRun`) and the version that the
  * capture reader writes (`indexVersion`).
- * Rows contain first words of runs. With a data key, rows are encrypted, and run names are hashed with the key.
+ * Rows contain first words of runs, and of agents' system prompts. With a data key, rows are encrypted, and run names are hashed with the key.
  * Removing captured exchanges (expiry, erasure) removes the whole index file, because LMDB's free pages keep removed
  * content. A change of the key removes it, too. Backups omit it. Commits are not synced, so a power failure may cost
  * the file.
- * Bound: CAPTURE_LISTED_RUNS rows and CAPTURE_ACTIVITY.exchanges figures. Pages of removed rows are reused.
+ * Bound: CAPTURE_LISTED_RUNS rows, CAPTURE_ACTIVITY.exchanges figures and the parts of captures/cache-ledger.ts. Pages of removed rows are reused.
  */
 import { createHash } from 'node:crypto';
 import { chmodSync, rmSync, statSync } from 'node:fs';
@@ -50,6 +50,9 @@ interface RunIndexChanges {
   /** Figures, keyed by the first exchange that they cover. */
   figures: readonly KeptRow[];
   figures_gone: readonly number[];
+  /** Sums of cache misses, keyed by the first exchange that they cover. */
+  cache: readonly KeptRow[];
+  cache_gone: readonly number[];
 }
 
 const STATE = Buffer.from('state');
@@ -76,6 +79,7 @@ export class RunIndex {
   readonly #meta: ValueTable<Buffer>;
   readonly #runs: ValueTable<number>;
   readonly #figures: ValueTable<number>;
+  readonly #cache: ValueTable<number>;
   readonly #names: Database<Buffer, Buffer>;
   readonly #key: DataKey | null;
   readonly #inode: bigint;
@@ -130,6 +134,7 @@ export class RunIndex {
       this.#meta = seal(table<Buffer>('meta', 'binary'), 'meta', sealing);
       this.#runs = seal(table<number>('runs', 'uint32'), 'runs', sealing);
       this.#figures = seal(table<number>('figures', 'uint32'), 'figures', sealing);
+      this.#cache = seal(table<number>('cache', 'uint32'), 'cache', sealing);
       this.#names = table<Buffer>('names', 'binary');
       this.#inode = inodeOf(path) ?? 0n;
     } catch (thrown) {
@@ -175,8 +180,13 @@ export class RunIndex {
     return value === undefined ? undefined : this.#check(value);
   }
 
+  /** All stored sums of cache misses. @throws RunIndexDamage */
+  *cacheParts(): Generator<KeptRow> {
+    for (const { key, value } of this.#cache.getRange({})) yield { first_id: key, value: this.#check(value) };
+  }
+
   /** Writes all changes or none. @throws Error of the storage */
-  write({ state, runs, gone, figures, figures_gone }: RunIndexChanges): void {
+  write({ state, runs, gone, figures, figures_gone, cache, cache_gone }: RunIndexChanges): void {
     refuseWithoutRoom(this.#path, 0);
     this.#root.transactionSync(() => {
       for (const { first_id, run_id } of gone) {
@@ -194,6 +204,8 @@ export class RunIndex {
       }
       for (const from_id of figures_gone) this.#figures.removeSync(from_id);
       for (const { first_id, value } of figures) this.#figures.putSync(first_id, addCheck(value));
+      for (const from_id of cache_gone) this.#cache.removeSync(from_id);
+      for (const { first_id, value } of cache) this.#cache.putSync(first_id, addCheck(value));
       this.#meta.putSync(STATE, Buffer.from(state));
     });
   }

@@ -1,18 +1,27 @@
 /**
- * Reads verdicts that the service has stored beside the captures (storage/capture/run-index.ts), so that a
- * command that lists runs need not read their bodies again. Command line; reads only.
+ * Reads what the service has stored beside the captures (storage/capture/run-index.ts): verdicts on runs and sums of
+ * cache misses, so that a command need not read the bodies again. Command line; reads only.
  */
 
+import type { KeptCacheParts } from '../captures/cache-ledger.ts';
+import type { ExchangeSource } from '../captures/exchange-source.ts';
 import type { KeptVerdict, RunTally } from '../captures/inspect.ts';
-import { indexVersion, readListedRun } from '../captures/listed-run.ts';
+import { indexVersion, nameOfPrices, readListedRun } from '../captures/listed-run.ts';
 import { readVersion } from '../config.ts';
+import type { Prices } from '../domain/price.ts';
 import { RunIndex } from '../storage/capture/run-index.ts';
 
-export class KeptVerdicts {
+/** What the index says about its captures (threads/capture-list.ts). */
+interface IndexState {
+  prices: string;
+  mark: { id: number; started_at: string };
+}
+
+export class KeptIndex {
   readonly #index: RunIndex | null;
 
   /**
-   * @param db the capture database; its kept verdicts may be missing, older or of another version
+   * @param db the capture database; its index may be missing, older or of another version
    * @param version of the program
    */
   constructor(db: string, data_key: Uint8Array | null, version: string = readVersion()) {
@@ -38,6 +47,18 @@ export class KeptVerdicts {
       return null;
     }
   };
+
+  /** Sums of cache misses by these prices; null if none are stored for these captures. */
+  cacheParts(source: ExchangeSource, prices: Prices): KeptCacheParts | null {
+    try {
+      const state = JSON.parse(this.#index?.state ?? 'null') as IndexState | null;
+      if (state === null || state.prices !== nameOfPrices(prices)) return null;
+      const { id, started_at } = state.mark;
+      return source.exchange(id)?.started_at === started_at ? this.#index : null;
+    } catch {
+      return null;
+    }
+  }
 
   async close(): Promise<void> {
     await this.#index?.close();
