@@ -10,8 +10,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import type { StoredExchange } from '../providers/decode.ts';
-import { openDataKey } from '../std/data-key.ts';
-import { nameAttachment } from '../storage/capture/attachments.ts';
+import { listAttachmentNames, readCaptureKeys } from '../storage/capture/capture-keys.ts';
 import { OPEN_CAPTURE_FILES } from '../storage/capture/followed-files.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, sealedPath } from '../storage/capture/layout.ts';
 import { CaptureReader, type ReaderOptions } from '../storage/capture/reader.ts';
@@ -149,8 +148,9 @@ export class CaptureFiles implements ExchangeSource {
 
   /** Whether an attachment with that SHA-256 is kept beside the database. */
   hasFile(sha256: string): boolean {
-    const name = nameAttachment(sha256, openDataKey(this.#options.data_key ?? null));
-    return existsSync(join(attachmentsFolder(this.#db), name));
+    const folder = attachmentsFolder(this.#db);
+    const keys = readCaptureKeys(this.#db, this.#options.data_key ?? null);
+    return listAttachmentNames(sha256, keys).some((name) => existsSync(join(folder, name)));
   }
 
   /**

@@ -6,6 +6,7 @@ import { decodeExchange } from '../providers/decode.ts';
 import { countOf } from '../std/count-of.ts';
 import { DataKey } from '../std/data-key.ts';
 import { readKeyFile } from '../std/key-file.ts';
+import { RewriteError, rekeyCaptures } from '../storage/ordered-rewrite.ts';
 import { RekeyError, type RekeyReport, rekeyData } from '../storage/rekey.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
@@ -15,15 +16,21 @@ import { makeHarmlessLine } from './terminal-text.ts';
 const HELP = `Writes everything in DATA_DIR and the capture database anew under another key. DATA_KEY_FILE names the key that it is
 under now; unset: none.
 
-The service must be stopped. All is written beside what is there first, which takes as much room again, and then put in
-its place at once: whatever ends the command, nothing is lost, and the next start or rekey undoes or finishes it. What the
-old files held stays on the disk until it is overwritten, as with every file that is removed. Backups stay under the key
-that they were made with: keep that as long as them. What was written elsewhere (trace --out, a student) stays as it is.
+The service must be stopped: its threads have main.mdb and runs.mdb open and write to them under one key. All is written
+beside what is there first, which takes as much room again, and then put in its place at once: whatever ends the command,
+nothing is lost, and the next start or rekey undoes or finishes it. What the old files held stays on the disk until it is
+overwritten, as with every file that is removed. Backups stay under the key that they were made with: keep that as long as
+them. What was written elsewhere (trace --out, a student) stays as it is.
 
-Usage: understudy rekey --to FILE [--db FILE]
+With --captures, captured exchanges get the new key while the gateway runs, one file after the other, and the service goes
+on with the old key. Then stop it and run the command without --captures: it changes the rest, which takes seconds where
+captures are most of the data. Until then either key opens the captures, and DATA_KEY_FILE stays the old one.
+
+Usage: understudy rekey --to FILE [--captures] [--db FILE]
 
   --to FILE    the new key: 32 random bytes as they are, in hex or in base64, that others have no right to; none to
                encrypt nothing from now on
+  --captures   captured exchanges alone, also while the gateway runs; from one key to another
   --db FILE    capture database; DATA_DIR/capture.mdb when not given
 
 Examples:
@@ -31,11 +38,12 @@ Examples:
   understudy rekey --to new.key                             # what was not encrypted is from now on
   DATA_KEY_FILE=old.key understudy rekey --to new.key       # another key
   DATA_KEY_FILE=old.key understudy rekey --to none          # as it was
+  DATA_KEY_FILE=old.key understudy rekey --to new.key --captures
 `;
 
 /** @returns the exit status */
 export async function runRekey(argv: string[], io: CliIo): Promise<number> {
-  const values = readFlags(argv, { to: 'text', db: 'text' });
+  const values = readFlags(argv, { to: 'text', captures: 'switch', db: 'text' });
   if (values.help) {
     await io.out(HELP);
     return EXIT.done;
@@ -48,6 +56,14 @@ export async function runRekey(argv: string[], io: CliIo): Promise<number> {
     throw new UsageError('the new key is the current one (DATA_KEY_FILE), or neither is set');
   const progress = new Progress(io, Date.now);
   try {
+    if (values.captures === true) {
+      const { data_dir, data_key } = config;
+      const options = { data_dir, capture_db: config.capture.db, data_key, decode: decodeExchange, to };
+      const { after_bytes } = await rekeyCaptures(options, (name, done, of) => progress.tell(name, done, of));
+      progress.clear();
+      await io.out(describeCaptures(after_bytes, data_key, to, values.to));
+      return EXIT.done;
+    }
     const report = await rekeyData(
       {
         data_dir: config.data_dir,
@@ -63,7 +79,7 @@ export async function runRekey(argv: string[], io: CliIo): Promise<number> {
     return EXIT.done;
   } catch (thrown) {
     progress.clear();
-    if (!(thrown instanceof RekeyError)) throw thrown;
+    if (!(thrown instanceof RekeyError || thrown instanceof RewriteError)) throw thrown;
     io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
     return EXIT.failed;
   }
@@ -98,4 +114,18 @@ function describe(
   const lost =
     damaged === 0 ? '' : `${countOf(damaged, 'value')} could not be read before, and cannot be read now.\n`;
   return `${now}: ${countOf(files, 'file')}, ${(bytes / 1e6).toFixed(1)} MB. ${next}\n${lost}`;
+}
+
+function describeCaptures(
+  bytes: number,
+  from: Uint8Array | null,
+  to: Uint8Array | null,
+  file: string,
+): string {
+  const name = makeHarmlessLine(resolve(file));
+  return (
+    `The captures (${(bytes / 1e6).toFixed(1)} MB) are encrypted under key ${new DataKey(to!).id} now. ` +
+    `The rest is still under key ${new DataKey(from!).id}: leave DATA_KEY_FILE as it is until you have stopped the service ` +
+    `and run understudy rekey --to ${name}.\n`
+  );
 }

@@ -8,6 +8,7 @@ import { open, type RootDatabase } from 'lmdb';
 import { openDataKey } from '../std/data-key.ts';
 import { syncPath } from '../std/synced-path.ts';
 import { BackupError, type FileEntry } from './backup-manifest.ts';
+import { chooseKey } from './capture/layout.ts';
 import { checkSealing } from './lmdb/sealed-table.ts';
 import { checkDatabase } from './lmdb/stores.ts';
 
@@ -30,7 +31,7 @@ export async function copyDatabase(
   checkDatabase(path);
   const root = openForReading(path);
   try {
-    checkSealing(root, path, openDataKey(dataKey));
+    checkSealing(root, path, openDataKey(chooseKey(root, path, dataKey)));
     await root.backup(copy, true);
   } finally {
     await root.close();

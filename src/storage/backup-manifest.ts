@@ -6,6 +6,7 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
+import { keysPath } from './capture/capture-keys.ts';
 import { attachmentsFolder, sealedPath } from './capture/layout.ts';
 
 /** Size of a backup's list of files, enough for a few million attachments. A larger one is refused. */
@@ -30,6 +31,8 @@ export const BACKUP_FORMAT = 'understudy_backup_v1';
 /** Databases of DATA_DIR, which have the same names in a backup. */
 export const DATABASES = ['main.mdb', 'runs.mdb'] as const;
 export const CAPTURE = 'capture.mdb';
+/** The keys of captures, while files have either of two (capture/capture-keys.ts). */
+export const CAPTURE_KEYS = 'capture.mdb.keys';
 
 const SEALED_NAME = /^capture\.(\d{1,15})-(\d{1,15})((?:\.[\w-]{1,40})?)$/;
 
@@ -39,6 +42,7 @@ const NAMES = {
   redo: /^runs\.\d{1,6}\.redo$/,
   capture: /^capture\.mdb$/,
   sealed: SEALED_NAME,
+  keys: /^capture\.mdb\.keys$/,
   attachment: /^attachments\/[0-9a-f]{64}$/,
   secret: /^secrets\/\w[\w.-]{0,99}$/,
 } as const;
@@ -144,6 +148,8 @@ export function placeOf(
       return join(data_dir, name);
     case 'capture':
       return capture_db;
+    case 'keys':
+      return keysPath(capture_db);
     case 'sealed': {
       const [, first, last] = SEALED_NAME.exec(name)!;
       return sealedPath(capture_db, Number(first), Number(last), false);

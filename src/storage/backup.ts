@@ -18,11 +18,13 @@ import {
   type BackupManifest,
   type BackupSource,
   CAPTURE,
+  CAPTURE_KEYS,
   DATABASES,
   type FileEntry,
   isBackupName,
   MANIFEST,
 } from './backup-manifest.ts';
+import { keysPath } from './capture/capture-keys.ts';
 import { isDamage } from './capture/damage.ts';
 import { attachmentsFolder, listSealed } from './capture/layout.ts';
 import { databasePaths, findRedoLogs } from './lmdb/stores.ts';
@@ -63,6 +65,8 @@ export async function writeBackup(
       files.push({ name, kind, ...copied });
     }
     if (hasCaptures) {
+      // Packing the copies needs the keys that exist now. They are copied again afterwards.
+      copyKeys(capture_db, partial);
       const copy = new CaptureCopy(capture_db, data_key, partial);
       progress(CAPTURE, 0, 1);
       const { entry, others } = await explainingDamage(capture_db, copy.copyLive());
@@ -73,6 +77,7 @@ export async function writeBackup(
         if (copied !== null) files.push(copied);
       }
     }
+    files.push(...copyKeys(capture_db, partial));
     // Copied after the databases, so all files to which their rows refer exist by now.
     const plain = findFiles(data_dir, capture_db);
     for (const [index, { path, name, kind }] of plain.entries()) {
@@ -95,6 +100,13 @@ export async function writeBackup(
     rmSync(partial, { recursive: true, force: true });
     throw namePlace(thrown, target);
   }
+}
+
+/** Copies the keys of captures whose key was changed beside the service. @returns their entry */
+function copyKeys(captureDb: string, folder: string): FileEntry[] {
+  const path = keysPath(captureDb);
+  if (!isThere(path)) return [];
+  return [{ name: CAPTURE_KEYS, kind: 'keys', ...copyPlain(path, join(folder, CAPTURE_KEYS)) }];
 }
 
 interface Source {

@@ -11,7 +11,9 @@ import { basename, dirname, extname, join } from 'node:path';
 import { z } from 'zod';
 import { namePlace } from '../std/file-place.ts';
 import { syncFolder } from '../std/folder.ts';
+import { keysPath } from './capture/capture-keys.ts';
 import { attachmentsFolder, rawFolder, sealedPath } from './capture/layout.ts';
+import { listRekeyOrderFiles } from './capture/rewrite-order.ts';
 import { listRunIndexFiles } from './capture/run-index.ts';
 import { type PlanPlace, planPath } from './plan-file.ts';
 import { isSegmentName, textIndexFolder } from './text-index/segment-files.ts';
@@ -66,6 +68,8 @@ function checkPlan(place: PlanPlace, { claims, moves, removals }: RekeyPlan): vo
     ...listRunIndexFiles(capture_db),
     texts,
     join(data_dir, 'pattern-graphs'),
+    keysPath(capture_db),
+    ...listRekeyOrderFiles(capture_db),
   ];
   const isRemoval = (path: string) =>
     derived.includes(path) ||

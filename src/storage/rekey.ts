@@ -3,32 +3,44 @@
  * ones and then replace them together (rekey-plan.ts), so a change needs as much free space as the data. Main thread of
  * the command line.
  *
+ * Captures may have the new key already (ordered-rewrite.ts changes it while the gateway runs). Those files stay as they
+ * are, so the service is stopped only for the rest.
+ *
  * Data that the old key does not open was already damaged. Damaged captured blocks are copied unchanged, so that ids
  * stay the same and readers report the damage as before. Damaged rows and attachments are omitted. Both are counted.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
-import { type Database, open, type RootDatabase } from 'lmdb';
+import { open, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey, SealError } from '../std/data-key.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { syncPath } from '../std/synced-path.ts';
 import { nameAttachment, openAttachment, sealAttachment } from './capture/attachments.ts';
-import { closeBlock, openBlock } from './capture/block-sealing.ts';
-import { cutBlock, isInPieces, joinBlock, readRawPlace } from './capture/codec.ts';
+import { keysPath, readCaptureKeys, readKeyChange } from './capture/capture-keys.ts';
 import { hasOrder } from './capture/erase-order.ts';
-import { attachmentsFolder, type CaptureEnv, listSealed, rawFolder } from './capture/layout.ts';
+import { removeDatabase, rewriteCaptureFile } from './capture/file-rewrite.ts';
+import { attachmentsFolder, closeEnv, listSealed, openCaptureEnv, rawFolder } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
+import { listRekeyOrderFiles } from './capture/rewrite-order.ts';
 import { listRunIndexFiles } from './capture/run-index.ts';
 import type { DecodeExchange } from './capture/stored-copy.ts';
-import { removeDatabase, rewriteCaptureFile } from './capture-rewrite.ts';
 import { checkRoom } from './lmdb/file-head.ts';
 import { waitForWriter } from './lmdb/file-replacement.ts';
-import { markChecksums, openCodec, SEALING, SealedTable, type ValueTable } from './lmdb/sealed-table.ts';
+import { markChecksums, openCodec, SEALING, SealedTable } from './lmdb/sealed-table.ts';
 import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
+import { RowBatch } from './row-batch.ts';
 import { textIndexFolder } from './text-index/segment-files.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
@@ -58,9 +70,8 @@ export interface RekeyReport {
 /** Called for each file at the start and while it is processed, and before each step that moves files into place. */
 type RekeyProgress = (name: string, doneBytes: number, ofBytes: number) => void;
 
-/** Limits of one transaction. */
-const BATCH_ROWS = 1_000;
-const BATCH_BYTES = 4 << 20;
+/** Blocks that are packed at once. */
+const PACKED_AT_ONCE = 1_000;
 const MAX_NAMED = 128;
 const BINARY = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
 const PART = '.rekey';
@@ -81,6 +92,7 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
         `${capture_db}: an erasure is not finished: start the service or understudy erase first`,
       );
     const toId = openDataKey(to)?.id ?? null;
+    refuseOtherChange(capture_db, toId);
     const settled = await settlePlan({ data_dir, capture_db }, [main, capture_db], () =>
       progress('rekey.json', 0, 0),
     );
@@ -90,12 +102,21 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   } catch (thrown) {
     if (thrown instanceof WriterClaimedError)
       throw new RekeyError(
-        `${thrown.holder} serves from there: stop it first (SIGTERM), and start it with the new key`,
+        `${thrown.holder} serves from there: stop it first (SIGTERM), and start it with the new key. Captures alone can be changed beside it (--captures)`,
       );
     throw thrown;
   } finally {
     for (const claim of claims) await claim.release();
   }
+}
+
+/** @throws RekeyError if the captures were changed to another key than this one */
+function refuseOtherChange(captureDb: string, toId: string | null): void {
+  const change = readKeyChange(captureDb);
+  if (change === null || change.to === toId) return;
+  throw new RekeyError(
+    `${captureDb} was changed to key ${change.to} while the service ran: change the rest to that key first`,
+  );
 }
 
 class Rekeying {
@@ -119,10 +140,13 @@ class Rekeying {
     const { data_dir, capture_db } = this.#options;
     const paths = databasePaths(data_dir);
     const stores = [paths.main, paths.runs].filter(isThere);
-    const captures = [...listSealed(capture_db).map(({ path }) => path), ...[capture_db].filter(isThere)];
+    const allCaptures = [...listSealed(capture_db).map(({ path }) => path), ...[capture_db].filter(isThere)];
+    const captures: string[] = [];
+    for (const path of allCaptures) if (!(await this.#isUnderNewKey(path))) captures.push(path);
     const files = attachmentsFolder(capture_db);
     const hasFiles = isThere(files);
-    if (stores.length + captures.length === 0) throw new RekeyError(`${data_dir} holds nothing to encrypt`);
+    if (stores.length + allCaptures.length === 0)
+      throw new RekeyError(`${data_dir} holds nothing to encrypt`);
     const move = (path: string) => ({ from: `${path}${PART}`, to: path });
     const all = [...stores, ...captures];
     const plan: RekeyPlan = {
@@ -139,6 +163,8 @@ class Rekeying {
         ...listRunIndexFiles(capture_db),
         textIndexFolder(capture_db),
         join(data_dir, 'pattern-graphs'),
+        keysPath(capture_db),
+        ...listRekeyOrderFiles(capture_db),
       ],
     };
     this.#of = all.reduce((sum, path) => sum + statSync(path).size, 0) + measureFolder(files);
@@ -168,7 +194,7 @@ class Rekeying {
     const log = await CaptureLog.open({ path: capture_db, redact: true, decode, data_key: from });
     try {
       this.#tell('raw files', 0);
-      while ((await log.packSome(BATCH_ROWS)) > 0) this.#tell('raw files', 0);
+      while ((await log.packSome(PACKED_AT_ONCE)) > 0) this.#tell('raw files', 0);
     } finally {
       await log.close();
     }
@@ -195,7 +221,7 @@ class Rekeying {
           const from = source.openDB<Buffer, Buffer>({ name, ...BINARY });
           const table = target.openDB<Buffer, Buffer>({ name, ...BINARY });
           const to = sealing === null ? table : new SealedTable(table, name, sealing);
-          const batch = new Batch<Buffer>(target, to);
+          const batch = new RowBatch<Buffer>(target, to);
           for (const { key, value } of from.getRange({})) {
             const plain = this.#open(() => (opening === null ? value : opening.open(name, key, value)));
             if (plain !== null && batch.add(key, plain)) this.#tell(path, batch.write());
@@ -215,63 +241,47 @@ class Rekeying {
   }
 
   async #copyCapture(path: string, isSealed: boolean): Promise<void> {
-    const copy = `${path}${PART}`;
-    const { from, to } = this.#options;
-    await rewriteCaptureFile({ path, copy, from, to, is_sealed: isSealed }, (source, target) => {
-      const meta = [...source.meta.getRange({})];
-      target.root.transactionSync(() => {
-        for (const { key, value } of meta) target.meta.putSync(key, value);
-      });
-      this.#copyBlocks(source, target, path);
-      for (const table of ['facts', 'tails'] as const) {
-        const batch = new Batch<number>(target.root, target[table]);
-        for (const { key, value } of source[table].getRange({}))
-          if (batch.add(key, value)) this.#tell(path, batch.write());
-        this.#tell(path, batch.write());
-      }
+    const { to } = this.#options;
+    this.#damaged += await rewriteCaptureFile({
+      path,
+      copy: `${path}${PART}`,
+      from: this.#options.from,
+      to,
+      is_sealed: isSealed,
+      tell: (bytes) => this.#tell(path, bytes),
     });
   }
 
-  #copyBlocks(source: CaptureEnv, target: CaptureEnv, path: string): void {
-    const blocks = new Batch<number>(target.root, target.blocks);
-    const pieces = new Batch<number>(target.root, target.pieces);
-    let nextPiece = 1;
-    for (const { key, value } of source.blocks.getRange({})) {
-      const block = this.#convertBlock(source, target, key, value);
-      const cut = isInPieces(block) ? { value: block, pieces: [] } : cutBlock(block, nextPiece);
-      for (const piece of cut.pieces) pieces.add(nextPiece++, piece);
-      if (blocks.add(key, cut.value) || pieces.isFull) this.#tell(path, pieces.write() + blocks.write());
-    }
-    this.#tell(path, pieces.write() + blocks.write());
-  }
-
-  /** The whole block under the new key; unchanged if it cannot be read. */
-  #convertBlock(source: CaptureEnv, target: CaptureEnv, key: number, value: Buffer): Buffer {
-    try {
-      if (readRawPlace(value) !== null) throw new RangeError('a piece of the block could not be read');
-      const whole = joinBlock(value, (number) => source.pieces.get(number), failToRead);
-      return closeBlock(openBlock(whole, key, source.sealing), key, target.sealing);
-    } catch (thrown) {
-      if (!(thrown instanceof SealError || thrown instanceof RangeError)) throw thrown;
-      this.#damaged++;
-      return value;
-    }
+  /** Whether a capture file has the new key already. */
+  async #isUnderNewKey(path: string): Promise<boolean> {
+    if (this.#to === null) return false;
+    const env = openCaptureEnv(path, 'read', this.#options.from);
+    const id = env.sealing?.key.id;
+    await closeEnv(env);
+    return id === this.#to.id;
   }
 
   #copyAttachments(folder: string): void {
     const copy = `${folder}${PART}`;
     rmSync(copy, { recursive: true, force: true });
     makeFolder(copy, 0o700);
+    const isHalfDone = readCaptureKeys(this.#options.capture_db, this.#options.from).all.length > 1;
     for (const name of readdirSync(folder)) {
       if (!/^[0-9a-f]{64}$/.test(name)) continue;
       const stored = readFileSync(join(folder, name));
       this.#tell(folder, stored.length);
+      if (isHalfDone && isUnder(this.#to!, name, stored)) {
+        copyFileSync(join(folder, name), join(copy, name));
+        syncPath(join(copy, name));
+        continue;
+      }
       const plain = this.#open(() =>
         this.#from === null ? stored : openAttachment(name, stored, this.#from),
       );
       if (plain === null) continue;
       const sha256 = createHash('sha256').update(plain).digest('hex');
       const newName = nameAttachment(sha256, this.#to);
+      if (existsSync(join(copy, newName))) continue;
       const content = this.#to === null ? plain : sealAttachment(newName, plain, this.#to);
       writeFileSync(join(copy, newName), content, { mode: 0o600, flush: true });
     }
@@ -289,46 +299,15 @@ class Rekeying {
   }
 }
 
-/** Rows waiting to be written to a table. */
-class Batch<K extends Buffer | number> {
-  // biome-ignore lint/suspicious/noExplicitAny: files have keys of several kinds
-  readonly #root: RootDatabase<Buffer, any>;
-  readonly #table: ValueTable<K> | Database<Buffer, K>;
-  #rows: { key: K; value: Buffer }[] = [];
-  #bytes = 0;
-
-  // biome-ignore lint/suspicious/noExplicitAny: as above
-  constructor(root: RootDatabase<Buffer, any>, table: ValueTable<K> | Database<Buffer, K>) {
-    this.#root = root;
-    this.#table = table;
+/** Whether the attachment has that key already. */
+function isUnder(key: DataKey, name: string, stored: Buffer): boolean {
+  try {
+    openAttachment(name, stored, key);
+    return true;
+  } catch (thrown) {
+    if (thrown instanceof SealError) return false;
+    throw thrown;
   }
-
-  get isFull(): boolean {
-    return this.#rows.length >= BATCH_ROWS || this.#bytes >= BATCH_BYTES;
-  }
-
-  /** @returns whether the rows should be written now */
-  add(key: K, value: Buffer): boolean {
-    this.#rows.push({ key, value });
-    this.#bytes += value.length;
-    return this.isFull;
-  }
-
-  /** @returns number of bytes written */
-  write(): number {
-    const bytes = this.#bytes;
-    if (this.#rows.length === 0) return 0;
-    this.#root.transactionSync(() => {
-      for (const { key, value } of this.#rows) this.#table.putSync(key, value);
-    });
-    this.#rows = [];
-    this.#bytes = 0;
-    return bytes;
-  }
-}
-
-function failToRead(): never {
-  throw new RangeError('a piece of the block could not be read');
 }
 
 function listTables(root: RootDatabase<Buffer, Buffer>): string[] {

@@ -41,6 +41,7 @@ import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
 import { sealWhenDue } from '../storage/capture/live-sealing.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
 import { ReadWatch } from '../storage/capture/read-watch.ts';
+import { findRewriteOrder, noteRewriteFailure } from '../storage/capture/rewrite-order.ts';
 import { needsRestore } from '../storage/lmdb/checkpoint.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
@@ -51,9 +52,23 @@ const END_MS = 60_000;
 /** Interval of the checks of the live file's size and age. */
 const SEAL_LOOK_MS = 60_000;
 
-/** Interval of the checks for an order to erase, and the pause after one that failed. */
-const ERASE_LOOK_MS = 250;
-const ERASE_AGAIN_MS = 30_000;
+/** Interval of the checks for orders of commands, and the pause after one that failed. */
+const ORDER_LOOK_MS = 250;
+const ORDER_AGAIN_MS = 30_000;
+const ORDER_WORDS = {
+  erase: {
+    done: 'exchanges were erased, as understudy erase ordered',
+    failed: 'exchanges cannot be erased now; it is tried again',
+  },
+  compact: {
+    done: 'capture files were written without unused space, as understudy compact ordered',
+    failed: 'capture files cannot be written anew now; it is tried again',
+  },
+  rekey: {
+    done: 'captures were encrypted with the new key, as understudy rekey ordered',
+    failed: 'captures cannot be encrypted with the new key now; it is tried again',
+  },
+} as const;
 
 /** Interval of the checks for read transactions that are too old. */
 const READ_LOOK_MS = 10_000;
@@ -72,7 +87,7 @@ class Capture {
   #expiring: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | null = null;
   #sealTimer: NodeJS.Timeout | null = null;
-  #eraseTimer: NodeJS.Timeout | null = null;
+  #orderTimer: NodeJS.Timeout | null = null;
   #readTimer: NodeJS.Timeout | null = null;
   /** Slabs and cells of the next append that were received over the channel. */
   #bodies: Uint8Array[] = [];
@@ -107,7 +122,7 @@ class Capture {
     this.#noteTouching();
     this.#expire(this.#log);
     this.#sealInTime(this.#log);
-    this.#eraseOrdered(this.#log);
+    this.#followOrders(this.#log);
     this.#watchReads(this.#log);
     const reply = { last_id: this.#log.stats().last_id };
     this.#lastId.note(reply.last_id);
@@ -175,33 +190,37 @@ class Capture {
     }, SEAL_LOOK_MS).unref();
   }
 
-  /** Carries out orders to erase, also one that an earlier process has left. */
-  #eraseOrdered(log: CaptureLog): void {
-    if (this.#eraseTimer !== null) return;
+  /** Carries out orders to erase, or to write files anew, also those that an earlier process has left. */
+  #followOrders(log: CaptureLog): void {
+    if (this.#orderTimer !== null) return;
     const { db } = this.#options;
-    let isErasing = false;
+    let isBusy = false;
     let notBefore = 0;
     const look = () => {
-      if (isErasing || performance.now() < notBefore || !hasOrder(db)) return;
-      isErasing = true;
+      if (isBusy || performance.now() < notBefore) return;
+      const kind = hasOrder(db) ? 'erase' : findRewriteOrder(db);
+      if (kind === null) return;
+      isBusy = true;
       const started = performance.now();
-      log
-        .eraseOrdered()
+      const done = kind === 'erase' ? log.eraseOrdered() : log.rewriteOrdered();
+      done
         .then(() => {
           const milliseconds = Math.round(performance.now() - started);
-          this.#logger.info({ db, milliseconds }, 'exchanges were erased, as understudy erase ordered');
+          this.#logger.info({ db, milliseconds }, ORDER_WORDS[kind].done);
         })
         .catch((err: unknown) => {
-          notBefore = performance.now() + ERASE_AGAIN_MS;
-          noteFailure(db, describeRefusal(err) ?? (err as Error).message);
-          this.#logger.error({ err, db }, 'exchanges cannot be erased now; it is tried again');
+          notBefore = performance.now() + ORDER_AGAIN_MS;
+          const why = describeRefusal(err) ?? (err as Error).message;
+          if (kind === 'erase') noteFailure(db, why);
+          else noteRewriteFailure(db, kind, why);
+          this.#logger.error({ err, db }, ORDER_WORDS[kind].failed);
         })
         .finally(() => {
-          isErasing = false;
+          isBusy = false;
         });
     };
     look();
-    this.#eraseTimer = setInterval(look, ERASE_LOOK_MS).unref();
+    this.#orderTimer = setInterval(look, ORDER_LOOK_MS).unref();
   }
 
   /** Ends processes that read the live file in one transaction for too long. */
@@ -312,7 +331,7 @@ class Capture {
   async close(): Promise<null> {
     if (this.#timer !== null) clearInterval(this.#timer);
     if (this.#sealTimer !== null) clearInterval(this.#sealTimer);
-    if (this.#eraseTimer !== null) clearInterval(this.#eraseTimer);
+    if (this.#orderTimer !== null) clearInterval(this.#orderTimer);
     if (this.#readTimer !== null) clearInterval(this.#readTimer);
     await this.#expiring;
     if (this.#log !== null) await this.#adapter.close();

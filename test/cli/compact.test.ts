@@ -5,6 +5,7 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { claimWriter } from '../../src/storage/writer-claim.ts';
 import { WholeService } from '../fixtures/whole-service.ts';
 import { makeFolder } from '../storage/folder.ts';
@@ -61,4 +62,19 @@ it('understudy compact is refused while a service runs, and where there is nothi
   expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('stop it first') });
   await claim.release();
   expect((await runHere(['compact', '--help'])).stdout).toContain('Usage: understudy compact');
+});
+
+it('understudy compact --captures needs a capture database, and says what it gave back', async () => {
+  const folder = makeFolder();
+  const compact = (...flags: string[]) => runHere(['compact', ...flags], { DATA_DIR: folder });
+  expect(await compact('--db', 'x.mdb')).toMatchObject({ code: 2 });
+  expect(await compact('--captures')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('no such capture database'),
+  });
+  await (await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true })).close();
+  expect(await compact('--captures')).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^Captures: 0\.\d MB before, 0\.\d MB now\.\n$/),
+  });
 });

@@ -8,8 +8,11 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { readKeyFile } from '../../src/std/key-file.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { WholeService } from '../fixtures/whole-service.ts';
 import { readAllFiles } from '../storage/captured.ts';
+import { makeFolder } from '../storage/folder.ts';
 import { runCli } from './child.ts';
 import { runHere } from './here.ts';
 
@@ -152,6 +155,29 @@ it('says what is wrong with a key file, and not what is in it', async () => {
   expect(refused.code).toBe(78);
   expect(refused.stderr).toContain('32 random bytes');
   expect(refused.stderr).not.toContain('only-some-letters');
+});
+
+it('is changed by rekey --captures for captures alone, and names both keys', async () => {
+  const dir = makeFolder();
+  const [first, second] = [writeKey(dir, 'first'), writeKey(dir, 'second')];
+  const path = join(dir, 'capture.mdb');
+  const rekey = (from: string | null, to: string) =>
+    runHere(['rekey', '--captures', '--to', to], {
+      DATA_DIR: dir,
+      ...(from === null ? {} : { DATA_KEY_FILE: from }),
+    });
+  await (await CaptureLog.open({ path, redact: true, data_key: readKeyFile(first) })).close();
+  expect(await rekey(first, 'none')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('stop the service'),
+  });
+  expect(await rekey(first, second)).toMatchObject({
+    code: 0,
+    stderr: '',
+    stdout: expect.stringMatching(/under key [0-9a-f]{16} now\. The rest is still under key [0-9a-f]{16}: /),
+  });
+  for (const DATA_KEY_FILE of [first, second])
+    expect(await runHere(['inspect'], { DATA_DIR: dir, DATA_KEY_FILE })).toMatchObject({ code: 0 });
 });
 
 it('is changed by rekey: for what was not encrypted, to another one, and back to none', {

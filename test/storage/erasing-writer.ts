@@ -1,13 +1,14 @@
 /**
- * A writer process for the tests of erasures beside traffic: appends without end, and carries out orders to erase. It says
- * what it does, a line each: `append LAST_ID`, `erased STEPS` or `failed WHY`. Own process; arguments: the database's path, its
- * key in hex or `-`, and the step of an erasure at which it kills itself (0: never).
+ * A writer process for the tests of erasures and rewrites beside traffic: appends without end, and carries out orders. It says
+ * what it does, a line each: `append LAST_ID`, `erased STEPS`, `rewritten STEPS` or `failed WHY`. Own process; arguments: the database's path, its
+ * key in hex or `-`, and the step of an order at which it kills itself (0: never).
  */
 import { writeSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { hasOrder } from '../../src/storage/capture/erase-order.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { findRewriteOrder } from '../../src/storage/capture/rewrite-order.ts';
 import { claimWriter } from '../../src/storage/writer-claim.ts';
 import { makeExchange } from './captured.ts';
 
@@ -25,7 +26,7 @@ const log = await CaptureLog.open({
   },
 });
 const say = (line: string) => writeSync(1, `${line}\n`);
-let isErasing = false;
+let isBusy = false;
 for (let turn = log.stats().last_id + 1; ; ) {
   const messages = [{ role: 'user', content: `said at turn ${turn} ${'lorem ipsum '.repeat(turn % 60)}` }];
   const body = Buffer.from(JSON.stringify({ model: 'm', system: 'be brief '.repeat(50), messages }));
@@ -34,16 +35,16 @@ for (let turn = log.stats().last_id + 1; ; ) {
   say(`append ${last_id}`);
   turn = last_id + 1;
   await log.tidySome(decodeExchange, 5);
-  if (!isErasing && hasOrder(path!)) {
-    isErasing = true;
-    log
-      .eraseOrdered()
+  const kind = hasOrder(path!) ? 'erase' : findRewriteOrder(path!);
+  if (!isBusy && kind !== null) {
+    isBusy = true;
+    (kind === 'erase' ? log.eraseOrdered() : log.rewriteOrdered())
       .then(
-        () => say(`erased ${steps}`),
+        () => say(`${kind === 'erase' ? 'erased' : 'rewritten'} ${steps}`),
         (thrown: Error) => say(`failed ${thrown.message}`),
       )
       .finally(() => {
-        isErasing = false;
+        isBusy = false;
       });
   }
   await nextTick();

@@ -7,8 +7,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
-import { openDataKey } from '../../std/data-key.ts';
-import { nameAttachment } from './attachments.ts';
+import { listAttachmentNames, readCaptureKeys } from './capture-keys.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, type SealedFile } from './layout.ts';
 import { CaptureReader } from './reader.ts';
 import type { ExchangeSummary } from './record.ts';
@@ -183,8 +182,9 @@ export class FollowedFiles {
 
   /** Whether the attachment with that SHA-256 is stored. */
   hasFile(sha256: string): boolean {
-    const name = nameAttachment(sha256, openDataKey(this.#options.data_key));
-    return existsSync(join(attachmentsFolder(this.#db), name));
+    const folder = attachmentsFolder(this.#db);
+    const keys = readCaptureKeys(this.#db, this.#options.data_key);
+    return listAttachmentNames(sha256, keys).some((name) => existsSync(join(folder, name)));
   }
 
   /** Closes all files. The next `refresh` opens them again. */

@@ -9,6 +9,8 @@
  *   capture.mdb.last-id              the last id that was assigned (last-id.ts)
  *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)
  *   capture.mdb.erasing              exchanges that are being erased (erase-order.ts)
+ *   capture.mdb.compacting, …        files that are being written anew (rewrite-order.ts)
+ *   capture.mdb.keys                 two data keys, while files have either (capture-keys.ts)
  *   capture.mdb-safe                 the state to which the live file returns after a power cut (lmdb/checkpoint.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
  *   capture.mdb.text/<ids>.seg       the full-text index (../text-index/segment-files.ts)
@@ -31,10 +33,12 @@ import {
   type FileSealing,
   markChecksums,
   openCodec,
+  readKeyId,
   SealedTable,
   type ValueTable,
 } from '../lmdb/sealed-table.ts';
 import { refuseHalfRestored } from '../restore-marker.ts';
+import { readCaptureKeys } from './capture-keys.ts';
 
 /**
  * Format number of new files. A reader refuses files with a higher number. 2: blocks may be in raw files. 3: also in
@@ -92,6 +96,8 @@ export interface CaptureEnv {
   sealing: FileSealing | null;
   /** For a file that is open for writing; null for readers, and for a copy that is synced once, at its end. */
   checkpoints: Checkpoints | null;
+  /** The tables as LMDB has them, to count their pages. */
+  raw: readonly Pick<Database, 'getStats'>[];
 }
 
 /** A sealed file (or one that is being sealed), and the ids that it contains. */
@@ -117,6 +123,7 @@ function checkCaptureHead(path: string): void {
   }
 }
 
+/** @param dataKey of the file */
 function openTables(
   root: RootDatabase<Buffer, string>,
   path: string,
@@ -124,6 +131,7 @@ function openTables(
   dataKey: Uint8Array | null,
 ): CaptureEnv {
   const sealing = checkSealing(root, path, openDataKey(dataKey));
+  const raw: Database<Buffer, never>[] = [];
   // Blocks have their own checksums. This mark says that the other values have them, too.
   if (create && sealing === null) markChecksums(root);
   const codec = openCodec(root, path, openDataKey(dataKey));
@@ -142,6 +150,7 @@ function openTables(
       create ? options : ({ ...options, create } as typeof options),
     );
     if (opened === undefined) throw makeForeignError(path);
+    raw.push(opened as unknown as Database<Buffer, never>);
     return opened;
   };
   const sealed = (name: string): ValueTable<number> => {
@@ -158,7 +167,50 @@ function openTables(
     tails: sealed('tails'),
     waiting: create ? table<number>('waiting', 'uint32') : null,
     checkpoints: null,
+    raw,
   };
+}
+
+/** Bytes of the file, and how many of them are in pages that no table uses. Cheap: LMDB counts the pages. */
+export function measurePages({ root, raw }: CaptureEnv): { bytes: number; unused_bytes: number } {
+  const stats = root.getStats() as unknown as RootStats;
+  const tables = raw.map((table) => table.getStats() as unknown as TableStats);
+  const used = [stats, stats.free, ...tables].reduce((sum, table) => sum + countPages(table), HEAD_PAGES);
+  const pages = stats.lastPageNumber + 1;
+  return { bytes: pages * stats.pageSize, unused_bytes: Math.max(0, pages - used) * stats.pageSize };
+}
+
+/** LMDB's counts of a table's pages, as lmdb-js names them; it does not declare them. */
+interface TableStats {
+  treeBranchPageCount: number;
+  treeLeafPageCount: number;
+  overflowPages: number;
+}
+
+interface RootStats extends TableStats {
+  pageSize: number;
+  lastPageNumber: number;
+  free: TableStats;
+}
+
+/** The pages of the two heads. */
+const HEAD_PAGES = 2;
+
+function countPages({ treeBranchPageCount, treeLeafPageCount, overflowPages }: TableStats): number {
+  return treeBranchPageCount + treeLeafPageCount + overflowPages;
+}
+
+/** The configured key, or the one of a change of the captures' key (capture-keys.ts) that the file has. */
+export function chooseKey(
+  // biome-ignore lint/suspicious/noExplicitAny: files have keys of several kinds
+  root: RootDatabase<Buffer, any>,
+  path: string,
+  dataKey: Uint8Array | null,
+): Uint8Array | null {
+  const { all } = readCaptureKeys(livePath(path), dataKey);
+  if (all.length === 1) return dataKey;
+  const id = readKeyId(root);
+  return all.find((key) => openDataKey(key)?.id === id) ?? dataKey;
 }
 
 /** Creates what a file of an earlier format lacks. */
@@ -186,7 +238,7 @@ const ENV_OPTIONS = {
  * incomplete.
  * @param firstId id of its first exchange
  * @param turns rows for `tails`, from the previous file
- * @param dataKey encrypts the content; null: no encryption
+ * @param dataKey the configured key, which encrypts the content unless a change of it is under way; null: no encryption
  * @throws the storage's error
  */
 export async function ensureCaptureFile(
@@ -205,7 +257,7 @@ export async function ensureCaptureFile(
   removePartial();
   checkRoom(path);
   try {
-    const env = await createCaptureEnv(partial, dataKey);
+    const env = await createCaptureEnv(partial, readCaptureKeys(path, dataKey).newest);
     const { root } = env;
     try {
       root.transactionSync(() => {
@@ -247,7 +299,7 @@ export async function createCaptureEnv(
 /**
  * Opens an existing capture file.
  * @param mode `read` never writes to it
- * @param dataKey the file's key; null: the file must not be encrypted
+ * @param dataKey the file's key, or the other key of a change (capture-keys.ts); null: the file must not be encrypted
  * @throws {CaptureFileError}; DataKeyError; Error while a restore is incomplete; for writing, also {@link
  *   checkRoom}'s
  */
@@ -281,7 +333,7 @@ export function openCaptureEnv(
   let env: CaptureEnv;
   let format: Buffer | undefined;
   try {
-    env = openTables(root, path, false, dataKey);
+    env = openTables(root, path, false, chooseKey(root, path, dataKey));
     format = env.meta.get('format');
     if (format === undefined) throw makeForeignError(path);
     if (Number(format.toString()) > CAPTURE_FORMAT) {
@@ -411,10 +463,15 @@ export function isDamagedName(live: string, name: string): boolean {
   );
 }
 
+/** The live file to which a capture file belongs: live, sealed or damaged. */
+function livePath(path: string): string {
+  const { stem, extension } = splitName(path);
+  return stem.replace(SUFFIX, '') + extension;
+}
+
 /** The attachments folder of a capture file: live, sealed or damaged. */
 export function attachmentsFolder(path: string): string {
-  const { stem, extension } = splitName(path);
-  return `${stem.replace(SUFFIX, '')}${extension}.files`;
+  return `${livePath(path)}.files`;
 }
 
 /** The raw-files folder of a capture file, live or sealed. */

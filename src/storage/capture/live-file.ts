@@ -19,6 +19,7 @@ import {
   type CaptureEnv,
   closeEnv,
   ensureCaptureFile,
+  measurePages,
   noteRunHeaders,
   openCaptureEnv,
   rawFolder,
@@ -54,7 +55,7 @@ type WriterIndex = Pick<
 >;
 
 /** A row for the index of a new file. */
-interface CarriedTurn {
+export interface CarriedTurn {
   key: number;
   value: Buffer;
 }
@@ -134,6 +135,16 @@ export class LiveFile implements WritePosition {
   /** The size of the database file alone; 0 when it does not exist. */
   get bytes(): number {
     return statSync(this.path, { throwIfNoEntry: false })?.size ?? 0;
+  }
+
+  /** Size of the file in LMDB's own count, and how much of it is unused. The file must be open. */
+  measurePages(): ReturnType<typeof measurePages> {
+    return measurePages(this.#file.env);
+  }
+
+  /** Bytes in pages that nothing uses; 0 while the file is not open. */
+  get unused_bytes(): number {
+    return this.#isOpen && !this.#isGivenUp ? this.measurePages().unused_bytes : 0;
   }
 
   /** The file must be reopened before it is used. */

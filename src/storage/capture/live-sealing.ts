@@ -1,6 +1,7 @@
 /**
- * Seals the live file when it is large or old. LMDB never shrinks a file: pages that a long read kept from being
- * reused stay in it. So a sealed file is written anew without free pages. Capture process.
+ * Seals the live file when it is large or old, or when half of it is unused. LMDB never shrinks a file: pages that an
+ * erasure freed, or that a long read kept from being reused, stay in it. So a sealed file is written anew without free
+ * pages. Capture process.
  */
 import { type Clock, systemClock } from '../../std/clock.ts';
 
@@ -9,7 +10,7 @@ interface SealableLog {
   /** Start time of the first exchange in the live file; null if it is empty. */
   readFirstStart(): Promise<number | null>;
   rotate(): Promise<unknown>;
-  stats(): { bytes: number; packing: { unindexed: number } };
+  stats(): { bytes: number; unused_bytes: number; packing: { unindexed: number } };
 }
 
 const DAY_MS = 86_400_000;
@@ -24,9 +25,16 @@ interface SealLimits {
    */
   old_bytes: number;
   old_ms: number;
+  /** A file of at least this size is sealed when half of it is unused. */
+  wasteful_bytes: number;
 }
 
-export const SEAL_LIMITS: SealLimits = { bytes: 1 << 30, old_bytes: 64 << 20, old_ms: DAY_MS };
+export const SEAL_LIMITS: SealLimits = {
+  bytes: 1 << 30,
+  old_bytes: 64 << 20,
+  old_ms: DAY_MS,
+  wasteful_bytes: 16 << 20,
+};
 /**
  * While the index lacks more exchanges than this, sealing waits until the file has twice the size: a sealed file gets
  * no further index.
@@ -51,12 +59,14 @@ export async function sealWhenDue(
   limits: SealLimits = SEAL_LIMITS,
   clock: Pick<Clock, 'wallMs'> = systemClock,
 ): Promise<boolean> {
-  const { bytes, packing } = log.stats();
+  const { bytes, unused_bytes, packing } = log.stats();
+  const isWasteful = bytes >= limits.wasteful_bytes && unused_bytes >= bytes / 2;
   // The usual case, without reading the first exchange.
-  if (bytes < limits.old_bytes) return false;
+  if (bytes < limits.old_bytes && !isWasteful) return false;
   const first = await log.readFirstStart();
   const ageMs = first === null ? null : clock.wallMs() - first;
-  if (!isDueForSealing(bytes, ageMs, packing.unindexed, limits)) return false;
+  const isUseful = isWasteful && first !== null && packing.unindexed <= UNINDEXED_MAX;
+  if (!isUseful && !isDueForSealing(bytes, ageMs, packing.unindexed, limits)) return false;
   await log.rotate();
   return true;
 }

@@ -5,18 +5,18 @@
  * line while no other process writes.
  *
  * Files are changed in place, so the cost depends on what is erased and not on what is stored: each file with erased
- * exchanges is searched once for exchanges that were stored against them, and its unused bytes are overwritten.
+ * exchanges is searched once for exchanges that were stored against them, and its unused bytes are overwritten. A sealed
+ * file of which half or more is unused afterwards is written anew, which gives that space back.
  */
 import { chmodSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { openDataKey } from '../../std/data-key.ts';
 import { syncPath } from '../../std/synced-path.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { wipeUnusedBytes } from '../lmdb/unused-bytes.ts';
 import type { TextIndex } from '../text-index/text-index.ts';
-import { nameAttachment } from './attachments.ts';
 import { BlockReader } from './blocks.ts';
+import { listAttachmentNames, readCaptureKeys } from './capture-keys.ts';
 import { acceptOrder, type EraseOrder, endOrder, listIds } from './erase-order.ts';
 import { FileErasure } from './file-erasure.ts';
 import {
@@ -30,6 +30,7 @@ import {
   type SealedFile,
 } from './layout.ts';
 import type { LiveFile } from './live-file.ts';
+import { compactSealed, UNUSED_SHARE } from './log-rewrite.ts';
 import { removeRunIndex } from './run-index.ts';
 
 /** Longest time that the log is held up for work that comes in slices, and the pause after it. */
@@ -184,6 +185,7 @@ export class LogErasure {
     syncPath(path);
     removeCheckpoint(path);
     makeReadOnly(path);
+    await compactSealed(log, path, UNUSED_SHARE.erased);
   }
 
   async #eraseEnv(env: CaptureEnv, path: string): Promise<void> {
@@ -232,9 +234,10 @@ export class LogErasure {
     for (let id = Math.max(this.#lastId + 1, live.index.first_id); id < live.next_id && gone.size > 0; id++)
       for (const sha256 of readOr(() => live.listAttachments(id, gone), [])) gone.delete(sha256);
     if (gone.size === 0) return;
-    const key = openDataKey(data_key);
+    const keys = readCaptureKeys(path, data_key);
     const folder = attachmentsFolder(path);
-    for (const sha256 of gone) rmSync(join(folder, nameAttachment(sha256, key)), { force: true });
+    for (const sha256 of gone)
+      for (const name of listAttachmentNames(sha256, keys)) rmSync(join(folder, name), { force: true });
     if (existsSync(folder)) syncPath(folder);
     this.#log.forgetAttachments();
   }

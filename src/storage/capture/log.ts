@@ -14,20 +14,22 @@ import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
-import { openDataKey } from '../../std/data-key.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
+import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import type { OpenSnapshot } from '../lmdb/snapshots.ts';
 import { TextIndex, type TextIndexState } from '../text-index/text-index.ts';
 import { AttachmentStore } from './attachments.ts';
 import { BatchEncoder, type EncodedBatch } from './batch-encoder.ts';
 import { hasOrder } from './erase-order.ts';
 import { ExchangeEncoder } from './exchange-encoder.ts';
+import { removeDatabase } from './file-rewrite.ts';
 import { IndexBacklog } from './index-backlog.ts';
 import { attachmentsFolder, ensureCaptureFile, rawFolder } from './layout.ts';
-import { LiveFile } from './live-file.ts';
+import { type CarriedTurn, LiveFile } from './live-file.ts';
 import { LoadMeter } from './load-meter.ts';
 import { LogErasure } from './log-erasure.ts';
+import { rewriteOrdered } from './log-rewrite.ts';
 import { PackingQueue } from './packing-queue.ts';
 import {
   chooseTidyShare,
@@ -39,6 +41,7 @@ import {
 } from './packing-share.ts';
 import { Preparer } from './preparation.ts';
 import { RawFiles } from './raw-files.ts';
+import { findRewriteOrder, type RewriteKind } from './rewrite-order.ts';
 import { type MovedFile, SealedFiles } from './sealed-files.ts';
 import { describeSetApart } from './set-apart.ts';
 import type { DecodeExchange } from './stored-copy.ts';
@@ -113,6 +116,8 @@ interface CaptureLogStats {
   path: string;
   /** Size of the live file and of the data that waits beside it. */
   bytes: number;
+  /** Bytes of the live file in pages that nothing uses. */
+  unused_bytes: number;
   /** Number of sealed files. */
   sealed: number;
   last_id: number;
@@ -133,7 +138,7 @@ interface PackingState extends TidyBacklog {
 
 export class CaptureLog {
   readonly #options: CaptureLogOptions;
-  readonly #files: AttachmentStore;
+  #files: AttachmentStore;
   readonly #rawFiles: RawFiles;
   readonly #sealed: SealedFiles;
   readonly #live: LiveFile;
@@ -185,7 +190,6 @@ export class CaptureLog {
     const dataKey = options.data_key ?? null;
     this.#options = options;
     this.#sealed = sealed;
-    this.#files = new AttachmentStore(attachmentsFolder(path), openDataKey(dataKey));
     this.#live = new LiveFile(
       path,
       dataKey,
@@ -195,6 +199,7 @@ export class CaptureLog {
       ({ record, entry, listTexts }, run_id) =>
         this.#text?.take({ id: record.id, run_id, mark: markExchange(record), entry }, listTexts),
     );
+    this.#files = new AttachmentStore(attachmentsFolder(path), this.#live.sealing?.key ?? null);
     const { decode, has_text_index = false } = options;
     this.#textSources =
       has_text_index && decode !== undefined
@@ -231,7 +236,16 @@ export class CaptureLog {
   async #makeReady(): Promise<void> {
     if (this.#closed) throw new Error('the capture log is closed');
     if (!this.#live.isGivenUp && this.#live.isGone) await this.#forgetFile();
-    if (this.#live.isGivenUp) await this.#live.reopen(this.#sealed.last_id);
+    if (this.#live.isGivenUp) await this.#reopenLive(this.#sealed.last_id);
+  }
+
+  /** @throws the storage's error; the file stays given up until a call succeeds */
+  async #reopenLive(lastSealedId: number, turns: CarriedTurn[] = []): Promise<void> {
+    const key = this.#live.sealing?.key ?? null;
+    await this.#live.reopen(lastSealedId, turns);
+    const now = this.#live.sealing?.key ?? null;
+    // The file's key names its attachments.
+    if (now?.id !== key?.id) this.#files = new AttachmentStore(attachmentsFolder(this.#options.path), now);
   }
 
   /**
@@ -507,14 +521,58 @@ export class CaptureLog {
         forgetBases: (ids) => this.#encoder.forgetSome(ids),
         forgetAttachments: () => this.#files.forget(),
         closeSealed: async () => this.#textSources?.close(),
-        reopenLive: () => this.#live.reopen(this.#sealed.last_id),
+        reopenLive: () => this.#reopenLive(this.#sealed.last_id),
       });
       await erasure?.run();
       return erasure !== null;
     });
   }
 
-  /** Runs a part of an erasure while nothing is stored. */
+  /**
+   * Carries out an order to write files anew, if there is one (rewrite-order.ts), while exchanges are stored.
+   * @returns which; null: there was none
+   * @throws Error if it cannot be carried out now: the order stays
+   */
+  async rewriteOrdered(): Promise<RewriteKind | null> {
+    const { path, data_key = null } = this.#options;
+    if (findRewriteOrder(path) === null) return null;
+    return this.#alone(async () => {
+      const kind = findRewriteOrder(path);
+      if (kind === null) return null;
+      await this.#enqueue(() => this.#makeReady());
+      await this.#sealed.settle();
+      const live = this.#live;
+      await rewriteOrdered(
+        {
+          path,
+          data_key,
+          get live_key_id() {
+            return live.sealing?.key.id ?? null;
+          },
+          measureLive: () => live.measurePages(),
+          hold: (work) => this.#hold(work),
+          seal: async () => (await this.#rotate()).sealed !== null,
+          replaceEmpty: () => this.#replaceEmpty(),
+          closeSealed: async () => this.#textSources?.close(),
+        },
+        kind,
+      );
+      return kind;
+    });
+  }
+
+  /** Makes the live file anew, which has no exchanges. */
+  async #replaceEmpty(): Promise<void> {
+    const { path } = this.#options;
+    const turns = this.#live.index.listCarriedTurns();
+    await this.#live.close();
+    this.#live.giveUp();
+    removeCheckpoint(path);
+    removeDatabase(path);
+    await this.#reopenLive(this.#sealed.last_id, turns);
+  }
+
+  /** Runs a part of an erasure or a rewrite while nothing is stored. */
   #hold<Value>(work: () => Value | Promise<Value>): Promise<Value> {
     return this.#enqueue(async () => {
       this.#ending.signal.throwIfAborted();
@@ -609,7 +667,7 @@ export class CaptureLog {
     const waiting = this.#queue.take();
     this.#text?.beginFile(lastId + 1);
     try {
-      await this.#live.reopen(lastId, turns);
+      await this.#reopenLive(lastId, turns);
     } catch (error) {
       // There is no space for a new file: continue with the old one.
       if (!existsSync(path)) {
@@ -662,6 +720,7 @@ export class CaptureLog {
     return {
       path: this.#options.path,
       bytes: bytes + this.#rawFiles.bytes,
+      unused_bytes: this.#live.unused_bytes,
       sealed: this.#sealed.count,
       last_id: this.#live.next_id - 1,
       indexed_id: this.#live.index.stored,

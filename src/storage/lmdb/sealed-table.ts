@@ -223,6 +223,12 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
   );
 }
 
+/** Identifies the key of a file; null: it is not encrypted. */
+export function readKeyId(root: AnyRoot): string | null {
+  const record = findTable(root)?.get(RECORD);
+  return record === undefined ? null : record.toString('hex', 0, record.length - IDENTITY_BYTES);
+}
+
 /**
  * The codec of a store of DATA_DIR: values are encrypted with a key, or have checksums if the file says so.
  * @returns null for a file of an earlier version, which has neither

@@ -9,9 +9,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type DataKey, openDataKey } from '../../std/data-key.ts';
 import { isThere } from '../../std/file-place.ts';
-import { BackupError, type BackupSource, DATABASES, isBackupName } from '../backup-manifest.ts';
+import { BackupError, type BackupSource, CAPTURE_KEYS, DATABASES, isBackupName } from '../backup-manifest.ts';
 import type { ObjectStore } from '../bucket/object-store.ts';
 import { SealedObjects } from '../bucket/sealed-objects.ts';
+import { keysPath } from '../capture/capture-keys.ts';
 import { hasOrder } from '../capture/erase-order.ts';
 import { attachmentsFolder, listSealed } from '../capture/layout.ts';
 import { databasePaths, findRedoLogs } from '../lmdb/stores.ts';
@@ -212,6 +213,10 @@ export class Follower {
     if (list.length > 0) await add({ name: ATTACHMENTS, kind: 'attachments', source: memoryPages(list) });
     const constant = [
       ...captures.sealed.map((file) => ({ ...file, kind: 'sealed' as const })),
+      // They exist before the first file that needs them.
+      ...[keysPath(capture_db)]
+        .filter(isThere)
+        .map((path) => ({ name: CAPTURE_KEYS, kind: 'keys' as const, path })),
       ...findSecrets(data_dir),
     ];
     entries.push(...(await this.#blobs.addFiles(constant, fromMs, stop)));

@@ -8,6 +8,7 @@ import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'n
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { open, type RootDatabase } from 'lmdb';
 import { openDataKey } from '../../std/data-key.ts';
+import { chooseKey } from '../capture/layout.ts';
 import { copyNewestHead, HEAD_AT, type HeadCopy, readRoots } from '../lmdb/file-head.ts';
 import { checkSealing } from '../lmdb/sealed-table.ts';
 import { listReads } from '../lmdb/snapshots.ts';
@@ -57,7 +58,7 @@ export function openDatabasePages(path: string, dataKey: Uint8Array | null): Pag
     });
     const { ino } = fstatSync(file);
     if (statSync(path).ino !== ino) throw new Error(`${path} is being replaced`);
-    checkSealing(root, path, openDataKey(dataKey));
+    checkSealing(root, path, openDataKey(chooseKey(root, path, dataKey)));
     const held = root.useReadTransaction() as { done(): void };
     return new DatabasePages(file, root, held, ino, path);
   } catch (thrown) {

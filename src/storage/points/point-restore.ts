@@ -52,7 +52,13 @@ export function fetchFolder(dataDir: string): string {
 }
 
 /** What a machine needs that only looks at captures: nothing of accounts, and no secret. */
-const CAPTURE_KINDS: ReadonlySet<PointFile['kind']> = new Set(['capture', 'sealed', 'raw', 'attachments']);
+const CAPTURE_KINDS: ReadonlySet<PointFile['kind']> = new Set([
+  'capture',
+  'sealed',
+  'keys',
+  'raw',
+  'attachments',
+]);
 
 export interface PointChoice {
   /** The newest point at or before this time; null: the newest one. */

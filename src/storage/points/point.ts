@@ -43,7 +43,7 @@ const fileSchema = z
   .object({
     /** As in a backup; `raw/<number>.raw` for a raw file of captures. */
     name: z.string(),
-    kind: z.enum(['database', 'redo', 'capture', 'sealed', 'secret', 'raw', 'attachments']),
+    kind: z.enum(['database', 'redo', 'capture', 'sealed', 'keys', 'secret', 'raw', 'attachments']),
     bytes: z.int().min(0).max(FILE_BYTES_MAX),
     page_bytes: z.int().min(512).max(65_536),
     digest: z.string().regex(HEX),

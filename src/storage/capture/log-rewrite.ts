@@ -1,0 +1,228 @@
+/**
+ * Carries out an order to write capture files anew (rewrite-order.ts) while exchanges are stored: to give unused space
+ * back, or to change the data key. The live file is sealed first. Then one sealed file after the other is written beside
+ * the old one and takes its place, so each file can be read at each moment. Files that need no change are skipped, so a
+ * repeated order continues where the earlier one was cut short. Capture process; the command line while no other process
+ * writes.
+ *
+ * During a change of the key, attachments exist under the names of both keys, because a file's own key names them. Those
+ * of the old key stay until `understudy rekey` has changed the other databases, too.
+ */
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { opendir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { DataKey, SealError } from '../../std/data-key.ts';
+import { refuseWithoutRoom } from '../../std/file-place.ts';
+import { syncPath } from '../../std/synced-path.ts';
+import { nameAttachment, openAttachment, sealAttachment } from './attachments.ts';
+import { type CaptureKeys, type KeyChange, readCaptureKeys, writeKeyChange } from './capture-keys.ts';
+import { equalizeHeads, removeDatabase, rewriteCaptureFile } from './file-rewrite.ts';
+import {
+  attachmentsFolder,
+  CaptureFileError,
+  closeEnv,
+  listSealed,
+  makeReadOnly,
+  measurePages,
+  openCaptureEnv,
+  type SealedFile,
+} from './layout.ts';
+import { acceptRewriteOrder, endRewriteOrder, type RewriteKind } from './rewrite-order.ts';
+
+/** Pause after each slice of work, in which the log can store. */
+const PAUSE_MS = 15;
+/** A file with less unused space stays as it is. */
+const UNUSED_BYTES_MIN = 64 << 10;
+/** Least unused part of a file that is worth a rewrite: when an order asks for it, and after an erasure. */
+export const UNUSED_SHARE = { ordered: 1 / 8, erased: 1 / 2 } as const;
+
+/** The log, as a rewrite needs it. */
+interface RewritableLog {
+  readonly path: string;
+  readonly data_key: Uint8Array | null;
+  /** The key of the live file; null: it is not encrypted. */
+  readonly live_key_id: string | null;
+  /** Pages of the live file. */
+  measureLive(): { bytes: number; unused_bytes: number };
+  /**
+   * Runs work while nothing is stored.
+   * @throws if the log is being closed
+   */
+  hold<Value>(work: () => Value | Promise<Value>): Promise<Value>;
+  /** Seals the live file. @returns false: it is empty */
+  seal(): Promise<boolean>;
+  /** Within `hold`: makes the empty live file anew. */
+  replaceEmpty(): Promise<void>;
+  /** Within `hold`: closes the sealed files that the log reads. */
+  closeSealed(): Promise<void>;
+}
+
+/** @throws the storage's error; then the order stays, and can be repeated */
+export async function rewriteOrdered(log: RewritableLog, kind: RewriteKind): Promise<void> {
+  const change = acceptRewriteOrder(log.path, kind);
+  if (change === null) await compactAll(log);
+  else await new KeyRewrite(log, change).run();
+  endRewriteOrder(log.path, kind);
+}
+
+async function compactAll(log: RewritableLog): Promise<void> {
+  if (isWasteful(log.measureLive(), UNUSED_SHARE.ordered)) await log.seal();
+  for (const file of listSealed(log.path)) {
+    refuseUnsealed(file);
+    await compactSealed(log, file.path, UNUSED_SHARE.ordered);
+  }
+}
+
+/** Whether so large a part of a file is unused. */
+function isWasteful(
+  { bytes, unused_bytes }: { bytes: number; unused_bytes: number },
+  share: number,
+): boolean {
+  return unused_bytes >= UNUSED_BYTES_MIN && unused_bytes >= share * bytes;
+}
+
+/**
+ * Writes a sealed file anew without its unused pages, if they are a large part of it.
+ * @param share least unused part
+ * @throws the storage's error; the file is then unchanged
+ */
+export async function compactSealed(
+  log: Pick<RewritableLog, 'data_key' | 'hold' | 'closeSealed'>,
+  path: string,
+  share: number,
+): Promise<void> {
+  if (!existsSync(path)) return;
+  const copy = `${path}.compact`;
+  const env = openCaptureEnv(path, 'read', log.data_key);
+  try {
+    const pages = measurePages(env);
+    if (!isWasteful(pages, share)) return;
+    refuseWithoutRoom(copy, pages.bytes - pages.unused_bytes);
+    removeDatabase(copy);
+    await env.root.backup(copy, true);
+  } finally {
+    await closeEnv(env);
+  }
+  equalizeHeads(copy);
+  syncPath(copy);
+  makeReadOnly(copy);
+  await putInPlace(log, copy, path);
+}
+
+async function putInPlace(
+  log: Pick<RewritableLog, 'hold' | 'closeSealed'>,
+  copy: string,
+  path: string,
+): Promise<void> {
+  await log.hold(async () => {
+    await log.closeSealed();
+    // Retention may have removed the file meanwhile.
+    if (existsSync(path)) {
+      renameSync(copy, path);
+      rmSync(`${path}-lock`, { force: true });
+    } else removeDatabase(copy);
+    syncPath(dirname(path));
+  });
+}
+
+function refuseUnsealed({ path, sealing }: SealedFile): void {
+  if (sealing) throw new CaptureFileError('unreadable', path, 'it is not sealed yet: rotate, then try again');
+}
+
+class KeyRewrite {
+  readonly #log: RewritableLog;
+  readonly #change: KeyChange;
+  readonly #keys: CaptureKeys;
+  readonly #old: DataKey;
+  readonly #new: DataKey;
+
+  constructor(log: RewritableLog, change: KeyChange) {
+    this.#log = log;
+    this.#change = change;
+    writeKeyChange(log.path, change);
+    this.#keys = readCaptureKeys(log.path, log.data_key);
+    const [to, from] = this.#keys.all;
+    if (to == null || from == null) throw new Error(`${log.path}: its key is not the one that is changed`);
+    this.#old = new DataKey(from);
+    this.#new = new DataKey(to);
+  }
+
+  async run(): Promise<void> {
+    const log = this.#log;
+    if (log.live_key_id !== this.#change.to && !(await log.seal())) await log.hold(() => log.replaceEmpty());
+    await this.#copyAttachments();
+    for (const file of listSealed(log.path)) {
+      refuseUnsealed(file);
+      if (existsSync(file.path)) await this.#rewrite(file.path);
+    }
+  }
+
+  async #rewrite(path: string): Promise<void> {
+    const log = this.#log;
+    const env = openCaptureEnv(path, 'read', log.data_key);
+    const id = env.sealing?.key.id;
+    await closeEnv(env);
+    if (id === this.#change.to) return;
+    refuseWithoutRoom(path, statSync(path).size);
+    const copy = `${path}.rekey`;
+    await rewriteCaptureFile({
+      path,
+      copy,
+      from: log.data_key,
+      to: this.#keys.newest,
+      is_sealed: true,
+      tell: () => this.#giveWay(),
+    });
+    await putInPlace(log, copy, path);
+  }
+
+  async #copyAttachments(): Promise<void> {
+    const folder = attachmentsFolder(this.#log.path);
+    if (!existsSync(folder)) return;
+    for await (const { name } of await opendir(folder)) {
+      if (!/^[0-9a-f]{64}$/.test(name)) continue;
+      this.#copyAttachment(folder, name);
+      await this.#giveWay();
+    }
+    syncPath(folder);
+  }
+
+  /** A damaged attachment stays under its old name alone, and so does one that has the new key already. */
+  #copyAttachment(folder: string, name: string): void {
+    const path = join(folder, name);
+    let plain: Buffer;
+    let times: Stats;
+    try {
+      times = statSync(path);
+      plain = openAttachment(name, readFileSync(path), this.#old);
+    } catch (thrown) {
+      // Retention may have removed it meanwhile.
+      if (thrown instanceof SealError || (thrown as NodeJS.ErrnoException).code === 'ENOENT') return;
+      throw thrown;
+    }
+    const newName = nameAttachment(createHash('sha256').update(plain).digest('hex'), this.#new);
+    const newPath = join(folder, newName);
+    if (existsSync(newPath)) return;
+    const partial = `${newPath}.${process.pid}.part`;
+    writeFileSync(partial, sealAttachment(newName, plain, this.#new), { mode: 0o600, flush: true });
+    // Retention goes by this time.
+    utimesSync(partial, times.atime, times.mtime);
+    renameSync(partial, newPath);
+  }
+
+  async #giveWay(): Promise<void> {
+    await pause(PAUSE_MS);
+    await this.#log.hold(() => undefined);
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * Has the capture files written anew: without unused space, or under another key. Gives an order
+ * (capture/rewrite-order.ts) to the process that writes the captures, which goes on storing meanwhile. Without such a
+ * process, carries the order out itself. Main thread of the command line.
+ */
+import { statSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+import { DataKey } from '../std/data-key.ts';
+import { isThere } from '../std/file-place.ts';
+import { describeKeyChange, type KeyChange, readKeyChange } from './capture/capture-keys.ts';
+import { hasOrder } from './capture/erase-order.ts';
+import { closeEnv, listSealed, openCaptureEnv } from './capture/layout.ts';
+import { CaptureLog } from './capture/log.ts';
+import {
+  giveRewriteOrder,
+  hasRewriteOrder,
+  isGiven,
+  type RewriteKind,
+  readRewriteFailure,
+  withdrawRewriteOrder,
+} from './capture/rewrite-order.ts';
+import type { DecodeExchange } from './capture/stored-copy.ts';
+import { settlePlan } from './rekey-plan.ts';
+import { refuseHalfRestored } from './restore-marker.ts';
+import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
+
+/** The files cannot be written anew now. The message is one line for the user. */
+export class RewriteError extends Error {
+  override readonly name = 'RewriteError';
+}
+
+interface RewriteOptions {
+  data_dir: string;
+  capture_db: string;
+  /** Secret; null: nothing is encrypted. */
+  data_key: Uint8Array | null;
+  decode: DecodeExchange;
+  /** How long the process that writes may take to accept the order; default ACCEPT_MS. */
+  accept_ms?: number;
+}
+
+/** Bytes of all capture files. */
+interface RewriteReport {
+  before_bytes: number;
+  after_bytes: number;
+}
+
+type RewriteProgress = (name: string, doneBytes: number, ofBytes: number) => void;
+
+/** How often to look whether the writing process has done something, and whether it still runs. */
+const LOOK_MS = 50;
+const LOOKS_PER_CLAIM = 20;
+const ACCEPT_MS = 20_000;
+
+/**
+ * Gives unused space of the capture files back.
+ * @throws RewriteError; DataKeyError; CaptureFileError; Error of the file system
+ */
+export async function compactCaptures(
+  options: RewriteOptions,
+  progress: RewriteProgress,
+): Promise<RewriteReport> {
+  refuseMissing(options.capture_db);
+  const before_bytes = measureFiles(options.capture_db);
+  await carryOut(options, 'compact', null, progress);
+  return { before_bytes, after_bytes: measureFiles(options.capture_db) };
+}
+
+/**
+ * Encrypts the captures with another key. Until `rekeyData` has changed the databases beside them, the old key opens
+ * all of it, and `capture.mdb.keys` belongs to the captures.
+ * @throws RewriteError; DataKeyError; CaptureFileError; Error of the file system
+ */
+export async function rekeyCaptures(
+  options: RewriteOptions & { to: Uint8Array | null },
+  progress: RewriteProgress,
+): Promise<RewriteReport> {
+  const { capture_db, data_key: from, to } = options;
+  refuseMissing(capture_db);
+  if (from === null || to === null)
+    throw new RewriteError(
+      'beside the service, one key can only replace another one: to encrypt for the first time, or to decrypt, stop the service and leave out --captures',
+    );
+  const earlier = readKeyChange(capture_db);
+  const [fromId, toId] = [new DataKey(from).id, new DataKey(to).id];
+  if (earlier !== null && (earlier.to !== toId || earlier.from !== fromId))
+    throw new RewriteError(
+      `${capture_db} was changed from key ${earlier.from} to key ${earlier.to}, and the databases beside it were not: ` +
+        `stop the service and run understudy rekey --to the file of ${earlier.to} first`,
+    );
+  if (hasOrder(capture_db))
+    throw new RewriteError(`${capture_db}: an erasure is not finished; try again afterwards`);
+  await refuseOtherKey(capture_db, from);
+  const before_bytes = measureFiles(capture_db);
+  await carryOut(options, 'rekey', describeKeyChange(from, to), progress);
+  return { before_bytes, after_bytes: measureFiles(capture_db) };
+}
+
+/** @throws DataKeyError if the newest file is not under the key */
+async function refuseOtherKey(db: string, key: Uint8Array): Promise<void> {
+  const path = isThere(db) ? db : listSealed(db).at(-1)!.path;
+  await closeEnv(openCaptureEnv(path, 'read', key));
+}
+
+function refuseMissing(db: string): void {
+  if (!isThere(db) && listSealed(db).length === 0) throw new RewriteError(`${db}: no such capture database`);
+}
+
+function measureFiles(db: string): number {
+  return [db, ...listSealed(db).map(({ path }) => path)].reduce(
+    (sum, path) => sum + (statSync(path, { throwIfNoEntry: false })?.size ?? 0),
+    0,
+  );
+}
+
+async function carryOut(
+  options: RewriteOptions,
+  kind: RewriteKind,
+  change: KeyChange | null,
+  progress: RewriteProgress,
+): Promise<void> {
+  const { capture_db } = options;
+  let claim: WriterClaim;
+  try {
+    claim = await claimWriter(capture_db, { patience_ms: 0 });
+  } catch (thrown) {
+    if (!(thrown instanceof WriterClaimedError)) throw thrown;
+    refuseHalfRestored(capture_db);
+    giveRewriteOrder(capture_db, kind, change);
+    return await awaitEnd(options, kind, thrown.holder, progress);
+  }
+  try {
+    refuseHalfRestored(capture_db);
+    await settlePlan({ data_dir: options.data_dir, capture_db }, [capture_db]);
+    giveRewriteOrder(capture_db, kind, change);
+    progress(capture_db, 0, 0);
+    await carryOutAlone(options, kind);
+  } finally {
+    await claim.release();
+  }
+}
+
+/** No other process writes. */
+async function carryOutAlone(options: RewriteOptions, kind: RewriteKind): Promise<void> {
+  const { capture_db: path, data_key, decode } = options;
+  const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
+  try {
+    while (hasRewriteOrder(path, kind)) await log.rewriteOrdered();
+  } finally {
+    await log.close();
+  }
+}
+
+/** Waits until the order is carried out. @throws RewriteError */
+async function awaitEnd(
+  options: RewriteOptions,
+  kind: RewriteKind,
+  holder: string,
+  progress: RewriteProgress,
+): Promise<void> {
+  const { capture_db: db, accept_ms = ACCEPT_MS } = options;
+  const acceptedUntil = performance.now() + accept_ms;
+  for (let look = 1; hasRewriteOrder(db, kind); look++) {
+    progress(`${db}: ${holder} writes it anew`, 0, 0);
+    await pause(LOOK_MS);
+    if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(options, kind))) return;
+    const failure = isGiven(db, kind) ? null : readRewriteFailure(db, kind);
+    if (failure !== null)
+      throw new RewriteError(`${holder} cannot do it now (${failure}); it tries again by itself`);
+    if (performance.now() < acceptedUntil || !isGiven(db, kind)) continue;
+    if (withdrawRewriteOrder(db, kind))
+      throw new RewriteError(
+        `${holder} writes to ${db} and takes no order: stop it first (SIGTERM), and start it again afterwards`,
+      );
+  }
+}
+
+/** Carries out the order of a process that has ended meanwhile. @returns false: it has not ended */
+async function finishAlone(options: RewriteOptions, kind: RewriteKind): Promise<boolean> {
+  let claim: WriterClaim;
+  try {
+    claim = await claimWriter(options.capture_db, { patience_ms: 0 });
+  } catch (thrown) {
+    if (thrown instanceof WriterClaimedError) return false;
+    throw thrown;
+  }
+  try {
+    await carryOutAlone(options, kind);
+    return true;
+  } finally {
+    await claim.release();
+  }
+}

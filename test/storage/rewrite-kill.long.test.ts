@@ -1,0 +1,58 @@
+/**
+ * kill -9 of the process that changes the key of captures beside its traffic, at each step: both keys open all of it at that
+ * moment, and the next process finishes the change.
+ */
+import { randomBytes } from 'node:crypto';
+import { cpSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { describeKeyChange } from '../../src/storage/capture/capture-keys.ts';
+import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { findRewriteOrder, giveRewriteOrder } from '../../src/storage/capture/rewrite-order.ts';
+import { fillThree, readAll, Writer } from './erasing.ts';
+import { makeFolder } from './folder.ts';
+
+it('is readable with either key after a kill at any step, and is finished', async () => {
+  const full = { path: join(makeFolder(), 'capture.mdb'), key: randomBytes(32) };
+  const to = randomBytes(32);
+  await fillThree(full, 'a secret', 24);
+  const before = await readAll(full);
+  const change = describeKeyChange(full.key, to);
+  let killed = 0;
+  for (let step = 1; ; step++) {
+    const at = { ...full, path: join(makeFolder(), 'capture.mdb') };
+    cpSync(join(full.path, '..'), join(at.path, '..'), { recursive: true });
+    giveRewriteOrder(at.path, 'rekey', change);
+    const writer = new Writer(at, step);
+    const end = await Promise.race([writer.next('rewritten'), writer.ended.then(() => null)]);
+    if (end === null) killed++;
+    else await writer.kill();
+    for (const key of [full.key, to]) {
+      const after = await readAll({ ...at, key });
+      for (const [id, was] of before) expect(after.get(id), `step ${step}, exchange ${id}`).toBe(was);
+    }
+    // As the next start of the gateway.
+    const log = await CaptureLog.open({
+      path: at.path,
+      redact: true,
+      data_key: at.key,
+      decode: decodeExchange,
+      has_text_index: true,
+    });
+    await log.rewriteOrdered();
+    const { sealed } = log.stats();
+    await log.close();
+    expect(findRewriteOrder(at.path)).toBe(null);
+    expect(sealed).toBeGreaterThanOrEqual(2);
+    const env = openCaptureEnv(at.path, 'read', to);
+    expect(env.sealing?.key.id).toBe(change.to);
+    await env.root.close();
+    const after = await readAll({ ...at, key: to });
+    for (const [id, was] of before) expect(after.get(id), `step ${step}, exchange ${id}`).toBe(was);
+    rmSync(join(at.path, '..'), { recursive: true, force: true });
+    if (end !== null) break;
+  }
+  expect(killed).toBeGreaterThan(5);
+}, 600_000);
