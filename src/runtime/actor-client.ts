@@ -37,12 +37,6 @@ const DEFAULT_ACTOR_CLIENT_LIMITS: ActorClientLimits = { max_pending_asks: 262_1
 /** Counters of one client. */
 interface ActorClientStats {
   asks_pending: number;
-  asked: number;
-  told: number;
-  answered: number;
-  failed: number;
-  timed_out: number;
-  dead_letters: ReturnType<DeadLetters['counts']>;
   /** By actor thread; null while the thread is down. */
   links: (LinkStats | null)[];
 }
@@ -69,7 +63,6 @@ interface PendingAsk {
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 /** Shortest interval between checks of deadlines. */
 const SWEEP_GRAIN_MS = 5;
-const ANONYMOUS: ActorAddress = { kind: '', key: '' };
 
 /** A thread's access to all actors. */
 export class ActorClient implements Asker {
@@ -89,12 +82,6 @@ export class ActorClient implements Asker {
   #sweepAtMs = Number.POSITIVE_INFINITY;
   #cancelSweep: (() => void) | null = null;
   #closed = false;
-
-  #asked = 0;
-  #told = 0;
-  #answered = 0;
-  #failed = 0;
-  #timedOut = 0;
 
   /** @param own number of the host on this client's thread; −1 without one */
   constructor(
@@ -171,10 +158,8 @@ export class ActorClient implements Asker {
 
   /** `ask` with a callback, which is called exactly once, possibly before this returns (when the ask is refused). */
   request(to: ActorAddress, name: string, payload: unknown, options: AskOptions, settle: Settle): void {
-    this.#asked++;
     const refuse = (code: RuntimeErrorCode, reason: DeadLetterReason | null): void => {
-      this.#failed++;
-      if (reason !== null) this.#bury(to, name, reason);
+      if (reason !== null) this.#bury(reason);
       settle(runtimeError(code, `${to.kind} ${name}: ${code}`), undefined);
     };
     if (!isValidKey(to.key)) return refuse('bad_address', 'bad_address');
@@ -203,13 +188,12 @@ export class ActorClient implements Asker {
   }
 
   tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): boolean {
-    this.#told++;
-    if (!isValidKey(to.key)) return this.#bury(to, name, 'bad_address');
+    if (!isValidKey(to.key)) return this.#bury('bad_address');
     const host = this.#placer.enter(to);
     const link = this.#links[host];
     if (link?.send({ type: 'tell', to, name, payload, bodies })) return true;
     this.#placer.unsent(to, host);
-    return this.#bury(to, name, link == null ? 'host_down' : 'link_full');
+    return this.#bury(link == null ? 'host_down' : 'link_full');
   }
 
   /**
@@ -253,12 +237,6 @@ export class ActorClient implements Asker {
   stats(): ActorClientStats {
     return {
       asks_pending: this.#pending.size,
-      asked: this.#asked,
-      told: this.#told,
-      answered: this.#answered,
-      failed: this.#failed,
-      timed_out: this.#timedOut,
-      dead_letters: this.deadLetters.counts(),
       links: this.#links.map((link) => link?.stats() ?? null),
     };
   }
@@ -282,16 +260,11 @@ export class ActorClient implements Asker {
       case 'error': {
         const pending = this.#pending.take(frame.id);
         if (pending === undefined) {
-          this.#bury(ANONYMOUS, frame.type, 'late_reply');
+          this.#bury('late_reply');
           return;
         }
-        if (frame.type === 'reply') {
-          this.#answered++;
-          pending.settle(null, frame.value);
-        } else {
-          this.#failed++;
-          pending.settle(frame.error, undefined);
-        }
+        if (frame.type === 'reply') pending.settle(null, frame.value);
+        else pending.settle(frame.error, undefined);
         return;
       }
       case 'publish': {
@@ -326,7 +299,6 @@ export class ActorClient implements Asker {
       lost.push(pending);
     }
     for (const pending of lost) {
-      this.#failed++;
       pending.settle(
         runtimeError('host_down', `${pending.to.kind} ${pending.name}: its thread has ended`),
         undefined,
@@ -358,16 +330,14 @@ export class ActorClient implements Asker {
       }
     }
     for (const pending of late) {
-      this.#timedOut++;
-      this.#failed++;
       const { to, name } = pending;
       pending.settle(runtimeError('deadline_exceeded', `${to.kind} ${name}: no answer in time`), undefined);
     }
     if (nextMs < this.#sweepAtMs) this.#scheduleSweep(nextMs);
   }
 
-  #bury(to: ActorAddress, name: string, reason: DeadLetterReason): false {
-    this.deadLetters.add({ at_ms: this.#scheduler.wallMs(), kind: to.kind, key: to.key, name, reason });
+  #bury(reason: DeadLetterReason): false {
+    this.deadLetters.add(reason);
     return false;
   }
 }

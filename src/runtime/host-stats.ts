@@ -3,7 +3,6 @@
  */
 
 import type { DeadLetters } from './dead-letters.ts';
-import type { LinkStats } from './link.ts';
 
 /** Counters of one kind in one thread. */
 export interface KindStats {
@@ -24,15 +23,7 @@ export interface KindStats {
 export interface HostStats {
   index: number;
   kinds: Record<string, KindStats>;
-  journal: {
-    commits: number;
-    failed_commits: number;
-    events: number;
-    snapshots: number;
-    event_bytes: number;
-  };
   held_effects: number;
   io_in_flight: number;
   dead_letters: ReturnType<DeadLetters['counts']>;
-  links: LinkStats[];
 }

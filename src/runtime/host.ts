@@ -93,7 +93,7 @@ export class ActorHost {
     const kinds = this.#kinds;
     const links = this.#links;
     const report = (failure: HostReport): void => parts.report(failure);
-    const lost = new Undelivered(this.deadLetters, kinds, scheduler);
+    const lost = new Undelivered(this.deadLetters, kinds);
     const mailboxes = new Mailboxes(lost, () => this.#run());
     const journal = new HostJournal(parts.journal, scheduler, (batch, error) => this.#decide(batch, error));
     const route = (message: Tell): void => this.#route(message);
@@ -194,11 +194,9 @@ export class ActorHost {
     return {
       index: this.#parts.index,
       kinds,
-      journal: this.#journal.stats(),
       held_effects: this.#gate.held,
       io_in_flight: this.#gate.ioInFlight,
       dead_letters: this.deadLetters.counts(),
-      links: this.#links.stats(),
     };
   }
 
@@ -269,7 +267,7 @@ export class ActorHost {
     const peer = this.#links.peer(index);
     if (peer?.send(message)) return;
     this.#placer.unsent(message.to, index);
-    this.#lost.bury(message.to, message.name, peer === undefined ? 'host_down' : 'link_full');
+    this.#lost.bury(message.to, peer === undefined ? 'host_down' : 'link_full');
   }
 
   /**
@@ -327,7 +325,7 @@ export class ActorHost {
     const nowMs = this.#scheduler.monotonicMs();
     cell.touched_at_ms = nowMs;
     if (delivery.deadline_ms <= nowMs) {
-      return this.#lost.bury(cell.self, delivery.name, 'expired'); // its asker no longer waits
+      return this.#lost.bury(cell.self, 'expired'); // its asker no longer waits
     }
     try {
       this.#dispatch.take(cell, delivery, nowMs);

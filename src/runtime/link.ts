@@ -49,11 +49,8 @@ export function packPayload(payload: unknown): unknown {
 
 /** Totals since the link was created. */
 export interface LinkStats {
-  frames_sent: number;
   bytes_sent: number;
   batches_sent: number;
-  frames_received: number;
-  bytes_received: number;
   /** Frames that `send` refused because the link was full. */
   refused: number;
   /** Bytes sent that the other side has not received yet. */

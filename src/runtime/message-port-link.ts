@@ -115,11 +115,8 @@ export class MessagePortLink implements Link {
   #draining = false;
   #turnEndsAt = 0;
 
-  #framesSent = 0;
   #bytesSent = 0;
   #batchesSent = 0;
-  #framesReceived = 0;
-  #bytesReceived = 0;
   #refused = 0;
 
   constructor(end: LinkEnd) {
@@ -146,7 +143,6 @@ export class MessagePortLink implements Link {
     }
     this.#write(head, bodies, isShared, size);
     this.#sent = (this.#sent + size) | 0;
-    this.#framesSent++;
     this.#bytesSent += size;
     if (this.#used >= SLAB_BYTES) this.#sendBatch();
     else if (frame.type === 'tell' && bodies.length === 0)
@@ -211,11 +207,8 @@ export class MessagePortLink implements Link {
 
   stats(): LinkStats {
     return {
-      frames_sent: this.#framesSent,
       bytes_sent: this.#bytesSent,
       batches_sent: this.#batchesSent,
-      frames_received: this.#framesReceived,
-      bytes_received: this.#bytesReceived,
       refused: this.#refused,
       bytes_in_flight: this.#closed ? 0 : this.#inFlight(),
     };
@@ -328,8 +321,6 @@ export class MessagePortLink implements Link {
       }
       const head = this.#packr.unpack(slab, { start: headAt, end: headAt + headBytes }) as unknown[];
       at = end;
-      this.#framesReceived++;
-      this.#bytesReceived += end - start;
       Atomics.add(this.#taken, this.#mySide, end - start);
       this.onFrame(decodeHead(head, bodies));
     }

@@ -33,7 +33,6 @@ export class SimLink implements Link {
   #inFlight = 0;
   #lastArrivalMs = 0;
   #sent = 0;
-  #received = 0;
   #refused = 0;
 
   private constructor(world: World, options: SimLinkOptions) {
@@ -89,11 +88,8 @@ export class SimLink implements Link {
 
   stats(): LinkStats {
     return {
-      frames_sent: this.#sent,
       bytes_sent: 0,
       batches_sent: this.#sent,
-      frames_received: this.#received,
-      bytes_received: 0,
       refused: this.#refused,
       bytes_in_flight: this.#inFlight,
     };
@@ -121,7 +117,6 @@ export class SimLink implements Link {
   #deliver(bytes: Uint8Array): void {
     if (this.#closed || this.#dead) return;
     const frame = packr.unpack(bytes) as Frame;
-    this.#received++;
     this.#world.note(`${this.#options.name} < ${describeFrame(frame)}`);
     this.onFrame(frame);
   }

@@ -105,7 +105,7 @@ export class Dispatch {
         case 'reply':
         case 'refuse': {
           const to = claimReply(cell, effect.token, token, recorder.held ? null : replyTo);
-          if (to === null) this.#lost.bury(cell.self, name, 'unknown_reply');
+          if (to === null) this.#lost.bury(cell.self, 'unknown_reply');
           else if (effect.type === 'reply') gate.emit(cell, { type: 'reply', to, value: effect.value, name });
           else gate.emit(cell, { type: 'error', to, error: effect.error, name });
           break;

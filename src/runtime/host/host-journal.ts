@@ -4,7 +4,6 @@
  */
 
 import { Packr } from 'msgpackr';
-import type { HostStats } from '../host-stats.ts';
 import type { JournalStore, JournalWrite } from '../journal.ts';
 import type { ActorAddress, Effect, RowWrite } from '../protocol.ts';
 import type { Scheduler } from '../scheduler.ts';
@@ -31,12 +30,6 @@ export class HostJournal {
   #lastTicket = 0;
   #decidedTicket = 0;
   #closed = false;
-
-  #commits = 0;
-  #failedCommits = 0;
-  #events = 0;
-  #snapshots = 0;
-  #eventBytes = 0;
 
   /**
    * @param store null if no kind of this host is persistent
@@ -141,8 +134,6 @@ export class HostJournal {
       cell.events_since_snapshot = 0;
     } else batch.writes.push({ type: 'event', kind, key, seq: cell.seq, event });
     for (const row of rows) batch.writes.push({ type: 'row', kind, key, row });
-    this.#events++;
-    this.#eventBytes += event.length;
   }
 
   /** Whether a snapshot of the actor is due, by its kind's rule. */
@@ -170,7 +161,6 @@ export class HostJournal {
       state,
     });
     cell.events_since_snapshot = 0;
-    this.#snapshots++;
   }
 
   #openBatch(): Batch {
@@ -198,12 +188,7 @@ export class HostJournal {
       if (this.#closed) return;
       this.#committing = null;
       this.#decidedTicket = batch.ticket;
-      if (error === null) {
-        this.#commits++;
-      } else {
-        this.#failedCommits++;
-        this.#dropLost(batch);
-      }
+      if (error !== null) this.#dropLost(batch);
       this.#decided(batch, error);
     });
   }
@@ -222,16 +207,6 @@ export class HostJournal {
     }
     next.writes = next.writes.filter((write) => !lost.has(addressText(write)));
     if (next.writes.length === 0) this.#batch = null;
-  }
-
-  stats(): HostStats['journal'] {
-    return {
-      commits: this.#commits,
-      failed_commits: this.#failedCommits,
-      events: this.#events,
-      snapshots: this.#snapshots,
-      event_bytes: this.#eventBytes,
-    };
   }
 }
 

@@ -3,7 +3,7 @@
  * threads, server threads (and the simulator).
  */
 
-import type { Link, LinkStats } from '../link.ts';
+import type { Link } from '../link.ts';
 
 /** All links of one host. */
 export class HostLinks {
@@ -66,9 +66,5 @@ export class HostLinks {
 
   close(): void {
     for (const link of [...this.#links]) link.close();
-  }
-
-  stats(): LinkStats[] {
-    return [...this.#links].map((link) => link.stats());
   }
 }

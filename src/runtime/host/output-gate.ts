@@ -126,12 +126,12 @@ export class OutputGate {
     switch (output.type) {
       case 'reply':
         if (!output.to.link.send({ type: 'reply', id: output.to.id, value: output.value })) {
-          lost.bury(cell.self, output.name, 'link_full');
+          lost.bury(cell.self, 'link_full');
         }
         return;
       case 'error':
         if (!output.to.link.send({ type: 'error', id: output.to.id, error: output.error })) {
-          lost.bury(cell.self, output.name, 'link_full');
+          lost.bury(cell.self, 'link_full');
         }
         return;
       case 'tell':
@@ -142,7 +142,7 @@ export class OutputGate {
         if (subscribers === undefined) return;
         for (const link of subscribers) {
           if (!link.send({ type: 'publish', topic: output.topic, payload: output.payload })) {
-            lost.bury(cell.self, `publish ${output.topic}`, 'link_full');
+            lost.bury(cell.self, 'link_full');
           }
         }
         return;
@@ -171,7 +171,7 @@ export class OutputGate {
       this.#ioInFlight--;
       const { carry } = effect;
       if (cell.life !== life) {
-        lost.bury(cell.self, effect.name, 'stale_outcome');
+        lost.bury(cell.self, 'stale_outcome');
         mailboxes.resume(cell);
         return;
       }
@@ -194,10 +194,10 @@ export class OutputGate {
         return;
       }
       case 'tell':
-        lost.bury(output.to, output.name, 'not_durable');
+        lost.bury(output.to, 'not_durable');
         return;
       case 'publish':
-        lost.bury(cell.self, `publish ${output.topic}`, 'not_durable');
+        lost.bury(cell.self, 'not_durable');
         return;
       case 'count':
         return;
@@ -205,7 +205,7 @@ export class OutputGate {
       case 'compute':
         cell.io_in_flight--;
         this.#ioInFlight--;
-        lost.bury(cell.self, output.name, 'not_durable');
+        lost.bury(cell.self, 'not_durable');
         return;
     }
   }
