@@ -228,12 +228,12 @@ function resolveTenant(
 ): Tenant | Promise<Tenant> {
   if (principal.type === 'key') {
     const { org_id, project_id, id } = principal;
-    return { org_id, project_id, actor: { type: 'key', id }, may_write: true };
+    return { org_id, project_id, actor: { type: 'key', id } };
   }
   const project_id = named.project_id ?? null;
   if (principal.type === 'static') {
     const actor = { type: 'static', id: principal.id } as const;
-    return { org_id: named.org_id ?? DEFAULT_ORG, project_id, actor, may_write: true };
+    return { org_id: named.org_id ?? DEFAULT_ORG, project_id, actor };
   }
   return findUserTenant(endpoint, principal, named.org_id!, project_id, memberships);
 }
@@ -248,9 +248,9 @@ async function findUserTenant(
 ): Promise<Tenant> {
   const membership = await memberships.roleOf(principal.identity, org_id);
   if (membership === null) throw new CatalogueError('not_found');
-  const may_write = isAtLeast(membership.role, 'member');
-  if (!may_write && (endpoint.writes ?? endpoint.method !== 'GET')) throw new CatalogueError('forbidden');
-  return { org_id, project_id, actor: { type: 'user', id: membership.user_id }, may_write };
+  const mayWrite = isAtLeast(membership.role, 'member');
+  if (!mayWrite && (endpoint.writes ?? endpoint.method !== 'GET')) throw new CatalogueError('forbidden');
+  return { org_id, project_id, actor: { type: 'user', id: membership.user_id } };
 }
 
 /** The answer of a handler, with the headers of the rate limit. */

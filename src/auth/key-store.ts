@@ -62,33 +62,6 @@ export class TableKeyStore implements KeyStore {
     return this.#tables.get<KeyRecord>(BY_HASH, [hash]);
   }
 
-  findById(id: string): KeyRecord | undefined {
-    return findKey(this.#tables, id);
-  }
-
-  /** All keys of an organization, including revoked ones, newest first. */
-  listByOrg(org_id: string): Iterable<KeyRecord> {
-    return keysOfOrg(this.#tables, org_id);
-  }
-
-  lastUsedAt(id: string): string | null {
-    return lastUseOf(this.#tables, id);
-  }
-
-  /** Resolves once it is durable. */
-  async insert(record: KeyRecord): Promise<void> {
-    await this.#tables.transact((transaction) => insertKey(transaction, record));
-  }
-
-  /**
-   * Revokes a key, or sets its expiry. The first decision stays: revoking twice changes nothing.
-   * @param end `revoked_at` for now, `expires_at` for later
-   * @returns the record after the change; null for an unknown id
-   */
-  async end(id: string, end: { revoked_at: string } | { expires_at: string }): Promise<KeyRecord | null> {
-    return this.#tables.transact((transaction) => endKey(transaction, id, end));
-  }
-
   async touch(id: string, nowMs: number): Promise<void> {
     // After a revocation every key is verified again; most were noted shortly before.
     if (isNoted(this.#tables, id, nowMs)) return;
@@ -195,7 +168,11 @@ export function lastUseOf(tables: TableReader, id: string): string | null {
   return tables.get<string>(USES, [id]) ?? null;
 }
 
-/** Like {@link TableKeyStore.end}, in a transaction with related changes. */
+/**
+ * Revokes a key, or sets its expiry. The first decision stays: revoking twice changes nothing.
+ * @param end `revoked_at` for now, `expires_at` for later
+ * @returns the record after the change; null for an unknown id
+ */
 export function endKey(
   transaction: TableTransaction,
   id: string,

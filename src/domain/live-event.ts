@@ -97,16 +97,6 @@ export type LiveEvent =
   | PatternCreatedEvent
   | RetrievalCappedEvent;
 
-/** Event names, sent in the `event:` field. */
-export const LIVE_EVENT_NAMES = [
-  'run_start',
-  'step',
-  'run_finish',
-  'intervention',
-  'pattern_created',
-  'retrieval_capped',
-] as const satisfies readonly LiveEvent['event'][];
-
 /** Cuts the event's texts to LIVE_TEXT_CHARACTERS (UTF-16 units) without splitting a surrogate pair. */
 export function boundLiveEvent<Event extends LiveEvent>(event: Event): Event {
   let bounded: Record<string, unknown> | null = null;

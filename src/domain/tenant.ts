@@ -9,8 +9,6 @@ export interface Tenant {
   /** null: every project of the organization. */
   project_id: string | null;
   actor: TenantActor;
-  /** Read-only, for a viewer's JWT. */
-  may_write: boolean;
 }
 
 /** The caller. `static` keys belong to the operator, and may name any organization. */

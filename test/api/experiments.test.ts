@@ -71,7 +71,6 @@ const report = (experiment_id: string, tenant: Partial<Tenant>) =>
         org_id: 'org',
         project_id: null,
         actor: { type: 'key', id: 'k' },
-        may_write: true,
         ...tenant,
       },
       params: { experiment_id },

@@ -33,7 +33,6 @@ const echoBody = z.object({
     org_id: z.string(),
     project_id: z.string().nullable(),
     actor: z.object({ type: z.string(), id: z.string() }),
-    may_write: z.boolean(),
   }),
   query: z.looseObject({}),
   body: z.looseObject({}).nullable(),
@@ -274,7 +273,6 @@ describe('whose data a request reaches', () => {
       org_id: 'acme',
       project_id: 'p1',
       actor: { type: 'key', id: 'key_project' },
-      may_write: true,
     });
     expect(await tenantOf({ as: 'org', ...named })).toMatchObject({ org_id: 'acme', project_id: null });
     expect(await tenantOf({ as: 'org', body: { title: 'a', org_id: 5 } })).toMatchObject({ org_id: 'acme' });
@@ -320,7 +318,6 @@ describe('whose data a request reaches', () => {
       org_id: 'acme',
       project_id: 'p9',
       actor: { type: 'user', id: 'usr_1' },
-      may_write: true,
     });
     const unnamed = await call('GET', '/v1/notes', { as: 'member' });
     expect(unnamed.json).toEqual({

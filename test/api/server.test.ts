@@ -9,7 +9,7 @@ import { SignJWT } from 'jose';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../src/auth/api-key.ts';
 import { loadEmbeddedSecret } from '../../src/auth/embedded-secret.ts';
-import { TableKeyStore } from '../../src/auth/key-store.ts';
+import { insertKey } from '../../src/auth/key-store.ts';
 import { loadConfig, raiseParserHeadLimit } from '../../src/config.ts';
 import type { RunningUnderstudy } from '../../src/main.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
@@ -155,7 +155,6 @@ describe('credentials', () => {
   it('reach their own organization and no other, and end when they are revoked', async () => {
     const { raw, ...made } = makeApiKey('test');
     const tables = new LmdbTables(join(folder, 'main.mdb'), 'disk');
-    const store = new TableKeyStore(tables);
     const record = {
       id: 'key_server',
       org_id: 'acme',
@@ -168,7 +167,7 @@ describe('credentials', () => {
       ...made,
     };
     expect((await startRun('k', raw)).status).toBe(401);
-    await store.insert(record);
+    await tables.transact((transaction) => insertKey(transaction, record));
     expect((await startRun('k', raw)).status).toBe(200);
     const finish = (key: string, org_id?: string) =>
       send('POST', `${RUNS}/k/finish`, { key, body: JSON.stringify({ outcome: 'success', org_id }) });

@@ -16,7 +16,7 @@ const USER: Principal = {
 };
 
 /** Opens a stream as a request with the tenant would. */
-async function open(tenant: Omit<Tenant, 'may_write'>, query: object = {}) {
+async function open(tenant: Tenant, query: object = {}) {
   const world: { principal: Principal | CatalogueError; isMember: boolean } = {
     principal: KEY,
     isMember: true,
@@ -40,7 +40,7 @@ async function open(tenant: Omit<Tenant, 'may_write'>, query: object = {}) {
     },
   });
   await liveStream({
-    tenant: { ...tenant, may_write: false },
+    tenant,
     params: {},
     query,
     body: {},

@@ -453,7 +453,6 @@ describe('tenants', () => {
     org_id,
     project_id,
     actor: { type: 'key', id: 'key_1' },
-    may_write: true,
   });
   const submit = (who: Tenant, body: object) =>
     process.handlers.submitTrace({ tenant: who, params: {}, query: {}, body, request: {} } as never);

@@ -11,7 +11,15 @@ import { hashApiKey, isApiKey, makeApiKey } from '../../src/auth/api-key.ts';
 import { ApiKeys } from '../../src/auth/api-keys.ts';
 import { Authenticator } from '../../src/auth/authenticator.ts';
 import { loadEmbeddedSecret } from '../../src/auth/embedded-secret.ts';
-import { type KeyRecord, TableKeyStore } from '../../src/auth/key-store.ts';
+import {
+  endKey,
+  findKey,
+  insertKey,
+  type KeyRecord,
+  keysOfOrg,
+  lastUseOf,
+  TableKeyStore,
+} from '../../src/auth/key-store.ts';
 import type { UserPrincipal } from '../../src/auth/principal.ts';
 import { Revocations } from '../../src/auth/revocations.ts';
 import { StaticKeys } from '../../src/auth/static-keys.ts';
@@ -117,6 +125,9 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     rmSync(folder, { recursive: true });
   });
 
+  const end = (id: string, how: Parameters<typeof endKey>[2]) =>
+    tables.transact((transaction) => endKey(transaction, id, how));
+
   async function setUp(parts: Partial<KeyRecord> = {}) {
     const clock = new SetClock();
     const store = new TableKeyStore(tables);
@@ -135,7 +146,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
       ...made,
       ...parts,
     };
-    await store.insert(record);
+    await tables.transact((transaction) => insertKey(transaction, record));
     return { clock, store, raw, record, elsewhere, keys: new ApiKeys(store, revocations, clock) };
   }
 
@@ -149,33 +160,33 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
   });
 
   it('fail at once in every thread of a process that revoked them', async () => {
-    const { keys, raw, record, store, elsewhere } = await setUp();
+    const { keys, raw, record, elsewhere } = await setUp();
     expect(keys.verify(raw)).not.toBeNull();
-    await store.end(record.id, { revoked_at: new Date().toISOString() });
+    await end(record.id, { revoked_at: new Date().toISOString() });
     elsewhere.announce('acme');
     expect(keys.verify(raw)).toBeNull();
   });
 
   it('fail within a minute when another process revoked them', async () => {
-    const { keys, raw, record, store, clock } = await setUp();
+    const { keys, raw, record, clock } = await setUp();
     expect(keys.verify(raw)).not.toBeNull();
-    await store.end(record.id, { revoked_at: new Date().toISOString() });
+    await end(record.id, { revoked_at: new Date().toISOString() });
     clock.now_ms += 60_000;
     expect(keys.verify(raw)).toBeNull();
   });
 
   it('fail within a minute when another process revoked them and the clock is put back', async () => {
-    const { keys, raw, record, store, clock } = await setUp();
+    const { keys, raw, record, clock } = await setUp();
     expect(keys.verify(raw)).not.toBeNull();
-    await store.end(record.id, { revoked_at: new Date().toISOString() });
+    await end(record.id, { revoked_at: new Date().toISOString() });
     clock.wall_jump_ms = -3_600_000;
     clock.now_ms += 60_000;
     expect(keys.verify(raw)).toBeNull();
   });
 
   it('live to the end of a rotation and not a moment longer, also when remembered', async () => {
-    const { keys, raw, record, store, clock } = await setUp();
-    await store.end(record.id, { expires_at: new Date(clock.now_ms + 5_000).toISOString() });
+    const { keys, raw, record, clock } = await setUp();
+    await end(record.id, { expires_at: new Date(clock.now_ms + 5_000).toISOString() });
     expect(keys.verify(raw)).not.toBeNull();
     clock.now_ms += 4_999;
     expect(keys.verify(raw)).not.toBeNull();
@@ -184,12 +195,12 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
   });
 
   it('stay revoked, and are listed', async () => {
-    const { record, store } = await setUp({ org_id: `org-${kind}` });
-    const first = await store.end(record.id, { revoked_at: '2026-01-01T00:00:00.000Z' });
-    expect(await store.end(record.id, { expires_at: '2030-01-01T00:00:00.000Z' })).toEqual(first);
-    expect([...store.listByOrg(`org-${kind}`)]).toEqual([first]);
-    expect([...store.listByOrg('org')]).toEqual([]);
-    expect(await store.end('key_none', { revoked_at: '2026-01-01T00:00:00.000Z' })).toBeNull();
+    const { record } = await setUp({ org_id: `org-${kind}` });
+    const first = await end(record.id, { revoked_at: '2026-01-01T00:00:00.000Z' });
+    expect(await end(record.id, { expires_at: '2030-01-01T00:00:00.000Z' })).toEqual(first);
+    expect([...keysOfOrg(tables, `org-${kind}`)]).toEqual([first]);
+    expect([...keysOfOrg(tables, 'org')]).toEqual([]);
+    expect(await end('key_none', { revoked_at: '2026-01-01T00:00:00.000Z' })).toBeNull();
   });
 
   it('note their use at most once a minute', async () => {
@@ -210,29 +221,29 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     }
     expect(writes.map((ms) => ms - startMs).length).toBeLessThanOrEqual(5);
     await store.touch(record.id, startMs);
-    const noted = store.lastUsedAt(record.id);
+    const noted = lastUseOf(tables, record.id);
     await store.touch(record.id, Date.parse(noted!) + 59_999);
-    expect(store.lastUsedAt(record.id)).toBe(noted);
+    expect(lastUseOf(tables, record.id)).toBe(noted);
     await store.touch(record.id, Date.parse(noted!) + 60_000);
-    expect(store.lastUsedAt(record.id)).not.toBe(noted);
+    expect(lastUseOf(tables, record.id)).not.toBe(noted);
     expect(keys.verify(raw)).not.toBeNull();
   });
 
   it('note their use also when the clock is put back', async () => {
-    const { keys, raw, record, store, clock } = await setUp();
+    const { keys, raw, record, clock } = await setUp();
     for (const jump of [0, 86_400_000, -3_600_000]) {
       clock.wall_jump_ms = jump;
       expect(keys.verify(raw)).not.toBeNull();
       await vi.waitFor(
-        () => expect(store.lastUsedAt(record.id)).toBe(new Date(clock.wallMs()).toISOString()),
+        () => expect(lastUseOf(tables, record.id)).toBe(new Date(clock.wallMs()).toISOString()),
         PATIENCE_MS,
       );
     }
   });
 
   it('are stored as a hash alone', async () => {
-    const { raw, record, store } = await setUp();
-    expect(JSON.stringify(store.findById(record.id))).not.toContain(raw.slice(12, -4));
+    const { raw, record } = await setUp();
+    expect(JSON.stringify(findKey(tables, record.id))).not.toContain(raw.slice(12, -4));
   });
 });
 

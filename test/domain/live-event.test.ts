@@ -5,7 +5,6 @@ import { describe, expect, it } from 'vitest';
 import {
   boundLiveEvent,
   encodeLiveData,
-  LIVE_EVENT_NAMES,
   LIVE_TEXT_CHARACTERS,
   type RunStartEvent,
 } from '../../src/domain/live-event.ts';
@@ -24,17 +23,6 @@ const start = (more: Partial<RunStartEvent> = {}): RunStartEvent => ({
 });
 
 describe('a live event', () => {
-  it('names the five kinds of the contract and one more', () => {
-    expect([...LIVE_EVENT_NAMES].sort()).toEqual([
-      'intervention',
-      'pattern_created',
-      'retrieval_capped',
-      'run_finish',
-      'run_start',
-      'step',
-    ]);
-  });
-
   it('is the same when its texts are short', () => {
     const event = start();
     expect(boundLiveEvent(event)).toBe(event);
