@@ -1,4 +1,4 @@
-/** A reader gets from a batch's shared memory what the writer put in, at all sizes, and memory is used again. */
+/** A reader of a batch's shared memory gets what the writer put in, at all sizes, and memory is reused. */
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,6 @@
-/** The capture process behind the writer's adapter, without a gateway: memory that both map, the channel, and what it refuses. */
+/**
+ * The capture process behind the writer's adapter, without a gateway: memory that both map, the channel, and refusals.
+ */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';

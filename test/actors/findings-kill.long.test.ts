@@ -1,4 +1,6 @@
-/** kill -9 of a process that stores findings, over and over: what was acknowledged is there, what was deleted is not. */
+/**
+ * kill -9 of a process that stores findings, again and again: acknowledged findings are there, deleted ones are not.
+ */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * A process for the kill test of findings: stores and invalidates without end and says what was acknowledged. Own
- * process; arguments: the database's path and the number of its first finding.
+ * A process for the kill test of findings: stores and invalidates findings without end, and prints what was
+ * acknowledged. Own process; arguments: the database's path and the number of its first finding.
  */
 import { writeSync } from 'node:fs';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';

@@ -1,4 +1,4 @@
-/** The live hub: numbers that go on, a ring that forgets, and what a reader who comes back is told. */
+/** The live hub: its numbers continue, its ring forgets old events, and a reader that returns gets the right events. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

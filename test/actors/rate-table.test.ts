@@ -1,4 +1,7 @@
-/** Rate buckets in shared memory: exact, also over threads; who gets which slot; what happens without the actors. */
+/**
+ * Rate buckets in shared memory: they are exact, even across threads; who gets which slot; what happens without the
+ * actors.
+ */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';

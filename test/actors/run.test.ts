@@ -1,4 +1,4 @@
-/** The run's decisions, without threads: what it answers, records and tells, whatever comes and however often. */
+/** The run's decisions, without threads: what it answers, records and sends, for any messages, even repeated ones. */
 
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';

@@ -1,4 +1,4 @@
-/** The usage meter's decisions without threads, and its counters as they are stored and read. */
+/** The usage meter's decisions without threads, and the storing and reading of its counters. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { USAGE_ONCE_NAMES, usageMeter } from '../../actors/usage-meter/behaviour.ts';

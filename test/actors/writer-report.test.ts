@@ -1,4 +1,6 @@
-/** The lines that say why exchanges are not stored: one a cause and minute, each with what to do, and nothing of a body. */
+/**
+ * The lines that say why exchanges are not stored: one per cause and minute, each with advice, and without any content.
+ */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { WriterEvent } from '../../actors/capture-writer/adapter.ts';
 import { WriterReport } from '../../actors/capture-writer/report.ts';

@@ -1,4 +1,4 @@
-/** `/alerts` of the real service: who gets in, what it answers and keeps secret, the test button, and what outlives a kill. */
+/** `/alerts` of the real service: access, answers, secrets, the test button, and what survives a kill. */
 import { createHmac } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

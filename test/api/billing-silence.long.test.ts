@@ -1,4 +1,6 @@
-/** A payment processor that never answers: waits out the time that a service gives it, and the end of the process meanwhile. */
+/**
+ * A payment processor that never answers: the service's time limit for it, and the end of the process during the wait.
+ */
 import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';

@@ -1,4 +1,4 @@
-/** Bytes that are sent as they are made: what a reader who leaves, and a failure on the way, end. */
+/** Bytes that are sent while they are made: a reader that leaves and a failure in between end the right things. */
 import { expect, it } from 'vitest';
 import { beginByteStream, streamBytes } from '../../src/api/byte-stream.ts';
 import type { EventSink } from '../../src/contract/handler.ts';

@@ -1,6 +1,6 @@
 /**
- * `/capture/*` of the real service: who gets in, what the operator reads, and what an unknown path and a refused one have in
- * common. Then one API over a damaged database, whose reader may end while the service goes on.
+ * `/capture/*` of the real service: access, what the operator reads, and that an unknown path and a refused one look
+ * alike. Then an API over a damaged database, whose reader may end while the service continues.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Checks a reply of the API with what its endpoint declares; every test of a handler may use it. */
+/** Checks a reply of the API against its endpoint's declaration, for tests of handlers. */
 import { expect } from 'vitest';
 import { type Endpoint, errorBody } from '../../src/contract/endpoint.ts';
 import type { ApiReply } from '../../src/contract/route.ts';

@@ -1,4 +1,4 @@
-/** What the dashboard's routes remember when an operator sets the wall clock forward or back. */
+/** The caches of the dashboard's routes after an operator sets the wall clock forward or back. */
 import { describe, expect, it } from 'vitest';
 import type { Clock } from '../../src/std/clock.ts';
 import { memoryControlPlane } from '../fixtures/control-plane-memory.ts';

@@ -1,4 +1,4 @@
-/** What the control plane acknowledged is there after the process was killed in the middle of writing. */
+/** Everything that the control plane acknowledged is there after the process was killed in the middle of writing. */
 import { afterAll, expect, it } from 'vitest';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Signing in over HTTP: by a provider that publishes its keys and changes them, by addresses that are proven or not,
- * and what a user may do how often.
+ * Signing in over HTTP: with a provider that publishes and changes its keys, with proven and unproven addresses, and
+ * with limits on how often a user may do what.
  */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';

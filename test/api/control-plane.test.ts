@@ -1,4 +1,4 @@
-/** The control plane over HTTP: people, organizations, projects, keys; who may do what, and what others can find out. */
+/** The control plane over HTTP: people, organizations, projects and keys; permissions, and what others can find out. */
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Router } from '../../src/api/dispatch.ts';

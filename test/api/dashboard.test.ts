@@ -1,4 +1,4 @@
-/** The dashboard's page: what is served, and what signs in where: the link on a terminal, a token elsewhere. */
+/** The dashboard's page: the served files, and signing in with the link on a terminal or with a token elsewhere. */
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * Every declared endpoint: each field at its bound and one past it, values of every wrong kind, and
- * random ones. A request is taken or refused with 422; nothing else happens, and what is echoed is bounded.
+ * Every declared endpoint: each field at its bound and one past it, values of every wrong kind, and random ones. A
+ * request is accepted or refused with 422. Nothing else happens, and echoed values are bounded.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

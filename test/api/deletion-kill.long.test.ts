@@ -1,7 +1,7 @@
 /**
- * Deletion under load and kill -9: agents log steps while other runs, long ones among them, and traces are deleted, and the
- * process is killed again and again. Whatever was answered with 204 is gone whole; what was not is whole or gone, never half;
- * usage counts what was acknowledged, and the audit log has an entry for each deletion.
+ * Deletion under load and kill -9: agents log steps while other runs, long ones among them, and traces are deleted, and
+ * the process is killed again and again. What was answered with 204 is completely gone. Everything else is completely
+ * there or completely gone. Usage counts what was acknowledged, and the audit log has an entry for each deletion.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { RUN_DELETE_STEPS } from '../../actors/run/behaviour.ts';

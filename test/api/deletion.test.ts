@@ -1,6 +1,6 @@
 /**
- * Every route of `/v1` that deletes one thing, tried with every kind of credential, in a separate process: who may delete it,
- * what a stranger is told, what the audit log has of it, and that what is deleted can be made anew.
+ * Every route of `/v1` that deletes one thing, tried with every kind of credential, in a separate process: who may
+ * delete it, what a stranger is told, the entry in the audit log, and that the deleted thing can be made again.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CHILD_KEY } from '../fixtures/api-child.ts';

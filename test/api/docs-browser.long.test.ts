@@ -1,7 +1,7 @@
 /**
- * `/docs` walked in Chromium as a newcomer does: give a key, start a run, log its steps, read it back, delete it, all from the page,
- * at three widths. No complaint of the browser, no request to elsewhere, nothing to be reached by mouse alone, no serious finding of
- * axe. Skipped where there is no Chromium.
+ * A newcomer uses `/docs` in Chromium: gives a key, starts a run, logs its steps, reads it back and deletes it, all on
+ * the page, at three widths. There are no browser errors, no requests to other hosts, nothing that only a mouse
+ * reaches, and no serious finding of axe. Skipped without Chromium.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

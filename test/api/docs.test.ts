@@ -1,4 +1,4 @@
-/** The page of the interface description: what it may load, and that its forms ask the service what they say. */
+/** The page of the interface description: what it may load, and that its forms send the requests that they show. */
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';

@@ -1,4 +1,4 @@
-/** SIGTERM to a process that serves the API: what is in flight is answered, what comes later is not taken. */
+/** SIGTERM to a process that serves the API: requests in flight are answered, later ones are not accepted. */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';

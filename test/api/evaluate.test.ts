@@ -1,4 +1,4 @@
-/** Evaluation over HTTP: of posted steps and of a run's own, and how it is counted. */
+/** Evaluation over HTTP, of posted steps and of a run's own steps, and how it is counted. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EVALUATE_STEPS_MAX } from '../../src/contract/evaluate.ts';

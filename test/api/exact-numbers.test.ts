@@ -1,4 +1,4 @@
-/** Numbers that a double cannot hold, in bodies with JSON of the sender's own making, over real sockets. */
+/** Numbers that a double cannot represent, in JSON bodies that senders wrote themselves, over real sockets. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { evaluateBody } from '../../src/contract/evaluate.ts';

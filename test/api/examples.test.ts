@@ -1,6 +1,6 @@
 /**
- * The examples of the interface description are sent to a real service; its answers must be of the same shape as the examples,
- * and have the headers that the description promises. Each answer is held against its schema by the fixture.
+ * The examples of the interface description are sent to a real service; its answers must have the same shape as the
+ * examples, and the headers that the description promises. The fixture checks each answer against its schema.
  */
 import { Validator } from '@cfworker/json-schema';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

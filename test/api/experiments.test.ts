@@ -1,4 +1,4 @@
-/** Experiment reports over the API's pipeline: rows in, report out, tenants kept apart. */
+/** Experiment reports over the API's pipeline: rows in, report out, tenants separate. */
 
 import { describe, expect, it } from 'vitest';
 import { NOTHING_DELETED } from '../../src/api/deleted-scopes.ts';

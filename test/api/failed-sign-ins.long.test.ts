@@ -1,6 +1,6 @@
 /**
- * Credentials that are tried one after the other: refused beyond a burst by address, over all server threads and on every
- * route, while a caller with a valid one notices nothing.
+ * Attempts to guess credentials: after a burst an address is refused, on all server threads and every route. A caller
+ * with a valid credential notices nothing.
  */
 import { SignJWT } from 'jose';
 import { Agent, fetch as undiciFetch } from 'undici';

@@ -1,4 +1,4 @@
-/** Findings of a real process with the model that ships: found by meaning, and after a kill. */
+/** Findings of a real process with the shipped model: they are found by meaning, even after a kill. */
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
  * Findings over the API's own pipeline, with a real actor host behind it: tenants, bounds, crashes, failing disks and
- * models. Only the model is made up: it hashes words.
+ * models. Only the model is a fake: it hashes words.
  */
 
 import fc from 'fast-check';

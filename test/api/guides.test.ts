@@ -1,4 +1,4 @@
-/** The guides as pages: every link of theirs leads somewhere, nothing runs in them, and no path leads out of the folder. */
+/** The guides as pages: every link has a target, no script runs, and no path leads out of the folder. */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';

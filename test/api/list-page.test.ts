@@ -1,4 +1,4 @@
-/** A page of a list under a filter that few rows pass, or none: bounded work, a cursor all the same, nothing twice. */
+/** A page of a list with a filter that few or no rows pass: bounded work, still a cursor, and no row twice. */
 import { expect, it } from 'vitest';
 import { type ListRange, PAGE_SLICE_ROWS, readListPage } from '../../src/api/list-page.ts';
 import { PAGE_SCAN_ROWS } from '../../src/limits.ts';

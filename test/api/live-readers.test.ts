@@ -1,6 +1,6 @@
 /**
- * The readers of the live stream on real hubs, without sockets: whatever is lost between hub and server thread, a reader gets
- * each event of its scope once and in order, or a reset.
+ * The readers of the live stream on real hubs, without sockets: a reader gets each event of its scope once and in
+ * order, or a reset, even if messages between hub and server thread are lost.
  */
 
 import fc from 'fast-check';

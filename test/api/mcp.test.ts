@@ -1,4 +1,4 @@
-/** What the tools of `/mcp` say and what the log says when the endpoint behind a tool fails or is not there. */
+/** The answers of the tools of `/mcp` and the log, if the endpoint behind a tool fails or is missing. */
 
 import { describe, expect, it } from 'vitest';
 import { compileDispatch } from '../../src/api/dispatch.ts';

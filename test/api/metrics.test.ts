@@ -1,6 +1,6 @@
 /**
- * What `/metrics` tells of the product, and what deploy/ builds on it: every expression of the alerts and of the dashboard
- * is PromQL, and asks for metrics and labels that a service has.
+ * The metrics of `/metrics`, and their use in deploy/: every expression of the alerts and of the dashboard is PromQL,
+ * and uses metrics and labels that a service has.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

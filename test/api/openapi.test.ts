@@ -1,4 +1,6 @@
-/** The interface description of everything that is declared, held against the rules of OpenAPI 3.1 and document 2. */
+/**
+ * The interface description of everything that is declared, checked against the rules of OpenAPI 3.1 and document 2.
+ */
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { renderDocs } from '../../src/api/docs.ts';

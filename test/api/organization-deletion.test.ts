@@ -1,6 +1,6 @@
 /**
- * A deleted organization and a deleted account: from the answer on, no caller gets their data; their rows go from the
- * disk, with a kill in between too; what was counted stays, and so does everybody else's.
+ * A deleted organization and a deleted account: from the answer on, no caller gets their data. Their rows are removed
+ * from the disk, even with a kill in between. Usage counts and all other data stay.
  */
 
 import { join } from 'node:path';

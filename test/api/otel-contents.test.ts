@@ -1,6 +1,6 @@
 /**
- * What agents' telemetry says of calls and tasks, over real sockets: reported cases, and others of the same kinds. Contents that
- * are not told are unknown, each call is one step, and numbers keep their digits.
+ * Calls and tasks in agents' telemetry, over real sockets: reported cases, and similar ones. Missing contents are
+ * unknown, each call is one step, and numbers keep their digits.
  */
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Telemetry of agents over real sockets: OpenTelemetry's own exporters send what each instrumentation sends, and its tool calls are
- * steps of runs; then invalid bodies.
+ * Telemetry of agents over real sockets: OpenTelemetry's own exporters send the data of each instrumentation, and its
+ * tool calls become steps of runs. Then invalid bodies.
  */
 
 import { createRequire } from 'node:module';

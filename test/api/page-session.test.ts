@@ -1,4 +1,4 @@
-/** The dashboard's session: a cookie that stands for a token, and whom it is good for. Over real HTTP. */
+/** The dashboard's session over real HTTP: a cookie in place of a token, and where it is valid. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';
 

@@ -1,4 +1,4 @@
-/** Patterns and the meter in a real process: what is found with the shipped model, and what a kill leaves. */
+/** Patterns and the meter in a real process: what the shipped model finds, and what is left after a kill. */
 import { describe, expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';
 import { onOneDay } from '../fixtures/one-day.ts';

@@ -1,7 +1,7 @@
 /**
- * Patterns of a service with three server threads, asked over connections that the kernel gives to any of them: a caller that has been
- * answered that a pattern is stored, or gone, sees just that on each thread, while others import, delete and ask; also after the thread
- * of the pattern index has failed.
+ * Patterns of a service with three server threads, over connections that the kernel gives to any of them. A caller that
+ * was told that a pattern is stored, or deleted, sees this on each thread, while others import, delete and retrieve,
+ * and even after the thread of the pattern index has failed.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * A deleted project: what was its own is gone, with a kill in between too; what its neighbour has, and what was counted, is as it
- * was. Seen with a key of the whole organization.
+ * A deleted project: its data is gone, even with a kill in between. The data of other projects and the usage counts are
+ * unchanged. Checked with a key of the whole organization.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ControlPlaneChild, type Person } from '../fixtures/control-plane.ts';

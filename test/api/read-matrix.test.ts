@@ -1,6 +1,6 @@
 /**
- * Every route of `/v1` that reads, tried with every kind of credential; then lists of several tenants beside a model, however
- * they are paged. Each answer is held against its schema by the fixture.
+ * Every route of `/v1` that reads, tried with every kind of credential; then lists of several tenants compared with a
+ * model, for any page sizes. The fixture checks each answer against its schema.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

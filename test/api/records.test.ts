@@ -1,4 +1,7 @@
-/** Patterns, profiles, traces, experiments and findings read back over HTTP, against the whole product: lists, pages, strangers. */
+/**
+ * Patterns, profiles, traces, experiments and findings read back over HTTP, against the whole product: lists, pages and
+ * access by strangers.
+ */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';

@@ -1,7 +1,7 @@
 /**
- * Deletion by age under load and kill -9: while agents write, a service that keeps for a month deletes what is older, and is killed
- * again and again. Nothing is ever half gone, all that is old goes in the end, what is young stays whole, and usage and the audit
- * log are as they were answered.
+ * Deletion by age under load and kill -9: while agents write, a service that keeps data for a month deletes older data,
+ * and is killed again and again. Nothing is ever deleted only in part, all old data is deleted in the end, young data
+ * stays complete, and usage and the audit log match the answers.
  */
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Deletion by age: which things are too old, over tables in memory; then in a service whose first life was weeks ago, as its
- * user sees it.
+ * Deletion by age: which things are too old, over tables in memory; then from a user's view in a service whose data is
+ * weeks old.
  */
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';

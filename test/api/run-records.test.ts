@@ -1,4 +1,4 @@
-/** Runs and steps read back over HTTP, against the whole product: lists, filters, pages, strangers. */
+/** Runs and steps read back over HTTP, against the whole product: lists, filters, pages and access by strangers. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiAnswer, ApiChild } from '../fixtures/api-child.ts';

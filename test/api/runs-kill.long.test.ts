@@ -1,4 +1,4 @@
-/** What a kill leaves of runs: every step that was acknowledged, and the answers that it got. */
+/** What is left of runs after a kill: every acknowledged step, and its answer. */
 import { expect, it } from 'vitest';
 import { type ApiAnswer, ApiChild } from '../fixtures/api-child.ts';
 

@@ -1,4 +1,4 @@
-/** The API as a process serves it, from two server threads: what only a real server shows. */
+/** The API of a process with two server threads: behaviour that only a real server shows. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

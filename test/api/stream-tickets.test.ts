@@ -1,4 +1,4 @@
-/** A ticket opens the stream for a minute, for who made it, in this process. */
+/** A ticket opens the stream for a minute, only for the user that made it and only in this process. */
 import { describe, expect, it } from 'vitest';
 import { redeemTicket } from '../../src/api/ticketed-request.ts';
 import { StreamTickets } from '../../src/auth/stream-tickets.ts';

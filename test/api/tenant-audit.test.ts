@@ -1,4 +1,7 @@
-/** What a customer's key and the operator change over `/v1` and the command line, as the organization's admin reads it. */
+/**
+ * Changes by a customer's key over `/v1` and by the operator on the command line, as the organization's admin reads
+ * them in the audit log.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';

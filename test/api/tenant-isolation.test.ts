@@ -1,7 +1,7 @@
 /**
- * Several people in several organizations, doing whatever they like to whatever they know of: each attempt succeeds or
- * fails as a model of the rules says, and no one ever sees data of others. Then many of them at once, in a thousand
- * orders.
+ * Several people in several organizations try every action on everything that they know of. Each attempt succeeds or
+ * fails as a model of the rules says, and no person ever sees data of others. Then many people act at once, in a
+ * thousand orders.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

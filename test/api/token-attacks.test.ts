@@ -1,6 +1,6 @@
 /**
- * Tokens of attackers, with a provider that publishes its keys over a real socket: of another
- * application, of another issuer, signed in another way, without required claims, and with another user's address.
+ * Tokens of attackers, with a provider that publishes its keys over a real socket: tokens for another application, of
+ * another issuer, with another kind of signature, without required claims, and with another user's address.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';

@@ -1,6 +1,6 @@
 /**
- * Traces over the API's own pipeline, with a real host and journal behind it: the patternMaker's actor, adapter and rows; only
- * the pattern store is a stand-in.
+ * Traces over the API's own pipeline, with a real host and journal behind it: the pattern maker's actor, adapter and
+ * rows. Only the pattern store is a fake.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';

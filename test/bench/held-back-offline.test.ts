@@ -1,6 +1,6 @@
 /**
- * The held-back measurement without a gateway can fail: its judge says of a perfect student that it is right, of one that says
- * anything that it is wrong, and of one that refuses why. Its report shows sums and no contents.
+ * The held-back measurement without a gateway can fail: it judges a perfect student right and a random student wrong,
+ * and gives the reasons of a student that refuses. Its report shows sums and no contents.
  */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

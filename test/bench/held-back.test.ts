@@ -1,7 +1,7 @@
 /**
- * The judge of the held-back agents can fail: it says of a perfect student that it is right, of one that answers from other
- * runs that it is wrong, and of one that refuses that it serves nothing. In the gateway's place is a server that passes
- * requests on to a provider and says that a student answered.
+ * The judge of the held-back agents can fail: it judges a perfect student right and a student that answers from other
+ * runs wrong, and reports that a refusing student serves nothing. A fake gateway passes requests on to a provider and
+ * says that a student answered.
  */
 import { once } from 'node:events';
 import { createServer, request, type Server } from 'node:http';

@@ -1,4 +1,7 @@
-/** Each cause of a cache miss, in the formats in which providers cache: made conversations with the counts that the provider tells. */
+/**
+ * Each cause of a cache miss, in the wire formats of providers that cache: made-up conversations with the counts that
+ * the provider reports.
+ */
 import { describe, expect, it } from 'vitest';
 import { CacheDoctor } from '../../src/captures/cache-doctor.ts';
 import { CacheSum } from '../../src/captures/cache-sum.ts';

@@ -1,4 +1,4 @@
-/** What known exchanges add up to: counts, tokens, latency, money, in all and in parts of the span. */
+/** Sums over known exchanges: counts, tokens, latency and money, in total and for parts of the period. */
 import { describe, expect, it } from 'vitest';
 import { RecentExchanges } from '../../src/captures/captured-activity.ts';
 import { priceExchange } from '../../src/captures/exchange-cost.ts';

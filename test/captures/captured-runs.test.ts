@@ -1,4 +1,4 @@
-/** The kept list of captured runs, beside what `inspect` says of the same exchanges. */
+/** The stored list of captured runs, compared with `inspect` over the same exchanges. */
 import { describe, expect, it } from 'vitest';
 import { CapturedRuns, type HasTime, RunWithin } from '../../src/captures/captured-runs.ts';
 import { tellConversation } from '../../src/captures/conversation.ts';

@@ -1,4 +1,4 @@
-/** Numbers of captured calls keep their digits in all that is shown of a run: traces, `/capture`, `inspect --json`, spans. */
+/** Numbers of captured calls keep their digits wherever a run is shown: traces, `/capture`, `inspect --json`, spans. */
 
 import { expect, it } from 'vitest';
 import { tellConversation } from '../../src/captures/conversation.ts';

@@ -1,4 +1,4 @@
-/** Figures of captured traffic: by model, agent, tool and day, added up in parts, and the same as elsewhere. */
+/** Figures of captured traffic: by model, agent, tool and day, summed in parts, and equal to the figures elsewhere. */
 import { describe, expect, it } from 'vitest';
 import { RecentExchanges } from '../../src/captures/captured-activity.ts';
 import { FigureCube } from '../../src/captures/figure-cube.ts';

@@ -1,4 +1,4 @@
-/** Runs summed up and read back as conversations. */
+/** Summaries of runs, and runs read back as conversations. */
 import { describe, expect, it } from 'vitest';
 import type { ListedExchange } from '../../src/captures/exchange-source.ts';
 import { readRun, summarizeRun, summarizeRuns } from '../../src/captures/inspect.ts';

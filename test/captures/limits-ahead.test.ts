@@ -1,4 +1,4 @@
-/** What is left of providers' limits: from the headers of captured answers, in each provider's form. */
+/** The remaining part of providers' limits, read from the headers of captured answers in each provider's form. */
 import { describe, expect, it } from 'vitest';
 import { tellLimits } from '../../src/captures/limits-ahead.ts';
 import { readLimits } from '../../src/domain/provider-limits.ts';

@@ -1,4 +1,4 @@
-/** Reported usage comes to what the provider bills. */
+/** The cost of reported usage equals the provider's bill. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { priceExchange } from '../../src/captures/exchange-cost.ts';

@@ -1,4 +1,6 @@
-/** Which exchanges make which run: columns against a plain map, and what is forgotten when there are too many. */
+/**
+ * Which exchanges belong to which run: columns compared with a plain map, and what is forgotten if there are too many.
+ */
 import { describe, expect, it } from 'vitest';
 import type { ListedExchange } from '../../src/captures/exchange-source.ts';
 import { keyOfRun, RunChains, readSummaries } from '../../src/captures/run-chains.ts';

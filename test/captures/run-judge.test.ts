@@ -1,6 +1,5 @@
 /**
- * One verdict for every reader: what speaks against a run is the same in the list, for one run, in a trace, for a round, and
- * in the list of the dashboard.
+ * Every reader has the same verdict on a run: the list, one run, a trace, a round, and the dashboard's list.
  */
 import { describe, expect, it } from 'vitest';
 import { CapturedRuns } from '../../src/captures/captured-runs.ts';

@@ -1,4 +1,4 @@
-/** Traces of made-up runs: the shape of a line, what is new in each turn, and what a run proves. */
+/** Traces of made-up runs: the form of a line, the new parts of each turn, and whether a run is golden. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

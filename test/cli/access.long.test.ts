@@ -1,6 +1,5 @@
 /**
- * Who may read what is kept: whatever the shell's umask is, folders and files are for the user alone that runs the
- * service and the commands.
+ * File permissions: with any umask, only the user who runs the service and the commands can read folders and files.
  */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Sequential agents without labels, each request on a new connection, so that several server threads take the turns
- * of one run: every run comes out complete and golden, however quick the upstream is.
+ * Sequential agents without labels, each request on a new connection, so that several server threads handle the turns
+ * of one run. Every run is complete and golden, even with a fast upstream.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';

@@ -1,4 +1,6 @@
-/** `backup --follow` beside a service that is written to until the power switch ends both, and a service that starts from the place. */
+/**
+ * `backup --follow` of a service under writes until a power cut ends both, and a service that starts from the backup.
+ */
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';

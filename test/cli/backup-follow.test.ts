@@ -1,4 +1,4 @@
-/** `understudy backup --follow` as a process beside what is written, and `restore --to`. */
+/** `understudy backup --follow` as a process during writes, and `restore --to`. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

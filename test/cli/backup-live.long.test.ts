@@ -1,4 +1,4 @@
-/** A backup of a process that runs and is written to, and a process that starts from it. */
+/** A backup of a running process under writes, and a process that starts from the backup. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

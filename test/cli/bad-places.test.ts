@@ -1,4 +1,4 @@
-/** Paths and DATA_DIRs where nothing can be read or written: one line that says which part is wrong and what to do. */
+/** Paths and DATA_DIRs that cannot be read or written: one line says which part is wrong and what to do. */
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What the terminal shows after the start, in surroundings that a test process cannot have. */
+/** The terminal's lines after the start, in environments that a test process cannot have. */
 
 import { describe, expect, it } from 'vitest';
 import { renderBanner } from '../../src/cli/banner.ts';

@@ -1,4 +1,7 @@
-/** `understudy completion`: each shell completes with the script what the help says. A shell that is not installed is skipped by name. */
+/**
+ * `understudy completion`: with the script, each shell completes the commands and flags of the help. A shell that is
+ * not installed is skipped by name.
+ */
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

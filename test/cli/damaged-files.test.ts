@@ -1,4 +1,6 @@
-/** `inspect` and `trace` on files of another kind, cut off or damaged: one clear line and exit 1, whatever is wrong. */
+/**
+ * `inspect` and `trace` on files that are of another kind, cut off or damaged: always one clear line and exit status 1.
+ */
 import { randomBytes } from 'node:crypto';
 import {
   chmodSync,

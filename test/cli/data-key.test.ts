@@ -1,7 +1,7 @@
 /**
- * DATA_KEY_FILE from the outside: the whole service under a key leaves nothing on the disk of what it was given, the commands
- * read it, and every one of them refuses another key, none, and one for what is not encrypted. Two services are filled once,
- * one under a key and one under none; the tests go on with what they left, in this order.
+ * DATA_KEY_FILE from the outside: a service with a key leaves no plain text on the disk, and the commands can read its
+ * data. Every command refuses a wrong key, a missing key, and a key for data that is not encrypted. Two services are
+ * filled once, one with a key and one without. The tests use their data in this order.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

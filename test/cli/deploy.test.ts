@@ -1,4 +1,4 @@
-/** deploy/ and docs/deploy.md: units that systemd accepts, variables that exist, alerts that are there, a proxy that works. */
+/** deploy/ and docs/deploy.md: systemd accepts the units, the variables and alerts exist, and the proxy works. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

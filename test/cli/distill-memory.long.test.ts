@@ -1,4 +1,4 @@
-/** A round that needs more memory than it may have takes less, in a real thread with a real bound. */
+/** A round that would exceed its memory bound uses less, in a real thread with a real bound. */
 import { expect, it } from 'vitest';
 import type { RoundOptions } from '../../src/teaching/round.ts';
 import { runRoundInThread } from '../../src/teaching/round-thread.ts';

@@ -1,4 +1,4 @@
-/** What a person reads of a round: what would be served comes first, and nothing that is wrong is left out. */
+/** The report of a round for people: it begins with what would be served, and leaves out no problem. */
 import { expect, it } from 'vitest';
 import { makeDraft } from '../../bench/made-manifest.ts';
 import { describeRound } from '../../src/cli/distill-report.ts';

@@ -1,6 +1,6 @@
 /**
- * From captured runs to a student that serves: a gateway captures agents at work, `loop` distils, and a gateway that has
- * the student asks the provider far less. Every command is a separate process.
+ * From captured runs to a student that serves: a gateway captures agents at work, `loop` makes a student, and a gateway
+ * with the student asks the provider far less. Every command is a separate process.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';

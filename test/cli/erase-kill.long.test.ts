@@ -1,6 +1,6 @@
 /**
- * `understudy erase` under kill -9: ended at any moment, it has erased nothing or all, and every other exchange reads byte for byte
- * as it came. At last what was erased is searched for in every byte of the data directory.
+ * `understudy erase` under kill -9: if it is killed at any moment, it has erased nothing or everything, and every other
+ * exchange is unchanged to the byte. At the end the test searches the whole data directory for erased content.
  */
 import { randomBytes } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** `understudy erase` as a person uses it: what it says, with which status, and what it refuses. */
+/** `understudy erase` as a person uses it: its output, its exit status, and its refusals. */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';

@@ -1,6 +1,6 @@
 /**
- * `understudy distill --export`: golden runs as lines to fine-tune a model with. What the official SDKs' types say of such a
- * line is the oracle.
+ * `understudy distill --export`: golden runs as lines for fine-tuning a model. The oracle is the official SDKs' types
+ * for such lines.
  */
 import { execFile } from 'node:child_process';
 import {

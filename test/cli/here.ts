@@ -1,7 +1,7 @@
 /**
- * The command line in the test's own process, for tests that need no separate process: what it refuses, and with
- * which words. One at a time, because the environment is the process's. A guarded command also runs here, so it is not for
- * files that may be damaged.
+ * The command line in the test's own process, for tests that need no separate process, for example of refusals.
+ * Commands run one at a time, because they share the process's environment. A guarded command also runs here, so do not
+ * use it for files that may be damaged.
  */
 import { runUnderstudy } from '../../src/cli/command-line.ts';
 import { IN_PROCESS } from '../../src/cli/guard.ts';

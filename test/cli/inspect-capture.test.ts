@@ -1,4 +1,4 @@
-/** `understudy inspect` on real capture files, as the writer makes them: made-up runs. Recorded traffic: recorded.long.test.ts. */
+/** `understudy inspect` on made-up runs in real capture files. recorded.long.test.ts has recorded traffic. */
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';

@@ -1,4 +1,4 @@
-/** How much memory `understudy inspect` takes for exchanges that the writer has not indexed. */
+/** The memory of `understudy inspect` for exchanges that the writer has not indexed. */
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { CaptureLog } from '../../src/storage/capture/log.ts';

@@ -1,4 +1,4 @@
-/** `understudy inspect QUERY` asks the full-text index that the gateway keeps, and says what the index lacks. */
+/** `understudy inspect QUERY` uses the gateway's full-text index, and says what is missing in the index. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

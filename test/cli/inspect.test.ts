@@ -1,4 +1,4 @@
-/** `understudy inspect` as a user meets it: tables, a run as a conversation, JSON, raw bytes, mistakes. */
+/** `understudy inspect` from a user's view: tables, a run as a conversation, JSON, raw bytes, mistakes. */
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,7 @@
-/** A signal during a round or a listing ends it at once, says what was and was not done, and leaves nothing half done. */
+/**
+ * A signal during a round or a listing ends it at once. The command says what was and was not done, and leaves nothing
+ * half done.
+ */
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';

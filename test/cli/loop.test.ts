@@ -1,5 +1,5 @@
 /**
- * `understudy loop` and `distill` where things go wrong, at an interval, and with a cheaper model: databases made without a
+ * `understudy loop` and `distill` with failures, at an interval, and with a cheaper model: databases made without a
  * gateway, one command of each kind as a separate process.
  */
 import {

@@ -1,6 +1,6 @@
 /**
- * A student of kind `http` from golden runs to served steps: a model over a real socket is tried on runs held out, and
- * serves what it was found to be good at, whether or not golden steps alone could answer.
+ * A student of kind `http` from golden runs to served steps: a model over a real socket is tested on held-out runs, and
+ * then serves the kinds of steps that it answered well, even those that golden steps alone could not answer.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,6 @@
-/** A first start, the embedded engines and the demo need no network: they run in one with only loopback. */
+/**
+ * A first start, the embedded engines and the demo need no network: they run in a network namespace with only loopback.
+ */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

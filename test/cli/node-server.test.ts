@@ -1,4 +1,4 @@
-/** The whole service on Node's own HTTP server: it forwards and captures, whatever number of threads is asked for. */
+/** The whole service on Node's own HTTP server: it forwards and captures with any configured number of threads. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
  * Two gateways and one capture database, two services and one DATA_DIR: the second is refused, or waits for the first
- * one's drain; nothing is lost. What the operator does at the database meanwhile goes on as ever.
+ * one's drain, and nothing is lost. The operator's commands on the database still work meanwhile.
  */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,7 @@
-/** Two gateways and one capture database: the second is refused. With a DATA_DIR, and with drains: one-writer.long.test.ts. */
+/**
+ * Two gateways and one capture database: the second is refused. one-writer.long.test.ts has the tests with a DATA_DIR
+ * and with drains.
+ */
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { makeFolder } from '../storage/folder.ts';

@@ -1,4 +1,4 @@
-/** `understudy patterns`: what goes in comes out, what is no pattern does not go in. */
+/** `understudy patterns`: imported patterns can be exported, and anything else is refused. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** `understudy trace` and `inspect` on all the recorded traffic, as a gateway would have captured it. */
+/** `understudy trace` and `inspect` on all recorded traffic, stored as by a gateway. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';

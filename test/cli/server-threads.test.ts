@@ -1,4 +1,4 @@
-/** Two server threads on one port: both serve, and their counts, flush, rotation and kill are one. */
+/** Two server threads on one port: both serve, and share counts, flush, rotation and the kill switch. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** A signal at any moment of a service's start or end: it ends by itself, whatever becomes of what it prints. */
+/** A signal at any moment of a service's start or end: the service ends by itself, whatever happens to its output. */
 import { describe, expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
 import { drawSignal, READERS } from '../fixtures/signal-draw.ts';

@@ -1,4 +1,4 @@
-/** The long-lived commands as processes: where they listen, what they say, how they end. */
+/** The long-running commands as processes: where they listen, what they print, how they end. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** `understudy student`: versions are listed, shown, published and put back; agents are suspended and resumed. */
+/** `understudy student`: versions are listed, shown, published and rolled back; agents are suspended and resumed. */
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

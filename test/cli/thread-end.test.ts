@@ -1,4 +1,4 @@
-/** The log of a server thread that ends unasked. In a separate process, whose log is read. */
+/** The log after a server thread ended unexpectedly. The service is a separate process, whose log the test reads. */
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { KEY } from '../fixtures/ending-thread.ts';

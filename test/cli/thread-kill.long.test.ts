@@ -1,6 +1,6 @@
 /**
- * The whole service with several threads of each kind, and the threads of one role after the other fail under load: what
- * docs/operating.md says of it ends and comes back, and nothing that was acknowledged is lost.
+ * The whole service with several threads of each kind. The threads of one role after the other fail under load. They
+ * end and come back as docs/operating.md says, and nothing acknowledged is lost.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** `understudy trace` on real capture databases: what a gateway writes, live, rotated, damaged, interrupted. */
+/** `understudy trace` on a gateway's capture databases: live, rotated, damaged, interrupted. */
 import {
   chmodSync,
   existsSync,
