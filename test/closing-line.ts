@@ -1,7 +1,7 @@
 /**
- * A vitest reporter that ends the run with one line of counts, for scripts and quick reading. Above it, a line for each
- * thing that is missing beside the checkout names the tests that were skipped because of it (fixtures/shared.ts).
- * Vitest's own process.
+ * A vitest reporter that ends the run with one line of counts, for scripts and quick reading. For each thing that is
+ * missing beside the checkout, a line above it names the tests that were skipped (fixtures/shared.ts). Vitest's own
+ * process.
  */
 
 import type { Reporter, TestCase, TestModule } from 'vitest/node';

@@ -1,4 +1,7 @@
-/** docs/troubleshooting.md: each command of it runs, against a service with traffic, and each reason it names exists. */
+/**
+ * docs/troubleshooting.md: each of its commands runs against a service with traffic, and each reason that it names
+ * exists.
+ */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The operations of document 2 as functions, against the contract and the real server. */
+/** The operations of document 2 as client functions, checked against the contract and the real server. */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * What agents import changes knowingly: docs/client-api.md shows it. `npx vitest run test/client/api-surface.test.ts -u` accepts
- * a change.
+ * The interface that agents import changes only on purpose: docs/client-api.md shows it. `npx vitest run
+ * test/client/api-surface.test.ts -u` accepts a change.
  */
 import { expect, it } from 'vitest';
 import { describeSurface } from './api-surface.ts';

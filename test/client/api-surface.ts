@@ -1,6 +1,7 @@
 /**
- * The public surface of what agents import, as text: every declaration that a package under `clients` exports, and every one that
- * those name, as tsc emits them. What they name outside of the agents' rooms (the contract) is not followed.
+ * The public surface of what agents import, as text: every declaration that a package under `clients` exports, and
+ * every declaration that those refer to, as tsc emits them. Declarations outside of the folders for agents (the
+ * contract) are left out.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

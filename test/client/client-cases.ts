@@ -1,4 +1,7 @@
-/** The cases that hold both languages of the client library: `clients/cases`, which the Python client's tests read, too. */
+/**
+ * The cases in `clients/cases`, which the client libraries of both languages must pass. The Python client's tests also
+ * read them.
+ */
 
 import { readFileSync } from 'node:fs';
 

@@ -1,4 +1,7 @@
-/** The client for edge functions: bundled without a module of Node, and run where there is little beside `fetch`. */
+/**
+ * The client for edge functions: it is bundled without Node's modules, and runs where there is little more than
+ * `fetch`.
+ */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * An agent that ends as its arguments say: `ending-agent.ts WAY [URL]`. Without a URL it works alone, without the client. Its own
+ * An agent that ends as its arguments say: `ending-agent.ts WAY [URL]`. Without a URL it works without the client. Own
  * process.
  */
 import { Understudy } from '../../src/client/understudy.ts';

@@ -1,5 +1,5 @@
 /**
- * A watched agent does what it does unwatched, whatever happens to the service: the same output, the same exit code,
+ * A watched agent behaves like an unwatched one, whatever happens to the service: the same output, the same exit code,
  * and no uncaught error. Each case runs the same agent in a separate process, over real sockets.
  */
 import { execFile } from 'node:child_process';

@@ -1,6 +1,6 @@
 /**
- * Agents that log a million steps with different texts each, a gigabyte in all, while the service does not answer or cannot keep up:
- * what the library keeps of it is bounded, and the agent does what it does alone.
+ * Agents that log a million steps with different texts, a gigabyte in total, while the service does not answer or
+ * cannot keep up. The library's memory is bounded, and the agent behaves as without the library.
  */
 import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** src/client/operation-types.ts is what the contract says: `node tools/client-types.ts`, formatted, changes nothing. */
+/** src/client/operation-types.ts matches the contract: `node tools/client-types.ts`, formatted, changes nothing. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

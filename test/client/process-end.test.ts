@@ -1,4 +1,7 @@
-/** The end of an agent's process in all its ways: what the service hears of the run, and that the process ends as it would alone. */
+/**
+ * All ways in which an agent's process can end: what the service learns about the run, and that the process ends as
+ * without the client.
+ */
 
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';

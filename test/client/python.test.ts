@@ -1,6 +1,6 @@
 /**
- * The Python client with the system's python3: its own tests against the real service, and agents whose service is killed under
- * them. Where there is no python3, or none that is new enough, the tests are skipped, and each says why.
+ * The Python client with the system's python3: its own tests against the real service, and agents whose service is
+ * killed under them. Without a python3 that is new enough the tests are skipped, and each says why.
  */
 
 import { spawn, spawnSync } from 'node:child_process';

@@ -1,4 +1,7 @@
-/** What a run is to the code in it: the parent of runs, a scope of labels, the run of a stream that is read later. Over sockets. */
+/**
+ * What a run does for the code inside it: it is the parent of runs, a scope of labels, and the run of a stream that is
+ * read later. Over sockets.
+ */
 
 import { expect, it, onTestFinished } from 'vitest';
 import { type ClientWarning, Understudy } from '../../src/client/understudy.ts';

@@ -1,4 +1,4 @@
-/** A service over a real socket that keeps what it is asked and answers the same each time. Test thread. */
+/** A service over a real socket that records its requests and always gives the same answer. Test thread. */
 
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';

@@ -1,4 +1,4 @@
-/** What goes to the service in the background: in order, bounded, and what is done about refusals. Over real sockets. */
+/** What the client sends in the background: in order, bounded, and how it handles refusals. Over real sockets. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';

@@ -1,4 +1,7 @@
-/** The cases of both languages (`clients/cases`), checked with the TypeScript client; the scores and the machine have another file. */
+/**
+ * The cases of both languages (`clients/cases`), checked with the TypeScript client. difficulty.test.ts has the scores
+ * and the machine.
+ */
 
 import { describe, expect, it } from 'vitest';
 import { textOfParts } from '../../src/client/observation.ts';

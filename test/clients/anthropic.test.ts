@@ -1,4 +1,4 @@
-/** The official messages-API SDK through the gateway: what it yields, throws and gets recorded for. */
+/** The official messages-API SDK through the gateway: what it returns and throws, and what is captured. */
 import Anthropic, {
   APIUserAbortError,
   AuthenticationError,

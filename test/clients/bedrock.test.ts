@@ -1,7 +1,7 @@
 /**
- * The official model-runtime SDK through the gateway's /bedrock/{region} route with a bearer token: what it yields,
- * throws and gets recorded for. The SDK's default handler speaks HTTP/2 without asking; the gateway speaks HTTP/1.1, so
- * a client hands in the HTTP/1.1 handler.
+ * The official model-runtime SDK through the gateway's /bedrock/{region} route with a bearer token: what it returns and
+ * throws, and what is captured. The SDK's default handler always uses HTTP/2. The gateway uses HTTP/1.1, so a client
+ * must configure the HTTP/1.1 handler.
  */
 import {
   BedrockRuntimeClient,

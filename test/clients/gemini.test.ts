@@ -1,4 +1,7 @@
-/** The official generative-content SDK through the gateway's /gemini route: what it yields, throws and gets recorded for. */
+/**
+ * The official generative-content SDK through the gateway's /gemini route: what it returns and throws, and what is
+ * captured.
+ */
 import { ApiError, type FunctionDeclaration, GoogleGenAI, Type } from '@google/genai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {

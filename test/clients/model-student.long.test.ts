@@ -1,7 +1,7 @@
 /**
- * The official SDKs of three wires through a gateway with a model behind its student, which speaks one of two wires: a round
- * finds out on golden runs of all three what the model is good at, and then it serves them. The same requests straight to the
- * provider are the oracle.
+ * The official SDKs of three wire formats through a gateway whose student has a model behind it, which uses one of two
+ * wire formats. A round finds out on golden runs of all three what the model answers well, and then the student serves
+ * that. The oracle is the same requests straight to the provider.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * The official chat-completions and responses SDK through a gateway whose student has learnt from what that SDK's own runs
- * captured, without labels: a round of the command line makes it. The same requests straight to the provider are the oracle.
+ * The official chat-completions and responses SDK through a gateway whose student has learnt from captured, unlabelled
+ * runs of that SDK, by a round of the command line. The oracle is the same requests straight to the provider.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,7 @@
-/** The official chat-completions and responses SDK through the gateway: what it yields, throws and gets recorded for. */
+/**
+ * The official chat-completions and responses SDK through the gateway: what it returns and throws, and what is
+ * captured.
+ */
 import OpenAI, {
   APIUserAbortError,
   AuthenticationError,

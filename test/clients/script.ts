@@ -1,4 +1,4 @@
-/** What the fake provider answers in the client tests: the text of the last message says what is wanted. Pure. */
+/** The fake provider's answers in the client tests: the text of the last message chooses the answer. Pure. */
 import { echoScript, type Script } from '../../src/demo/script.ts';
 
 /** Non-ASCII and markup on purpose: lengths in bytes and in characters differ, and SSE and JSON must both carry it. */

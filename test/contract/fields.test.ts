@@ -1,4 +1,7 @@
-/** What fields take and refuse: the readings of pydantic's lax mode, and bounds to the character and the number. */
+/**
+ * Which values fields accept and refuse: the conversions of pydantic's lax mode, and exact bounds of lengths and
+ * numbers.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';

@@ -1,4 +1,4 @@
-/** The short way past zod gives what zod gives, or asks it. */
+/** The fast reader gives the same result as zod, or calls zod. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';

@@ -1,6 +1,6 @@
 /**
- * The Alerts page in Chromium: an alert is made, tested, changed and deleted, and the page is whole at three widths. Skipped where
- * there is no Chromium.
+ * The Alerts page in Chromium: an alert is made, tested, changed and deleted, and the page is complete at three widths.
+ * Skipped without Chromium.
  */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -1,7 +1,7 @@
 /**
- * The dashboard in Chromium, over a whole service with the demo's data: every screen in both schemes at four widths, without
- * a serious finding of axe, a complaint of the browser or a request to elsewhere; then what a reader does and what happens to
- * them. Skipped where there is no Chromium.
+ * The dashboard in Chromium, over a whole service with the demo's data: every screen in both schemes at four widths,
+ * without a serious finding of axe, an error of the browser or a request to another host. Then a reader's actions and
+ * their effects. Skipped without Chromium.
  */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

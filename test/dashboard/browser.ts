@@ -1,4 +1,4 @@
-/** A real Chromium on the dashboard of a real service, and what goes wrong in the page. */
+/** A real Chromium on the dashboard of a real service, and the errors in the page. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,6 +1,6 @@
 /**
- * The check finds a field of the contract that a component misspells: a copy of the dashboard in which four letters
- * of one field in each of many components are others must not compile, in any of them.
+ * The type check finds misspelt fields of the contract. In a copy of the dashboard, many components get one field with
+ * four wrong letters, and none of them may compile.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

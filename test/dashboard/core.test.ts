@@ -1,4 +1,4 @@
-/** The dashboard's rules that need no browser: what is kept of what was read, texts as texts, Markdown. */
+/** The dashboard's rules that need no browser: kept data, texts that never become markup, Markdown. */
 import { expect, it } from 'vitest';
 import { compareTurns } from '../../src/dashboard/core/comparison.ts';
 import { renewAddress } from '../../src/dashboard/core/former-addresses.ts';

@@ -1,6 +1,6 @@
 /**
- * The questions of someone who is woken at three in the morning, answered in Chromium: each one in three clicks at most from Home, and
- * by the keyboard alone. One real service with a provider of the test. Skipped where there is no Chromium.
+ * The questions of someone who is woken at three in the morning, answered in Chromium: each in at most three clicks
+ * from Home, and with only the keyboard. One real service with a provider of the test. Skipped without Chromium.
  */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,6 +1,6 @@
 /**
- * The page of a captured run in Chromium, over a real service: its time line, the way from problem to problem, addresses of
- * turns, rendered and raw texts, the cache doctor's finding, and two runs side by side. Skipped where there is no Chromium.
+ * The page of a captured run in Chromium, over a real service: its time line, navigation between problems, addresses of
+ * turns, rendered and raw texts, the cache doctor's finding, and two runs side by side. Skipped without Chromium.
  */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Runs, patterns, findings and experiments in Chromium, over a real service: what is shown are the service's own counts, while
- * 200 runs go on, over a restart, and for runs that have ended. Skipped where there is no Chromium.
+ * Runs, patterns, findings and experiments in Chromium, over a real service: the page shows the service's own counts
+ * while 200 runs are running, after a restart, and for runs that have ended. Skipped without Chromium.
  */
 import { readFileSync } from 'node:fs';
 import type { Browser } from 'playwright-core';

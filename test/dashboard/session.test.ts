@@ -1,6 +1,6 @@
 /**
- * What a link with `#token=` does to a session: the dashboard's own module against a real service, with the few things of a
- * browser that it uses (an address, a cookie, storage) made here.
+ * The effect of a link with `#token=` on a session: the dashboard's own module against a real service. The test
+ * provides the parts of a browser that it uses (an address, a cookie, storage).
  */
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest';
 import { runHere } from '../cli/here.ts';

@@ -1,6 +1,6 @@
 /**
- * The Student page in Chromium with a student that was really taught: an agent's runs are captured, a round of `loop` makes the
- * student, the service serves with it, and the upstream changes its mind. Skipped where there is no Chromium.
+ * The Student page in Chromium with a really taught student: an agent's runs are captured, a round of `loop` makes the
+ * student, the service serves with it, and then the upstream changes its answers. Skipped without Chromium.
  */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';

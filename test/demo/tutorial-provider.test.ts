@@ -1,4 +1,7 @@
-/** The provider of the tutorial as a process: it answers the tutorial's agent, and stays there whatever else it is asked. */
+/**
+ * The provider of the tutorial as a process: it answers the tutorial's agent, and keeps running after any other
+ * request.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';

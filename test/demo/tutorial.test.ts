@@ -1,6 +1,6 @@
 /**
  * docs/tutorial.md as a newcomer follows it: each block in its terminal, real processes, and the outputs that the page
- * shows. Ports and folders alone are others.
+ * shows. Only ports and folders differ.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

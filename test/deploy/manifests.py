@@ -1,8 +1,8 @@
 """Checks deploy/kubernetes and the chart in deploy/helm: `python3 test/deploy/manifests.py` (npm run test:deploy).
 
-It installs from PyPI, into an environment for this run alone, Helm itself as a library (helm-python-sdk) and Kubernetes' own schemas
-(kubernetes-validate). Helm lints the chart and renders it with several values. Every document is then validated strictly
-against the schemas. Where PyPI cannot be reached, the check says so and is skipped.
+It makes a new environment for this run, and installs Helm as a library (helm-python-sdk) and Kubernetes' own schemas
+(kubernetes-validate) from PyPI. Helm lints the chart and renders it with several values. Then every document is
+validated strictly against the schemas. If PyPI cannot be reached, the check says so and is skipped.
 """
 import json
 import pathlib

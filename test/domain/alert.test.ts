@@ -1,4 +1,4 @@
-/** When an alert fires and recovers, what it then tells, and when a message is tried again. */
+/** When an alert fires and recovers, the messages that it then sends, and when a message is repeated. */
 import { describe, expect, it } from 'vitest';
 import {
   type AlertDelivery,

@@ -1,4 +1,4 @@
-/** What an organization has subscribed to, whatever order the processor's events come in. */
+/** An organization's subscription, with the processor's events in any order. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {

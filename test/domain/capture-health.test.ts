@@ -1,4 +1,4 @@
-/** One word for how capture is doing, and why; whose fault a failed write is. */
+/** The state of capture in one word, with the reason; and the cause of a failed write. */
 import { describe, expect, it } from 'vitest';
 import { findPlaceCause } from '../../src/domain/capture-cause.ts';
 import { type JudgedFacts, judgeCapture } from '../../src/domain/capture-health.ts';

@@ -1,4 +1,4 @@
-/** The monitors over captured turns: what they find near the end of a run, and what they forgive. */
+/** The monitors over captured turns: what they report near the end of a run, and what they ignore. */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Which run a request belongs to by its client's own headers. The headers are those that the clients were seen to send. */
+/** The run of a request according to its client's own headers, which were observed in real clients' requests. */
 import { describe, expect, it } from 'vitest';
 import { readClientRun } from '../../src/domain/client-run.ts';
 

@@ -1,4 +1,6 @@
-/** An answer against its echo in the next request: what counts as a difference, and what is the client's doing. */
+/**
+ * An answer compared with its echo in the next request: what counts as a difference, and which changes clients make.
+ */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** What evaluations of posted steps hand out, and how much is remembered of them. */
+/** The results of evaluations of posted steps, and how many of them are remembered. */
 import { describe, expect, it } from 'vitest';
 import {
   EVALUATED_RUNS,

@@ -1,4 +1,4 @@
-/** Findings: what is stored of a note, when two are one, and which paths they cover. */
+/** Findings: what is stored of a note, when two notes count as one, and which paths they cover. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

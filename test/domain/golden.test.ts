@@ -1,4 +1,4 @@
-/** The golden rule: one good run, and every way in which a run falls short of it. */
+/** The rule for golden runs: one good run, and every fault that makes a run not golden. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {

@@ -1,4 +1,4 @@
-/** What the live stream tells: bounded, and one line. */
+/** Events of the live stream: bounded, and on one line. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

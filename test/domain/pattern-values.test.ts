@@ -1,4 +1,4 @@
-/** Patterns state the rule: no value of a single run is in any of them, whatever the run and wherever the value stood. */
+/** Patterns state the rule: they contain no value of a single run, for any run and any place of the value. */
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';

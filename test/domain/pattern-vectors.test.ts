@@ -1,4 +1,4 @@
-/** Vectors of situations as their rows hold them. */
+/** Vectors of situations in the form of their rows. */
 import { describe, expect, it } from 'vitest';
 import { decodeVector, encodeVector, isUnpackedVector, roundVector } from '../../src/domain/pattern-rows.ts';
 import { createPrng } from '../../src/std/prng.ts';

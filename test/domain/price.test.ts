@@ -1,4 +1,4 @@
-/** Which price a model has, and what tokens cost by it. */
+/** A model's price, and the cost of tokens at that price. */
 import { describe, expect, it } from 'vitest';
 import { costOfUsage, findPrice, type Prices } from '../../src/domain/price.ts';
 import { PRICE_SOURCES, SHIPPED_PRICES } from '../../src/domain/price-table.ts';

@@ -1,4 +1,4 @@
-/** Sketches of system prompts: what they must ignore, and what they must tell apart. */
+/** Sketches of system prompts: what they must ignore, and what they must distinguish. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALIKE, compareSketches, SKETCH_CHARS, sketchPrompt } from '../../src/domain/prompt-sketch.ts';

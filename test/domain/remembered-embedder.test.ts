@@ -1,4 +1,4 @@
-/** The last texts: remembered, bounded, and no failure kept. */
+/** The vectors of the last texts are cached, within a bound, and failures are not. */
 import { describe, expect, it } from 'vitest';
 import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import { EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';

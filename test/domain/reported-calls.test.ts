@@ -1,4 +1,4 @@
-/** Which reports of tool calls are one call, whatever records they come in and in which order. */
+/** Which reports of tool calls are the same call, in any records and any order. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import {

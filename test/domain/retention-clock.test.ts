@@ -1,4 +1,7 @@
-/** Whether deletion by age may trust the clock: a jump that the uptime does not explain makes one day old, and no more. */
+/**
+ * Whether deletion by age may trust the clock: after a jump that the uptime does not explain, data ages by one day at
+ * most.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {

@@ -1,4 +1,4 @@
-/** The verdict on a copy, with an outcome and a person's mark. */
+/** The verdict on a captured run, with a reported outcome and a person's mark. */
 import { describe, expect, it } from 'vitest';
 import type { GoldenCode, GoldenReason } from '../../src/domain/golden.ts';
 import { changeMarks, NO_MARKS, RUN_TAGS, weighWords } from '../../src/domain/run-mark.ts';

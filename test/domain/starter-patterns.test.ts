@@ -1,4 +1,4 @@
-/** The universal patterns: whole, bounded, different from each other. */
+/** The universal patterns: complete, bounded, different from each other. */
 
 import { describe, expect, it } from 'vitest';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';

@@ -1,4 +1,7 @@
-/** Patterns of traces: what counts as a failure and a recovery, how it is told, and what hostile traces do. */
+/**
+ * Patterns of traces: what counts as a failure and a recovery, how the pattern words it, and the effect of hostile
+ * traces.
+ */
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';

@@ -1,4 +1,4 @@
-/** Upstreams under prefixes as operators write them down, and everything that they can get wrong. */
+/** Upstreams under prefixes in operators' notation, and all mistakes in it. */
 import { describe, expect, it } from 'vitest';
 import { listRouteSecrets, readUpstreamRoutes, UPSTREAM_PRESETS } from '../../src/domain/upstream-route.ts';
 

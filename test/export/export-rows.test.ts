@@ -1,4 +1,4 @@
-/** Lists as files: formulas in CSV, and Parquet that a second reader reads. */
+/** Lists as files: formulas in CSV, and Parquet that another library can read. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

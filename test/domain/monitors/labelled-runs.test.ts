@@ -1,4 +1,4 @@
-/** The goals of the monitors on the labelled public runs, where these lie beside the repository. */
+/** The goals of the monitors on the labelled public runs, if these are beside the repository. */
 import { describe, expect, it } from 'vitest';
 import { type AgentRun, dataSetOf, readAgentRuns } from '../../../bench/eval/agent-runs.ts';
 import type { MonitorName } from '../../../src/domain/monitors/names.ts';

@@ -1,4 +1,4 @@
-/** The two loop monitors on scripted runs: what must be caught, and what must be left alone. */
+/** The two loop monitors on scripted runs: what they must report, and what they must not. */
 import { describe, expect, it } from 'vitest';
 import { firedIn, firesAt, judgeRun, repeat } from './script.ts';
 

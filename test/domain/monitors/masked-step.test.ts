@@ -1,4 +1,4 @@
-/** What is kept and quoted of a step holds no secret, wherever it stands. */
+/** The stored and quoted parts of a step contain no secret, wherever it is in the step. */
 
 import { expect, it } from 'vitest';
 import { digestStep } from '../../../src/domain/monitors/digest.ts';

@@ -1,4 +1,4 @@
-/** Memory of a run from an earlier version. */
+/** A run's memory that an earlier version wrote. */
 
 import { describe, expect, it } from 'vitest';
 import { MEMORY_BYTES, makeMemory, RunMemory, restoreMemory } from '../../../src/domain/monitors/memory.ts';

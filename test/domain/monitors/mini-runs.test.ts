@@ -1,6 +1,6 @@
 /**
  * Short runs of many kinds of agents (coding, review, questions, customers, browsing, operations, data entry), written
- * from what each monitor means and not from its rules: what must be told, and what must be left alone.
+ * from each monitor's meaning and not from its rules: what must be reported, and what must not.
  */
 import { describe, expect, it } from 'vitest';
 import type { MonitorStep } from '../../../src/domain/monitors/masked-step.ts';

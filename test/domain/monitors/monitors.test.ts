@@ -1,4 +1,4 @@
-/** What holds for every run: streaks and interventions, scores, bounds, and that nothing a step holds can break it. */
+/** Rules for every run: streaks and interventions, scores, bounds, and that no content of a step breaks a run. */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';

@@ -1,4 +1,4 @@
-/** The four monitors beside the loops, on scripted runs. */
+/** The four monitors that do not look for loops, on scripted runs. */
 import { describe, expect, it } from 'vitest';
 import { firesAt, judgeRun, repeat } from './script.ts';
 

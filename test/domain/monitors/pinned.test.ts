@@ -1,6 +1,6 @@
 /**
- * Digests and scores of made-up runs, byte for byte: what makes a step faster must not change what is said of it. Where
- * a rule is meant to change, put in the new sums.
+ * Digests and scores of made-up runs, byte for byte: a faster implementation must not change a step's results. After an
+ * intended change of a rule, put in the new sums.
  */
 import { createHash } from 'node:crypto';
 import { expect, it } from 'vitest';

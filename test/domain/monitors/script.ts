@@ -1,4 +1,4 @@
-/** A run written as a list of steps, and what the monitors say to each. For the tests of this folder. */
+/** A run written as a list of steps, and the monitors' results for each. For the tests of this folder. */
 import { digestStep } from '../../../src/domain/monitors/digest.ts';
 import { type MonitorStep, maskStep } from '../../../src/domain/monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors, type StepOutcome } from '../../../src/domain/monitors/monitors.ts';

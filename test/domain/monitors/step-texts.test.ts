@@ -1,4 +1,4 @@
-/** What is counted in a step's texts: the addon and its TypeScript fallback, compared on any texts. */
+/** The counts of a step's texts: the addon and its TypeScript fallback, compared on random texts. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';

@@ -1,4 +1,4 @@
-/** The parts that read texts: quotes, words, sentences that come back. Their cost on texts made to be slow. */
+/** The parts that read texts: quotes, words, repeated sentences. Also their cost on texts that are made to be slow. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { hashLoosely, hashOutcome } from '../../../src/domain/monitors/canonical.ts';

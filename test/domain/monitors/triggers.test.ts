@@ -1,4 +1,4 @@
-/** That no pattern matches in a text which holds none of its triggers: texts made from the patterns themselves. */
+/** No pattern matches in a text without its triggers. The texts are made from the patterns themselves. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ENUMERATION } from '../../../src/domain/monitors/digest.ts';

@@ -1,4 +1,4 @@
-/** What the monitors make of what they are not told, and of numbers that a double cannot hold. */
+/** How the monitors handle missing values, and numbers that a double cannot represent. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { MonitorStep } from '../../../src/domain/monitors/masked-step.ts';

@@ -1,4 +1,4 @@
-/** Runs of working agents that only look like a failure, beside the failure that they look like. */
+/** Runs of working agents that only look like a failure, each with the real failure that it resembles. */
 import { describe, expect, it } from 'vitest';
 import type { MonitorStep } from '../../../src/domain/monitors/masked-step.ts';
 import { firedIn, firesAt, judgeRun, repeat } from './script.ts';

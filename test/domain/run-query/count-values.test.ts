@@ -1,4 +1,4 @@
-/** Which values a query is completed with, and how many runs hold each. */
+/** The values that complete a query, and the number of runs with each. */
 import { expect, it } from 'vitest';
 import { makeReportedReader, toReportedRun } from '../../../src/domain/reported-run.ts';
 import { ValueCounter } from '../../../src/domain/run-query/count-values.ts';
