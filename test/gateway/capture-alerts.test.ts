@@ -1,4 +1,4 @@
-/** What watches a service from outside: the metrics it has, the alerts on them, the container's health check. */
+/** Monitoring of a service from outside: its metrics, the alerts on them, the container's health check. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

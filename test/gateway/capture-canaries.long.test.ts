@@ -1,6 +1,6 @@
 /**
- * Secrets in every place where one can stand, then every byte of the data directory searched for what is left of them,
- * and everything that a reader gives, and what the process printed.
+ * Secrets in every possible place. Then the test searches every byte of the data directory, everything that a reader
+ * returns, and the process's output for remainders.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * Pages of a live capture database are spoilt, before the start and under load. Whatever LMDB makes of it, an error, an
- * assertion or SIGSEGV: traffic does not notice, a file that is damaged is set aside, and capture goes on. SEED=N draws other
+ * Pages of a live capture database are damaged, before the start and under load. LMDB may answer with an error, an
+ * assertion or SIGSEGV: traffic never notices, a damaged file is set aside, and capture continues. SEED=N draws other
  * pages. Test thread; gateway, capture process and load are others.
  */
 import {

@@ -1,6 +1,6 @@
 /**
- * A service whose first life was weeks ago, and which then keeps captures for some days: what is older goes by itself, what comes
- * is kept, and the numbers say so.
+ * A service with captures that are weeks old, which then keeps captures for some days: older ones are deleted
+ * automatically, new ones are kept, and the figures show it.
  */
 import { existsSync, mkdtempSync, readdirSync, rmSync, utimesSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Whatever becomes of capture, traffic does not notice, and capture comes back by itself when it can. */
+/** Traffic never notices a failure of capture, and capture recovers by itself when it can. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';

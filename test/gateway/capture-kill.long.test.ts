@@ -1,4 +1,4 @@
-/** kill -9 under load, again and again over one database: nothing that was captured is lost, and it goes on. */
+/** kill -9 under load, again and again over one database: nothing that was captured is lost, and capture continues. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

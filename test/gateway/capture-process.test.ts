@@ -1,6 +1,6 @@
 /**
- * The capture process of a real gateway is killed, stopped and left alone, under load: traffic does not notice, and every
- * exchange is stored once or counted. Test thread; gateway, capture process and load are others.
+ * The capture process of a real gateway is killed, stopped and loses its parent, under load: traffic does not notice,
+ * and every exchange is stored once or counted. Test thread; gateway, capture process and load are others.
  */
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * The queue before the writer, with a writer that does as the test says, in time that passes when the test says so: what
- * retries and drops do to the others.
+ * The queue before the writer, with a writer and a clock that the test controls: how retries and drops affect other
+ * exchanges.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';

@@ -1,4 +1,4 @@
-/** Files that are sealed while traffic goes on: nothing is lost, and other processes read meanwhile. */
+/** Files that are sealed under traffic: nothing is lost, and other processes can read meanwhile. */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';

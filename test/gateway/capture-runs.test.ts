@@ -1,4 +1,4 @@
-/** What is kept of traffic that goes well: runs, labels, flags and attachments. */
+/** What is stored of traffic without failures: runs, labels, flags and attachments. */
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** A stop names in one line for each server thread what it could not store. */
+/** At a stop each server thread prints one line about what it could not store. */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';

@@ -1,6 +1,7 @@
 /**
- * `attempted = captured + dropped + in_flight` in a storm of exchanges that end in every way there is, with the counts
- * asked for all the time. `npx vitest run test/gateway/capture-storm.long.test.ts` with SEED=N replays another storm.
+ * `attempted = captured + dropped + in_flight` in a storm of exchanges that end in every possible way, while the counts
+ * are requested all the time. `npx vitest run test/gateway/capture-storm.long.test.ts` with SEED=N replays another
+ * storm.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

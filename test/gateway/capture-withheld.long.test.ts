@@ -1,4 +1,7 @@
-/** Bodies that stopped capture or held it up, through a gateway and over sockets: each harms itself at most, and is counted. */
+/**
+ * Bodies that once stopped or delayed capture, through a gateway and over sockets: each harms only its own exchange at
+ * most, and is counted.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * From a client's headers to its run: a gateway in a separate process passes them on as they came, and the command line shows session,
- * child runs and kind.
+ * From a client's headers to its run: a gateway in a separate process passes the headers on unchanged, and the command
+ * line shows session, child runs and kind.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

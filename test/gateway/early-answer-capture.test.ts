@@ -1,6 +1,6 @@
 /**
- * Uploads that an upstream answers early and then breaks off, as capture has them: each is counted once, and what the
- * client was given is what is stored. Test thread, writer on an actor thread.
+ * Captures of uploads that an upstream answers early and then breaks off: each is counted once, and the stored answer
+ * is the one that the client got. Test thread, writer on an actor thread.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

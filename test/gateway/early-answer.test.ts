@@ -1,7 +1,7 @@
 /**
- * Answers that end before the upload has: the gateway has told the client to wait because the upstream takes no more,
- * and then the rest is not needed. The connection must still accept it, and serve the next request. Test
- * thread, gateway included.
+ * Answers that end before the upload does. The gateway has stopped reading because the upstream accepts no more, and
+ * then the rest is not needed. The connection must still accept the rest, and serve the next request. Test thread,
+ * gateway included.
  */
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';

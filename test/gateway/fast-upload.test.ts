@@ -1,6 +1,6 @@
 /**
- * A client on the same machine that sends faster than the gateway reads, to an upstream that takes nothing: it waits, and
- * its upload is not taken into memory. Test thread, gateway included; the client is a separate process.
+ * A client on the same machine sends faster than the gateway reads, to an upstream that accepts nothing. The client
+ * must wait, and its upload is not read into memory. Test thread, gateway included; the client is a separate process.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';

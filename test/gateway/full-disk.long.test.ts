@@ -1,4 +1,7 @@
-/** A disk that is really full: readers notice nothing, writers are told why, and all goes on when there is room. */
+/**
+ * A disk that is really full: readers notice nothing, writers get the reason, and everything continues when there is
+ * space.
+ */
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { CliChild } from '../cli/child.ts';

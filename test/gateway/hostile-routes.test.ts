@@ -1,7 +1,7 @@
 /**
- * A hostile client at routes with secret headers: requests hidden in others, upgrades of other protocols, upgrades with bodies,
- * targets in other forms, dots and encoded slashes. The upstream sees what it should and nothing else, and the secret is nowhere:
- * not in an error, a log, or what is captured. The gateway is a separate process.
+ * A hostile client at routes with secret headers: requests hidden in others, upgrades of other protocols, upgrades with
+ * bodies, targets in other forms, dots and encoded slashes. The upstream sees only what it should, and the secret is in
+ * no error, log or capture. The gateway is a separate process.
  */
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';

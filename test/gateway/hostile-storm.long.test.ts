@@ -1,8 +1,9 @@
 /**
  * A storm of hostile bodies among ordinary traffic, with faults: the capture process killed, the disk full and freed,
- * descriptors short, pages of the database spoilt. Every ordinary exchange is stored or counted, no probe waits, memory is
- * flat, and the stop says what it left. Its pauses are the pace of agents and of faults: no result waits for one. `STORM_MINUTES` says how long (10), SEED=N draws another. Test thread; the gateway,
- * the provider and the probe are separate processes.
+ * descriptors exhausted, pages of the database damaged. Every ordinary exchange is stored or counted, no probe waits,
+ * memory does not grow, and the stop says what it left. The pauses are the pace of agents and faults; no result depends
+ * on them. `STORM_MINUTES` says how long (10), SEED=N draws another. Test thread; the gateway, the provider and the
+ * probe are separate processes.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

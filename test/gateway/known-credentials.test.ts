@@ -1,6 +1,6 @@
 /**
- * Which credentials the student answers: those that the operator has named or that the upstream has lately taken, over real
- * sockets; and what the memory of them holds.
+ * Which credentials the student serves: those that the operator named or that the upstream accepted lately, over real
+ * sockets. Also what the memory of credentials contains.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server } from 'node:http';

@@ -1,4 +1,4 @@
-/** Remembered headers: a request's own headers count, whatever came before. */
+/** Cached headers: a request's own headers count, not those of earlier requests. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { type FilteredRequest, filterRequestHeaders } from '../../src/gateway/headers.ts';

@@ -1,6 +1,7 @@
 /**
- * Exchanges that outlast the server's keep-alive sweep, which holds off the parser's 10-second limit: they go on, and
- * their connection serves what comes after. The sweep's interval is driven by hand. Test thread, gateway included.
+ * Exchanges that take longer than the server's keep-alive interval, whose sweep prevents the parser's 10-second limit:
+ * they continue, and their connection serves later requests. The test triggers the sweep. Test thread, gateway
+ * included.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';

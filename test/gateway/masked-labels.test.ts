@@ -1,6 +1,6 @@
 /**
- * Labels that hold keys, through a gateway in a separate process: `inspect` shows as many runs as there were labels, and each can be
- * marked by the id that it shows.
+ * Labels that contain keys, through a gateway in a separate process: `inspect` shows one run for each label, and each
+ * run can be marked by its shown id.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

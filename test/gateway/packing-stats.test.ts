@@ -1,4 +1,4 @@
-/** What waits to be packed, as an operator sees it: in the stats and on /metrics. */
+/** The data that waits to be packed, in the stats and on /metrics. */
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';

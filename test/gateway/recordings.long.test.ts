@@ -1,7 +1,7 @@
 /**
  * Recorded provider traffic through the gateway: a raw client sends every recorded request, a raw upstream answers with
- * the recorded response, and each side is held against the other byte for byte. Chunk boundaries and splits are not in
- * the recordings; seeded odd ones stand in. Skips where the recordings are absent. Test thread, gateway as a process.
+ * the recorded response, and both sides are compared byte for byte. The recordings have no chunk boundaries or splits,
+ * so the test draws unusual ones from a seed. Skipped without the recordings. Test thread, gateway as a process.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { STATUS_CODES } from 'node:http';

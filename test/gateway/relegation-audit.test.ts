@@ -1,6 +1,6 @@
 /**
- * Audits over real sockets: the upstream serves a covered step, the two are compared, and a student that says something
- * else than the upstream is stopped and stays so.
+ * Audits over real sockets: the upstream serves a covered step, both answers are compared, and a student that disagrees
+ * with the upstream is suspended and stays suspended.
  */
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

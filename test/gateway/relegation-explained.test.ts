@@ -1,6 +1,6 @@
 /**
- * What relegation decided is kept with the exchange, and can be explained afterwards: over real sockets, with a student
- * that has learnt, capture files and the command line.
+ * Relegation's decision is stored with the exchange, and can be explained afterwards. Over real sockets, with a taught
+ * student, capture files and the command line.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

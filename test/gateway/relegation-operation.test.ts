@@ -1,6 +1,6 @@
 /**
- * What an operator does to a student while a gateway runs, over real sockets: the directory fills and empties, agents are
- * suspended and resumed, and a version serves a share of the runs.
+ * An operator's actions on a student while a gateway runs, over real sockets: the directory fills and empties, agents
+ * are suspended and resumed, and a version serves a share of the runs.
  */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Relegation in a whole process: several server threads with one student, what the metrics say, and a start that must fail. */
+/** Relegation in a whole process: several server threads with one student, the metrics, and a start that must fail. */
 import {
   mkdirSync,
   mkdtempSync,

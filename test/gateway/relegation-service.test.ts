@@ -1,4 +1,7 @@
-/** A student of kind `http`: what its service is asked, what is taken from it, and what never reaches it. */
+/**
+ * A student of kind `http`: the requests to its service, the answers that are accepted, and what never reaches the
+ * service.
+ */
 
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';

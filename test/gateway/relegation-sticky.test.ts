@@ -1,7 +1,7 @@
 /**
- * Who serves a run, step after step, where runs stay with the upstream (GW_RELEGATION_STICKY=on): with a label and without, after
- * failures, retries, restarts and in shadow mode; and another student in the directory while the gateway runs. And where
- * the student comes back, as it does unless it is said otherwise.
+ * Who serves a run step by step if runs stay with the upstream (GW_RELEGATION_STICKY=on): with a label and without,
+ * after failures, retries and restarts, in shadow mode, and with a new student in the directory while the gateway runs.
+ * Also the default, with which the student may serve again.
  */
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

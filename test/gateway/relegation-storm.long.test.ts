@@ -1,6 +1,6 @@
 /**
  * `attempted = captured + dropped + in_flight`, and every step counted once, in a storm of steps that end in every way,
- * with the counts asked for all the time. SEED=N replays another storm.
+ * while the counts are requested all the time. SEED=N replays another storm.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Relegation over real sockets: what the student serves, and that everything else passes as if there were none. */
+/** Relegation over real sockets: what the student serves, and that everything else passes as without a student. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * A service that keeps for a month, on a machine whose clock is ten years ahead at its next start: nothing is lost before the
- * operator confirms the clock, and all that is old goes after that.
+ * A service that keeps data for a month, on a machine whose clock is ten years ahead at the next start. Nothing is lost
+ * before the operator confirms the clock, and all old data is deleted after that.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

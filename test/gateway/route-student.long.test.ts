@@ -1,6 +1,6 @@
 /**
- * A student under prefixes of GW_ROUTES, over a real process: agents of two routes that are alike but for their upstream learn
- * and are served separately, and a client that the upstream would refuse gets no answer of the student.
+ * A student under prefixes of GW_ROUTES, over a real process: agents of two routes that differ only in their upstream
+ * are learnt and served separately, and a client that the upstream would refuse gets no answer from the student.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** The run that a request says it is of, in the bytes that clients send. */
+/** The run that a request names, in the bytes that clients send. */
 import { expect, it } from 'vitest';
 import { filterRequestHeaders } from '../../src/gateway/headers.ts';
 import { readStepHead } from '../../src/gateway/relegation/step-head.ts';

@@ -1,6 +1,7 @@
 /**
- * The whole service with TLS on both ports, as clients meet it that insist on HTTPS: curl, fetch, undici, the Anthropic and the
- * OpenAI SDK. The service is a separate process, the provider a fake; wrong files are told as the start ends.
+ * The whole service with TLS on both ports, used by clients that require HTTPS: curl, fetch, undici, the Anthropic and
+ * the OpenAI SDK. The service is a separate process, the provider a fake. With wrong files the start ends with a
+ * message.
  */
 import { execFile } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';

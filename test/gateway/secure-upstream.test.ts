@@ -1,6 +1,7 @@
 /**
- * Upstreams behind TLS: nothing is sent to one that is not who it says, the session is used again, and bodies pass both
- * ways whatever records they come in. The gateway is a separate process, because the trusted authorities are a setting of the process.
+ * Upstreams behind TLS: nothing is sent to one with a wrong certificate, the session is reused, and bodies pass both
+ * ways in any split into records. The gateway is a separate process, because the trusted authorities are a setting of
+ * the process.
  */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';

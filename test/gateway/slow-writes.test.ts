@@ -1,6 +1,6 @@
 /**
- * Requests of which the system takes nothing at once, or a part, and the rest in the loop's next turn: each arrives whole and
- * with its own bytes. Test thread, gateway included.
+ * Requests of which the system at first accepts nothing or a part, and the rest in the loop's next turn: each arrives
+ * complete and with its own bytes. Test thread, gateway included.
  */
 import { Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';

@@ -1,7 +1,7 @@
 /**
- * What uploads cost in memory that an upstream takes half of and then no more: of one the beginning that is captured, and little
- * else; of many no more than the bound of all, and other exchanges are captured all the same. The gateway and the clients are processes
- * separate; Linux reports the memory that the gateway holds.
+ * The memory of uploads of which the upstream accepts one half and then nothing. One upload costs its captured
+ * beginning and little else. Many uploads stay within the common bound, and other exchanges are still captured. The
+ * gateway and the clients are separate processes; Linux reports the gateway's memory.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * Copies that are lent: a request is forwarded out of capture's copy of it, so this memory must not be reused while the
- * exchange is open, whatever becomes of the copy. Test thread.
+ * Lent copies: a request is forwarded from capture's copy, so this memory must not be reused while the exchange is
+ * open, even if the copy is dropped. Test thread.
  */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';

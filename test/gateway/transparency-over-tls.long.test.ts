@@ -1,4 +1,4 @@
-/** Over TLS the same arrives as without: the whole of transparency.test.ts, with clients and a gateway that speak it. */
+/** The whole of transparency.test.ts with clients and a gateway that use TLS: the same bytes arrive. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

@@ -1,6 +1,6 @@
 /**
- * What is kept of WebSocket connections: turns of the Responses protocol with their runs, frames of everything else, and no
- * credential of a handshake or a frame. The gateway is a separate process with a real database.
+ * What is stored of WebSocket connections: turns of the Responses protocol with their runs, frames of everything else,
+ * and no credential of a handshake or a frame. The gateway is a separate process with a real database.
  */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

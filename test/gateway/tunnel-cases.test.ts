@@ -1,7 +1,7 @@
 /**
- * The public cases of WebSocket conformance through the gateway, either side sending them: the other side gets the same bytes as
- * without the gateway, and answers with the same. `permessage-deflate` with all of its parameters likewise. `ws` is the side that
- * answers; the one that sends is a bare socket. Test thread, gateway included.
+ * The public conformance cases of WebSocket through the gateway, sent by either side: the other side gets the same
+ * bytes as without the gateway, and its answer is the same. Also `permessage-deflate` with all its parameters. The
+ * answering side is `ws`; the sending side is a bare socket. Test thread, gateway included.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * WebSocket through the gateway: the bytes of both sides are the same on both, whatever they are, and what ends one side ends
- * the other. `ws` is client and upstream; where bytes are compared, both are bare sockets. Test thread, gateway included.
+ * WebSocket through the gateway: any bytes arrive unchanged in both directions, and the end of one side ends the other.
+ * `ws` is client and upstream; tests that compare bytes use bare sockets for both. Test thread, gateway included.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';

@@ -1,6 +1,7 @@
 /**
- * Requests that the client's parser lets pass and that no upstream gets, because another parser could read them in another
- * way: the client reads what is wrong, the connection goes on, and capture counts nothing. Test thread, gateway included.
+ * Requests that the gateway's parser accepts but that no upstream gets, because another parser could read them
+ * differently: the client gets the reason, the connection continues, and capture counts nothing. Test thread, gateway
+ * included.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';

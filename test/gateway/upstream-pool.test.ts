@@ -1,4 +1,6 @@
-/** Connections to an upstream: used again one after the other, opened as many as there are requests, none lost. */
+/**
+ * Connections to an upstream: they are reused, as many are opened as there are concurrent requests, and none is lost.
+ */
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';

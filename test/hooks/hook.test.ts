@@ -1,4 +1,7 @@
-/** The hooks of Claude Code and Codex as their clients call them: the real command, recorded inputs, a real service or a bad one. */
+/**
+ * The hooks of Claude Code and Codex as these clients call them: the real command, recorded inputs, a real or a broken
+ * service.
+ */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

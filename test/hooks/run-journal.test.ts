@@ -1,4 +1,4 @@
-/** Where the steps of a session are counted from one hook's process to the next. */
+/** The file in which hook processes count the steps of a session. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** `understudy hooks`: what it prints, and what it does to a user's own settings. */
+/** `understudy hooks`: its output, and its changes to a user's own settings. */
 
 import { spawnSync } from 'node:child_process';
 import {

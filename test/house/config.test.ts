@@ -1,4 +1,4 @@
-/** The operator's variables: what each means when unset, what is allowed, and what a bad one says. */
+/** The operator's variables: their defaults, their allowed values, and the messages for wrong values. */
 
 import { isAbsolute, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** The error catalogue, and errors on their way over a thread boundary and the wire. */
+/** The error catalogue, and errors across thread boundaries and on the wire. */
 
 import { describe, expect, it } from 'vitest';
 import {

@@ -1,6 +1,6 @@
 /**
  * The lists under "Where to begin" in docs/architecture.md name the places that a new monitor, wire format, admin route
- * or store needs. This test finds those places by searching the tree for what exists of each kind.
+ * or store needs. This test finds those places by searching the tree for the existing ones of each kind.
  */
 
 import { execFileSync } from 'node:child_process';

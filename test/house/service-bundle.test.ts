@@ -1,4 +1,4 @@
-/** The service's bundle has every entry that code looks for. It runs only while no source has changed. */
+/** The service's bundle has every entry that code looks for, and is used only if no source has changed. */
 import { execFileSync } from 'node:child_process';
 import { globSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Rules for all test files: a failed test is not run again, a test waits for events and not for time, and none is left
- * out without a condition that says why. Test thread.
+ * Rules for all test files: a failed test is not run again, a test waits for events and not for time, and a test is
+ * skipped only with a condition that says why. Test thread.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

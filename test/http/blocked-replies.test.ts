@@ -1,6 +1,6 @@
 /**
- * Replies to clients that take them slower than they come: every byte arrives, once and in order, however much the system
- * took at once, also where the request's body had to wait meanwhile. Test thread, server included.
+ * Replies to clients that read slower than the server writes: every byte arrives once and in order, in any pieces that
+ * the system accepts, even if the request's body had to wait meanwhile. Test thread, server included.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';

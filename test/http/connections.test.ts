@@ -1,6 +1,6 @@
 /**
- * Who may connect, how many, and how slowly a body may come: real sockets; where the process's descriptors run out, a
- * separate process. Test thread, servers included.
+ * Who may connect, how many connections, and how slowly a body may come, over real sockets. The test that uses up the
+ * descriptors runs a separate process. Test thread, servers included.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

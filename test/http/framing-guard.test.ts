@@ -1,4 +1,4 @@
-/** A service says what checks the framing of requests: in its start-up lines, its stats and its metrics. */
+/** A service says which code checks the framing of requests, in its start-up lines, its stats and its metrics. */
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

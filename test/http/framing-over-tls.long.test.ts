@@ -1,4 +1,4 @@
-/** Over TLS the same is refused and taken as without: the whole of framing.test.ts, with clients and servers that speak it. */
+/** The whole of framing.test.ts with clients and servers that use TLS: the same is accepted and refused. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

@@ -1,7 +1,7 @@
 /**
- * What two readers of one connection could read in two ways is refused before anybody acts on it, however the bytes are cut,
- * on both ports, over raw sockets. The native code that reads before the library does is compared with an independent
- * reference. Test thread, servers included.
+ * Bytes that two parsers could read differently are refused before any code acts on them, in any pieces, on both ports,
+ * over raw sockets. The native code that reads before the library is compared with an independent reference. Test
+ * thread, servers included.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Request bodies on their way: what they may hold together, and what pieces of a byte each cost. */
+/** Request bodies in flight: how much memory they may use together, and the cost of one-byte pieces. */
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';

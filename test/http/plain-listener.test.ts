@@ -1,7 +1,7 @@
 /**
- * The listener on node:http where it differs from the one on uWebSockets.js, and where both must agree but the other is tested with its
- * addon: what it refuses, caps of connections, other protocols. Real sockets; the suites of the other listener run over this
- * one in `*-over-node.long.test.ts`.
+ * The listener on node:http: its differences from the one on uWebSockets.js, and behaviour that the other listener's
+ * tests check together with its addon (refusals, caps of connections, other protocols). Real sockets.
+ * `*-over-node.long.test.ts` run the other listener's suites over this one.
  */
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { ConnectionWatch } from '../../src/http/connection-watch.ts';

@@ -1,4 +1,4 @@
-/** Ports that are found for several listeners. */
+/** Finding free ports for several listeners. */
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * What a real FastAPI server answered (`../shared/spec/validation-cases.json`), held against our validation. The
- * control plane's schemas stand here as its document has them; those of /v1 are the API's own.
+ * What a real FastAPI server answered (`../shared/spec/validation-cases.json`), compared with our validation. The
+ * control plane's schemas are written here as in its document; those of /v1 are the API's own.
  */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';

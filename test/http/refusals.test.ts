@@ -1,4 +1,4 @@
-/** A refused message costs its own connection, with all that follows there, and no other. */
+/** A refused message ends its own connection with everything that follows there, and no other connection. */
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';

@@ -1,6 +1,6 @@
 /**
- * The listener over TLS: what is no TLS ends its own connection alone, a certificate that has run out is shown as it is, and
- * one that is replaced reaches new connections while the open ones go on. Test thread, server included.
+ * The listener over TLS: bytes that are not TLS end only their own connection, an expired certificate is still used,
+ * and a replaced certificate applies to new connections while open ones continue. Test thread, server included.
  */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** What a request sends that its endpoint does not know, as the answer names it. */
+/** The answer names the fields of a request that its endpoint does not know. */
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { endpoint } from '../../src/contract/endpoint.ts';

@@ -1,4 +1,4 @@
-/** Answers of models and results of tools, as the steps of a run. */
+/** Making the steps of a run from answers of models and results of tools. */
 
 import { expect, it } from 'vitest';
 import type { Intervention } from '../../src/client/run.ts';

@@ -1,6 +1,6 @@
 /**
- * Streams as providers and proxies of the Messages API write them, read by the real SDK with the middleware: what the agent gets is
- * not changed, and the steps and tokens are those of the answer.
+ * The real SDK with the middleware reads streams in the forms of providers and proxies of the Messages API. The agent
+ * gets them unchanged, and steps and tokens match the answer.
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

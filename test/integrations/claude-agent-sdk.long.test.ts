@@ -1,4 +1,4 @@
-/** The hooks of the Claude Agent SDK, with inputs that Claude Code was recorded to give, and with the real service. */
+/** The hooks of the Claude Agent SDK, with recorded inputs from Claude Code, and with the real service. */
 
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, it } from 'vitest';

@@ -1,4 +1,7 @@
-/** `examples/`, each as a separate process, as a reader would start it: what it prints, and what the service gets to know of it. */
+/**
+ * `examples/`, each as a separate process, as a reader would start it: its output, and what the service learns about
+ * it.
+ */
 
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,7 @@
 /**
- * Many runs at once over few connections: a request that waited for one, or is sent anew, belongs to the run that asked
- * for it and not to the one whose connection became free. And a number whose request never left is not lost.
+ * Many runs at once over few connections: a request that waited for a connection, or is sent again, belongs to the run
+ * that made it and not to the run whose connection became free. The number of a request that was never sent is not
+ * lost.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';

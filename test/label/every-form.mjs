@@ -1,7 +1,7 @@
 /**
- * An agent that makes a request in every form there is, one after the other, and prints what came of each as a line of
- * JSON. It knows nothing of labels: the test runs it with the shim and without. JavaScript, for any Node from 20 on. Own
- * process.
+ * An agent that makes a request in every possible form, one after the other, and prints the result of each as a line of
+ * JSON. It knows nothing of labels: the test runs it with the shim and without. JavaScript, for any Node from 20 on.
+ * Own process.
  */
 
 import { once } from 'node:events';

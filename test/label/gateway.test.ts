@@ -1,6 +1,6 @@
 /**
- * The shim with the official SDKs through a real gateway: whatever they retry, stream and give up, and however many runs
- * go on at once, the capture has each run's requests under its name and numbered without a hole.
+ * The shim with the official SDKs through a real gateway: with retries, streams, aborts and many runs at once, the
+ * capture has each run's requests under its name and numbered without gaps.
  */
 
 import { once } from 'node:events';

@@ -1,4 +1,6 @@
-/** The labels and the client on Bun and Deno, from npm: what they label, what they list, and what the service hears. */
+/**
+ * The labels and the client on Bun and Deno, from npm: what they label, what they list, and what the service receives.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

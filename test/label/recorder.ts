@@ -1,5 +1,5 @@
 /**
- * An HTTP/1.1 server that keeps the very bytes of each request, and answers as the request's own query asks. For the tests
+ * An HTTP/1.1 server that keeps the exact bytes of each request, and answers as the request's query says. For the tests
  * of the labelling shim, which compare these bytes. Test thread.
  */
 

@@ -1,4 +1,4 @@
-/** The numbers of runs: without holes, apart from each other, shared by threads, bounded. */
+/** The numbers of runs: without gaps, separate for each run, shared by threads, bounded. */
 
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';

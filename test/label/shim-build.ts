@@ -1,6 +1,6 @@
 /**
- * The shim as plain JavaScript in a temporary folder, as the published package has it: for Nodes that strip no types, and
- * as a second copy. Test thread.
+ * Builds the shim as plain JavaScript in a temporary folder, as in the published package: for Node versions that do not
+ * strip types, and as a second copy. Test thread.
  */
 
 import { execFileSync } from 'node:child_process';

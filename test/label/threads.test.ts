@@ -1,4 +1,7 @@
-/** One process, several threads and several copies of the package: one row of numbers for a run, and one label a request. */
+/**
+ * One process with several threads and several copies of the package: a run has one sequence of numbers, and a request
+ * has one label.
+ */
 
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * The same agent with the shim and without, on every Node that is there: the same bytes but for the labels, the same
- * outcomes and errors, and labels where they belong, without a hole.
+ * The same agent with the shim and without, on every installed Node: the same bytes except for the labels, the same
+ * outcomes and errors, and labels on the right requests, numbered without gaps.
  */
 
 import { execFile } from 'node:child_process';

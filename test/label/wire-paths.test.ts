@@ -1,4 +1,4 @@
-/** The paths that the labelling clients know, against those of the wires: they share no code. */
+/** The paths that the labelling clients know, compared with those of the wire formats, because they share no code. */
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Any message and any arguments at `/mcp`: an answer in the protocol's words, never a fault of the server. */
+/** Random messages and arguments at `/mcp`: always an answer of the protocol, never an error of the server. */
 
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';

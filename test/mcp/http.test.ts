@@ -1,4 +1,4 @@
-/** `/mcp` as a stranger, a page, a broken client and another revision of the protocol meet it, over real sockets. */
+/** `/mcp` used by a stranger, a web page, a broken client and another revision of the protocol, over real sockets. */
 
 import { request as httpRequest, type OutgoingHttpHeaders } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

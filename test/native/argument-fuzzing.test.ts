@@ -1,4 +1,4 @@
-/** Arguments of any kind, wrong ones above all: an addon answers or throws, and neither ends nor hangs the process. */
+/** Arguments of any kind, especially wrong ones: an addon returns or throws, and neither ends nor hangs the process. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
  * Calls every function of one addon with arguments of any kind, in a separate process, which must survive it. Takes the
- * addon's file, a seed and a number of calls; prints by function how many calls went through and how many threw.
+ * addon's file, a seed and a number of calls; prints for each function how many calls returned and how many threw.
  */
 import { createRequire } from 'node:module';
 import { createPrng } from '../../src/std/prng.ts';

@@ -1,4 +1,4 @@
-/** The addon and its fallback: one suite for both, and a comparison of the two on any bytes. */
+/** The addon and its fallback: one suite for both, and a comparison of the two on random bytes. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadAddon, packNeedles } from '../../native/byte-engine.ts';

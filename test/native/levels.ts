@@ -1,4 +1,4 @@
-/** Runs tests of an addon with each of the widths of instructions that this machine's processor has. Test thread. */
+/** Runs tests of an addon with each width of instructions that this machine's processor has. Test thread. */
 import { afterAll, beforeAll } from 'vitest';
 import type { Widths } from '../../native/load-functions.ts';
 

@@ -1,6 +1,6 @@
 /**
- * An upstream that answers before it has taken the upload, and is gone: a write to it fails while its answer has arrived
- * and was not read yet. All in one tick here, so that the write comes first. Test thread.
+ * An upstream answers before it has accepted the upload, and closes. So a write to it fails while its answer has
+ * arrived but was not read yet. Here everything happens in one tick, so that the write comes first. Test thread.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { constants } from 'node:os';

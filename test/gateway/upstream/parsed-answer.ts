@@ -1,4 +1,4 @@
-/** What a parser made of the bytes of one answer, in a form in which two parsers can be compared. */
+/** A parser's result for the bytes of one answer, in a form for comparing two parsers. */
 import { request as httpRequest } from 'node:http';
 import { Duplex } from 'node:stream';
 import type { UpstreamError } from '../../../src/gateway/upstream/answer-error.ts';

@@ -1,4 +1,4 @@
-/** Answers as upstreams send them and as they must not: what is read, what is refused, in whatever pieces it comes. */
+/** Right and wrong answers of upstreams: what is read and what is refused, in any pieces. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UPSTREAM_CHUNK_LINE_BYTES } from '../../../src/gateway/upstream/chunked-decoder.ts';

@@ -1,6 +1,6 @@
 /**
- * The byte work of native/bytes on any bytes (libFuzzer; run.mjs). Each search must answer alike however wide its
- * instructions are, and like a search that looks at one byte after the other.
+ * The functions of native/bytes on any bytes (libFuzzer; run.mjs). Each search must give the same result with all
+ * widths of instructions, and the result of a search byte by byte.
  */
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 /**
- * Files that may hold a graph or anything (libFuzzer; run.mjs). What native/graph takes for one can be walked, changed,
- * written and read again: each walk ends, and what it finds is there.
+ * Files that contain a graph or random bytes (libFuzzer; run.mjs). A file that native/graph accepts can be searched,
+ * changed, written and read again: each search ends, and its results exist.
  */
 #include <algorithm>
 #include <cstddef>

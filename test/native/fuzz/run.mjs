@@ -1,9 +1,9 @@
 /**
- * `npm run fuzz`: compiles the fuzzers of this folder (libFuzzer, with AddressSanitizer and
- * UndefinedBehaviorSanitizer) and runs each in turn, from its corpus on, for `--seconds` in all (60 unless told). What is found
- * ends it with 1; the input lies in native/build/fuzz; put it into the corpus after you have mended the code.
- * `--only NAME` runs one; `--keep` adds to the corpus what reached new code.
- * Own process; ends with 0 and a line that says so where there is no clang with libFuzzer.
+ * `npm run fuzz`: compiles the fuzzers of this folder (libFuzzer, with AddressSanitizer and UndefinedBehaviorSanitizer)
+ * and runs each in turn, from its corpus on, for `--seconds` in all (60 unless told). After a finding it exits with 1,
+ * and the input is in native/build/fuzz; put it into the corpus after you have fixed the code. `--only NAME` runs one
+ * fuzzer; `--keep` adds inputs that reached new code to the corpus. Own process; without a clang with libFuzzer it says
+ * so and exits with 0.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * What native/sockets reads of requests before the parser does, on any bytes (libFuzzer; run.mjs): however they are cut, the
- * same of them is whole and the same is refused.
+ * The reading of requests in native/sockets before the parser, on any bytes (libFuzzer; run.mjs): in any pieces, the
+ * same bytes are complete and the same are refused.
  */
 #include <algorithm>
 #include <cstddef>

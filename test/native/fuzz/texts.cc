@@ -1,6 +1,6 @@
 /**
- * What native/texts counts in any texts, with any tables (libFuzzer; run.mjs). The same
- * texts must give the same counts, and each count must be one that its texts have room for.
+ * The counts of native/texts in any texts, with any tables (libFuzzer; run.mjs). The same texts must give the same
+ * counts, and each count must be possible for the length of its texts.
  */
 #include <algorithm>
 #include <cstddef>
