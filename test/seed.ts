@@ -1,6 +1,6 @@
 /**
- * Property tests draw the same cases in every run, so that a run is green for what changed and not for what was drawn.
- * SEED=N draws others. Every test file's own process.
+ * Property tests draw the same cases in every run, so that a result depends on the change and not on the draw. SEED=N
+ * draws others. Every test file's own process.
  */
 import fc from 'fast-check';
 

@@ -1,4 +1,4 @@
-/** What the addon does with sockets, on real ones. Test thread. */
+/** The addon's socket functions on real sockets. Test thread. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { getSystemErrorName } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';

@@ -1,11 +1,12 @@
 """The API against its OpenAPI document, and a generated Python client against the API: `npm run test:openapi`.
 
-It installs Schemathesis and openapi-python-client from PyPI into an environment for this run alone, starts the service, and lets
-Schemathesis send what the document allows and what it forbids, as a static key and as a signed-in user. schemathesis.toml says what
-Schemathesis cannot know. Then it generates a client and logs a run with it. Where PyPI cannot be reached, the check says so and is
-skipped.
+It installs Schemathesis and openapi-python-client from PyPI into a new environment and starts the service. Schemathesis
+sends allowed and forbidden requests, with a static key and as a signed-in user. schemathesis.toml has what Schemathesis
+cannot know. Then the check generates a client and logs a run with it. If PyPI cannot be reached, the check says so and
+is skipped.
 
-EXAMPLES (20) is how many requests it draws for each operation beyond the bounds of each field, SEED makes them repeatable.
+EXAMPLES (20) is the number of random requests per operation, in addition to the bounds of each field. SEED makes them
+repeatable.
 """
 import json
 import os

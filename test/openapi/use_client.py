@@ -1,4 +1,4 @@
-"""Logs a run with the client that openapi-python-client has made: `use_client.py FOLDER URL KEY`, the package being FOLDER/own."""
+"""Logs a run with the client that openapi-python-client generated: `use_client.py FOLDER URL KEY`. The package is FOLDER/own."""
 import importlib
 import pathlib
 import sys

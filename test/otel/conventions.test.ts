@@ -1,4 +1,4 @@
-/** Names and ids of exported spans against their sources: the conventions' own package, and the W3C's recommendation. */
+/** Names and ids of exported spans, checked against the conventions' own package and the W3C's recommendation. */
 import * as incubating from '@opentelemetry/semantic-conventions/incubating';
 import { describe, expect, it } from 'vitest';
 import { joinTracesPath, readPairs } from '../../src/domain/otel-settings.ts';

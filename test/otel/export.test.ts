@@ -1,6 +1,6 @@
 /**
- * Captured turns on their way to a collector: the real gateway as a process, a played provider, and a collector that decodes with
- * OpenTelemetry's own code, answers or does not, and goes away.
+ * The export of captured turns to a collector: the real gateway as a process, a fake provider, and a collector that
+ * decodes with OpenTelemetry's own code, may not answer, and may go away.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** The export's own decisions, with exchanges that a test makes up and a collector over a real socket. */
+/** The export's own decisions, with made-up exchanges and a collector over a real socket. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Which turn the span of a tool call belongs to, where requests of one run overlap. */
+/** The turn to which the span of a tool call belongs if requests of one run overlap. */
 
 import { expect, it } from 'vitest';
 import type { ExchangeRecord } from '../../src/domain/exchange.ts';

@@ -1,6 +1,6 @@
 /**
- * The packages that agents install: packed, put into an empty project beside packages with optional parts, checked with their
- * types, and run as ES modules and as CommonJS on each Node, with nothing of the service there.
+ * The packages that agents install: they are packed, put into an empty project together with packages that have
+ * optional parts, type-checked, and run as ES modules and as CommonJS on each Node, without any part of the service.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
- * Each integration beside the oldest and the newest version of its framework, and one between them where the framework's API
- * changed: an empty project for each, the real packages, a fake provider and a scripted service on loopback. The agents' answers
- * are the same with and without Understudy.
+ * Each integration with the oldest and the newest version of its framework, and with one in between if the framework's
+ * API changed: an empty project for each, the real packages, a fake provider and a scripted service on loopback. The
+ * agents' answers are the same with and without Understudy.
  */
 
 import { execFile } from 'node:child_process';

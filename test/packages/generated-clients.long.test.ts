@@ -1,6 +1,7 @@
 /**
- * Clients that two generators make of the API's OpenAPI document: they compile under `strict`, and a run is logged and read with each
- * against the service. In an empty project, with the generators from npm. A Python client is made by `npm run test:openapi`.
+ * Clients that two generators make from the API's OpenAPI document: they compile with `strict`, and each logs and reads
+ * a run with the service. In an empty project, with the generators from npm. `npm run test:openapi` makes a Python
+ * client.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

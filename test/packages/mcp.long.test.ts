@@ -1,6 +1,6 @@
 /**
- * The package of the MCP server: packed, put into an empty project, and called over its standard input and output by the protocol's
- * official client on each Node, with nothing of the service beside it.
+ * The package of the MCP server: it is packed and put into an empty project without any part of the service. The
+ * protocol's official client calls it over standard input and output on each Node.
  */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,7 @@
-/** The versions of frameworks that integrations take: the same in the code and in the package, and an import beside others fails. */
+/**
+ * The versions of frameworks that integrations accept: code and package name the same ones, and the import fails with
+ * any other version.
+ */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** The service of this checkout on each Node that it takes: a run goes through the gateway, is captured and shown. */
+/** The service of this checkout on each supported Node: a run goes through the gateway, is captured and shown. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,7 +1,7 @@
 /**
- * Chaos with exact accounting: a service under mixed load is killed, stopped and started again at seeded moments, its capture
- * process is killed too, and captures rotate. At the end everything that was confirmed is there, once, and nothing twice.
- * Two minutes by default; CHAOS_MINUTES=10 SEED=7 for longer ones and other ones.
+ * Chaos with exact accounting: a service under mixed load is killed, stopped and started again at seeded moments, its
+ * capture process is killed too, and captures rotate. At the end everything that was confirmed is there exactly once.
+ * It takes two minutes by default; CHAOS_MINUTES=10 SEED=7 makes a longer and different run.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,6 +1,7 @@
 /**
- * Opens states that a power cut could have left, as a start of the service does, and says what is missing. Own process:
- * a state that LMDB cannot bear ends it. Reads lines of {@link State} and answers each with a line of {@link Verdict}.
+ * Opens states that a power cut could have left, as a start of the service does, and reports what is missing. Own
+ * process, because some states crash LMDB. Reads lines of {@link State} and answers each with a line of {@link
+ * Verdict}.
  */
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';

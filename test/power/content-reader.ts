@@ -1,6 +1,7 @@
 /**
- * Reads everything that is kept in a DATA_DIR, as the service would, and says what it read and which damage it was told of.
- * Own process: damage that LMDB cannot bear ends it. Takes lines with a folder, answers each with a line of {@link Content}.
+ * Reads everything that is stored in a DATA_DIR, as the service would, and prints what it read and which damage was
+ * reported. Own process, because some damage crashes LMDB. Takes lines with a folder, answers each with a line of
+ * {@link Content}.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';

@@ -1,7 +1,7 @@
 /**
- * Power cuts. A service runs under load while a preloaded library records its writes, syncs and renames. From that record
- * come the states that a cut at any moment could have left on the disk; each is opened, and holds what the table in
- * docs/threat-model.md promises.
+ * Power cuts. A service runs under load while a preloaded library records its writes, syncs and renames. The test
+ * derives from that record the states that a cut at any moment could have left on the disk. Each state can be opened,
+ * and contains what the table in docs/threat-model.md promises.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,9 +1,9 @@
 /**
- * The record of a service's writes (recorder.c), and the states that a power cut could leave of its files.
+ * The record of a service's writes (recorder.c), and the states of its files that a power cut could leave.
  *
- * The model of the disk is that of ext4 and XFS: changes of names and lengths reach it in order, and each sync brings all
- * before it. Bytes reach it page by page in any order, each page as it was at any moment since the last sync of its file,
- * and a page that was under way may be torn between two such moments at a multiple of 512 bytes.
+ * The model of the disk is that of ext4 and XFS: changes of names and lengths reach the disk in order, and each sync
+ * completes all earlier ones. Bytes reach it page by page in any order, each page in its state at any moment since the
+ * last sync of its file. A page that was being written may be torn between two such states at a multiple of 512 bytes.
  */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';

@@ -1,4 +1,4 @@
-/** Which requests are model turns, told from method and path. */
+/** Recognizing model turns by method and path. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { classifyRequest } from '../../src/providers/classify.ts';

@@ -1,4 +1,4 @@
-/** The fingerprints that group unlabelled requests into runs: what they must see, and what they must not. */
+/** The fingerprints that group unlabelled requests into runs: what they must include, and what they must ignore. */
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';
 import { type DecodedExchange, decodeExchange } from '../../src/providers/decode.ts';

@@ -1,4 +1,4 @@
-/** The decoders on made-up bodies: encodings, framings, damage, and what each shape's numbers mean. */
+/** The decoders on made-up bodies: encodings, framings, damage, and the meaning of each wire format's numbers. */
 import zlib from 'node:zlib';
 import { EventStreamCodec } from '@smithy/core/event-streams';
 import fc from 'fast-check';

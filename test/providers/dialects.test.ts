@@ -1,4 +1,7 @@
-/** Forms of compatible servers and of failures, made up here: each wire reads them as the server meant them. */
+/**
+ * Made-up answers of compatible servers, and failures: each wire format's reader understands them as the server meant
+ * them.
+ */
 
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';

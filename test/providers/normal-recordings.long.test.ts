@@ -1,6 +1,7 @@
 /**
- * Index entries and the normal form of real provider traffic. The oracle is what the provider's own SDK assembles from the same
- * bytes: its content blocks must be ours, and its assembled answer, read as if it had come whole, must be the same turn.
+ * Index entries and the normal form of real provider traffic. The oracle is what the provider's own SDK assembles from
+ * the same bytes: our content blocks must equal the SDK's, and the SDK's assembled answer, read as a whole answer, must
+ * give the same turn.
  */
 import Anthropic from '@anthropic-ai/sdk';
 import {

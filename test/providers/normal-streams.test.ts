@@ -1,4 +1,7 @@
-/** Every provider's streams against its whole answers: the fake provider tells the same both ways. No recordings needed. */
+/**
+ * Every provider's streams compared with its whole answers: the fake provider gives the same answer both ways. Needs no
+ * recordings.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { NormalTurn } from '../../src/domain/turn.ts';

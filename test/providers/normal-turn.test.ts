@@ -1,4 +1,7 @@
-/** The normal form of a turn: the same conversation told by every shape, pairing, settings, and hostile bodies. */
+/**
+ * The normal form of a turn: the same conversation in every wire format, pairing of calls and results, settings, and
+ * hostile bodies.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';

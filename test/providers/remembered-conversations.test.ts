@@ -1,4 +1,4 @@
-/** A conversation has the same fingerprints whether its beginning was hashed before or not. */
+/** A conversation has the same fingerprints, whether or not its beginning was hashed before. */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it, vi } from 'vitest';

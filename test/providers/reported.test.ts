@@ -1,7 +1,7 @@
 /**
- * Inputs that people's real traffic holds and that were read wrongly (../shared/reported), with the values that its
- * README expects. The numbers are its cases. Masking, telemetry that comes in, monitors, prices, zstd, the Python client
- * and integrations have tests beside their code.
+ * Inputs from real traffic that were once read wrongly (../shared/reported), with the values that its README expects.
+ * The numbers are the README's cases. The cases for masking, incoming telemetry, monitors, prices, zstd, the Python
+ * client and integrations are in other folders.
  */
 
 import { readdirSync, readFileSync } from 'node:fs';

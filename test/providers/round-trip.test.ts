@@ -1,6 +1,7 @@
 /**
- * Turns, written in each wire and dialect, whole and streamed with random cuts, and read back unchanged: integers beyond
- * 2^53, halves of surrogate pairs and empty parts among them. A request that repeats the answer goes on from it.
+ * Turns, written in each wire and dialect, whole and streamed with random cuts, and read back unchanged: including
+ * integers beyond 2^53, halves of surrogate pairs and empty parts. A request that repeats the answer continues its
+ * conversation.
  */
 
 import fc from 'fast-check';

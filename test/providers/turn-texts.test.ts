@@ -1,4 +1,4 @@
-/** The texts of an exchange that are searched, on each side and in each place. */
+/** The searchable texts of an exchange, on each side and in each place. */
 import { describe, expect, it } from 'vitest';
 import { decodeExchange } from '../../src/providers/decode.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Encoders of turns, one for each wire and dialect: what servers and clients would write. The round-trip test reads
- * their output back. They share no code with the readers.
+ * Encoders of turns, one for each wire format and dialect. They write what servers and clients would write. The
+ * round-trip test reads their output back. They share no code with the readers.
  */
 
 import { EventStreamCodec } from '@smithy/core/event-streams';

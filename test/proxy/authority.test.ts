@@ -1,4 +1,6 @@
-/** The authority: made once by the first process, for some hosts alone, and renewed before it runs out. Real files. */
+/**
+ * The authority: the first process makes it once, only for some hosts, and it is renewed before it expires. Real files.
+ */
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';

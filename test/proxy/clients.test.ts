@@ -1,6 +1,7 @@
 /**
- * Clients through the proxy as they are: SDKs with undici's agents, curl, Python, a WebSocket, HTTP/2 alone. What they send to a
- * named host arrives byte for byte and is captured as by the gateway; everything else passes and leaves no trace.
+ * Unchanged clients through the proxy: SDKs with undici's agents, curl, Python, a WebSocket, only HTTP/2. What they
+ * send to a named host arrives byte for byte and is captured as by the gateway. Everything else passes and leaves no
+ * trace.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

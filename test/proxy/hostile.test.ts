@@ -1,5 +1,5 @@
 /**
- * What hostile or broken clients and upstreams do to the proxy: they harm themselves alone, and are told why where that is
+ * Hostile or broken clients and upstreams of the proxy: they harm only themselves, and get the reason if that is
  * possible. Real sockets, real TLS.
  */
 import { once } from 'node:events';

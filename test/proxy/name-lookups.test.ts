@@ -1,4 +1,4 @@
-/** Names of blind tunnels in a line, with a resolver that answers when it is told to. */
+/** The queue for looking up names of blind tunnels, with a resolver that answers when the test says so. */
 import { expect, it } from 'vitest';
 import { type LookUp, NameLookups } from '../../src/proxy/name-lookups.ts';
 

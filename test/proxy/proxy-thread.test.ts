@@ -1,4 +1,7 @@
-/** The proxy thread from the outside: one that dies comes back at the same port, and its tunnels are counted as gone. */
+/**
+ * The proxy thread from the outside: a thread that dies comes back at the same port, and its tunnels are counted as
+ * closed.
+ */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';

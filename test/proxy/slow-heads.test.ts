@@ -1,6 +1,6 @@
 /**
- * Clients of the proxy that send their heads slowly, or open more connections than an address may have: others get their tunnels.
- * Real sockets; further loopback addresses stand for further clients.
+ * Clients of the proxy that send their heads slowly, or open more connections than an address may have: others get
+ * their tunnels. Real sockets; other loopback addresses represent other clients.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';

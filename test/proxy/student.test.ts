@@ -1,6 +1,6 @@
 /**
- * A student and agents that come through the proxy: those of the default upstream's host are served as those that come by base
- * URL, streamed and not; those of another host are that host's.
+ * A student and agents that use the proxy: it serves agents of the default upstream's host like those that use the base
+ * URL, streamed or not. Agents of another host always get that host's answers.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';

@@ -1,6 +1,6 @@
 /**
- * One session of a client without a terminal: the real program in a separate home and folder, against a fake provider on loopback,
- * with no way to any other host.
+ * One session of a client without a terminal: the real program in a separate home and folder, against a fake provider
+ * on loopback, without access to any other host.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,6 @@
-/** How each client is driven through the gateway by base URL alone, so that one test says what must hold for all of them. */
+/**
+ * Runs each client through the gateway with only a base URL, so that one test can check the same rules for all clients.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { ScriptedToolCall } from '../../src/demo/script.ts';

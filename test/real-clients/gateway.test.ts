@@ -1,6 +1,6 @@
 /**
- * Whole clients through the gateway by base URL: they do their work, every exchange is captured, and the runs are those that the
- * clients name. The model is played, the gateway is a separate process.
+ * Whole clients through the gateway by base URL: they do their work, every exchange is captured, and the runs are those
+ * that the clients name. The model is a fake, the gateway a separate process.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

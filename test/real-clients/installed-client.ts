@@ -1,7 +1,8 @@
 /**
- * Agents' clients as their makers publish them, for tests that drive them: installed from npm by the lock file in the folder of
- * that name, into `node_modules/.clients`, once for each version. They are hundreds of megabytes, so they are no development
- * dependencies; where one cannot be had, `entry` is null and its tests are skipped by name.
+ * Agents' clients as their makers publish them, for tests that drive them: installed from npm by the lock file in the
+ * folder of that name, into `node_modules/.clients`, once for each version. They have hundreds of megabytes, so they
+ * are not development dependencies. If a client cannot be installed, `entry` is null, and its tests are skipped by
+ * name.
  */
 import { execFile } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** How Claude Code and Codex are each driven, so that one test says what must hold for both. */
+/** Runs Claude Code and Codex, so that one test can check the same rules for both. */
 import { join } from 'node:path';
 import type { ScriptedToolCall } from '../../src/demo/script.ts';
 import {

@@ -1,6 +1,6 @@
 /**
- * Claude Code itself with its telemetry pointed at the service: its tool calls are steps of a run, as events, as spans, and as both.
- * The model is played, the service is real.
+ * Claude Code itself with its telemetry pointed at the service: its tool calls become steps of a run, sent as events,
+ * as spans, or as both. The model is a fake, the service is real.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { startFakeProvider } from '../../src/demo/fake-provider.ts';

@@ -1,7 +1,7 @@
 /**
- * Whole clients through the proxy: they know nothing but `HTTPS_PROXY` and whom to trust, speak to their providers' own addresses, do
- * their work and are captured. The model is played behind TLS; the service is a separate process, in which these
- * addresses lead to it.
+ * Whole clients through the proxy: they only know `HTTPS_PROXY` and the authority to trust, use their providers' own
+ * addresses, do their work and are captured. The model is a fake behind TLS. The service is a separate process, in
+ * which these addresses lead to the fake.
  */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,7 @@
 /**
- * The Responses protocol over WebSocket in front of a scripted provider: each `response.create` is asked over HTTP with the
- * whole conversation that it goes on from, and the events of the answer go back as messages. Plain HTTP passes. Test thread.
+ * The Responses protocol over WebSocket in front of a scripted provider: each `response.create` becomes an HTTP request
+ * with the whole conversation that it continues, and the events of the answer are sent back as messages. Plain HTTP
+ * passes through. Test thread.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';

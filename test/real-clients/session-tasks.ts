@@ -1,7 +1,7 @@
 /**
- * Seven small tasks for a coding agent, each as often as wanted with other names and values: the folder that it works in,
- * what a person asks for, and what the model does then. The model knows no more than the requests tell it, so that it is
- * also the oracle for what a student serves.
+ * Seven small tasks for a coding agent, each with any number of variants with other names and values: the agent's
+ * folder, a person's request, and the model's actions. The model knows only what the requests say, so it is also the
+ * oracle for a student's answers.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

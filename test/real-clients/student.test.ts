@@ -1,7 +1,7 @@
 /**
- * Claude Code and Codex themselves with a student: sessions that do seven kinds of tasks are captured, a round of the command
- * line learns from them, and new sessions are served as that round has promised. The model is played by one that knows the
- * tasks, and is the oracle of each answer that the student gives; the gateway is a separate process.
+ * Claude Code and Codex themselves with a student: sessions that do seven kinds of tasks are captured, a round of the
+ * command line learns from them, and new sessions are served as that round promised. The model is a fake that knows the
+ * tasks, and is the oracle for each answer of the student. The gateway is a separate process.
  */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

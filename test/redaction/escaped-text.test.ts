@@ -1,4 +1,4 @@
-/** Secrets in texts whose characters are escaped, however often. */
+/** Secrets in texts whose characters are escaped, once or several times. */
 import { describe, expect, it } from 'vitest';
 import { findEscapedSecrets } from '../../src/redaction/escaped-text.ts';
 import { Work } from '../../src/redaction/work.ts';

@@ -1,4 +1,7 @@
-/** One table of keys: the native header is made of it, the filters find what it holds, and no other file has a list. */
+/**
+ * One table of key shapes: the native header is made from it, the filters find all its keys, and no other file has such
+ * a list.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

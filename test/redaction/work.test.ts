@@ -1,4 +1,4 @@
-/** No text takes more work than its length allows, whatever is in it. */
+/** The work for a text is bounded by its length, for any content. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadAddon } from '../../native/byte-engine.ts';

@@ -1,6 +1,6 @@
 /**
- * A captured run, served again: official SDKs record runs through a gateway, and get the same from the replay, whole and
- * streamed, with errors, masked credentials and a live end.
+ * A captured run, served again: official SDKs record runs through a gateway, and get the same answers from the replay,
+ * whole and streamed, with errors, masked credentials and a live continuation.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

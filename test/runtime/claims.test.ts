@@ -1,4 +1,7 @@
-/** Where actors that move live: on the first host that has a message for them, until they are not needed there any more. */
+/**
+ * Where movable actors live: on the first host that has a message for them, until that host does not need them any
+ * more.
+ */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * The host by itself, dispatch by dispatch: bounds, failures and starts of actors that are hard to bring about on threads.
- * Time, links and io are in the test's own hands.
+ * The host by itself, dispatch by dispatch: bounds, failures and starts of actors that are hard to bring about on
+ * threads. The test controls time, links and io.
  */
 import { describe, expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';

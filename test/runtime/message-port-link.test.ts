@@ -1,4 +1,4 @@
-/** The link over message ports: everything arrives as it was sent, in order, within bounds, until the end. */
+/** The link over message ports: everything arrives unchanged, in order and within bounds, until the end. */
 import { createHash, randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';

@@ -1,4 +1,7 @@
-/** Actors that move between two hosts on server threads, over real message ports: one place at a time, with all they know. */
+/**
+ * Actors that move between two hosts on server threads, over real message ports: one place at a time, with their whole
+ * state.
+ */
 import { expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';
 import { allocateClaims, Claims } from '../../src/runtime/claims.ts';

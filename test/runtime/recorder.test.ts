@@ -1,4 +1,4 @@
-/** What a handler records, before the host does anything of it. */
+/** The effects that a handler records, before the host carries them out. */
 import { describe, expect, it } from 'vitest';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import type { Behaviour, Context, RowWrite } from '../../src/runtime/protocol.ts';

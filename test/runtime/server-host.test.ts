@@ -1,4 +1,7 @@
-/** A host of actors on the thread that asks them: the same guarantees, and what happens after the host itself fails. */
+/**
+ * A host of actors on the thread that sends them messages: the same guarantees, and what happens after the host itself
+ * fails.
+ */
 import { describe, expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';
 import type { JournalStore } from '../../src/runtime/journal.ts';

@@ -1,4 +1,4 @@
-/** The runtime on real threads, with a real journal: what is promised when threads die, overflow, and stop. */
+/** The runtime on real threads with a real journal: its guarantees when threads die, overflow and stop. */
 
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';

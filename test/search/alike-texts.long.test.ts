@@ -1,4 +1,4 @@
-/** Situations that differ in numbers and names alone: the graph must find what a comparison with all of them finds. */
+/** Situations that differ only in numbers and names: the graph must find what a comparison with all of them finds. */
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { HnswIndex, loadHnswlib } from '../../src/search/hnsw-index.ts';

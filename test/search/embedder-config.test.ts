@@ -1,4 +1,4 @@
-/** What the environment says about embeddings, and what a measure of them is. */
+/** The configuration of embeddings by variables, and which values are valid similarity measures. */
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { averagePrecision, ndcgAt10, rankAll, reciprocalRank, spearman } from '../../bench/eval/measures.ts';

@@ -1,4 +1,4 @@
-/** The default model's graph against the same arithmetic on plain numbers, which the corpus was counted with. */
+/** The default model's graph compared with the same arithmetic on plain numbers, which was used for the corpus. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

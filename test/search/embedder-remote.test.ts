@@ -1,4 +1,4 @@
-/** The remote embedder against a service of our own: what it sends, what it takes, and what it never tells. */
+/** The remote embedder with a service of the test: what it sends, what it accepts, and what it never reveals. */
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';

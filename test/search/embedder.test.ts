@@ -1,4 +1,4 @@
-/** The embedder in the compute pool with real threads: the model that ships, batching, bounds, and what dies. */
+/** The embedder in the compute pool with real threads: the shipped model, batching, bounds, and threads that die. */
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { CatalogueError } from '../../src/errors.ts';

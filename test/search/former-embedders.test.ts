@@ -1,4 +1,4 @@
-/** The embedder before the present one, found again: with the real pool, models on the disk, and a service. */
+/** Finding the embedder that was used before the present one: with the real pool, models on the disk, and a service. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,4 @@
-/** Graphs on the disk: what comes back, what is left out, and what a crash or a damaged file leaves. */
+/** Graphs on the disk: what is loaded, what is left out, and the effect of a crash or a damaged file. */
 import { mkdirSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

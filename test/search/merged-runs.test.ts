@@ -1,4 +1,4 @@
-/** Texts that arrive while a run is under way go into the next one together. */
+/** Texts that arrive during a run of the model go together into the next run. */
 import { expect, it } from 'vitest';
 import { EMBEDDING_BATCH_TEXTS } from '../../src/search/limits.ts';
 import { MergedRuns } from '../../src/search/merged-runs.ts';

@@ -1,4 +1,6 @@
-/** A thread that searches a shared index until it is told to end: a vector that stays is the first that is found, or is missed. */
+/**
+ * A thread that searches a shared index until it is told to end, and counts whether a vector that stays is found first.
+ */
 import { workerData } from 'node:worker_threads';
 import { SharedIndexes } from '../../src/search/index-catalog.ts';
 

@@ -1,4 +1,7 @@
-/** What a thread finds in an index that another shares: the same as that one, and as the exact index where that is asked. */
+/**
+ * What a thread finds in an index that another thread shares: the same as that thread, and the same as the exact index
+ * if the test compares it.
+ */
 import { randomUUID } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** A small sentence-transformers export, made on the fly: a WordPiece tokenizer and a graph that looks tokens up. */
+/** Makes a small sentence-transformers export: a WordPiece tokenizer and a graph that looks tokens up. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { OnnxGraph } from '../../src/search/model-maker/onnx-graph.ts';

@@ -1,4 +1,4 @@
-/** Both vector indexes, by one suite; the approximate one is measured by the exact one. */
+/** One suite for both vector indexes. The approximate index is compared with the exact one. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';

@@ -1,4 +1,4 @@
-/** Words remembered by themselves give the same tokens as the whole text; a tokenizer that looks further gets whole texts. */
+/** Cached words give the same tokens as the whole text. A tokenizer that looks beyond a word gets whole texts. */
 import { readFileSync } from 'node:fs';
 import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** `npm run sim`, as a developer calls it. */
+/** `npm run sim`, as developers call it. */
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * The journal of one simulated thread: commits take their time, may fail with or without having happened, and are lost
- * or not when the thread dies in the middle. The disk behind it outlives the thread.
+ * The journal of one simulated thread: commits take time, may fail although they happened or because they did not, and
+ * may be lost if the thread dies during them. The disk outlives the thread.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../src/runtime/journal.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';

@@ -1,6 +1,6 @@
 /**
- * The actors of the simulation: ledgers, which persist every operation and do with it whatever an actor can do, and
- * mirrors, which live in memory behind a small mailbox. Both show the witness what they see.
+ * The actors of the simulation: ledgers persist every operation and use everything that an actor can do; mirrors live
+ * in memory behind a small mailbox. Both report to the witness.
  */
 import type { KindDefinition } from '../../src/runtime/host.ts';
 import type { ActorAddress, Behaviour, Outcome, ReplyToken, Teller } from '../../src/runtime/protocol.ts';

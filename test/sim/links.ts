@@ -1,6 +1,6 @@
 /**
- * Links of the simulated world: frames take their time, those of one link arrive in order, those of different links in
- * any. A link can be severed as the death of one side severs it.
+ * Links of the simulated world: frames take time. Frames of one link arrive in order, frames of different links in any
+ * order. A link can be cut, as by the death of one side.
  */
 import { Packr } from 'msgpackr';
 import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';

@@ -1,6 +1,6 @@
 /**
- * Runs simulations from the command line: `npm run sim -- --seed N [--steps M] [--runs R]`. Without a seed it takes one
- * by chance and goes on from there. Prints the seed of a failure and what led to it.
+ * Runs simulations from the command line: `npm run sim -- --seed N [--steps M] [--runs R]`. Without a seed it draws
+ * one, and counts up from it. It prints the seed of a failure and the events before it.
  */
 import { parseArgs } from 'node:util';
 import { simulate } from './simulation.ts';

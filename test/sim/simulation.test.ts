@@ -1,4 +1,4 @@
-/** The simulation over some dozens of seeds, and proof that it finds broken code. */
+/** The simulation with dozens of seeds, and a proof that it finds broken code. */
 
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,10 +1,11 @@
 /**
- * The simulation: the hosts and clients of the runtime as they are, on links, journals and clocks of a simulated world
- * in which threads die, disks fail and messages take their time. The same seed gives the same run.
+ * The simulation: the runtime's real hosts and clients, on links, journals and clocks of a simulated world in which
+ * threads die, disks fail and messages take time. The same seed gives the same run.
  *
- * It checks all the time: nothing is revealed before it is durable, nothing acknowledged is lost, nothing refused has
- * happened; no message is handled twice, those of one sender in order; every ask is settled once, in time, and at once
- * when its thread dies; restarts keep their pauses and limits; bounds hold; in the end nothing is left over.
+ * It always checks these rules. Nothing is revealed before it is durable, nothing acknowledged is lost, and nothing
+ * refused has happened. No message is handled twice, and messages of one sender are handled in order. Every ask is
+ * settled once, in time, and at once if its thread dies. Restarts keep their pauses and limits, bounds hold, and
+ * nothing is left over at the end.
  */
 import { ActorClient } from '../../src/runtime/actor-client.ts';
 import { allocateClaims } from '../../src/runtime/claims.ts';

@@ -1,6 +1,6 @@
 /**
- * Knows what was promised and sees what happens: every message handled, every write that reached the disk, everything
- * that left an actor. Tells the world when the two do not agree.
+ * Knows what was promised and observes what happens: every handled message, every write that reached the disk,
+ * everything that left an actor. It reports to the world if the two differ.
  */
 import { Packr } from 'msgpackr';
 import type { HostReport } from '../../src/runtime/host-report.ts';

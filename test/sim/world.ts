@@ -1,6 +1,6 @@
 /**
- * The simulated world: virtual time, one queue of things to come, one source of chance, and a trace. Everything that
- * happens in a simulation is a task of this queue, so a seed fixes the whole of it.
+ * The simulated world: virtual time, one queue of tasks, one source of randomness, and a trace. Everything in a
+ * simulation is a task of this queue, so the seed determines all of it.
  */
 import { createHash } from 'node:crypto';
 import type { Scheduler } from '../../src/runtime/scheduler.ts';

@@ -1,4 +1,4 @@
-/** What the file system refuses, in words. */
+/** Messages for refusals of the file system. */
 import {
   existsSync,
   mkdirSync,

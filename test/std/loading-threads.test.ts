@@ -1,4 +1,6 @@
-/** Code that ends threads waits for loading ones: with a thread that is held half way. */
+/**
+ * Code that ends threads waits for threads that are still loading. The test holds a thread in the middle of loading.
+ */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** An own thread: how its end is told, whatever it was, and that it lasts until its task has settled. */
+/** An own thread: how its end is reported, for any cause, and that it lives until its task has settled. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,7 @@
-/** Locks that threads share: one holder at a time, in all threads, and none that a thread takes with it. */
+/**
+ * Locks that threads share: one holder at a time across all threads, and a lock is free again after its thread has
+ * ended.
+ */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** One piece of work a tick, in the order in which it came. */
+/** One piece of work per tick, in the order of arrival. */
 import { describe, expect, it } from 'vitest';
 import { TickQueue } from '../../src/std/tick-queue.ts';
 

@@ -1,4 +1,4 @@
-/** Cores that a process may use, by its affinity and by what its control groups give it. */
+/** Cores that a process may use, by its affinity and by its control groups' limits. */
 
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';

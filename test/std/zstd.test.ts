@@ -1,4 +1,4 @@
-/** Zstandard in one call: what `node:zlib` makes and reads, and memory that does not wait for the collector. */
+/** Zstandard in one call: compatible with `node:zlib`, and memory that is freed without the garbage collector. */
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Reports of usage: they read what was counted, whatever is remembered of it. */
+/** Reports of usage: they are right, whatever is cached. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { usageWrites } from '../../src/domain/usage.ts';

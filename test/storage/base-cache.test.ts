@@ -1,4 +1,6 @@
-/** Memory of exchanges that later ones are stored against: as much as is counted, and never that of two at once. */
+/**
+ * The memory of exchanges that are bases for later ones: its size is what is counted, and two exchanges never share it.
+ */
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { MASK } from '../../src/redaction/mask.ts';

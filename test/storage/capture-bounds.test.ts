@@ -1,4 +1,4 @@
-/** Bodies that are made to stop the writer: whatever they hold, the exchange is prepared, and the next one too. */
+/** Bodies that are made to stop the writer: the exchange is still prepared, and so is the next one. */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import {

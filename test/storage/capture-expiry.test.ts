@@ -1,6 +1,6 @@
 /**
- * Captured exchanges go by age while the log is open: whole sealed files, and the attachments that nothing names any more. What is
- * younger reads byte for byte as it came, whatever it repeats of what is gone.
+ * Captured exchanges are deleted by age while the log is open: whole sealed files, and attachments without a reference.
+ * Younger exchanges are unchanged to the byte, even if they repeat parts of deleted ones.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Requests without a label find their run: agents' traffic with noise, failures, sub-agents and side calls against the
- * truth, and each case by itself, through the real decoders and a real capture file.
+ * Requests without a label find their run: agents' traffic with noise, failures, sub-agents and side calls, compared
+ * with the true runs, and each case by itself. Through the real decoders and a real capture file.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

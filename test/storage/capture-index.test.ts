@@ -1,4 +1,7 @@
-/** Facts and runs: found while exchanges are stored or later, the same either way, and kept across restart and rotation. */
+/**
+ * Facts and runs: they are found while exchanges are stored or later, with the same result, and kept across restart and
+ * rotation.
+ */
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';

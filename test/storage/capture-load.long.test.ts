@@ -1,6 +1,6 @@
 /**
- * A load without a pause: the writer's decisions on the kit's clock, the log with its files for real. What is put off must
- * come to rest, and what lies on the disk is to be what a box at rest would hold, or little more.
+ * A load without a pause: the writer's decisions run on a test clock, the log uses real files. Deferred work must be
+ * done in the end, and the bytes on the disk must be those of an idle machine, or few more.
  */
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The capture database: what goes in comes out, through batches, deltas, rotation, restart and failure. */
+/** The capture database: what was stored can be read, after batches, deltas, rotation, restart and failure. */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

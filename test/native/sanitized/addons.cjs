@@ -1,6 +1,6 @@
 /**
- * Puts the addons that run.mjs compiled with sanitizers in the place of those that a user gets, in each process and thread
- * of a test run: `--require` hands it on to both. CommonJS, because modules that are required are.
+ * Replaces the addons by those that run.mjs compiled with sanitizers, in each process and thread of a test run:
+ * `--require` reaches both. It is CommonJS because `--require` needs that.
  */
 const { existsSync } = require('node:fs');
 const { basename, dirname, join } = require('node:path');

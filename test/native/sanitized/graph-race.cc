@@ -1,7 +1,7 @@
 /**
- * A graph that is written to a file again and again while points are removed and looked for on its own thread: what
- * native/graph.cc does with both, without Node, for ThreadSanitizer, which reports memory that two threads use at once. With
- * the argument "careless" the writer reads the marks themselves instead of a copy, which must be reported.
+ * Writes a graph to a file again and again while the graph's own thread removes and searches points, as native/graph.cc
+ * does, but without Node. For ThreadSanitizer, which reports memory that two threads use at once. With the argument
+ * "careless" the writer reads the marks themselves instead of a copy, and ThreadSanitizer must report that.
  */
 #include <cstdio>
 #include <cstring>

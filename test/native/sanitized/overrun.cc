@@ -1,4 +1,4 @@
-/** An addon that reads one byte behind what it has taken: run.mjs checks that this is found. */
+/** An addon that reads one byte beyond its memory: run.mjs checks that the sanitizer reports it. */
 #include <node_api.h>
 
 namespace {

@@ -1,11 +1,11 @@
 /**
  * `npm run test:sanitized`: compiles every addon of `native/compile.mjs` with AddressSanitizer and
- * UndefinedBehaviorSanitizer, into a separate folder, and runs the tests that use them; before that graph-race.cc and
- * shared-race.cc under ThreadSanitizer. With a test file as argument it runs that file instead. Own process; ends with 1 when
- * something is found, and with 0 and a line that says so where the compiler has no sanitizers.
+ * UndefinedBehaviorSanitizer, into a separate folder, and runs the tests that use them. Before that it runs
+ * graph-race.cc and shared-race.cc under ThreadSanitizer. With a test file as argument it runs only that file. Own
+ * process; exits with 1 after a finding. If the compiler has no sanitizers, it says so and exits with 0.
  *
- * Node itself is as it comes, so leaks are not looked for here: what V8 keeps to its end looks like one. The programs
- * without Node (test/native/fuzz) look for them.
+ * Node itself has no sanitizers, so leaks are not checked here: memory that V8 keeps until its end looks like a leak.
+ * The programs without Node (test/native/fuzz) check for leaks.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
- * Shared indexes that one thread makes, changes and lets go of while others find and search them: what native/graph.cc does with both,
- * without Node, for ThreadSanitizer. With the argument "careless" the readers do not look at the gate, which must be
- * reported.
+ * One thread makes, changes and drops shared indexes while others find and search them, as native/graph.cc does, but
+ * without Node. For ThreadSanitizer. With the argument "careless" the readers ignore the gate, and ThreadSanitizer must
+ * report that.
  */
 #include <atomic>
 #include <cstdio>

@@ -1,4 +1,4 @@
-/** An agent of the Anthropic SDK: the loop that agents have. Versions without middleware get a `fetch` (trial.mjs). */
+/** An agent of the Anthropic SDK with the usual loop. For versions without middleware a `fetch` is used (trial.mjs). */
 import Anthropic from '@anthropic-ai/sdk';
 import { understudyFetch, understudyMiddleware } from '@understudy-gateway/anthropic';
 import { isWatched, search, tryAll, untilAbort, url } from './trial.mjs';

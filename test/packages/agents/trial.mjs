@@ -1,6 +1,6 @@
 /**
- * Runs an agent in several ways, each as a run, and prints what came of each as JSON. Without `SVC_BASE_URL` the agent is alone,
- * without the client. In an empty project, as `npm install` left it.
+ * Runs an agent in several ways, each as a run, and prints the result of each as JSON. Without `SVC_BASE_URL` the agent
+ * runs without the client. It runs in a new project after `npm install`.
  */
 import { Understudy } from '@understudy-gateway/client';
 
