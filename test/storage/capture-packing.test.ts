@@ -1,4 +1,7 @@
-/** Blocks that are stored raw under pressure and packed later: the same bodies at every moment, fewer bytes at the end. */
+/**
+ * Blocks that are stored raw under load and packed later: the bodies are the same at every moment, and the files are
+ * smaller at the end.
+ */
 import { existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,4 +1,7 @@
-/** Readers of captures do the writer no harm: no transaction of theirs outlives a call, however long they compute. */
+/**
+ * Readers of captures do not harm the writer: none of their transactions outlives a call, even if they compute for
+ * long.
+ */
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { decodeExchange } from '../../src/providers/decode.ts';

@@ -1,4 +1,4 @@
-/** What is noted about an exchange comes back as it was, whatever its texts and numbers. */
+/** The stored facts about an exchange are read back unchanged, for any texts and numbers. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { Preparer } from '../../src/storage/capture/preparation.ts';

@@ -1,4 +1,4 @@
-/** Canaries in every place where a secret can stand; then every byte of the data directory is searched. */
+/** Canaries in every place where a secret can be; then every byte of the data directory is searched. */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import {

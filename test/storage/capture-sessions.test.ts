@@ -1,6 +1,6 @@
 /**
- * Runs by what clients send anyway: sessions, agents within them and calls beside the work, through the real decoders and a real
- * capture file, and what they prove.
+ * Runs by clients' own headers: sessions, agents within them and side calls, and whether these runs are golden. Through
+ * the real decoders and a real capture file.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,6 @@
-/** Turns under paths that tell no wire format: the real decoders and a real capture file tell it by the bodies. */
+/**
+ * Turns under paths that do not name a wire format: the real decoders find it from the bodies in a real capture file.
+ */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';

@@ -1,4 +1,4 @@
-/** What a file without syncs is after a power cut: what it was at its last checkpoint. */
+/** After a power cut a file without syncs has the state of its last checkpoint. */
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { open } from 'lmdb';

@@ -1,4 +1,4 @@
-/** Compaction of the databases of DATA_DIR: nothing of what is there is lost, and nothing of what was removed stays. */
+/** Compaction of the databases of DATA_DIR: existing data is kept, and no removed data stays. */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';

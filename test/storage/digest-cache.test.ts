@@ -1,4 +1,4 @@
-/** What a round remembers of runs: the same run alone, what is asked for alone, and never anything damaged. */
+/** A round's cache of runs: it only answers for the same run and the requested data, and never with damaged data. */
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

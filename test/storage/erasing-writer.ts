@@ -1,7 +1,7 @@
 /**
- * A writer process for the tests of erasures and rewrites beside traffic: appends without end, and carries out orders. It says
- * what it does, a line each: `append LAST_ID`, `erased STEPS`, `rewritten STEPS` or `failed WHY`. Own process; arguments: the database's path, its
- * key in hex or `-`, and the step of an order at which it kills itself (0: never).
+ * A writer process for the tests of erasures and rewrites during traffic: appends without end, and carries out orders. It
+ * prints a line for each action: `append LAST_ID`, `erased STEPS`, `rewritten STEPS` or `failed WHY`. Own process;
+ * arguments: the database's path, its key in hex or `-`, and the step of an order at which it kills itself (0: never).
  */
 import { writeSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-/** Starts the writer of `erasing-writer.ts`, and fills and reads databases for the tests of erasures beside traffic. */
+/** Starts the writer of `erasing-writer.ts`, and fills and reads databases for the tests of erasures during traffic. */
 import { spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * kill -9 of the process that erases beside its traffic, at each step: the next process finishes the erasure, no erased
+ * kill -9 of the process that erases during its traffic, at each step: the next process finishes the erasure, no erased
  * exchange comes back, and every other exchange reads as before.
  */
 import { randomBytes } from 'node:crypto';

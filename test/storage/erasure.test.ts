@@ -1,6 +1,6 @@
 /**
- * Erased exchanges: nothing of them is in any file afterwards, and every other one is there byte for byte, whatever it was
- * stored against.
+ * Erased exchanges: afterwards no file contains any part of them, and every other exchange is unchanged to the byte,
+ * even if an erased one was its base.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';

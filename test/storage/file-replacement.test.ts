@@ -1,4 +1,7 @@
-/** A command without a claim keeps a database open while another process writes the file anew: none of its writes is lost. */
+/**
+ * A command without a claim keeps a database open while another process replaces the file: none of the command's writes
+ * is lost.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The journal stores, LMDB and memory, held to one suite. */
+/** One suite for the journal stores on LMDB and in memory. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,5 +1,5 @@
 /**
- * A compaction for the kill test: ends itself with SIGKILL before the file operation that it is told, or says how many there
+ * A compaction for the kill test: kills itself with SIGKILL before the given file operation, or prints how many there
  * were. Own process; arguments: the folder and the operation.
  */
 import fs from 'node:fs';

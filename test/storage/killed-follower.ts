@@ -1,6 +1,6 @@
 /**
- * A follower for the kill test: it makes a point, and ends itself with SIGKILL before the object with the given number.
- * Own process; arguments: the data folder, the place, the number.
+ * A follower for the kill test: it makes a point, and kills itself with SIGKILL before the object with the given
+ * number. Own process; arguments: the data folder, the place, the number.
  */
 import { join } from 'node:path';
 import { FolderStore } from '../../src/storage/bucket/folder-store.ts';

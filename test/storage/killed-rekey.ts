@@ -1,5 +1,5 @@
 /**
- * A change of the data key for the kill test: ends itself with SIGKILL at the step that it is told, or says how many there
+ * A change of the data key for the kill test: kills itself with SIGKILL at the given step, or prints how many there
  * were. Own process; arguments: the folder, the old key and the new one in hex or `none`, the step.
  */
 import { join } from 'node:path';

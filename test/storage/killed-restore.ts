@@ -1,6 +1,6 @@
 /**
- * A restore for the kill test: ends itself with SIGKILL when it is told of the file with the given number. Own process;
- * arguments: the backup, the data folder, the number.
+ * A restore for the kill test: kills itself with SIGKILL at the file with the given number. Own process; arguments: the
+ * backup, the data folder, the number.
  */
 import { join } from 'node:path';
 import { restoreBackup } from '../../src/storage/restore.ts';

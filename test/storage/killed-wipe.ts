@@ -1,5 +1,5 @@
 /**
- * A page wipe for the kill test: ends itself with SIGKILL before the write that it is told, or says how many there were. Own
+ * A page wipe for the kill test: kills itself with SIGKILL before the given write, or prints how many there were. Own
  * process; arguments: the file, its durability, and the number of the write.
  */
 import fs from 'node:fs';

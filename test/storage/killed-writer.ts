@@ -1,5 +1,5 @@
 /**
- * A writer process for the kill test: appends without end and says after each append which id is committed. Own process;
+ * A writer process for the kill test: appends without end, and prints the committed id after each append. Own process;
  * arguments: the database's path, and its key in hex if it has one.
  */
 import { writeSync } from 'node:fs';

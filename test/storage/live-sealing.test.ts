@@ -1,4 +1,4 @@
-/** The live file is sealed by size and age, and gives back the space that it does not need. */
+/** The live file is sealed by size and age, and returns unneeded space. */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';

@@ -1,4 +1,4 @@
-/** Run labels and sessions that hold keys: masked, and still as many runs as labels. */
+/** Run labels and sessions that contain keys: they are masked, and there are still as many runs as labels. */
 import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';

@@ -1,4 +1,7 @@
-/** Databases on a disk that is really full: each write is refused, the process lives, and all goes on when there is room. */
+/**
+ * Databases on a disk that is really full: each write is refused, the process lives, and everything continues when
+ * there is space.
+ */
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { CaptureLog } from '../../src/storage/capture/log.ts';

@@ -1,4 +1,4 @@
-/** Places for objects: a folder and a bucket do the same, and a bucket's refusals say in one line what to do. */
+/** Stores for objects: a folder and a bucket behave the same, and a bucket's refusals say in one line what to do. */
 import { createServer } from 'node:https';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';

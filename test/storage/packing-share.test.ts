@@ -1,4 +1,4 @@
-/** How much of a core goes into what waits. */
+/** The share of a core that is used for waiting work. */
 import { expect, it } from 'vitest';
 import {
   chooseTidyShare,

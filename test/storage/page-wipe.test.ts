@@ -1,4 +1,7 @@
-/** A page wipe overwrites what a database file holds no more, and nothing else, whatever comes between or cuts it short. */
+/**
+ * A page wipe overwrites deleted content of a database file and nothing else, even if writes come in between or it is
+ * interrupted.
+ */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, readFileSync } from 'node:fs';

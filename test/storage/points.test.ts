@@ -1,4 +1,4 @@
-/** `backup --follow` and `restore --to`: points of databases, captures and files that change meanwhile. */
+/** `backup --follow` and `restore --to`: points of databases, captures and files that change at the same time. */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** A DATA_DIR, a place, and points between them, for the tests of points. Used in tests. */
+/** Makes a DATA_DIR and a target, and points of one in the other, for the tests of points. Used in tests. */
 import { join } from 'node:path';
 import { FolderStore } from '../../src/storage/bucket/folder-store.ts';
 import type { ObjectStore } from '../../src/storage/bucket/object-store.ts';

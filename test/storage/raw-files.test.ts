@@ -1,4 +1,7 @@
-/** Raw files that come and go beneath a batch that takes more than one of them, and a disk that is full in the middle of one. */
+/**
+ * Raw files that are made and removed during a batch that needs more than one of them, and a disk that gets full in the
+ * middle of a file.
+ */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,7 @@
 /**
- * A process that reads the live file in one transaction for too long is named, then ended; a process that does not have the file
- * open is left alone, and so is one that renews its transactions. Without such a process, the file does not grow while it is read.
+ * A process that reads the live file in one transaction for too long is first reported and then ended. Processes that
+ * do not have the file open, or that renew their transactions, are left alone. Without such a long transaction the file
+ * does not grow while it is read.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** The redo log in front of `runs.mdb`: what was promised is there, once, however the process ended. */
+/** The redo log in front of `runs.mdb`: every acknowledged event is there exactly once, however the process ended. */
 import { spawn, spawnSync } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

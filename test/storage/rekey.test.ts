@@ -1,6 +1,6 @@
 /**
- * A change of the data key: everything is there afterwards, under the new key alone. rekey-kill.long.test.ts ends it at each of
- * its steps.
+ * A change of the data key: afterwards everything is there, and only the new key opens it. rekey-kill.long.test.ts ends
+ * it at each of its steps.
  */
 import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

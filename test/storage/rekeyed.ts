@@ -1,6 +1,6 @@
 /**
- * A data folder with all that a change of the data key touches, and what must be there afterwards. Test thread; a change that
- * is killed is a separate process.
+ * A data folder with everything that a change of the data key affects, and what must be there afterwards. Test thread;
+ * a change that is killed is a separate process.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

@@ -1,4 +1,7 @@
-/** Restores of backups that strangers made or that are damaged, restores that are killed, and plans that strangers wrote. */
+/**
+ * Restores of backups that attackers made or that are damaged, restores that are killed, and plans that attackers
+ * wrote.
+ */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import {

@@ -1,4 +1,4 @@
-/** The note of the last accepted pass on the disk: what reads it, what damages it, and what the operator hears. */
+/** The stored note of the last accepted deletion pass: reading it, damage to it, and the operator's messages. */
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Runs of an earlier version come into the lists, once, however often that is cut short. */
+/** Runs of an earlier version get into the lists exactly once, even if that is interrupted several times. */
 
 import { expect, it } from 'vitest';
 import { RUN_LISTS } from '../../src/domain/run-list.ts';

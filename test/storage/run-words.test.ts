@@ -1,4 +1,6 @@
-/** What is said of captured runs from outside: outcomes by id, those of an earlier version, and marks that survive a backup. */
+/**
+ * What others say about captured runs: outcomes by id, those of an earlier version, and marks that survive a backup.
+ */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Secrets that a streamed answer gives out in pieces. */
+/** Secrets that a streamed answer sends in pieces. */
 import { randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** Tables of rows, LMDB and memory, held to one suite; and the keys that order them. */
+/** One suite for tables of rows on LMDB and in memory, and for the keys that order them. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

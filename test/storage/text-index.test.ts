@@ -1,6 +1,6 @@
 /**
- * The full-text index beside a capture database: what is stored is found, after restarts, damage, rotation and replacement, and
- * what is erased or expired leaves no word in any file.
+ * The full-text index beside a capture database: stored texts are found, even after restarts, damage, rotation and
+ * replacement, and erased or expired texts leave no word in any file.
  */
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Segments of the full-text index: what goes in is found, merged or not, and a changed byte is noticed. */
+/** Segments of the full-text index: added texts are found, before and after merging, and a changed byte is noticed. */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * A database for the tests of page wipes: rows that stay, of many sizes, between rows that were removed. Tests, and the process
+ * A database for the tests of page wipes: remaining rows of many sizes between removed rows. Tests, and the process
  * that is killed.
  */
 import { FINDINGS } from '../../actors/findings-index/protocol.ts';

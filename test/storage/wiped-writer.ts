@@ -1,6 +1,6 @@
 /**
- * Writes and removes rows until its input ends, with short pauses, and checks what it reads. Own process; argument: the file.
- * Its exit status is 1 when a row was not what it had written.
+ * Writes and removes rows until its input ends, with short pauses, and checks what it reads. Own process; argument: the
+ * file. Its exit status is 1 if a row differs from what it wrote.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { FINDINGS } from '../../actors/findings-index/protocol.ts';

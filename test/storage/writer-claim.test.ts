@@ -1,4 +1,4 @@
-/** One writer a database: who holds the claim, who is refused, who waits. */
+/** One writer per database: who holds the claim, who is refused, who waits. */
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';

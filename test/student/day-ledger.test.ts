@@ -1,4 +1,4 @@
-/** The student's ledger: by day and agent, bounded, kept in a file, and honest when nothing was saved. */
+/** The student's ledger: by day and agent, bounded, stored in a file, and correct if nothing was saved. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

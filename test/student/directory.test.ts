@@ -1,4 +1,4 @@
-/** A student's directory: complete or missing for each reader at any time. */
+/** A student's directory: every reader always sees a complete version or none. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What operators order of a student: who is suspended, who may go on, and which runs a share has. */
+/** Operators' orders to a student: which agents are suspended or resumed, and which runs a share includes. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** A student that one directory shares and others follow: versions, orders, withdrawal, damage and refusals. */
+/** A student that one directory shares and others follow: versions, orders, removal, damage and refusals. */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,7 @@
-/** What `/capture/student` says of a directory: figures of the manifest, what operators and audits have ended, the ledger. */
+/**
+ * The answer of `/capture/student` for a directory: figures of the manifest, suspensions by operators and audits, the
+ * ledger.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

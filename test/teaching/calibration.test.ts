@@ -1,4 +1,4 @@
-/** Thresholds: they hold on scores that were not looked at, and nothing is served for want of evidence. */
+/** Thresholds: they hold on unseen scores, and nothing is served without enough evidence. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** A round that cannot publish ends early, and its early reason is right: the whole work would have said the same. */
+/** A round that cannot publish ends early, with the same reason that the complete round would give. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { makeGoldenSteps } from '../../bench/order-agent.ts';

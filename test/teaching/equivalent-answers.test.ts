@@ -1,4 +1,4 @@
-/** What golden runs show to be interchangeable: wordings, arguments that nothing reads, paths. */
+/** What golden runs show to be interchangeable: wordings, unused arguments, paths. */
 
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';

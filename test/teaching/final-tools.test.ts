@@ -1,4 +1,4 @@
-/** Tools whose calls no lookup follows. */
+/** Tools after whose calls no lookup follows. */
 import { describe, expect, it } from 'vitest';
 import type { LearnedStep } from '../../src/student/model/learned-step.ts';
 import { findFinalTools } from '../../src/teaching/final-tools.ts';

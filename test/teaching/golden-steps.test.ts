@@ -1,4 +1,4 @@
-/** Which golden runs a round takes when there are more than it has room for. */
+/** Which golden runs a round takes if there are more than it can use. */
 import { describe, expect, it } from 'vitest';
 import type { ExchangeSource, ListedExchange } from '../../src/captures/exchange-source.ts';
 import { keyOfRun, RunChains } from '../../src/captures/run-chains.ts';

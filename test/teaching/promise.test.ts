@@ -1,4 +1,4 @@
-/** What calibration promises is what the student serves: also of runs whose ids are far from golden ones. */
+/** The student serves what calibration promises, even for runs whose ids differ much from golden ones. */
 
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';

@@ -1,4 +1,4 @@
-/** The list of relegation's steps: what was decided, both answers, and pages that end where time does. */
+/** The list of relegation's steps: the decision, both answers, and pages that end when the time for them is over. */
 import { expect, it } from 'vitest';
 import type { RelegatedStepFilter } from '../../src/domain/captured-run.ts';
 import { describeDecision } from '../../src/domain/relegation-words.ts';

@@ -1,4 +1,4 @@
-/** A step's tokens for the columns that may explain wordings: in their order, once each, with adjacent signs together. */
+/** A step's tokens for the columns that may explain wordings: in order, each once, with adjacent signs together. */
 import { expect, it } from 'vitest';
 import { listStepTokens } from '../../src/teaching/step-tokens.ts';
 

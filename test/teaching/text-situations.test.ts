@@ -1,4 +1,4 @@
-/** Situations of golden texts: what the step explains divides them, and the rest is a matter of style. */
+/** Situations of golden texts: differences that the step explains separate them, and other differences are style. */
 import { describe, expect, it } from 'vitest';
 import type { MarkColumn } from '../../src/student/model/relevance.ts';
 import { findSituations, type SituatedText } from '../../src/teaching/text-situations.ts';

@@ -1,4 +1,6 @@
-/** What identifies an answer and the beginning of a conversation: every digit of a number counts, how it is written does not. */
+/**
+ * The identity of an answer and of a conversation's beginning: every digit of a number counts, but not its notation.
+ */
 import { expect, it } from 'vitest';
 import type { NormalRequest, TurnBlock } from '../../src/domain/turn.ts';
 import { parseExact } from '../../src/std/exact-json.ts';

@@ -1,6 +1,6 @@
 /**
- * The list of captured runs and what is kept of it beside the captures: the next reader goes on from there and says the same;
- * whatever removes captures removes it; what is damaged or of something else is made again.
+ * The list of captured runs and its stored copy beside the captures: the next reader continues from it with the same
+ * results, removing captures removes it, and a damaged or foreign copy is made again.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';

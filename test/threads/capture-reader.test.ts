@@ -1,4 +1,7 @@
-/** The capture reader's process from the outside: its end is an answer, its next life comes after a pause, and it ends when idle. */
+/**
+ * The capture reader's process from the outside: requests are answered even if it ends, it starts again after a pause,
+ * and it ends when idle.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Parts of a service stop in the reverse order of their start, wherever the start was cut short. */
+/** Parts of a service stop in the reverse order of their start, even if the start was interrupted. */
 
 import { expect, it } from 'vitest';
 import { ServiceParts } from '../../src/threads/service-parts.ts';

@@ -1,4 +1,4 @@
-/** What golden answers have in common: templates that give each of them back, and never another run's values. */
+/** The common parts of golden answers: templates that reproduce each answer, and never give another run's values. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** What of a golden answer may become an exemplar. */
+/** Which golden answers may become exemplars. */
 
 import { describe, expect, it } from 'vitest';
 import type { NormalAnswer, TurnBlock } from '../../../src/domain/turn.ts';

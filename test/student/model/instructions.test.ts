@@ -1,4 +1,4 @@
-/** What clients say in the user's name, and what they make of results: none of it hides what the user wants. */
+/** Texts that clients add in the user's name, and clients' forms of results: none of them hides what the user wants. */
 
 import { describe, expect, it } from 'vitest';
 import type { TurnMessage } from '../../../src/domain/turn.ts';

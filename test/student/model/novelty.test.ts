@@ -1,4 +1,4 @@
-/** What is new in a step: what is missing counts only where each golden step had it. */
+/** What is new in a step: a missing part counts only if each golden step had it. */
 import { expect, it } from 'vitest';
 import { learnNovelty, NoveltyIndex } from '../../../src/student/model/novelty.ts';
 import { MARK } from '../../../src/student/model/step-marks.ts';

@@ -1,4 +1,6 @@
-/** A system prompt is known or it is not: whatever is added, left out or changed but for a value makes another agent. */
+/**
+ * A system prompt is known or unknown: every addition, omission or change, except of a value, makes a different agent.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';

@@ -1,4 +1,4 @@
-/** Values in the wording of a prompt: part of an agent's rule where all golden runs share them. */
+/** Values in the wording of a prompt: they are part of an agent's rule if all golden runs share them. */
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import type { LearnedStep } from '../../../src/student/model/learned-step.ts';

@@ -1,4 +1,4 @@
-/** Answers that are regular in ways that take more than one value: lists, sums, comparisons, pieces of texts. */
+/** Answers that follow rules over more than one value: lists, sums, comparisons, pieces of texts. */
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import { createPrng } from '../../../src/std/prng.ts';

@@ -1,4 +1,4 @@
-/** Digests of steps: what counts and what is noise, and bounds on whatever comes. */
+/** Digests of steps: what counts, what is noise, and bounds for any input. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

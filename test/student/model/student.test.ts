@@ -1,4 +1,4 @@
-/** The student: it answers on known ground, and says why it does not elsewhere. */
+/** The student: it answers known steps, and gives the reason for the others. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

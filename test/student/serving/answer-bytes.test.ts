@@ -1,4 +1,4 @@
-/** The second reading of an answer, out of its bytes: it agrees with the first one wherever that is right. */
+/** The second reading of an answer, from its bytes: it agrees with the first reading whenever that is right. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';

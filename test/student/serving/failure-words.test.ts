@@ -1,4 +1,6 @@
-/** What the log says of a step that the student failed on: why, and nothing of the request or the answer. Loopback. */
+/**
+ * The log after the student failed on a step: it has the reason, and nothing of the request or the answer. Loopback.
+ */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it } from 'vitest';

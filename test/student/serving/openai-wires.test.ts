@@ -1,4 +1,7 @@
-/** Chat-completions and responses as wires: what their requests break, what no student gives, and steps that are alike. */
+/**
+ * Chat completions and responses as wire formats: requests that break their rules, answers that no student gives, and
+ * equal steps.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { NormalReading } from '../../../src/providers/normal-reading.ts';

@@ -1,4 +1,4 @@
-/** Requests that the upstream would refuse are never the student's. */
+/** The student never serves requests that the upstream would refuse. */
 import { describe, expect, it } from 'vitest';
 import { endsWithUser, findBreaches } from '../../../src/student/serving/request-rules.ts';
 

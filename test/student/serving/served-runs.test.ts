@@ -1,4 +1,4 @@
-/** By what an answer without calls is known: all that is said up to it, with every digit of a number. */
+/** An answer without calls is recognized by the whole conversation up to it, with every digit of its numbers. */
 import { expect, it } from 'vitest';
 import type { NormalRequest } from '../../../src/domain/turn.ts';
 import { parseExact } from '../../../src/std/exact-json.ts';

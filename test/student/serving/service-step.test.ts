@@ -1,4 +1,7 @@
-/** What a service is asked: the same for the same step, whichever wire it came by, and nothing that would be lost on the way. */
+/**
+ * The request to a student's service: the same for the same step in every wire format, and only for steps that lose
+ * nothing by the conversion.
+ */
 import { describe, expect, it } from 'vitest';
 import type { RelegationWire } from '../../../src/domain/exchange.ts';
 import type { JsonObject } from '../../../src/providers/json-reading.ts';

@@ -1,4 +1,4 @@
-/** The small rules of the step handler: which id a raw body ends with, what a model costs, what an answer looks like. */
+/** The small rules of the step handler: the id at the end of a raw body, the cost of a model, the form of an answer. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findPrice } from '../../../src/domain/price.ts';

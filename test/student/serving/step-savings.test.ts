@@ -1,6 +1,6 @@
 /**
- * Savings beside a provider with a prompt cache. The provider of this test counts what it would charge without a student and
- * with one; the ledger must say the difference.
+ * Savings with a provider that has a prompt cache. The provider of this test counts its charges with and without a
+ * student, and the ledger must show the difference.
  */
 import { MessageChannel } from 'node:worker_threads';
 import { expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** A server thread's way to the student's thread, with a test at the other end that keeps to no rules. */
+/** A server thread's link to the student's thread, with a test at the other end that breaks the rules. */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type StepWaiter, StudentLink } from '../../../src/gateway/relegation/student-link.ts';

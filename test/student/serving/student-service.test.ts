@@ -1,4 +1,7 @@
-/** The service behind a student: after failures in a row it rests, and what one request does wrong is not its failure. */
+/**
+ * The service behind a student: after several failures it is not asked for a while, and a fault of a request does not
+ * count as its failure.
+ */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Schemas of live requests: right values pass, wrong ones do not, and hostile schemas cost nothing. */
+/** Schemas of live requests: right values pass, wrong ones do not, and hostile schemas cost little. */
 import { describe, expect, it } from 'vitest';
 import {
   countOpenRepeats,
