@@ -175,7 +175,7 @@ async function startCapture(
   { config, log, running }: Starting,
   writer: CaptureWriterClient,
 ): Promise<Capture> {
-  await openCapture(writer, config.capture.db);
+  await openCapture(writer, config.capture);
   // The export stops after the last flush, so that the exchanges captured last are exported.
   const otel = await running.start({
     start: () => openOtelExport(config, log),

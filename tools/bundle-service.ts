@@ -14,6 +14,7 @@ import type { Plugin } from 'esbuild';
 const TARGET = 'src/threads/dist/';
 const ENTRIES = [
   'src/cli/understudy',
+  'src/storage/offload/bucket-thread-entry',
   'src/teaching/round-thread-entry',
   'src/threads/actor-thread-entry',
   'src/threads/capture-process-entry',

@@ -116,8 +116,8 @@ export class CaptureLogAdapter {
   }
 
   async state(): Promise<LogState> {
-    const { bytes, sealed, packing, withheld, text } = (await this.#opened()).stats();
-    return { bytes, sealed, packing, withheld, text };
+    const { bytes, sealed, packing, withheld, text, bucket } = (await this.#opened()).stats();
+    return { bytes, sealed, packing, withheld, text, bucket };
   }
 
   async close(): Promise<null> {

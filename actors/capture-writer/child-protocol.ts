@@ -2,6 +2,7 @@
  * The messages between the service process and the capture process, over the Node channel between them. Both
  * processes.
  */
+import type { LocalKeep } from '../../src/domain/local-keep.ts';
 import type { BatchPlaces } from './batch.ts';
 import type { MappedMemoryPlace } from './mapped-memory.ts';
 import type { ExpiredCaptures, LogState } from './protocol.ts';
@@ -28,6 +29,8 @@ export interface CaptureProcessOptions {
   run_headers?: readonly string[];
   /** DATA_DIR; omitted: the folder of `db`. */
   data_dir?: string;
+  /** The bucket that sealed files go to; null or omitted: none. */
+  bucket?: { place: string; keep: LocalKeep } | null;
   /** null: bodies come over the channel. */
   memory: MappedMemoryPlace | null;
 }

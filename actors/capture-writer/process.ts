@@ -77,6 +77,7 @@ const NOTHING_TOLD: FileState = {
     share: 0,
   },
   text: null,
+  bucket: null,
   withheld: zeroCounts(WITHHELD_CAUSES),
   damaged: 0,
   memory_bytes: 0,

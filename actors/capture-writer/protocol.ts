@@ -17,6 +17,24 @@ export interface LogState {
   withheld: Record<WithheldCause, number>;
   /** Progress of the full-text index; null without one. */
   text: TextIndexState | null;
+  /** Progress of the bucket; null without one. */
+  bucket: BucketState | null;
+}
+
+/** The sealed files in a bucket. */
+interface BucketState {
+  /** Files that are not there yet, and their bytes. */
+  waiting_files: number;
+  waiting_bytes: number;
+  /** Files whose bodies are there alone, and the bytes of these. */
+  away_files: number;
+  away_bytes: number;
+  /** Objects and folders that are to be removed there. */
+  removing: number;
+  /** Bytes that the process has sent. */
+  sent_bytes: number;
+  /** Why the last attempt failed; null: it did not. */
+  failure: string | null;
 }
 
 /** The full-text index. */

@@ -221,6 +221,16 @@ const EXPIRED_NUMBERS = [
   ],
 ] as const;
 
+/** Metrics of the sealed capture files in a bucket. */
+const BUCKET_NUMBERS = [
+  ['waiting_files', VARIES, 'Sealed capture files that are not in the bucket yet'],
+  ['waiting_bytes', VARIES, 'Their bytes'],
+  ['away_files', VARIES, 'Sealed capture files whose bodies are in the bucket alone'],
+  ['away_bytes', VARIES, 'Bytes of these bodies'],
+  ['removing', VARIES, 'Objects and folders that are to be removed from the bucket'],
+  ['sent_bytes', GROWS, 'Bytes that were sent to the bucket'],
+] as const;
+
 /** Metrics of the process that writes the capture database. */
 const PROCESS_NUMBERS = [
   ['restarts', 'restarts_total', GROWS, 1, 'Restarts of the capture process after it ended by itself'],
@@ -501,6 +511,11 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
   for (const [part, of, name, Kind, help] of CAPTURE_NUMBERS) add(Kind, name, help, stats[part]?.[of]);
   const expired = (stats.db?.expired ?? {}) as Record<string, unknown>;
   for (const [of, name, Kind, help] of EXPIRED_NUMBERS) add(Kind, name, help, expired[of]);
+  const bucket = stats.db?.bucket as Record<string, unknown> | null | undefined;
+  for (const [of, Kind, help] of BUCKET_NUMBERS)
+    add(Kind, Kind === GROWS ? `bucket_${of}_total` : `bucket_${of}`, help, bucket?.[of]);
+  if (bucket != null)
+    add(Gauge, 'bucket_failing', '1 if the bucket could not be used last', bucket.failure === null ? 0 : 1);
   const own = (stats.writer?.process ?? {}) as Record<string, unknown>;
   for (const [of, name, Kind, unit, help] of PROCESS_NUMBERS) {
     const value = own[of];

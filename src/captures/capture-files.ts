@@ -141,6 +141,8 @@ export class CaptureFiles implements ExchangeSource {
     } catch (error) {
       const { unreadable } = this.#options;
       if (unreadable === undefined || !(error instanceof CaptureFileError)) throw error;
+      // It exists, and only cannot be read now.
+      if (error.code === 'away') throw error;
       unreadable.note(id, error.path);
       return undefined;
     }

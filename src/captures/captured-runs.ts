@@ -23,6 +23,7 @@ import type { RunQuery } from '../domain/run-query/run-query.ts';
 import { CAPTURE_ACTIVITY, NAMED_CHILD_RUNS } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
+import { CaptureFileError } from '../storage/capture/layout.ts';
 import { priceExchange } from './exchange-cost.ts';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 import { addRecord, type RunTally, summarizeRun } from './inspect.ts';
@@ -711,8 +712,20 @@ export class CapturedRuns {
     if (!hadDifference && hasDifference(run)) this.#onDiffering();
   }
 
-  /** Reads a run's unknown values while there is time; otherwise the run is queued. */
+  /**
+   * Reads a run's unknown values while there is time; otherwise the run is queued. Values whose bodies are in a bucket and
+   * cannot be read now stay unknown.
+   */
   #read(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
+    try {
+      this.#readValues(source, run, hasTime);
+    } catch (thrown) {
+      if (!(thrown instanceof CaptureFileError && thrown.code === 'away')) throw thrown;
+      this.#wanted.delete(run);
+    }
+  }
+
+  #readValues(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
     if (!run.is_in_order) this.#putInOrder(source, run);
     if (run.task === null && (run.first_turn_id === 0 || hasTime())) {
       run.task = run.first_turn_id === 0 ? '' : readFirstWords(source, run.first_turn_id);

@@ -82,6 +82,8 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   OTEL_SDK_DISABLED     true: sends none             false
   GW_OTEL_CONTENT       on: texts of messages and tools go along                        off
   SVC_REDACT            mask keys in stored bodies   1
+  CAPTURE_BUCKET_URL    where sealed captures go: s3://bucket/prefix?region=…&endpoint=… or file:///folder   none
+  CAPTURE_LOCAL_KEEP    how long they also stay here: 7d, 12h, 50GiB or all   7d
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
   GW_MAX_CAPTURE_BYTES  stored part of a body        67108864

@@ -2,6 +2,7 @@
 import { strict as assert } from 'node:assert';
 import { z } from 'zod';
 import { isRunHeader } from '../domain/client-run.ts';
+import type { LocalKeep } from '../domain/local-keep.ts';
 import type { Prices } from '../domain/price.ts';
 import { SHIPPED_PRICES } from '../domain/price-table.ts';
 import { DEFAULTS } from '../limits.ts';
@@ -39,6 +40,8 @@ export interface CaptureConfig {
   readonly run_headers: readonly string[];
   /** Keys inside bodies are masked in the stored copy. */
   readonly redact: boolean;
+  /** Where sealed files go, and how long they also stay on the local disk; null: they stay here. */
+  readonly bucket: { readonly place: string; readonly keep: LocalKeep } | null;
   readonly max_queue: number;
   readonly max_queue_bytes: number;
   /** Maximum bytes of each body. */
@@ -89,10 +92,36 @@ const prices = z
     'allowed is a JSON object of models, each with dollars a million tokens: {"model": {"input": 3, "output": 15}}; with "extends": "shipped" it adds to the table that ships',
   );
 
+/** `src/storage/bucket` reads the rest, at the start of capture. */
+const bucketUrl = z
+  .string()
+  .regex(/^(?:s3:\/\/[^\s@]+|file:\/\/\/[^\s?#]+)$/)
+  .describe(
+    'allowed is a bucket like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1, without credentials, or file:///folder',
+  );
+
+const HOUR_MS = 3_600_000;
+const KEEP_UNITS = { h: HOUR_MS, d: 24 * HOUR_MS } as const;
+const BYTE_UNITS = { MiB: 1 << 20, GiB: 1 << 30 } as const;
+
+const localKeep = z
+  .string()
+  .transform((text, context): LocalKeep => {
+    if (text === 'all') return text;
+    const [, digits = '', unit = ''] = /^(\d{1,9})(h|d|MiB|GiB)$/.exec(text) ?? [];
+    if (unit in KEEP_UNITS) return { age_ms: Number(digits) * KEEP_UNITS[unit as keyof typeof KEEP_UNITS] };
+    if (unit in BYTE_UNITS) return { bytes: Number(digits) * BYTE_UNITS[unit as keyof typeof BYTE_UNITS] };
+    context.addIssue('not such a time or size');
+    return z.NEVER;
+  })
+  .describe('allowed is a time such as 7d or 12h, a size such as 50GiB or 500MiB, or all');
+
 export const CAPTURE_VARIABLES = {
   GW_NOTE: [note, ''],
   SVC_RUN_HEADERS: [runHeaders, undefined],
   GW_CAPTURE: [onOff, 'on'],
+  CAPTURE_BUCKET_URL: [bucketUrl, undefined],
+  CAPTURE_LOCAL_KEEP: [localKeep, '7d'],
   SVC_REDACT: [flag, '1'],
   GW_PRICES: [prices, undefined],
   GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
@@ -108,6 +137,10 @@ export function readCapture(v: Values<typeof CAPTURE_VARIABLES>, db: string): Ca
     note: v.GW_NOTE,
     run_headers: Object.freeze(v.SVC_RUN_HEADERS ?? []),
     redact: v.SVC_REDACT,
+    bucket:
+      v.CAPTURE_BUCKET_URL === null
+        ? null
+        : Object.freeze({ place: v.CAPTURE_BUCKET_URL, keep: v.CAPTURE_LOCAL_KEEP }),
     max_queue: v.GW_MAX_QUEUE,
     max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
     max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,

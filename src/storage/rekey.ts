@@ -21,6 +21,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { open, type RootDatabase } from 'lmdb';
+import { countOf } from '../std/count-of.ts';
 import { type DataKey, openDataKey, SealError } from '../std/data-key.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
@@ -38,6 +39,7 @@ import { checkRoom } from './lmdb/file-head.ts';
 import { waitForWriter } from './lmdb/file-replacement.ts';
 import { markChecksums, openCodec, SEALING, SealedTable } from './lmdb/sealed-table.ts';
 import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
+import { AwayFiles } from './offload/away-file.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { RowBatch } from './row-batch.ts';
@@ -167,6 +169,13 @@ class Rekeying {
         ...listRekeyOrderFiles(capture_db),
       ],
     };
+    const away = new AwayFiles(this.#options.from);
+    const absent = captures.filter((path) => path !== capture_db && away.isAway(path)).length;
+    if (absent > 0)
+      throw new RekeyError(
+        `the bodies of ${countOf(absent, 'capture file')} are in a bucket, where they keep their key: start the service with ` +
+          'CAPTURE_LOCAL_KEEP=all until /__gw/stats says away_files 0, and repeat this',
+      );
     this.#of = all.reduce((sum, path) => sum + statSync(path).size, 0) + measureFolder(files);
     this.#tell('rekey.json', 0);
     writePlan({ data_dir, capture_db }, plan);

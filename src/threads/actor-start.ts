@@ -136,6 +136,7 @@ function hostOptions({ config, parts, shared, memory }: Starting): HostOptions {
       operator_secrets: config.gateway.route_secrets,
       run_headers: config.capture.run_headers,
       data_dir: config.data_dir,
+      bucket: config.capture.bucket,
       ...(memory === null ? {} : { memory: { descriptor: memory.descriptor, bytes: memory.bytes } }),
     },
     databases: parts.api ? databasePaths(config.data_dir, config.data_key) : null,

@@ -22,6 +22,7 @@ import { rateTableAdapter } from '../../actors/rate-bucket/slots.ts';
 import { RATE_TABLE_ADAPTER } from '../../actors/rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RATE_SLOTS, RateTable } from '../../actors/rate-bucket/table.ts';
 import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from '../../actors/supervision.ts';
+import type { LocalKeep } from '../domain/local-keep.ts';
 import { STARTER_PATTERNS } from '../domain/starter-patterns.ts';
 import { CatalogueError } from '../errors.ts';
 import { createLog, type Log } from '../log.ts';
@@ -58,6 +59,8 @@ export interface HostOptions {
     max_decoded_bytes: number;
     /** Age after which captured exchanges are removed; null or absent: never. */
     retention_days?: number | null;
+    /** The bucket that sealed files go to; null or omitted: none. */
+    bucket?: { place: string; keep: LocalKeep } | null;
     /** Encrypts captured exchanges; null or absent: they are not encrypted. Secret. */
     data_key?: Uint8Array | null;
     /** Credentials that the gateway adds to requests; left out: none. Secret. */
@@ -102,6 +105,7 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
       operator_secrets: capture.operator_secrets ?? [],
       run_headers: capture.run_headers ?? [],
       ...(capture.data_dir === undefined ? {} : { data_dir: capture.data_dir }),
+      bucket: capture.bucket ?? null,
       memory: capture.memory ?? null,
     },
     descriptor: capture.memory?.descriptor ?? null,

@@ -43,6 +43,7 @@ import { CaptureLog } from '../storage/capture/log.ts';
 import { ReadWatch } from '../storage/capture/read-watch.ts';
 import { findRewriteOrder, noteRewriteFailure } from '../storage/capture/rewrite-order.ts';
 import { needsRestore } from '../storage/lmdb/checkpoint.ts';
+import { allowFetching } from '../storage/offload/away-reads.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
 
@@ -73,6 +74,11 @@ const ORDER_WORDS = {
 /** Interval of the checks for read transactions that are too old. */
 const READ_LOOK_MS = 10_000;
 
+/** Interval of the checks for sealed files to send to the bucket, the pause after a failure, and how often that is told. */
+const BUCKET_LOOK_MS = 2_000;
+const BUCKET_AGAIN_MS = 30_000;
+const BUCKET_TELL_MS = 600_000;
+
 /** The log and its related parts. */
 class Capture {
   readonly #options: CaptureProcessOptions;
@@ -89,6 +95,7 @@ class Capture {
   #sealTimer: NodeJS.Timeout | null = null;
   #orderTimer: NodeJS.Timeout | null = null;
   #readTimer: NodeJS.Timeout | null = null;
+  #bucketTimer: NodeJS.Timeout | null = null;
   /** Slabs and cells of the next append that were received over the channel. */
   #bodies: Uint8Array[] = [];
 
@@ -124,6 +131,7 @@ class Capture {
     this.#sealInTime(this.#log);
     this.#followOrders(this.#log);
     this.#watchReads(this.#log);
+    this.#sendToBucket(this.#log);
     const reply = { last_id: this.#log.stats().last_id };
     this.#lastId.note(reply.last_id);
     return reply;
@@ -241,6 +249,41 @@ class Capture {
     this.#readTimer = setInterval(() => watch.look(), READ_LOOK_MS).unref();
   }
 
+  /** Sends sealed files to the bucket, and lets go of what is there. */
+  #sendToBucket(log: CaptureLog): void {
+    if (this.#bucketTimer !== null || log.stats().bucket === null) return;
+    const { db } = this.#options;
+    let isSending = false;
+    let notBefore = 0;
+    let toldAt: number | null = null;
+    const look = () => {
+      if (isSending || performance.now() < notBefore) return;
+      isSending = true;
+      log
+        .offloadSome()
+        .then(() => {
+          if (toldAt !== null) this.#logger.info({ db }, 'captures go to the bucket again');
+          toldAt = null;
+        })
+        .catch((thrown: unknown) => {
+          const now = performance.now();
+          notBefore = now + BUCKET_AGAIN_MS;
+          if (toldAt !== null && now - toldAt < BUCKET_TELL_MS) return;
+          toldAt = now;
+          const reason = describeRefusal(thrown) ?? (thrown as Error).message;
+          this.#logger.warn(
+            { db, reason },
+            'captures cannot go to the bucket now: they stay here; it is tried again',
+          );
+        })
+        .finally(() => {
+          isSending = false;
+        });
+    };
+    look();
+    this.#bucketTimer = setInterval(look, BUCKET_LOOK_MS).unref();
+  }
+
   /** The ids of a file that replaces a damaged one continue after this id. */
   #openLog(known: number): Promise<CaptureLog> {
     const {
@@ -251,6 +294,7 @@ class Capture {
       operator_secrets = [],
       run_headers = [],
       data_dir,
+      bucket = null,
     } = this.#options;
     if (needsRestore(db))
       this.#logger.warn(
@@ -267,6 +311,7 @@ class Capture {
       ...(data_dir === undefined ? {} : { data_dir }),
       decode: decodeExchange,
       has_text_index: true,
+      bucket,
       ...(listDamaged(db).length > 0 ? { first_id: known + 1 } : {}),
     });
   }
@@ -333,6 +378,7 @@ class Capture {
     if (this.#sealTimer !== null) clearInterval(this.#sealTimer);
     if (this.#orderTimer !== null) clearInterval(this.#orderTimer);
     if (this.#readTimer !== null) clearInterval(this.#readTimer);
+    if (this.#bucketTimer !== null) clearInterval(this.#bucketTimer);
     await this.#expiring;
     if (this.#log !== null) await this.#adapter.close();
     this.#lastId.close();
@@ -390,6 +436,8 @@ async function end(): Promise<void> {
   process.exit(0);
 }
 
+// Storing must not wait for a bucket.
+allowFetching(false);
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);
 process.once('disconnect', () => void end());

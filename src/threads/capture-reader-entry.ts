@@ -27,6 +27,7 @@ import { normalizeTurn } from '../providers/normal-turn.ts';
 import { systemClock } from '../std/clock.ts';
 import { openDataKey } from '../std/data-key.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
+import { allowFetching } from '../storage/offload/away-reads.ts';
 import { parseTextQuery, TextQueryError } from '../storage/text-index/text-query.ts';
 import { TextSearch } from '../storage/text-index/text-search.ts';
 import { RelegatedSteps } from '../teaching/relegated-steps.ts';
@@ -60,6 +61,16 @@ const SPAN_PAGE_TURNS = 500;
 const CONVERSATION_PAGE_CHARACTERS = 4 << 20;
 
 type Question<Name extends CaptureQuestion['name']> = Extract<CaptureQuestion, { name: Name }>;
+
+/** Questions about many runs. */
+const LISTS: ReadonlySet<CaptureQuestion['name']> = new Set([
+  'runs',
+  'values',
+  'window',
+  'activity',
+  'figures',
+  'limits',
+]);
 
 const MISSING: CaptureAnswer = { type: 'missing' };
 
@@ -100,6 +111,8 @@ class CaptureLibrary {
 
   /** @throws CaptureFileError, or another error of reading */
   async answer(question: CaptureQuestion): Promise<CaptureAnswer> {
+    // A list does not wait for a bucket: first words and verdicts that are there alone stay unknown.
+    allowFetching(!LISTS.has(question.name));
     this.#look();
     switch (question.name) {
       case 'exchange':
@@ -150,6 +163,7 @@ class CaptureLibrary {
    * @returns how long to wait until the next part; null: no work is left
    */
   goOn(): number | null {
+    allowFetching(false);
     return this.#list.goOn();
   }
 

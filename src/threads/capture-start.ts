@@ -3,14 +3,24 @@
  */
 import { dirname } from 'node:path';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
+import type { CaptureConfig } from '../config/capture.ts';
 import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
+import { checkPlace } from '../storage/bucket/open-store.ts';
 
 /**
  * Stops the start when the database cannot be opened. Otherwise every exchange would be dropped.
  * @throws Error of one line: which file, why, and what to do
  */
-export async function openCapture(writer: CaptureWriterClient, db: string): Promise<void> {
+export async function openCapture(
+  writer: CaptureWriterClient,
+  { db, bucket }: Pick<CaptureConfig, 'db' | 'bucket'>,
+): Promise<void> {
+  try {
+    if (bucket !== null) checkPlace(bucket.place);
+  } catch (thrown) {
+    throw Object.assign(new Error(`CAPTURE_BUCKET_URL: ${(thrown as Error).message}`), { code: 'ECAPTURE' });
+  }
   try {
     // Created here, where a failure is still an error of the file system with its path.
     makeFolder(dirname(db));

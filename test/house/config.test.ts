@@ -71,6 +71,7 @@ describe('with nothing set', () => {
         note: '',
         run_headers: [],
         redact: true,
+        bucket: null,
         max_queue: 10_000,
         max_queue_bytes: 268_435_456,
         max_capture_bytes: 67_108_864,

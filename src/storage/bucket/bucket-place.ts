@@ -1,5 +1,5 @@
 /**
- * Reads the name of a bucket: `s3://bucket/prefix?endpoint=https://…&region=…`. Command line.
+ * Reads the name of a bucket: `s3://bucket/prefix?endpoint=https://…&region=…`. Any thread.
  */
 import { isIP } from 'node:net';
 import { StoreError } from './object-store.ts';

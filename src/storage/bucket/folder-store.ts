@@ -1,5 +1,5 @@
 /**
- * A folder as a place for objects, for example on another disk or a mounted share. Command line.
+ * A folder as a place for objects, for example on another disk or a mounted share. Any thread.
  */
 import { readdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

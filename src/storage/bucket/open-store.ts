@@ -1,14 +1,24 @@
-/** Opens the place that an operator named. Command line. */
+/** Opens the place that an operator named. Any thread. */
 import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { isBucketPlace, readBucketPlace } from './bucket-place.ts';
 import { FolderStore } from './folder-store.ts';
 import type { ObjectStore } from './object-store.ts';
 
 /**
- * @param place a folder, or a bucket (bucket-place.ts)
+ * Checks the name of a place without opening it.
+ * @throws StoreError
+ */
+export function checkPlace(place: string): void {
+  if (isBucketPlace(place)) readBucketPlace(place);
+}
+
+/**
+ * @param place a folder, its file:// address, or a bucket (bucket-place.ts)
  * @throws StoreError
  */
 export async function openStore(place: string): Promise<ObjectStore> {
+  if (place.startsWith('file:')) return new FolderStore(fileURLToPath(place));
   if (!isBucketPlace(place)) return new FolderStore(resolve(place));
   const bucket = readBucketPlace(place);
   // The SDK has hundreds of modules, which a folder does not need.

@@ -1,5 +1,5 @@
 /**
- * What an error of the S3 client means, in one line that says what to do. Command line.
+ * What an error of the S3 client means, in one line that says what to do. Any thread.
  */
 import type { BucketPlace } from './bucket-place.ts';
 import { StoreError } from './object-store.ts';

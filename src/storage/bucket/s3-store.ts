@@ -1,5 +1,5 @@
 /**
- * A bucket of S3-compatible storage as a place for objects, through the AWS SDK, which is loaded only here. Command line.
+ * A bucket of S3-compatible storage as a place for objects, through the AWS SDK, which is loaded only here. Any thread.
  * Credentials come from the SDK's usual chain (environment, profile, container, machine). Each object is sent with its
  * SHA-256, which the server compares. When an object is read, it is compared with the checksum that the server reports.
  */

@@ -29,6 +29,9 @@
  * until it is packed. The value is then 129, the number of exchanges, the file's number, the offset there and
  * the length. For a block in several pieces, the value is 130, the number of exchanges, the file's number,
  * the offset of the first piece, the number of pieces, and the length of each.
+ *
+ * Packs. The blocks of a sealed file whose content is in a bucket (src/storage/offload/) are in packs there. The
+ * value is then 131, the number of exchanges, the number of the pack, the offset there and the length.
  */
 import { constants, crc32 } from 'node:zlib';
 import { byteEngine } from '../../../native/byte-engine.ts';
@@ -342,6 +345,7 @@ const MAX_PIECED_BYTES = 64 << 10;
 const IN_PIECES = 0x80;
 const IN_RAW_FILE = 0x81;
 const IN_RAW_PIECES = 0x82;
+const IN_PACK = 0x83;
 
 /**
  * Cuts a block for storage.
@@ -396,18 +400,49 @@ export function readRawPlace(value: Buffer): RawPlace | null {
   return { file, offset, pieces };
 }
 
+/** Location of a block in a bucket. */
+export interface PackPlace {
+  pack: number;
+  offset: number;
+  bytes: number;
+}
+
+/** The value in `blocks` for a block in a pack. @param count its exchanges */
+export function pointToPack(count: number, { pack, offset, bytes }: PackPlace): Buffer {
+  const numbers = [count, pack, offset, bytes];
+  let size = 1;
+  for (const number of numbers) size += varintSize(number);
+  const value = Buffer.allocUnsafe(size);
+  value[0] = IN_PACK;
+  let at = 1;
+  for (const number of numbers) at = writeVarint(value, at, number);
+  return value;
+}
+
+/** The location of a block in a pack; null if the block is elsewhere. @throws {RangeError} */
+export function readPackPlace(value: Buffer): PackPlace | null {
+  if (value[0] !== IN_PACK) return null;
+  const cursor = new ByteCursor(value, 1);
+  cursor.readVarint();
+  return { pack: cursor.readVarint(), offset: cursor.readVarint(), bytes: cursor.readVarint() };
+}
+
 /**
  * Joins the pieces of a block.
  * @param readPiece returns a piece by its number
  * @param readRaw returns a block of a raw file; throws if it does not exist
+ * @param readPack returns a block of a pack; omitted: the file has all its blocks
  * @throws {RangeError} if a piece is missing
  */
 export function joinBlock(
   value: Buffer,
   readPiece: (number: number) => Buffer | undefined,
   readRaw: (place: RawPlace) => Buffer,
+  readPack: (place: PackPlace) => Buffer = failToReadPack,
 ): Buffer {
   if (value[0]! < IN_PIECES) return value;
+  const packed = readPackPlace(value);
+  if (packed !== null) return readPack(packed);
   const place = readRawPlace(value);
   if (place !== null) return readRaw(place);
   const cursor = new ByteCursor(value, 1);
@@ -422,6 +457,10 @@ export function joinBlock(
   }
   parts.push(value.subarray(cursor.at));
   return Buffer.concat(parts);
+}
+
+function failToReadPack(): never {
+  throw new RangeError('the block is in a bucket');
 }
 
 /** The numbers of the pieces of a value in `blocks`. @throws {RangeError} if the value is cut off */

@@ -14,6 +14,7 @@ import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import { syncPath } from '../../std/synced-path.ts';
+import { readAwayFile } from '../offload/away-file.ts';
 import { BlockReader } from './blocks.ts';
 import { listDamaged } from './damage.ts';
 import { attachmentsFolder, listSealed, openCaptureEnv, type SealedFile } from './layout.ts';
@@ -24,6 +25,8 @@ interface ExpiringLog {
   /** When the first exchange of the live file began; null for an empty file. */
   readFirstStart(): Promise<number | null>;
   rotate(): Promise<unknown>;
+  /** Records that a sealed file is about to be removed, also from a bucket. */
+  expireSealed(file: SealedFile): void;
   /** Records that a sealed file was removed. */
   forgetSealed(): void;
 }
@@ -107,6 +110,7 @@ export class CaptureExpiry {
       if (file.sealing || this.#spanOf(file).last_ms >= beforeMs) break;
       // Remove the lock first: without its file, later passes would not find it.
       rmSync(`${file.path}-lock`, { force: true });
+      this.#options.log.expireSealed(file);
       // Removing gigabytes takes a while. Processes with the file open continue to read it.
       await unlink(file.path);
       syncPath(dirname(file.path));
@@ -176,6 +180,8 @@ export class CaptureExpiry {
 function readSpan(path: string, dataKey: Uint8Array | null, firstId: number, lastId: number): Span {
   const env = openCaptureEnv(path, 'read', dataKey);
   try {
+    const away = readAwayFile(env);
+    if (away !== null) return { first_ms: away.from_ms, last_ms: away.to_ms };
     const blocks = new BlockReader(env, path, CACHE_BYTES);
     const [first, last] = [blocks.readMeta(firstId), blocks.readMeta(lastId)];
     if (first === undefined || last === undefined) throw new RangeError('it is not all there');

@@ -43,7 +43,7 @@ export class FollowedFiles {
   #live: CaptureReader | null = null;
   #liveInode: bigint | null = null;
   /** Open sealed files by path, the most recently used last. */
-  readonly #open = new Map<string, CaptureReader>();
+  readonly #open = new Map<string, { reader: CaptureReader; inode: bigint | null }>();
   #epoch = 0;
   /** As the live file counts them. */
   #liveErasures = 0;
@@ -82,8 +82,18 @@ export class FollowedFiles {
     else {
       this.#addLive(this.#live);
       this.#noteErasures(this.#live);
+      this.#closeReplaced();
     }
     return this.#listedId();
+  }
+
+  /** Closes sealed files that others have replaced: their blocks went to a bucket, or came back. */
+  #closeReplaced(): void {
+    for (const [path, { reader, inode }] of this.#open) {
+      if (inodeOf(path) === inode) continue;
+      this.#open.delete(path);
+      void reader.close();
+    }
   }
 
   #noteErasures({ erasures }: CaptureReader): void {
@@ -189,7 +199,8 @@ export class FollowedFiles {
 
   /** Closes all files. The next `refresh` opens them again. */
   close(): void {
-    for (const reader of [...this.#open.values(), this.#live]) void reader?.close();
+    for (const { reader } of this.#open.values()) void reader.close();
+    void this.#live?.close();
     this.#open.clear();
     this.#live = null;
     this.#liveInode = null;
@@ -233,17 +244,18 @@ export class FollowedFiles {
 
   #read(part: Part): CaptureReader {
     if (part.path === this.#db && this.#live !== null) return this.#live;
-    let reader = this.#open.get(part.path);
-    if (reader === undefined) {
+    let open = this.#open.get(part.path);
+    if (open === undefined) {
       if (this.#open.size >= OPEN_CAPTURE_FILES) {
         const [path, oldest] = this.#open.entries().next().value!;
         this.#open.delete(path);
-        void oldest.close();
+        void oldest.reader.close();
       }
-      reader = this.#openSealed(part);
+      const reader = this.#openSealed(part);
+      open = { reader, inode: inodeOf(part.path) };
     } else this.#open.delete(part.path);
-    this.#open.set(part.path, reader);
-    return reader;
+    this.#open.set(part.path, open);
+    return open.reader;
   }
 
   /** A file that was being sealed when it was listed may have its final name now. */
@@ -270,7 +282,8 @@ function skipDamage<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {
-    if (error instanceof CaptureFileError) return undefined;
+    // What is in a bucket exists, even if it cannot be read now.
+    if (error instanceof CaptureFileError && error.code !== 'away') return undefined;
     throw error;
   }
 }

@@ -30,6 +30,7 @@ import { Checkpoints, needsRestore, restoreCheckpoint } from '../lmdb/checkpoint
 import { checkFileHead, checkRoom, FileHeadError } from '../lmdb/file-head.ts';
 import {
   checkSealing,
+  copySealing,
   type FileSealing,
   markChecksums,
   openCodec,
@@ -46,6 +47,8 @@ import { readCaptureKeys } from './capture-keys.ts';
  * summaries may have several rows (summary-table.ts).
  */
 export const CAPTURE_FORMAT = 5;
+/** Format number of sealed files whose blocks are in a bucket (src/storage/offload/). */
+export const AWAY_FORMAT = 6;
 
 /**
  * Page size of new files; LMDB reads it from the file. Every commit rewrites some pages, and about two dozen of those
@@ -53,7 +56,15 @@ export const CAPTURE_FORMAT = 5;
  */
 const PAGE_BYTES = 4_096;
 
-type CaptureFileFault = 'missing' | 'not_a_capture' | 'truncated' | 'damaged' | 'newer_format' | 'unreadable';
+type CaptureFileFault =
+  | 'missing'
+  | 'not_a_capture'
+  | 'truncated'
+  | 'damaged'
+  | 'newer_format'
+  | 'unreadable'
+  /** Its blocks are in a bucket that cannot be read now. */
+  | 'away';
 
 /** A capture file cannot be opened or read. `code` is the reason; the message names the file and the remedy. */
 export class CaptureFileError extends Error {
@@ -280,15 +291,18 @@ export async function ensureCaptureFile(
  * Creates a file with empty tables. It becomes a capture file when `meta` says so.
  * @param dataKey encrypts the content; null: no encryption
  * @param noSync the writer syncs the file at its end
+ * @param like a file of the same key, whose encrypted blocks the new one takes unchanged; null: no such file
  * @throws the storage's error
  */
 export async function createCaptureEnv(
   path: string,
   dataKey: Uint8Array | null,
   noSync = false,
+  like: CaptureEnv | null = null,
 ): Promise<CaptureEnv> {
   const root = open<Buffer, string>({ ...ENV_OPTIONS, path, pageSize: PAGE_BYTES, noSync });
   try {
+    if (like !== null) copySealing(like.root, root);
     return openTables(root, path, true, dataKey);
   } catch (error) {
     await root.close();
@@ -336,8 +350,8 @@ export function openCaptureEnv(
     env = openTables(root, path, false, chooseKey(root, path, dataKey));
     format = env.meta.get('format');
     if (format === undefined) throw makeForeignError(path);
-    if (Number(format.toString()) > CAPTURE_FORMAT) {
-      const why = `written by a newer version (format ${format.toString()}, this one reads up to ${CAPTURE_FORMAT})`;
+    if (Number(format.toString()) > AWAY_FORMAT) {
+      const why = `written by a newer version (format ${format.toString()}, this one reads up to ${AWAY_FORMAT})`;
       throw new CaptureFileError('newer_format', path, why);
     }
   } catch (error) {
@@ -464,7 +478,7 @@ export function isDamagedName(live: string, name: string): boolean {
 }
 
 /** The live file to which a capture file belongs: live, sealed or damaged. */
-function livePath(path: string): string {
+export function livePath(path: string): string {
   const { stem, extension } = splitName(path);
   return stem.replace(SUFFIX, '') + extension;
 }
@@ -478,6 +492,16 @@ export function attachmentsFolder(path: string): string {
 export function rawFolder(path: string): string {
   const { stem, extension } = splitName(path);
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
+}
+
+/** The folder for what was fetched from a bucket, of a capture file, live or sealed. */
+export function cacheFolder(path: string): string {
+  return `${livePath(path)}.cache`;
+}
+
+/** The note about what is in a bucket (src/storage/offload/offload-note.ts), of a capture file, live or sealed. */
+export function bucketNotePath(path: string): string {
+  return `${livePath(path)}.bucket`;
 }
 
 /** Makes a file read-only and accessible to this user alone, as sealed files are. */

@@ -62,6 +62,10 @@ interface ErasableLog {
   closeSealed(): Promise<void>;
   /** Within `hold`: opens the live file anew. */
   reopenLive(): Promise<void>;
+  /** Makes files whole whose blocks are in a bucket, if they are meant. @throws StoreError */
+  takeBack(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
+  /** Removes what the bucket has of these files. @throws StoreError */
+  removeAway(): Promise<void>;
 }
 
 export class LogErasure {
@@ -97,9 +101,11 @@ export class LogErasure {
   async run(): Promise<void> {
     const { path } = this.#log;
     await this.#log.settle(this.#lastId);
+    await this.#log.takeBack((file) => this.#isMeant(file));
     await this.#eraseLive();
     for (const file of listSealed(path)) await this.#eraseSealed(file);
     await this.#eraseTexts();
+    await this.#log.removeAway();
     await this.#log.hold(async () => {
       this.#removeAttachments();
       // A reader that has the run index open sees the count, and makes the index anew.
@@ -157,17 +163,13 @@ export class LogErasure {
   }
 
   async #eraseSealed(file: SealedFile): Promise<void> {
-    const { path, first_id, last_id, sealing } = file;
+    const { path, last_id, sealing } = file;
     const log = this.#log;
     if (last_id < this.#first) return;
     if (sealing)
       throw new CaptureFileError('unreadable', path, 'it is not sealed yet: rotate, then erase again');
     if (!existsSync(path)) return;
-    const isMeant = await log.hold(async () => {
-      await log.closeSealed();
-      return this.#hasAny(first_id, last_id) || (await holdsTurns(path, log.data_key, this.#ids));
-    });
-    if (!isMeant) return;
+    if (!(await this.#isMeant(file))) return;
     chmodSync(path, 0o600);
     const env = await log.hold(() => openCaptureEnv(path, 'write', log.data_key));
     try {
@@ -186,6 +188,16 @@ export class LogErasure {
     removeCheckpoint(path);
     makeReadOnly(path);
     await compactSealed(log, path, UNUSED_SHARE.erased);
+  }
+
+  /** Whether a sealed file has something to erase. */
+  #isMeant({ path, first_id, last_id }: SealedFile): Promise<boolean> {
+    const log = this.#log;
+    return log.hold(async () => {
+      if (last_id < this.#first) return false;
+      await log.closeSealed();
+      return this.#hasAny(first_id, last_id) || (await holdsTurns(path, log.data_key, this.#ids));
+    });
   }
 
   async #eraseEnv(env: CaptureEnv, path: string): Promise<void> {

@@ -14,10 +14,12 @@ import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
+import type { LocalKeep } from '../../domain/local-keep.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import type { OpenSnapshot } from '../lmdb/snapshots.ts';
+import { Offload, type OffloadState, type OffloadStep } from '../offload/offload.ts';
 import { TextIndex, type TextIndexState } from '../text-index/text-index.ts';
 import { AttachmentStore } from './attachments.ts';
 import { BatchEncoder, type EncodedBatch } from './batch-encoder.ts';
@@ -25,7 +27,7 @@ import { hasOrder } from './erase-order.ts';
 import { ExchangeEncoder } from './exchange-encoder.ts';
 import { removeDatabase } from './file-rewrite.ts';
 import { IndexBacklog } from './index-backlog.ts';
-import { attachmentsFolder, ensureCaptureFile, rawFolder } from './layout.ts';
+import { attachmentsFolder, ensureCaptureFile, rawFolder, type SealedFile } from './layout.ts';
 import { type CarriedTurn, LiveFile } from './live-file.ts';
 import { LoadMeter } from './load-meter.ts';
 import { LogErasure } from './log-erasure.ts';
@@ -73,7 +75,7 @@ const ERASE_SLICE_MS = 20;
 const SEAL_INDEX_MS = 2_000;
 
 /** Points where a test can make a write fail. */
-type FaultPoint = 'attachment' | 'commit' | 'encode' | 'erase' | 'index' | 'seal' | 'sync';
+type FaultPoint = 'attachment' | 'commit' | 'encode' | 'erase' | 'index' | 'seal' | 'sync' | OffloadStep;
 
 export interface CaptureLogOptions {
   /** The live file, `DATA_DIR/capture.mdb`. The file and its folder are created if missing. */
@@ -92,6 +94,8 @@ export interface CaptureLogOptions {
   data_dir?: string;
   /** Decodes exchanges for the index while they are stored; if omitted, only `indexSome` and `tidySome` index. */
   decode?: DecodeExchange;
+  /** The bucket that sealed files go to; omitted or null: only what an earlier process put into one is looked after. */
+  bucket?: { place: string; keep: LocalKeep } | null;
   /** Keeps a full-text index beside the database; needs `decode`. */
   has_text_index?: boolean;
   /** For tests: exchanges per second from which blocks are stored raw; default PRESSED_RATE. */
@@ -128,6 +132,8 @@ interface CaptureLogStats {
   withheld: Record<WithheldCause, number>;
   /** How far the full-text index is; null without one. */
   text: TextIndexState | null;
+  /** How far the bucket is; null without one. */
+  bucket: OffloadState | null;
 }
 
 /** Work that was postponed while exchanges arrived. */
@@ -149,6 +155,7 @@ export class CaptureLog {
   readonly #indexBacklog = new IndexBacklog();
   readonly #text: TextIndex | null;
   readonly #textSources: CaptureTextSources | null;
+  readonly #offload: Offload | null;
   readonly #withheld = Object.fromEntries(WITHHELD_CAUSES.map((cause) => [cause, 0])) as Record<
     WithheldCause,
     number
@@ -190,6 +197,13 @@ export class CaptureLog {
     const dataKey = options.data_key ?? null;
     this.#options = options;
     this.#sealed = sealed;
+    this.#offload = Offload.open({
+      path,
+      data_key: dataKey,
+      place: options.bucket?.place ?? null,
+      keep: options.bucket?.keep ?? { age_ms: Number.POSITIVE_INFINITY },
+      fault,
+    });
     this.#live = new LiveFile(
       path,
       dataKey,
@@ -522,8 +536,15 @@ export class CaptureLog {
         forgetAttachments: () => this.#files.forget(),
         closeSealed: async () => this.#textSources?.close(),
         reopenLive: () => this.#reopenLive(this.#sealed.last_id),
+        takeBack: (isMeant) => this.#takeBack(isMeant),
+        removeAway: async () => this.#offload?.removeErased(),
       });
-      await erasure?.run();
+      await this.#offload?.pause();
+      try {
+        await erasure?.run();
+      } finally {
+        this.#offload?.go();
+      }
       return erasure !== null;
     });
   }
@@ -542,21 +563,29 @@ export class CaptureLog {
       await this.#enqueue(() => this.#makeReady());
       await this.#sealed.settle();
       const live = this.#live;
-      await rewriteOrdered(
-        {
-          path,
-          data_key,
-          get live_key_id() {
-            return live.sealing?.key.id ?? null;
+      await this.#offload?.pause();
+      try {
+        // What is in a bucket keeps its key there.
+        if (kind === 'rekey') await this.#takeBack(async () => true);
+        await rewriteOrdered(
+          {
+            path,
+            data_key,
+            get live_key_id() {
+              return live.sealing?.key.id ?? null;
+            },
+            measureLive: () => live.measurePages(),
+            hold: (work) => this.#hold(work),
+            seal: async () => (await this.#rotate()).sealed !== null,
+            replaceEmpty: () => this.#replaceEmpty(),
+            closeSealed: async () => this.#textSources?.close(),
           },
-          measureLive: () => live.measurePages(),
-          hold: (work) => this.#hold(work),
-          seal: async () => (await this.#rotate()).sealed !== null,
-          replaceEmpty: () => this.#replaceEmpty(),
-          closeSealed: async () => this.#textSources?.close(),
-        },
-        kind,
-      );
+          kind,
+        );
+        if (kind === 'rekey') await this.#offload?.removeErased();
+      } finally {
+        this.#offload?.go();
+      }
       return kind;
     });
   }
@@ -570,6 +599,35 @@ export class CaptureLog {
     removeCheckpoint(path);
     removeDatabase(path);
     await this.#reopenLive(this.#sealed.last_id, turns);
+  }
+
+  /** Makes files whole again whose blocks are in a bucket. */
+  async #takeBack(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void> {
+    await this.#offload?.takeBack(isMeant, (work) => this.#replaceSealed(work));
+  }
+
+  /** Runs work that puts another file in a sealed file's place. */
+  #replaceSealed(work: () => void): Promise<void> {
+    return this.#enqueue(async () => {
+      await this.#textSources?.close();
+      work();
+    });
+  }
+
+  /**
+   * Sends sealed files to the bucket, and lets go of what is there; as long as it takes. Nothing waits for it.
+   * @throws StoreError, or Error of the file system: the next call goes on
+   */
+  async offloadSome(): Promise<void> {
+    await this.#offload?.pass({
+      replace: (work) => this.#alone(() => this.#replaceSealed(work)),
+      isSearchable: () => (this.#text?.behind ?? 0) === 0,
+    });
+  }
+
+  /** Records that retention is about to remove a sealed file. @throws Error of the file system */
+  expireSealed(file: SealedFile): void {
+    this.#offload?.expire(file);
   }
 
   /** Runs a part of an erasure or a rewrite while nothing is stored. */
@@ -727,6 +785,7 @@ export class CaptureLog {
       packing: { ...backlog, share: chooseTidyShare(backlog, bytes) },
       withheld: { ...this.#withheld },
       text: this.#text?.state() ?? null,
+      bucket: this.#offload?.state() ?? null,
     };
   }
 
@@ -747,6 +806,7 @@ export class CaptureLog {
   /** Flushes and ends the log, after the calls made before. A second call does nothing. An erasure is broken off. */
   async close(): Promise<void> {
     this.#ending.abort(new Error('the capture log is being closed'));
+    await this.#offload?.close();
     await this.#fileWork;
     return this.#enqueue(async () => {
       if (this.#closed) return;

@@ -4,6 +4,7 @@
  */
 import { statSync } from 'node:fs';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
+import { AwayFiles } from '../offload/away-file.ts';
 import type { TextExchange, TextSource, TextSources } from '../text-index/text-index.ts';
 import { CaptureFileError, listSealed, type SealedFile } from './layout.ts';
 import type { LiveFile } from './live-file.ts';
@@ -23,6 +24,7 @@ export class CaptureTextSources implements TextSources {
   readonly #dataKey: Uint8Array | null;
   readonly #decode: DecodeExchange;
   readonly #live: () => LiveFile;
+  readonly #away: AwayFiles;
   /** The sealed file that was read last. */
   #open: { path: string; reader: CaptureReader } | null = null;
 
@@ -31,13 +33,15 @@ export class CaptureTextSources implements TextSources {
     this.#dataKey = dataKey;
     this.#decode = decode;
     this.#live = live;
+    this.#away = new AwayFiles(dataKey);
   }
 
   list(): TextSource[] {
-    const sources = listSealed(this.#path).map(({ first_id, last_id, sealing }) => ({
+    const sources = listSealed(this.#path).map(({ path, first_id, last_id, sealing }) => ({
       first_id,
       last_id,
-      is_readable: !sealing,
+      // The process that writes does not fetch from a bucket.
+      is_readable: !sealing && !this.#away.isAway(path),
     }));
     const { first_id, indexed } = this.#live().index;
     return [...sources, { first_id, last_id: indexed, is_readable: true }].filter(

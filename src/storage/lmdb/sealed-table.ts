@@ -240,6 +240,12 @@ export function openCodec(root: AnyRoot, path: string, key: DataKey | null): Val
   return findTable(root)?.get(CHECKS) === undefined ? null : new FileChecksums();
 }
 
+/** Gives an empty file the identity of another, so that values encrypted for that one open in it, too. */
+export function copySealing(from: AnyRoot, to: AnyRoot): void {
+  const record = findTable(from)?.get(RECORD);
+  if (record !== undefined) to.openDB<Buffer, Buffer>(OPTIONS).putSync(RECORD, record);
+}
+
 /** Makes the values of an empty file have checksums, if no key encrypts them. */
 export function markChecksums(root: AnyRoot): void {
   root.openDB<Buffer, Buffer>(OPTIONS).putSync(CHECKS, Buffer.from([1]));

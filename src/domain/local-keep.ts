@@ -1,0 +1,37 @@
+/** How long captures stay on the local disk when they are also in a bucket (CAPTURE_LOCAL_KEEP). Pure. */
+
+export type LocalKeep =
+  /** Always: the bucket is only a second place. */
+  | 'all'
+  /** Until this long after their last exchange. */
+  | { age_ms: number }
+  /** While the newest sealed files together have at most so many bytes. */
+  | { bytes: number };
+
+interface KeptFile {
+  /** When its last exchange ended. */
+  to_ms: number;
+  /** Bytes on the local disk. */
+  bytes: number;
+}
+
+/**
+ * The files that may leave the local disk.
+ * @param files oldest first
+ */
+export function listDue<File extends KeptFile>(
+  files: readonly File[],
+  keep: LocalKeep,
+  nowMs: number,
+): File[] {
+  if (keep === 'all') return [];
+  if ('age_ms' in keep) return files.filter(({ to_ms }) => to_ms < nowMs - keep.age_ms);
+  let left = keep.bytes;
+  return [...files]
+    .reverse()
+    .filter(({ bytes }) => {
+      left -= bytes;
+      return left < 0;
+    })
+    .reverse();
+}

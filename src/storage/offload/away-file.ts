@@ -1,0 +1,79 @@
+/**
+ * A sealed capture file whose blocks are in a bucket: it has everything else (metadata, summaries, turns), and for each block
+ * its place in a pack. Its `meta` table says which packs there are. Any thread.
+ */
+import { statSync } from 'node:fs';
+import { z } from 'zod';
+import { type CaptureEnv, openCaptureEnv } from '../capture/layout.ts';
+
+const AWAY = 'away';
+
+const awaySchema = z.object({
+  /** The folder of its objects in the bucket, without a slash at the end. */
+  folder: z.string(),
+  /** When its first exchange began, and when its last one ended, in milliseconds since the epoch. */
+  from_ms: z.number(),
+  to_ms: z.number(),
+  /** The packs by number: length and SHA-256 in hex. */
+  packs: z.array(z.tuple([z.int().nonnegative(), z.string()])),
+});
+
+export type AwayFile = z.output<typeof awaySchema>;
+
+const known = new WeakMap<object, AwayFile>();
+
+/** @returns null for a file that has its blocks. @throws Error if it cannot be read */
+export function readAwayFile(env: CaptureEnv): AwayFile | null {
+  const read = known.get(env);
+  if (read !== undefined) return read;
+  const bytes = env.meta.get(AWAY);
+  if (bytes === undefined) return null;
+  const away = awaySchema.parse(JSON.parse(bytes.toString()));
+  known.set(env, away);
+  return away;
+}
+
+/** Within a transaction. */
+export function writeAwayFile(env: CaptureEnv, away: AwayFile): void {
+  env.meta.putSync(AWAY, Buffer.from(JSON.stringify(away)));
+}
+
+/** Whether a row of `meta` describes only where the blocks are. */
+export function isAwayRow(key: string): boolean {
+  return key === AWAY;
+}
+
+/** Remembers which sealed files have their blocks in a bucket. */
+export class AwayFiles {
+  readonly #dataKey: Uint8Array | null;
+  readonly #known = new Map<string, { inode: bigint; is_away: boolean }>();
+
+  /** @param dataKey of the files; null: not encrypted */
+  constructor(dataKey: Uint8Array | null) {
+    this.#dataKey = dataKey;
+  }
+
+  /** @returns false for a file that does not exist. @throws CaptureFileError */
+  isAway(path: string): boolean {
+    const inode = statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
+    if (inode === undefined) {
+      this.#known.delete(path);
+      return false;
+    }
+    const known = this.#known.get(path);
+    if (known?.inode === inode) return known.is_away;
+    const env = openCaptureEnv(path, 'read', this.#dataKey);
+    try {
+      const is_away = readAwayFile(env) !== null;
+      this.#known.set(path, { inode, is_away });
+      return is_away;
+    } finally {
+      void env.root.close();
+    }
+  }
+}
+
+/** The name of a pack in the bucket. */
+export function packName({ folder }: Pick<AwayFile, 'folder'>, pack: number): string {
+  return `${folder}/${pack}`;
+}

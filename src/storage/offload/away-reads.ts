@@ -1,0 +1,112 @@
+/**
+ * Reads blocks of a file whose content is in a bucket: from the packs in the cache folder, and from the bucket for a pack that
+ * is not there. The call waits for the bucket, because readers are synchronous; after a failure, further calls fail at once
+ * for a time. Any thread; the process that writes forbids fetching, and so never waits.
+ */
+import { closeSync, constants, openSync, readSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { PackPlace } from '../capture/codec.ts';
+import { bucketNotePath, type CaptureEnv, CaptureFileError, cacheFolder } from '../capture/layout.ts';
+import { packName, readAwayFile } from './away-file.ts';
+import { BucketThread } from './bucket-thread.ts';
+import { readNote } from './offload-note.ts';
+
+/** How long a read waits for an object. */
+const FETCH_MS = 20_000;
+/** How long further reads fail at once after one that failed. */
+const DOWN_MS = 5_000;
+
+/** The bucket of one capture database. */
+interface Source {
+  thread: BucketThread;
+  not_before_ms: number;
+  why: string;
+}
+
+const sources = new Map<string, Source>();
+let mayFetch = true;
+
+/** Whether reads may fetch from a bucket; otherwise only the cache is read. */
+export function allowFetching(may: boolean): void {
+  mayFetch = may;
+}
+
+/** The name of an object's copy in the cache. */
+function cacheName(object: string): string {
+  return `${basename(dirname(object))}-${basename(object)}`;
+}
+
+/**
+ * @param path of the file
+ * @throws CaptureFileError `away` if the block cannot be fetched; `damaged`
+ */
+export function readAwayBlock(env: CaptureEnv, path: string, place: PackPlace): Buffer {
+  const away = readAwayFile(env);
+  const pack = away?.packs[place.pack];
+  if (away === null || pack === undefined) throw new RangeError('it does not say where the block is');
+  const object = packName(away, place.pack);
+  const copy = join(cacheFolder(path), cacheName(object));
+  const cached = readPart(copy, place.offset, place.bytes);
+  if (cached !== null) return cached;
+  fetchObject(path, { object, copy, bytes: pack[0], sha256: pack[1] });
+  const fetched = readPart(copy, place.offset, place.bytes);
+  if (fetched === null) throw refuse(path, 'what was fetched is no longer in the cache: it is too small');
+  return fetched;
+}
+
+interface WantedObject {
+  object: string;
+  /** Path of its copy. */
+  copy: string;
+  bytes: number;
+  sha256: string;
+}
+
+function fetchObject(path: string, wanted: WantedObject): void {
+  if (!mayFetch) throw refuse(path, 'they are not fetched for this');
+  const source = sourceOf(path);
+  if (performance.now() < source.not_before_ms) throw refuse(path, source.why);
+  const why = source.thread.callNow({ name: 'fetch', ...wanted }, FETCH_MS);
+  if (why === null) return;
+  source.not_before_ms = performance.now() + DOWN_MS;
+  source.why = why;
+  throw refuse(path, why);
+}
+
+function sourceOf(path: string): Source {
+  const note = bucketNotePath(path);
+  let source = sources.get(note);
+  if (source === undefined) {
+    const place = readNote(path)?.place;
+    if (place === undefined) throw refuse(path, `${note} is missing, which says where they are`);
+    source = { thread: new BucketThread(place), not_before_ms: 0, why: '' };
+    sources.set(note, source);
+  }
+  return source;
+}
+
+function refuse(path: string, why: string): CaptureFileError {
+  return new CaptureFileError('away', path, `its bodies are in a bucket and cannot be read now: ${why}`);
+}
+
+/** @returns null if the file does not exist */
+function readPart(path: string, offset: number, bytes: number): Buffer | null {
+  let file: number;
+  try {
+    file = openSync(path, constants.O_RDONLY);
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw thrown;
+  }
+  try {
+    const block = Buffer.allocUnsafe(bytes);
+    for (let at = 0; at < bytes; ) {
+      const read = readSync(file, block, at, bytes - at, offset + at);
+      if (read === 0) throw new RangeError(`${path} is cut off`);
+      at += read;
+    }
+    return block;
+  } finally {
+    closeSync(file);
+  }
+}

@@ -1,0 +1,56 @@
+/** The messages between the bucket's thread and the thread that started it. Data. */
+import type { OffloadedFile } from './offload-note.ts';
+
+/** `workerData` of the thread. */
+export interface BucketStart {
+  place: string;
+  /** Not zero: what is under way stops. */
+  stopping: Int32Array;
+}
+
+/** A sealed file and its draft without blocks. */
+interface DraftedFile {
+  path: string;
+  draft: string;
+  /** Secret; null: not encrypted. */
+  data_key: Uint8Array | null;
+}
+
+export type BucketCall =
+  | ({ name: 'plan'; folder: string } & DraftedFile)
+  | ({ name: 'upload'; folder: string } & DraftedFile)
+  | ({ name: 'verify'; folder: string; index: OffloadedFile['index'] } & DraftedFile)
+  | { name: 'home'; path: string; target: string; data_key: Uint8Array | null }
+  | { name: 'fetch'; object: string; copy: string; bytes: number; sha256: string }
+  | { name: 'put'; object: string; bytes: Uint8Array }
+  | { name: 'get'; object: string }
+  | { name: 'remove'; names: string[] };
+
+/** What is known of a file once its draft is made. */
+export type PlannedFile = Pick<OffloadedFile, 'from_ms' | 'to_ms' | 'bytes' | 'packs' | 'index'>;
+
+export interface BucketAnswers {
+  /** null: the file's index is incomplete, so it stays. */
+  plan: PlannedFile | null;
+  /** Bytes that were sent. */
+  upload: number;
+  verify: null;
+  home: null;
+  fetch: null;
+  put: null;
+  get: Uint8Array | null;
+  remove: null;
+}
+
+export interface BucketRequest {
+  id: number;
+  call: BucketCall;
+  /** Where the answer goes of a caller that waits: a state, a length, and the reason of a failure. */
+  sync: SharedArrayBuffer | null;
+}
+
+export interface BucketReply {
+  id: number;
+  value: unknown;
+  failure: { kind: 'store' | 'stale' | 'stopped' | 'other'; message: string; code?: string } | null;
+}

@@ -1,0 +1,109 @@
+/**
+ * The bucket's thread, for the thread that needs it: starts it at the first call, and hands it the work (bucket-work.ts). A
+ * caller can wait for an answer without its event loop, as readers do. Capture process, capture reader, command line.
+ */
+import { Worker } from 'node:worker_threads';
+import { createDeferred, type Deferred } from '../../std/deferred.ts';
+import { resolveModuleUrl } from '../../std/module-url.ts';
+import { StoreError } from '../bucket/object-store.ts';
+import { StaleDraftError, StoppedError } from './bucket-failures.ts';
+import type {
+  BucketAnswers,
+  BucketCall,
+  BucketReply,
+  BucketRequest,
+  BucketStart,
+} from './bucket-protocol.ts';
+
+/** Room for the reason of a failure in a synchronous answer. */
+const REASON_BYTES = 4_096;
+
+export class BucketThread {
+  readonly #place: string;
+  #worker: Worker | null = null;
+  readonly #waiting = new Map<number, Deferred<unknown>>();
+  #nextId = 0;
+  /** Not zero: what is under way stops at its next step. */
+  readonly #stopping = new Int32Array(new SharedArrayBuffer(4));
+
+  /** @param place a bucket or a folder (bucket/open-store.ts) */
+  constructor(place: string) {
+    this.#place = place;
+  }
+
+  /** @throws (rejects) StoreError; StaleDraftError; StoppedError; Error of the file system */
+  call<Name extends BucketCall['name']>(
+    call: Extract<BucketCall, { name: Name }>,
+  ): Promise<BucketAnswers[Name]> {
+    const id = this.#nextId++;
+    const answer = createDeferred<unknown>();
+    this.#waiting.set(id, answer);
+    this.#post({ id, call, sync: null });
+    return answer.promise as Promise<BucketAnswers[Name]>;
+  }
+
+  /**
+   * Waits on this thread.
+   * @returns null when it is done, or one line that says why not
+   */
+  callNow(call: BucketCall, timeoutMs: number): string | null {
+    const sync = new SharedArrayBuffer(8 + REASON_BYTES);
+    const state = new Int32Array(sync, 0, 2);
+    this.#post({ id: this.#nextId++, call, sync });
+    if (Atomics.wait(state, 0, 0, timeoutMs) === 'timed-out')
+      return `no answer in ${Math.round(timeoutMs / 1_000)} seconds`;
+    const length = state[1]!;
+    return length === 0 ? null : Buffer.from(new Uint8Array(sync, 8, length)).toString();
+  }
+
+  /** Asks what is under way to stop, until `go`. */
+  stop(): void {
+    Atomics.store(this.#stopping, 0, 1);
+  }
+
+  go(): void {
+    Atomics.store(this.#stopping, 0, 0);
+  }
+
+  async close(): Promise<void> {
+    this.stop();
+    await this.#worker?.terminate();
+    this.#worker = null;
+  }
+
+  #post(request: BucketRequest): void {
+    this.#worker ??= this.#start();
+    this.#worker.postMessage(request);
+  }
+
+  #start(): Worker {
+    const start: BucketStart = { place: this.#place, stopping: this.#stopping };
+    const worker = new Worker(resolveModuleUrl('./bucket-thread-entry.ts', import.meta.url), {
+      workerData: start,
+    });
+    worker.unref();
+    worker.on('message', (reply: BucketReply) => {
+      const waiting = this.#waiting.get(reply.id);
+      this.#waiting.delete(reply.id);
+      if (reply.failure === null) waiting?.resolve(reply.value);
+      else waiting?.reject(makeError(reply.failure));
+    });
+    worker.on('error', (thrown) => this.#end(worker, thrown as Error));
+    worker.on('exit', () => this.#end(worker, new Error('the thread of the bucket has ended')));
+    return worker;
+  }
+
+  /** The next call starts another thread. */
+  #end(worker: Worker, why: Error): void {
+    if (this.#worker === worker) this.#worker = null;
+    for (const waiting of this.#waiting.values()) waiting.reject(why);
+    this.#waiting.clear();
+  }
+}
+
+function makeError({ kind, message, code }: NonNullable<BucketReply['failure']>): Error {
+  if (kind === 'store') return new StoreError(message);
+  if (kind === 'stale') return new StaleDraftError(message);
+  if (kind === 'stopped') return new StoppedError(message);
+  return Object.assign(new Error(message), code === undefined ? {} : { code });
+}

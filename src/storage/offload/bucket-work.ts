@@ -1,0 +1,197 @@
+/**
+ * The work of the bucket's thread: makes a file without blocks from a sealed file, sends its packs, compares what is in the
+ * bucket with what was sent, makes the sealed file again, and fetches packs into the cache. Holds one pack at a time. A pool
+ * thread of the capture process, the capture reader and the command line.
+ */
+import { createHash } from 'node:crypto';
+import { readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { makeFolder } from '../../std/folder.ts';
+import { type ObjectStore, StoreError } from '../bucket/object-store.ts';
+import { StaleDraftError, StoppedError } from './bucket-failures.ts';
+import type { BucketCall } from './bucket-protocol.ts';
+import { makeDraft, makeWhole, PackBuilder, type PackReader, readDraft } from './pack-files.ts';
+
+/** Most bytes a second that are sent or compared, so that other traffic has room. */
+const BYTES_PER_MS = 32 << 10;
+/** The file without blocks is sent in parts of this size. */
+const INDEX_PART_BYTES = 16 << 20;
+/** Bound of the cache of each capture database. The copies that were fetched first go first. */
+const CACHE_BYTES = 1 << 30;
+
+type Call<Name extends BucketCall['name']> = Extract<BucketCall, { name: Name }>;
+
+export class BucketWork {
+  readonly #open: () => Promise<ObjectStore>;
+  readonly #stopping: Int32Array;
+  #store: Promise<ObjectStore> | null = null;
+
+  constructor(open: () => Promise<ObjectStore>, stopping: Int32Array) {
+    this.#open = open;
+    this.#stopping = stopping;
+  }
+
+  /** @throws StoreError; StaleDraftError; StoppedError; Error of the file system */
+  async do(call: BucketCall): Promise<unknown> {
+    switch (call.name) {
+      case 'plan':
+        return this.#plan(call);
+      case 'upload':
+        return this.#upload(call);
+      case 'verify':
+        return this.#verify(call);
+      case 'home':
+        return this.#home(call);
+      case 'fetch':
+        return this.#fetch(call);
+      case 'put':
+        await (await this.#opened()).put(call.object, call.bytes);
+        return null;
+      case 'get':
+        return (await this.#opened()).get(call.object);
+      case 'remove':
+        return this.#remove(call);
+    }
+  }
+
+  #opened(): Promise<ObjectStore> {
+    this.#store ??= this.#open().catch((thrown: unknown) => {
+      this.#store = null;
+      throw thrown;
+    });
+    return this.#store;
+  }
+
+  #check(): void {
+    if (Atomics.load(this.#stopping, 0) !== 0) throw new StoppedError('it was stopped');
+  }
+
+  async #plan({ path, draft, folder, data_key }: Call<'plan'>): Promise<unknown> {
+    const planned = await makeDraft({ path, draft, folder, data_key, check: () => this.#check() });
+    if (planned === null) return null;
+    const index = [...splitParts(await readFile(draft))].map((part) => [part.length, hashOf(part)]);
+    return { ...planned, index };
+  }
+
+  async #upload({ path, draft, folder, data_key }: Call<'upload'>): Promise<number> {
+    const store = await this.#opened();
+    const there = new Set<string>();
+    for await (const { name } of store.list(`${folder}/`)) there.add(name);
+    let sent = 0;
+    const put = async (name: string, bytes: Buffer): Promise<void> => {
+      this.#check();
+      const started = performance.now();
+      await store.put(name, bytes);
+      sent += bytes.length;
+      await this.#keepPace(bytes.length, started);
+    };
+    const builder = new PackBuilder({ path, draft, data_key });
+    try {
+      const { packs } = builder.away;
+      for (const [pack, [bytes, sha256]] of packs.entries()) {
+        this.#check();
+        const name = `${folder}/${pack}`;
+        // An object is there whole or not at all, so what an earlier attempt sent need not be sent again.
+        if (there.has(name)) continue;
+        const content = builder.read(pack);
+        if (content.length !== bytes || hashOf(content) !== sha256)
+          throw new StaleDraftError(`${path} has changed since its draft was made`);
+        await put(name, content);
+      }
+    } finally {
+      await builder.close();
+    }
+    let number = 0;
+    for (const part of splitParts(await readFile(draft))) await put(`${folder}/index-${number++}`, part);
+    return sent;
+  }
+
+  /** Reads everything back and compares it. */
+  async #verify({ path, draft, folder, index, data_key }: Call<'verify'>): Promise<null> {
+    const away = await readDraft(path, draft, data_key);
+    const parts = [...splitParts(await readFile(draft))];
+    if (parts.length !== index.length || parts.some((part, at) => hashOf(part) !== index[at]![1]))
+      throw new StaleDraftError(`${draft} is not the draft that was sent`);
+    const all = [
+      ...away.packs.map(([bytes, sha256], pack) => ({ object: `${folder}/${pack}`, bytes, sha256 })),
+      ...index.map(([bytes, sha256], at) => ({ object: `${folder}/index-${at}`, bytes, sha256 })),
+    ];
+    for (const wanted of all) {
+      this.#check();
+      const started = performance.now();
+      await this.#get(wanted);
+      await this.#keepPace(wanted.bytes, started);
+    }
+    return null;
+  }
+
+  async #home({ path, target, data_key }: Call<'home'>): Promise<null> {
+    const reader: PackReader = async (object, bytes, sha256) => {
+      this.#check();
+      return this.#get({ object, bytes, sha256 });
+    };
+    await makeWhole({ path, target, data_key, read: reader });
+    return null;
+  }
+
+  async #get({ object, bytes, sha256 }: { object: string; bytes: number; sha256: string }): Promise<Buffer> {
+    const store = await this.#opened();
+    const content = await store.get(object);
+    if (content === null) throw new StoreError(`${object} is missing in ${store.name}`);
+    if (content.length !== bytes || hashOf(content) !== sha256)
+      throw new StoreError(`${object} in ${store.name} is damaged: it is not what was sent`);
+    return content;
+  }
+
+  async #fetch({ copy, ...wanted }: Call<'fetch'>): Promise<null> {
+    const content = await this.#get(wanted);
+    const folder = dirname(copy);
+    makeFolder(folder, 0o700);
+    makeRoom(folder, content.length);
+    const partial = `${copy}.${process.pid}.part`;
+    writeFileSync(partial, content, { mode: 0o600 });
+    renameSync(partial, copy);
+    return null;
+  }
+
+  /** Removes objects, and everything in folders, whose names end with a slash. */
+  async #remove({ names }: Call<'remove'>): Promise<null> {
+    const store = await this.#opened();
+    await store.remove(names.filter((name) => !name.endsWith('/')));
+    for (const folder of names.filter((name) => name.endsWith('/'))) {
+      const inside: string[] = [];
+      for await (const { name } of store.list(folder)) inside.push(name);
+      await store.remove(inside);
+    }
+    return null;
+  }
+
+  async #keepPace(bytes: number, startedMs: number): Promise<void> {
+    const left_ms = bytes / BYTES_PER_MS - (performance.now() - startedMs);
+    if (left_ms > 1) await pause(left_ms);
+  }
+}
+
+/** Removes the oldest copies until another one fits. Processes that have one open go on reading it. */
+function makeRoom(folder: string, bytes: number): void {
+  const copies = readdirSync(folder).flatMap((name) => {
+    const stat = statSync(join(folder, name), { throwIfNoEntry: false });
+    return stat === undefined ? [] : [{ path: join(folder, name), bytes: stat.size, ms: stat.mtimeMs }];
+  });
+  let all = bytes + copies.reduce((sum, copy) => sum + copy.bytes, 0);
+  for (const copy of copies.sort((a, b) => a.ms - b.ms)) {
+    if (all <= CACHE_BYTES) return;
+    rmSync(copy.path, { force: true });
+    all -= copy.bytes;
+  }
+}
+
+function* splitParts(bytes: Buffer): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += INDEX_PART_BYTES) yield bytes.subarray(at, at + INDEX_PART_BYTES);
+}
+
+function hashOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}

@@ -1,0 +1,111 @@
+/**
+ * The note beside a capture database about what is in a bucket: where, under which name, which files, and which objects are to
+ * be removed. It is written before each change of the bucket, so a process that is killed leaves no object that the note does
+ * not know. It contains no credentials. Capture process, capture reader, command line.
+ */
+import { randomBytes } from 'node:crypto';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { dirname } from 'node:path';
+import { z } from 'zod';
+import { syncFolder } from '../../std/folder.ts';
+import { bucketNotePath } from '../capture/layout.ts';
+
+const part = z.tuple([z.int().nonnegative(), z.string()]);
+
+const entrySchema = z.object({
+  first_id: z.int().positive(),
+  last_id: z.int().positive(),
+  /** The folder of its objects, without a slash at the end. */
+  folder: z.string(),
+  from_ms: z.number(),
+  to_ms: z.number(),
+  /** Bytes in packs, and number of packs. */
+  bytes: z.int().nonnegative(),
+  packs: z.int().nonnegative(),
+  /** The file without its blocks, in parts: length and SHA-256 of each. */
+  index: z.array(part),
+});
+
+/** A sealed file in the bucket, as the note and the manifest describe it. */
+export type OffloadedFile = z.output<typeof entrySchema>;
+
+const noteSchema = z.object({
+  format: z.literal('understudy_bucket_v1'),
+  place: z.string(),
+  /** The name of this gateway's captures in the bucket. */
+  gateway: z.string().regex(/^[a-z0-9.-]{1,80}$/),
+  /** Tells the manifest that this service wrote last from that of another; and the one that it may have been writing. */
+  nonces: z.array(z.string()),
+  files: z.array(
+    entrySchema.extend({
+      /** All of it is in the bucket. */
+      is_uploaded: z.boolean(),
+      /** An erasure or another key takes it back: its objects must be removed before that ends. */
+      is_erasing: z.boolean(),
+    }),
+  ),
+  /** Objects to remove, and folders, which end with a slash. */
+  removing: z.array(z.string()),
+});
+
+export type OffloadNote = z.output<typeof noteSchema>;
+export type NotedFile = OffloadNote['files'][number];
+
+export const MANIFEST_FORMAT = 'understudy_captures_v1';
+
+/** The object that lists a gateway's files. Its nonce is readable without the data key, which may change. */
+export const manifestSchema = z.object({
+  format: z.literal(MANIFEST_FORMAT),
+  nonce: z.string(),
+  /** JSON, encrypted if there is a data key; base64. */
+  content: z.string(),
+});
+
+/**
+ * @param path a capture file, live or sealed
+ * @returns null if nothing was ever in a bucket
+ * @throws Error with one line if the note cannot be read
+ */
+export function readNote(path: string): OffloadNote | null {
+  const place = bucketNotePath(path);
+  let text: string;
+  try {
+    text = readFileSync(place, 'utf8');
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw thrown;
+  }
+  try {
+    return noteSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new Error(`${place} is damaged, or of a newer version: take it from a backup`, { cause });
+  }
+}
+
+/** Writes the note; it survives a power failure. @throws Error of the file system */
+export function writeNote(path: string, note: OffloadNote): void {
+  const place = bucketNotePath(path);
+  const partial = `${place}.part`;
+  writeFileSync(partial, JSON.stringify(note), { mode: 0o600, flush: true });
+  renameSync(partial, place);
+  syncFolder(dirname(place));
+}
+
+/** A note about nothing, with a new name for this gateway. */
+export function beginNote(place: string): OffloadNote {
+  const host = hostname()
+    .toLowerCase()
+    .replace(/[^a-z0-9-]+/g, '-')
+    .slice(0, 40);
+  const gateway = `${host === '' ? 'gateway' : host}-${randomBytes(4).toString('hex')}`;
+  return { format: 'understudy_bucket_v1', place, gateway, nonces: [], files: [], removing: [] };
+}
+
+export function manifestName(gateway: string): string {
+  return `captures/${gateway}/manifest`;
+}
+
+export function filesFolder(gateway: string): string {
+  return `captures/${gateway}/files`;
+}

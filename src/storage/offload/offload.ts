@@ -1,0 +1,445 @@
+/**
+ * Moves sealed capture files into a bucket, and takes them back for an erasure. A file is sent when it is sealed. Its blocks
+ * leave the local disk when CAPTURE_LOCAL_KEEP says so and everything was read back and compared. Each pass can be repeated, and
+ * continues what an earlier process began. Nothing that stores exchanges waits for it. Capture process, command line.
+ *
+ * Steps of a file: note; draft (the file without its blocks); packs and draft are sent; manifest; compared; the draft takes the
+ * file's name. Removal: note; manifest; objects.
+ */
+import { randomBytes } from 'node:crypto';
+import { existsSync, linkSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { type LocalKeep, listDue } from '../../domain/local-keep.ts';
+import { openDataKey } from '../../std/data-key.ts';
+import { syncPath } from '../../std/synced-path.ts';
+import { StoreError } from '../bucket/object-store.ts';
+import { SealedObjects } from '../bucket/sealed-objects.ts';
+import { hasOrder } from '../capture/erase-order.ts';
+import { cacheFolder, listSealed, type SealedFile } from '../capture/layout.ts';
+import { findRewriteOrder } from '../capture/rewrite-order.ts';
+import { AwayFiles } from './away-file.ts';
+import { StaleDraftError, StoppedError } from './bucket-failures.ts';
+import { BucketThread } from './bucket-thread.ts';
+import {
+  beginNote,
+  filesFolder,
+  MANIFEST_FORMAT,
+  manifestName,
+  manifestSchema,
+  type NotedFile,
+  type OffloadNote,
+  readNote,
+  writeNote,
+} from './offload-note.ts';
+import { removeFile } from './pack-files.ts';
+
+interface OffloadOptions {
+  /** The live file. */
+  path: string;
+  /** Secret; null: not encrypted. */
+  data_key: Uint8Array | null;
+  /** A bucket or folder; null: that of the note. */
+  place: string | null;
+  keep: LocalKeep;
+  /** For tests: throws to stop after a step. */
+  fault?: ((point: OffloadStep) => void) | undefined;
+}
+
+/** What a pass needs of the log. */
+interface OffloadHost {
+  /** Runs work while nothing reads or changes sealed files. */
+  replace(work: () => void): Promise<void>;
+  /** Whether the full-text index has everything; it would have to read the blocks otherwise. */
+  isSearchable(): boolean;
+}
+
+/** How far the bucket is. */
+export interface OffloadState {
+  /** Sealed files that are not in the bucket yet, and their bytes. */
+  waiting_files: number;
+  waiting_bytes: number;
+  /** Files whose blocks are in the bucket alone, and the bytes of these. */
+  away_files: number;
+  away_bytes: number;
+  /** Objects and folders that are to be removed. */
+  removing: number;
+  /** Bytes that this process has sent. */
+  sent_bytes: number;
+  /** Why the last pass failed; null: it did not. */
+  failure: string | null;
+}
+
+/** Steps after which a test can stop. */
+export type OffloadStep =
+  | 'offload_noted'
+  | 'offload_drafted'
+  | 'offload_sent'
+  | 'offload_listed'
+  | 'offload_compared'
+  | 'offload_replaced'
+  | 'offload_removed'
+  | 'offload_home';
+
+const DRAFT = '.away-draft';
+const HOME = '.home';
+
+export class Offload {
+  readonly #options: OffloadOptions;
+  readonly #objects: SealedObjects;
+  readonly #thread: BucketThread;
+  #note: OffloadNote;
+  readonly #away: AwayFiles;
+  #isManifestDue = false;
+  #sent = 0;
+  #failure: string | null = null;
+  /** The pass under way. */
+  #pass: Promise<void> | null = null;
+  #isPaused = false;
+  /**
+   * @returns null without a bucket
+   * @throws Error of one line: the note is damaged, or names another place
+   */
+  static open(options: OffloadOptions): Offload | null {
+    const note = readNote(options.path);
+    if (note === null && options.place === null) return null;
+    if (note !== null && options.place !== null && note.place !== options.place) {
+      if (note.files.length > 0)
+        throw new Error(
+          `CAPTURE_BUCKET_URL names another place than ${note.place}, where captures of ${options.path} are: name that one, or copy ` +
+            `captures/${note.gateway}/ to the new place and write it into ${options.path}.bucket`,
+        );
+      note.place = options.place;
+    }
+    return new Offload(options, note ?? beginNote(options.place!));
+  }
+
+  private constructor(options: OffloadOptions, note: OffloadNote) {
+    this.#options = options;
+    this.#note = note;
+    this.#away = new AwayFiles(options.data_key);
+    this.#objects = new SealedObjects(openDataKey(options.data_key));
+    this.#thread = new BucketThread(note.place);
+  }
+
+  /** Does everything that is due; one pass at a time. @throws StoreError; Error of the storage */
+  pass(host: OffloadHost): Promise<void> {
+    // An order changes the files, and what the bucket has of them.
+    const { path } = this.#options;
+    if (this.#isPaused || hasOrder(path) || findRewriteOrder(path) !== null) return Promise.resolve();
+    this.#pass ??= this.#doPass(host)
+      .then(
+        () => {
+          this.#failure = null;
+        },
+        (thrown: unknown) => {
+          if (thrown instanceof StoppedError) return;
+          this.#failure = (thrown as Error).message;
+          throw thrown;
+        },
+      )
+      .finally(() => {
+        this.#pass = null;
+      });
+    return this.#pass;
+  }
+
+  async #doPass(host: OffloadHost): Promise<void> {
+    this.#reconcile();
+    if (this.#isManifestDue || this.#note.removing.length > 0) await this.#remove();
+    for (const file of this.#listFiles()) {
+      if (this.#isPaused) return;
+      if (this.#away.isAway(file.path)) continue;
+      const entry = this.#find(file);
+      if (entry?.is_uploaded !== true) await this.#send(file, entry);
+    }
+    if (this.#isManifestDue) await this.#writeManifest();
+    for (const { file, entry } of this.#listDue()) {
+      if (this.#isPaused || !host.isSearchable()) break;
+      await this.#letGo(file, entry, host);
+    }
+    if (this.#options.keep === 'all')
+      for (const file of this.#listFiles()) {
+        if (this.#isPaused) return;
+        if (this.#away.isAway(file.path)) await this.#takeHome(file, host.replace);
+      }
+  }
+
+  /** Sealed files, oldest first. */
+  #listFiles(): SealedFile[] {
+    return listSealed(this.#options.path).filter(({ sealing }) => !sealing);
+  }
+
+  #find({ first_id, last_id }: SealedFile): NotedFile | undefined {
+    return this.#note.files.find((entry) => entry.first_id === first_id && entry.last_id === last_id);
+  }
+
+  #save(): void {
+    writeNote(this.#options.path, this.#note);
+  }
+
+  /** Forgets entries of files that are whole again, or whose draft is gone. */
+  #reconcile(): void {
+    const files = new Map(this.#listFiles().map((file) => [`${file.first_id}-${file.last_id}`, file]));
+    let hasChanged = false;
+    for (const entry of [...this.#note.files]) {
+      const file = files.get(`${entry.first_id}-${entry.last_id}`);
+      // A file that is missing stays in the bucket: it may come back with its disk.
+      if (file === undefined || this.#away.isAway(file.path)) continue;
+      if (!entry.is_erasing && existsSync(`${file.path}${DRAFT}`)) continue;
+      if (!entry.is_erasing && !entry.is_uploaded) continue;
+      this.#drop(entry);
+      removeFile(`${file.path}${DRAFT}`);
+      hasChanged = true;
+    }
+    if (hasChanged) this.#save();
+  }
+
+  #drop(entry: NotedFile): void {
+    this.#note.files = this.#note.files.filter((other) => other !== entry);
+    this.#forgetCopies(entry.folder);
+    this.#note.removing.push(`${entry.folder}/`);
+    this.#isManifestDue = true;
+  }
+
+  async #send(file: SealedFile, known: NotedFile | undefined): Promise<void> {
+    const { path, data_key } = { path: file.path, data_key: this.#options.data_key };
+    const draft = `${path}${DRAFT}`;
+    let entry = known;
+    if (entry === undefined || !existsSync(draft)) {
+      if (entry !== undefined) this.#drop(entry);
+      const { first_id, last_id } = file;
+      const version = randomBytes(6).toString('hex');
+      const folder = `${filesFolder(this.#note.gateway)}/${first_id}-${last_id}.${version}`;
+      const planned = await this.#thread.call({
+        name: 'plan',
+        path,
+        draft: `${draft}.part`,
+        folder,
+        data_key,
+      });
+      if (planned === null) return;
+      // Retention may have removed the file meanwhile.
+      if (!existsSync(path)) return removeFile(`${draft}.part`);
+      entry = { first_id, last_id, folder, ...planned, is_uploaded: false, is_erasing: false };
+      this.#note.files.push(entry);
+      this.#save();
+      this.#options.fault?.('offload_noted');
+      renameSync(`${draft}.part`, draft);
+      syncPath(dirname(draft));
+      this.#options.fault?.('offload_drafted');
+    }
+    try {
+      this.#sent += await this.#thread.call({
+        name: 'upload',
+        path,
+        draft,
+        folder: entry.folder,
+        data_key,
+      });
+    } catch (thrown) {
+      this.#forgetStale(thrown, file, entry);
+      return;
+    }
+    this.#options.fault?.('offload_sent');
+    entry.is_uploaded = true;
+    this.#isManifestDue = true;
+    this.#save();
+  }
+
+  /** A draft that is no longer about its file is made again by the next pass. @throws any other failure */
+  #forgetStale(thrown: unknown, file: SealedFile, entry: NotedFile): void {
+    if (!(thrown instanceof StaleDraftError)) throw thrown;
+    this.#drop(entry);
+    this.#save();
+    removeFile(`${file.path}${DRAFT}`);
+  }
+
+  #listDue(): { file: SealedFile; entry: NotedFile }[] {
+    const files = this.#listFiles()
+      .filter(({ path }) => !this.#away.isAway(path))
+      .flatMap((file) => {
+        const entry = this.#find(file);
+        const bytes = statSync(file.path).size;
+        return [{ file, entry, bytes, to_ms: entry?.to_ms ?? Number.POSITIVE_INFINITY }];
+      });
+    return listDue(files, this.#options.keep, Date.now()).flatMap(({ file, entry }) =>
+      entry?.is_uploaded === true && !entry.is_erasing ? [{ file, entry }] : [],
+    );
+  }
+
+  /** Compares what is in the bucket; then the draft takes the file's name. */
+  async #letGo(file: SealedFile, entry: NotedFile, host: OffloadHost): Promise<void> {
+    const { path } = file;
+    const draft = `${path}${DRAFT}`;
+    const { folder, index } = entry;
+    const { data_key } = this.#options;
+    try {
+      await this.#thread.call({ name: 'verify', path, draft, folder, index, data_key });
+    } catch (thrown) {
+      this.#forgetStale(thrown, file, entry);
+      return;
+    }
+    this.#options.fault?.('offload_compared');
+    await host.replace(() => {
+      if (this.#isPaused || !existsSync(path) || !existsSync(draft)) return;
+      renameSync(draft, path);
+      syncPath(dirname(path));
+    });
+    rmSync(`${draft}-lock`, { force: true });
+    this.#options.fault?.('offload_replaced');
+  }
+
+  /** Makes the sealed file again, and puts it in place. */
+  async #takeHome(file: SealedFile, replace: OffloadHost['replace']): Promise<void> {
+    const { path } = file;
+    const target = `${path}${HOME}`;
+    await this.#thread.call({ name: 'home', path, target, data_key: this.#options.data_key });
+    await replace(() => {
+      if (!existsSync(path)) return removeFile(target);
+      // The file without blocks is the draft again.
+      rmSync(`${path}${DRAFT}`, { force: true });
+      linkSync(path, `${path}${DRAFT}`);
+      renameSync(target, path);
+      syncPath(dirname(path));
+    });
+    this.#options.fault?.('offload_home');
+  }
+
+  /** Records that retention is about to remove a sealed file: its objects go with it. @throws Error of the file system */
+  expire(file: SealedFile): void {
+    const entry = this.#find(file);
+    removeFile(`${file.path}${DRAFT}`);
+    if (entry === undefined) return;
+    this.#drop(entry);
+    this.#save();
+  }
+
+  /** Stops the pass under way, and starts none until `go`. */
+  async pause(): Promise<void> {
+    this.#isPaused = true;
+    this.#thread.stop();
+    await this.#pass?.catch(() => undefined);
+    this.#thread.go();
+  }
+
+  go(): void {
+    this.#isPaused = false;
+  }
+
+  /**
+   * For an erasure or another key, while paused: makes files whole again that it will change. Their objects are removed by `removeErased`.
+   * @throws StoreError if the bucket cannot be read
+   */
+  async takeBack(
+    isMeant: (file: SealedFile) => Promise<boolean>,
+    replace: OffloadHost['replace'],
+  ): Promise<void> {
+    for (const file of this.#listFiles()) {
+      const entry = this.#find(file);
+      if (entry === undefined || !(entry.is_erasing || (await isMeant(file)))) continue;
+      entry.is_erasing = true;
+      this.#save();
+      if (this.#away.isAway(file.path)) await this.#takeHome(file, replace);
+    }
+  }
+
+  /** Once the files are changed: removes what the bucket and the cache have of them. @throws StoreError */
+  async removeErased(): Promise<void> {
+    for (const entry of [...this.#note.files]) {
+      if (!entry.is_erasing) continue;
+      this.#drop(entry);
+      const file = this.#listFiles().find(({ first_id }) => first_id === entry.first_id);
+      if (file !== undefined) removeFile(`${file.path}${DRAFT}`);
+    }
+    this.#save();
+    await this.#remove();
+  }
+
+  #forgetCopies(folder: string): void {
+    const cache = cacheFolder(this.#options.path);
+    if (!existsSync(cache)) return;
+    for (const name of readdirSync(cache))
+      if (name.startsWith(`${basename(folder)}-`)) rmSync(join(cache, name), { force: true });
+  }
+
+  /** Removes what is noted, after the manifest no longer lists it. */
+  async #remove(): Promise<void> {
+    await this.#writeManifest();
+    const names = [...this.#note.removing];
+    if (names.length === 0) return;
+    await this.#thread.call({ name: 'remove', names });
+    this.#note.removing = this.#note.removing.filter((name) => !names.includes(name));
+    this.#save();
+    this.#options.fault?.('offload_removed');
+  }
+
+  /** @throws StoreError, also if another service writes the same manifest */
+  async #writeManifest(): Promise<void> {
+    const object = manifestName(this.#note.gateway);
+    const found = await this.#thread.call({ name: 'get', object });
+    if (found !== null) this.#refuseOther(object, Buffer.from(found));
+    const nonce = randomBytes(8).toString('hex');
+    // The last one that was written, and the one that is about to be.
+    this.#note.nonces = [...this.#note.nonces.slice(-1), nonce];
+    this.#save();
+    const files = this.#note.files
+      .filter(({ is_uploaded, is_erasing }) => is_uploaded && !is_erasing)
+      .map(({ is_uploaded: _sent, is_erasing: _back, ...file }) => file)
+      .sort((a, b) => a.first_id - b.first_id);
+    const { gateway } = this.#note;
+    const plain = Buffer.from(JSON.stringify({ gateway, written_at: new Date().toISOString(), files }));
+    const content = this.#objects.seal(object, plain);
+    const bytes = Buffer.from(
+      JSON.stringify({ format: MANIFEST_FORMAT, nonce, content: Buffer.from(content).toString('base64') }),
+    );
+    await this.#thread.call({ name: 'put', object, bytes });
+    this.#note.nonces = [nonce];
+    this.#save();
+    this.#isManifestDue = false;
+    this.#options.fault?.('offload_listed');
+  }
+
+  #refuseOther(object: string, bytes: Buffer): void {
+    const { place, gateway, nonces } = this.#note;
+    let nonce: string;
+    try {
+      ({ nonce } = manifestSchema.parse(JSON.parse(bytes.toString())));
+    } catch (cause) {
+      throw new StoreError(`${object} in ${place} is damaged, or of a newer version`, { cause });
+    }
+    if (nonces.includes(nonce)) return;
+    throw new StoreError(
+      `another service writes captures as ${gateway} to ${place}: a DATA_DIR was copied. Stop one of them, and remove ` +
+        `${this.#options.path}.bucket from the copy`,
+    );
+  }
+
+  /** How far it is; cheap. */
+  state(): OffloadState {
+    const state: OffloadState = {
+      waiting_files: 0,
+      waiting_bytes: 0,
+      away_files: 0,
+      away_bytes: 0,
+      removing: this.#note.removing.length,
+      sent_bytes: this.#sent,
+      failure: this.#failure,
+    };
+    for (const file of this.#listFiles()) {
+      const entry = this.#find(file);
+      if (entry?.is_uploaded !== true) {
+        state.waiting_files++;
+        state.waiting_bytes += statSync(file.path, { throwIfNoEntry: false })?.size ?? 0;
+      } else if (this.#away.isAway(file.path)) {
+        state.away_files++;
+        state.away_bytes += entry.bytes;
+      }
+    }
+    return state;
+  }
+
+  async close(): Promise<void> {
+    await this.pause();
+    await this.#thread.close();
+  }
+}
