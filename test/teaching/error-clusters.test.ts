@@ -32,7 +32,7 @@ describe('errors by form', () => {
     expect(doErrorsCluster(answer((form, run) => form === 2 || run === 3))).toBe(true);
   });
 
-  it('are none where there is one form, or no answer is wrong, or all are', () => {
+  it('are not a pattern with a single form, or if no answer or every answer is wrong', () => {
     expect(doErrorsCluster([])).toBe(false);
     expect(doErrorsCluster(answer(() => false))).toBe(false);
     expect(doErrorsCluster(answer(() => true))).toBe(false);
