@@ -10,6 +10,7 @@
 
 import { createHash } from 'node:crypto';
 import type { ChildKind } from '../domain/child-kind.ts';
+import { stripClientWords } from '../domain/client-words.ts';
 import type { EndCause } from '../domain/end-cause.ts';
 import { type GoldenReason, hasFailed } from '../domain/golden.ts';
 import { type RunWords, weighWords } from '../domain/run-mark.ts';
@@ -135,10 +136,10 @@ function writeHead(run: TracedRun, task: string, { outcome, mark }: RunWords): s
   return `${JSON.stringify(head).slice(0, -1)},"turns":[`;
 }
 
-/** The subject of the run: the user's first words. */
+/** The subject of the run: the user's first words, without what the client adds. */
 export function readTask(turn: NormalTurn): string {
   for (const { role, content } of turn.request.messages) {
-    const text = role === 'user' ? textOf(content).trim() : '';
+    const text = role === 'user' ? stripClientWords(textOf(content)) : '';
     if (text !== '') return text.slice(0, TRACE_BOUNDS.task);
   }
   return '';

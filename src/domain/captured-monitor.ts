@@ -9,6 +9,7 @@
  * conversations, and the last MAX_FIRED steps at which a monitor fired.
  */
 import { isRawNumber } from '../std/exact-json.ts';
+import { stripClientWords } from './client-words.ts';
 import { digestStep } from './monitors/digest.ts';
 import { type MonitorStep, maskStep } from './monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors, type MonitorsState } from './monitors/monitors.ts';
@@ -187,10 +188,13 @@ function makeStep(action: string, action_input: string, thought: string): Waitin
   return { action, action_input, thought, observation, is_error: false, tokens: 0 };
 }
 
-/** The user's first words. */
+/** The user's first words, without what the client adds. */
 function readTask(messages: readonly TurnMessage[]): string {
-  const first = messages.find(({ role, content }) => role === 'user' && joinTexts(content, 'text') !== '');
-  return first === undefined ? '' : joinTexts(first.content, 'text');
+  for (const { role, content } of messages) {
+    const text = role === 'user' ? stripClientWords(joinTexts(content, 'text')) : '';
+    if (text !== '') return text;
+  }
+  return '';
 }
 
 function joinTexts(content: readonly TurnBlock[], type: 'text' | 'refusal' | 'thinking'): string {

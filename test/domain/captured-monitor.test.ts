@@ -100,6 +100,20 @@ describe('a captured run', () => {
     expect(monitorRun('Check the orders.', steps).fired).toEqual([]);
   });
 
+  it('has a task without what its client adds for the model', () => {
+    // As Claude Code sends it: two blocks of its own before the prompt.
+    const added = [
+      '<system-reminder>\nSessionStart hook additional context: use the Understudy tools.\n</system-reminder>',
+      '<system-reminder>\n# currentDate\nToday is 2026/11/29.\n# claudeMd\nUse Node 22 and Vitest in this project.\n</system-reminder>',
+    ].join('\n');
+    const agent = { description: 'Looks', prompt: 'Look for it.', subagent_type: 'general-purpose' };
+    const steps: Told[] = [{ call: ['Agent', agent], result: 'It is here.' }, { says: 'It is here.' }];
+    const drifts = (task: string) =>
+      monitorRun(task, steps).fired.some(({ monitor }) => monitor === 'silent_topic_drift');
+    expect(drifts(`${added}\nWhere is it?`)).toBe(false);
+    expect(drifts(`${added}\nWhere does Acme keep the contract with Globex of March 2024?`)).toBe(true);
+  });
+
   it('of two agents that do the same does not loop', () => {
     const monitor = new CapturedMonitor();
     let id = 0;

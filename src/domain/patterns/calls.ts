@@ -4,6 +4,7 @@
  * the messages format and the chat-completions format, and makes no assumptions about the JSON. Pure; server threads.
  */
 
+import { stripClientWords } from '../client-words.ts';
 import type { TraceStep } from '../trace-step.ts';
 import { renderJson } from './text.ts';
 
@@ -116,7 +117,7 @@ class ConversationReader {
       if (piece.type === 'result') this.#settle(piece);
       else if (piece.type === 'text') said.push(piece.text);
     }
-    const words = stripReminders(said.join('\n'));
+    const words = stripClientWords(said.join('\n'));
     if (words === '') return;
     if (this.task === '') this.task = words;
     else if (this.#last?.action === 'respond' && this.#last.observation === '')
@@ -234,20 +235,6 @@ function readText(content: unknown): string {
     return cap(texts.join('\n'));
   }
   return content === undefined || content === null ? '' : renderJson(content, PIECE_CHARACTERS);
-}
-
-/** Text that a harness adds to user messages for the model; the user did not say it. */
-function stripReminders(text: string): string {
-  let rest = text;
-  for (const tag of ['system-reminder', 'environment_details', 'command-message']) {
-    for (let round = 0; round < 64; round++) {
-      const open = rest.indexOf(`<${tag}>`);
-      if (open < 0) break;
-      const close = rest.indexOf(`</${tag}>`, open);
-      rest = rest.slice(0, open) + (close < 0 ? '' : rest.slice(close + tag.length + 3));
-    }
-  }
-  return rest.trim();
 }
 
 function isErrorAnswer(response: JsonObject): boolean {

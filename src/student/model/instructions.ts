@@ -3,10 +3,8 @@
  * system prompt, so the task consists only of what the user wants. Pure; teaching and the student's thread.
  */
 
+import { isClientWords } from '../../domain/client-words.ts';
 import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';
-
-/** Markers that clients put around their own words in user messages: Claude Code, and Codex. */
-const CLIENT_WORDS = /^\s*<(system-reminder|environment_context)>[\s\S]*<\/\1>\s*$/;
 
 /** A request with all instructions moved into its system prompt. */
 interface InstructedRequest {
@@ -27,7 +25,7 @@ export function partInstructions({ system, messages }: NormalRequest): Instructe
   const task: TurnMessage[] = [];
   for (const message of messages.slice(0, end)) {
     const isInstruction = (block: TurnBlock): boolean =>
-      block.type === 'text' && (message.role === 'system' || CLIENT_WORDS.test(block.text));
+      block.type === 'text' && (message.role === 'system' || isClientWords(block.text));
     const found = message.content.filter(isInstruction);
     if (found.length === 0) task.push(message);
     else if (found.length < message.content.length)

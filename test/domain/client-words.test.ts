@@ -1,0 +1,21 @@
+/** What clients add to a user's messages is told from what the user said. */
+import { expect, it } from 'vitest';
+import { isClientWords, stripClientWords } from '../../src/domain/client-words.ts';
+
+it.each([
+  ['<system-reminder>be nice</system-reminder>\nFix it.', 'Fix it.'],
+  [
+    'Fix it.\n<system-reminder>one</system-reminder> Now.<system-reminder>two</system-reminder>',
+    'Fix it.\n Now.',
+  ],
+  ['<environment_context>\n<cwd>/a</cwd>\n</environment_context>', ''],
+  ['Fix it. <system-reminder>not closed', 'Fix it.'],
+  ['What does <system> mean?', 'What does <system> mean?'],
+])('strips %j', (text, rest) => {
+  expect(stripClientWords(text)).toBe(rest);
+});
+
+it('knows a text that is nothing else', () => {
+  expect(isClientWords(' <system-reminder>\na\n</system-reminder>\n')).toBe(true);
+  expect(isClientWords('<system-reminder>a</system-reminder> Fix it.')).toBe(false);
+});
