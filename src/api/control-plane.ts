@@ -9,6 +9,7 @@ import { ORGANIZATIONS } from '../contract/organizations.ts';
 import { PROJECTS } from '../contract/projects.ts';
 import { RETENTION_ROUTES } from '../contract/retention.ts';
 import type { ApiRoute } from '../contract/route.ts';
+import { SEARCHES } from '../contract/searches.ts';
 import { USAGE_ROUTES } from '../contract/usage.ts';
 import { bindUser } from '../contract/user-handler.ts';
 import type { PlanCaps } from '../domain/plans.ts';
@@ -24,6 +25,7 @@ import { type KeptDays, retentionHandlers } from './kept-days.ts';
 import { organizationHandlers } from './organizations.ts';
 import type { Checks } from './pipeline.ts';
 import { projectHandlers } from './projects.ts';
+import { searchHandlers } from './searches.ts';
 import { usageHandlers } from './usage.ts';
 import { UserEpochs } from './user-epochs.ts';
 import { guardUser } from './user-guard.ts';
@@ -74,6 +76,7 @@ export function controlPlaneRoutes(
     ...bindUser(USAGE_ROUTES, usageHandlers({ stores, ...(settle === undefined ? {} : { settle }) })),
     ...bindUser(RETENTION_ROUTES, retentionHandlers(control.retention_days)),
     ...bindUser(BILLING, billingHandlers(billing)),
+    ...bindUser(SEARCHES, searchHandlers({ main })),
     ...bindUser(FEEDBACK, feedbackHandlers({ main })),
   ];
   return [

@@ -1,6 +1,6 @@
 /**
  * Removes the control plane's rows of a deleted organization or account: keys, invitations, projects, profiles,
- * alerts, feedback. Counts, payments and the audit log stay. Server threads.
+ * alerts, saved searches, feedback. Counts, payments and the audit log stay. Server threads.
  */
 import { FINDINGS_CODEBASES } from '../../actors/findings-index/client.ts';
 import { API_KEYS_OF_ORG, removeKey } from '../auth/key-store.ts';
@@ -11,6 +11,7 @@ import { FEEDBACK, forgetFeedback } from '../storage/accounts/feedback.ts';
 import { forgetInvitation, INVITATIONS } from '../storage/accounts/invitations.ts';
 import { forgetProject, PROJECTS } from '../storage/accounts/projects.ts';
 import { removeRunMarks } from '../storage/accounts/run-marks.ts';
+import { SAVED_SEARCHES } from '../storage/accounts/saved-searches.ts';
 import type { Tables } from '../storage/tables.ts';
 import { PROFILES_TABLE } from './profiles.ts';
 import { removeRows } from './row-removal.ts';
@@ -33,6 +34,7 @@ export async function removeOrganizationRows(main: Tables, org_id: string): Prom
   for (const table of [ALERTS, ALERT_STATES, ALERT_EVENTS]) await removeRows(main, table, [org_id], all);
   await removeRows<AlertDelivery>(main, ALERT_OUTBOX, [], ({ value }) => value.org_id === org_id);
   await removeRows(main, FINDINGS_CODEBASES, [org_id], all);
+  await removeRows(main, SAVED_SEARCHES, [org_id], all);
 }
 
 /**

@@ -360,6 +360,7 @@ export const TAG_WORDS: Readonly<Record<string, string>> = {
   keys: 'API keys',
   usage: 'What was counted',
   billing: 'Plan, checkout, and the payment processor’s events',
+  searches: 'Searches that users saved for themselves',
   feedback: 'Messages to the operator',
   telemetry: 'Telemetry from agents over OpenTelemetry’s protocol',
 };

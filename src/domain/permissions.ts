@@ -29,6 +29,8 @@ export const PERMISSIONS = {
   'billing.read': 'viewer',
   'billing.change': 'owner',
   'audit.read': 'admin',
+  /** Save searches for oneself, and see and forget them. */
+  'searches.keep': 'viewer',
 } as const satisfies Record<string, Role>;
 
 export type Permission = keyof typeof PERMISSIONS;

@@ -212,6 +212,45 @@ describe('an organization', () => {
   });
 });
 
+describe('a saved search', () => {
+  it('is kept for its user in one organization, until they forget it or leave', async () => {
+    const [owner, guest, stranger] = [await newPerson(), await newPerson(), await newPerson()];
+    await api.join(owner, owner.org_id, guest, 'viewer');
+    const at = `/organizations/${owner.org_id}/searches`;
+    const save = (person: Person, query: string) => api.call(person.token, 'POST', at, { query });
+    const list = async (person: Person) => (await api.call(person.token, 'GET', at)).body;
+    const first = (await save(guest, ' status:failed "date parser" ')).body;
+    expect(first).toEqual({ id: id('srch'), query: 'status:failed "date parser"', saved_at: TIME });
+    expect((await save(guest, first.query)).body).toEqual(first);
+    const second = (await save(guest, 'sort:cost')).body;
+    expect(await list(guest)).toEqual([first, second]);
+    expect(await list(owner)).toEqual([]);
+    const own = `/organizations/${guest.org_id}/searches`;
+    expect((await api.call(guest.token, 'GET', own)).body).toEqual([]);
+
+    expect((await api.call(owner.token, 'DELETE', `${at}/${first.id}`)).body).toEqual({ removed: false });
+    expect((await api.call(stranger.token, 'GET', at)).status).toBe(404);
+    expect((await save(stranger, 'sort:cost')).status).toBe(404);
+    expect((await api.call(guest.token, 'DELETE', `${at}/${first.id}`)).body).toEqual({ removed: true });
+    expect(await list(guest)).toEqual([second]);
+    await api.call(owner.token, 'DELETE', `/organizations/${owner.org_id}/members/${guest.id}`);
+    expect((await api.call(guest.token, 'GET', at)).status).toBe(404);
+    await api.join(owner, owner.org_id, guest, 'viewer');
+    expect(await list(guest)).toEqual([]);
+  });
+
+  it('is refused with the reason: no query, a secret, one too many', async () => {
+    const { token, org_id } = await newPerson();
+    const save = (query: string) => api.call(token, 'POST', `/organizations/${org_id}/searches`, { query });
+    for (const query of ['', '  ', 'modle:opus', `"svc_live_${'aB1'.repeat(12)}"`, 'x'.repeat(2_001)])
+      expect((await save(query)).status, query).toBe(422);
+    expect((await save('modle:opus')).text).toContain('did you mean');
+    for (let at = 0; at < 50; at++) expect((await save(`turns:${at}`)).status).toBe(200);
+    expect((await save('turns:50')).status).toBe(409);
+    expect((await save('turns:49')).status).toBe(200);
+  });
+});
+
 describe('a key', () => {
   const start = (key: string, body: object = {}) =>
     api.call(key, 'POST', '/v1/monitor/runs', { run_id: `run-${Math.random()}`, ...body });
@@ -501,6 +540,21 @@ describe('every route', () => {
         name: 'intervention usage',
         permission: 'billing.read',
         request: always('GET', `/billing/intervention-usage?org_id=${org_id}`),
+      },
+      {
+        name: 'saved searches',
+        permission: 'searches.keep',
+        request: always('GET', `${base}/searches`),
+      },
+      {
+        name: 'save a search',
+        permission: 'searches.keep',
+        request: always('POST', `${base}/searches`, { query: 'sort:cost' }),
+      },
+      {
+        name: 'forget a search',
+        permission: 'searches.keep',
+        request: always('DELETE', `${base}/searches/srch_none`),
       },
       {
         name: 'checkout',

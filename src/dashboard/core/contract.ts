@@ -17,6 +17,7 @@ import type { PATTERNS } from '../../contract/patterns.ts';
 import type { PROJECTS } from '../../contract/projects.ts';
 import type { RETENTION_ROUTES } from '../../contract/retention.ts';
 import type { RUN_RECORDS } from '../../contract/run-records.ts';
+import type { SEARCHES } from '../../contract/searches.ts';
 import type { SESSION } from '../../contract/session.ts';
 import type { STREAM } from '../../contract/stream.ts';
 import type { TRACES } from '../../contract/traces.ts';
@@ -32,6 +33,7 @@ type AnyEndpoint =
   | Endpoints<typeof CAPTURES>
   | Endpoints<typeof EXPERIMENTS>
   | Endpoints<typeof FEEDBACK>
+  | Endpoints<typeof SEARCHES>
   | Endpoints<typeof FINDINGS>
   | Endpoints<typeof ORGANIZATIONS>
   | Endpoints<typeof PATTERNS>

@@ -14,8 +14,9 @@ import { useFieldValues } from '../core/field-values.ts';
 import { formatNumber } from '../core/format.ts';
 import { type RunScope, readRuns } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
-import { forgetQuery, listQueries, saveQuery } from '../core/saved-queries.ts';
+import { useSavedQueries } from '../core/saved-queries.ts';
 import { organization } from '../core/session.ts';
+import { act } from './notice.tsx';
 
 const PAUSE_MS = 300;
 const MATCHES_MS = 30_000;
@@ -210,11 +211,14 @@ const VIEWS: readonly (View & { of_captures?: true })[] = [
 
 /** Queries to click: common ones, and those that the reader saved, each with the number of matching runs. */
 function Views({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
-  const [saved, setSaved] = useState(listQueries);
+  const saved = useSavedQueries();
   const usual = VIEWS.filter(({ of_captures }) => of_captures !== true || scope === 'captures');
-  const own = saved.filter((query) => !VIEWS.some((view) => view.query === query));
-  const counts = useMatches(scope, isListed ? [...usual.map(({ query }) => query), ...own] : []);
-  const isKnown = value === '' || own.includes(value) || usual.some(({ query }) => query === value);
+  const own = saved.queries.filter(({ query }) => !VIEWS.some((view) => view.query === query));
+  const counts = useMatches(
+    scope,
+    isListed ? [...usual.map(({ query }) => query), ...own.map(({ query }) => query)] : [],
+  );
+  const isKnown = value === '' || [...own, ...usual].some(({ query }) => query === value);
   const show = ({ query, title }: View) => (
     <button
       type="button"
@@ -231,21 +235,21 @@ function Views({ value, scope, isListed }: { value: string; scope: RunScope; isL
       {usual.map((view) => (
         <span key={view.query}>{show(view)}</span>
       ))}
-      {own.map((query) => (
-        <span key={query} class="saved-query">
-          {show({ query, title: query })}
+      {own.map((search) => (
+        <span key={search.id} class="saved-query">
+          {show({ query: search.query, title: search.query })}
           <button
             type="button"
             class="plain small"
-            aria-label={`Forget ${query}`}
-            onClick={() => setSaved(forgetQuery(query))}
+            aria-label={`Forget ${search.query}`}
+            onClick={() => act(() => saved.forget(search))}
           >
             ×
           </button>
         </span>
       ))}
       {isKnown ? null : (
-        <button type="button" class="plain small" onClick={() => setSaved(saveQuery(value))}>
+        <button type="button" class="plain small" onClick={() => act(() => saved.save(value))}>
           Save this search
         </button>
       )}

@@ -9,6 +9,7 @@ import type { TableReader, TableTransaction } from '../tables.ts';
 import { noteDeletion } from './deletions.ts';
 import { countRow, countRows, type Listing, type Page } from './page.ts';
 import { requireRoom } from './room.ts';
+import { removeSearchesOf } from './saved-searches.ts';
 
 /** The most organizations of a user and members of an organization. One more is refused with 409. */
 const ORGS_PER_USER_MAX = 500;
@@ -83,6 +84,7 @@ export function changeRole(tx: TableTransaction, member: Member, role: Role): Me
 /** @throws CatalogueError `conflict` when the organization would be left without an owner */
 export function removeMember(tx: TableTransaction, member: Member): void {
   if (member.role === 'owner') keepAnOwner(tx, member);
+  removeSearchesOf(tx, member);
   takeOut(tx, member);
 }
 

@@ -34,6 +34,7 @@ const CONTENT = databasesOf([
   'organizations',
   'profiles',
   'projects',
+  'saved_searches',
   'subscriptions',
   'users',
 ]);

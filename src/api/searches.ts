@@ -1,0 +1,49 @@
+/** Handlers of `contract/searches.ts`. Server threads. */
+import type { SEARCHES } from '../contract/searches.ts';
+import type { UserHandlersOf } from '../contract/user-handler.ts';
+import { valueViolation } from '../contract/violation.ts';
+import { maskSecrets } from '../domain/patterns/text.ts';
+import { parseRunQuery } from '../domain/run-query/parse.ts';
+import { RunQueryError } from '../domain/run-query/run-query.ts';
+import { listSearches, removeSearch, saveSearch } from '../storage/accounts/saved-searches.ts';
+import type { Tables } from '../storage/tables.ts';
+import { requireRole } from './access.ts';
+
+export function searchHandlers({ main }: { main: Tables }): UserHandlersOf<typeof SEARCHES> {
+  return {
+    listSearches: ({ user, params: { org_id } }) => {
+      requireRole(main, user, org_id, 'searches.keep');
+      return { body: listSearches(main, { org_id, user_id: user.id }) };
+    },
+
+    saveSearch: async ({ user, params: { org_id }, body, now_ms }) => ({
+      body: await main.transact((tx) => {
+        requireRole(tx, user, org_id, 'searches.keep');
+        return saveSearch(tx, { org_id, user_id: user.id }, readQuery(body.query), now_ms);
+      }),
+    }),
+
+    forgetSearch: async ({ user, params: { org_id, search_id } }) => {
+      const removed = await main.transact((tx) => {
+        requireRole(tx, user, org_id, 'searches.keep');
+        return removeSearch(tx, { org_id, user_id: user.id }, search_id);
+      });
+      return { body: { removed } };
+    },
+  };
+}
+
+/** @throws SchemaViolation with the reason why it is no query */
+function readQuery(given: string): string {
+  const query = given.trim();
+  if (query === '') throw valueViolation(['body', 'query'], 'the query is empty', given);
+  if (maskSecrets(query) !== query)
+    throw valueViolation(['body', 'query'], 'it contains what looks like a key or a password', null);
+  try {
+    parseRunQuery(query);
+  } catch (thrown) {
+    if (thrown instanceof RunQueryError) throw valueViolation(['body', 'query'], thrown.message, given);
+    throw thrown;
+  }
+  return query;
+}
