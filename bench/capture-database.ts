@@ -1,6 +1,6 @@
 /**
  * Makes a capture database of many runs, with the code that the capture process uses: `node bench/capture-database.ts
- * --runs N --dir D [--run-bytes B]`. For benches, and for trying the command line and the dashboard with the data of a
+ * --runs N --dir D [--run-bytes B] [--turns T]`. For benches, and for trying the command line and the dashboard with the data of a
  * busy month. Own process.
  *
  * Four agents, each with its prompts, tools and models, share the runs unequally. Their conversations grow by tool
@@ -22,6 +22,8 @@ interface DatabasePlan {
   runs: number;
   /** Approximate bytes of a run's requests and answers. */
   run_bytes: number;
+  /** Turns of most runs; TURNS when absent. */
+  turns?: number;
   /** Called with the number of runs that are written. */
   tell?: (runs: number) => void;
 }
@@ -260,12 +262,16 @@ function drawAgent(place: number): Agent {
 }
 
 /** All runs, the oldest first. */
-function* makeRuns({ runs, run_bytes }: DatabasePlan): Generator<CapturedExchange[]> {
+function* makeRuns({
+  runs,
+  run_bytes,
+  turns: turnCount = TURNS,
+}: DatabasePlan): Generator<CapturedExchange[]> {
   const random = makeRandom(11);
   // Each request contains the prompt, and one result more than the previous request.
   const briefBytes = JSON.stringify([...briefs.values()][0]).length + 500;
-  const results = (TURNS * (TURNS - 1)) / 2;
-  const resultBytes = Math.max(200, Math.round((run_bytes - TURNS * briefBytes) / results - 400));
+  const results = (turnCount * (turnCount - 1)) / 2;
+  const resultBytes = Math.max(200, Math.round((run_bytes - turnCount * briefBytes) / results - 400));
   let text = new TextSource(1, 17);
   for (let at = 0; at < runs; at++) {
     if (at % SOURCE_RUNS === 0) text = new TextSource(at + 1, 17);
@@ -276,7 +282,7 @@ function* makeRuns({ runs, run_bytes }: DatabasePlan): Generator<CapturedExchang
       ? made.turns(LONG_TURNS, 200)
       : huge
         ? made.turns(2, HUGE_BYTES)
-        : made.turns(TURNS, resultBytes);
+        : made.turns(turnCount, resultBytes);
     const run = [...turns];
     if (random() < 1 / 12) spoil(run, random());
     yield run;
@@ -339,6 +345,7 @@ if (import.meta.main) {
       runs: { type: 'string', default: '1000' },
       dir: { type: 'string' },
       'run-bytes': { type: 'string', default: '106000' },
+      turns: { type: 'string', default: String(TURNS) },
     },
   });
   if (values.dir === undefined) throw new Error('--dir DIR says where to make it');
@@ -347,6 +354,7 @@ if (import.meta.main) {
     dir: values.dir,
     runs: Number(values.runs),
     run_bytes: Number(values['run-bytes']),
+    turns: Number(values.turns),
     tell: (runs) => {
       const seconds = Math.round((performance.now() - startedMs) / 1_000);
       if (runs % 1_000 === 0) console.error(`${runs} runs in ${seconds} s`);

@@ -12,7 +12,7 @@ import { ReportedRuns, type RowSnapshots } from '../domain/reported-runs.ts';
 import { NO_MARKS } from '../domain/run-mark.ts';
 import { type CountedValues, ValueCounter } from '../domain/run-query/count-values.ts';
 import { compileRunQuery, compileSort, listUnreadFields, type RunReader } from '../domain/run-query/match.ts';
-import { PageCollector, type PagePlace } from '../domain/run-query/page.ts';
+import { PageCollector, type PagePlace, type PlaceReader } from '../domain/run-query/page.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
 import type { TableReader } from '../storage/tables.ts';
 import { KnownMarks } from './known-marks.ts';
@@ -28,6 +28,12 @@ const RUNS_IN_MEMORY = 150_000;
 const SEARCH_READING_MS = 250;
 /** Duration of one part of a search, and number of runs that it tests at once. */
 const PART = { ms: 5, runs: 4_096 } as const;
+
+const PLACES: Omit<PlaceReader<ReportedRun>, 'key'> = {
+  started: ({ started_ms }) => started_ms,
+  stored: () => 0,
+  run_id: ({ run_id }) => run_id,
+};
 
 interface RunSearch {
   org_id: string;
@@ -72,16 +78,13 @@ export class SearchedRuns {
     const reader = this.#readerOf(org_id, now_ms);
     const test = compileRunQuery(query, reader, now_ms);
     const { keyOf } = compileSort(query.sort, reader);
-    const page = new PageCollector<ReportedRun>(limit + 1, after);
+    const read: PlaceReader<ReportedRun> = { ...PLACES, key: keyOf };
+    const page = new PageCollector<ReportedRun>(limit + 1, after, read, (run) => run);
     let tested = 0;
     for (const run of runs.values()) {
       if (++tested % PART.runs === 0) await nextTurn();
       if (!isAllowed(run)) continue;
-      page.add(
-        test(run),
-        { key: keyOf(run), started: run.started_ms, stored: 0, run_id: run.run_id },
-        () => run,
-      );
+      page.add(test(run), run);
     }
     const { candidates, matched, scanned } = page;
     const next = candidates.length > limit ? candidates[limit - 1]!.place : null;

@@ -14,12 +14,25 @@
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
-import { isUnmarked, NO_MARKS, NO_WORDS, type RunWords, weighWords } from '../domain/run-mark.ts';
+import {
+  areOverruled,
+  isUnmarked,
+  NO_MARKS,
+  NO_WORDS,
+  type RunMarks,
+  type RunWords,
+  weighWords,
+} from '../domain/run-mark.ts';
 import { inRunOrder, standsBehind } from '../domain/run-order.ts';
 import { type CountedValues, ValueCounter } from '../domain/run-query/count-values.ts';
 import { compileRunQuery, compileSort, type RunReader, type Verdict } from '../domain/run-query/match.ts';
-import { PageCollector, type PagePlace } from '../domain/run-query/page.ts';
-import type { RunQuery } from '../domain/run-query/run-query.ts';
+import {
+  type PageCandidate,
+  PageCollector,
+  type PagePlace,
+  type PlaceReader,
+} from '../domain/run-query/page.ts';
+import { NEWEST_FIRST, type RunQuery } from '../domain/run-query/run-query.ts';
 import { CAPTURE_ACTIVITY, NAMED_CHILD_RUNS } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
@@ -32,6 +45,7 @@ import {
   findReported,
   idOf,
   makeEntryReader,
+  quickOutcomeOf,
   quickWordsOf,
   type RunEntry,
   type SaidOfRuns,
@@ -42,6 +56,7 @@ import {
 import { judgeByRecords } from './run-judge.ts';
 import type { RunsWithText } from './run-texts.ts';
 import { SourcePart } from './source-part.ts';
+import { StartOrder } from './start-order.ts';
 import { readTask } from './trace.ts';
 
 /** Maximum number of runs in the list, about a kilobyte each. Beyond it, the oldest runs leave the list. */
@@ -158,6 +173,8 @@ export class CapturedRuns {
   readonly #max: number;
   readonly #prices: Prices;
   readonly #said: SaidOfRuns;
+  readonly #presentMark: MarkReader = (runId) => this.#said.wordsOf(runId);
+  readonly #quickMark: MarkReader = (runId) => this.#said.marksOf(runId);
   readonly #onDiffering: () => void;
   readonly #kept: KeptRuns | null;
   /** Runs in memory: all runs that began at `#loadedTo` or later, and older runs that were looked up. */
@@ -166,6 +183,8 @@ export class CapturedRuns {
   readonly #orphans = new Map<string, ChildRunName[]>();
   /** Loaded runs, ascending by their first exchange, from `#loadedTo` on. */
   #order: ListedRun[] = [];
+  /** The runs of `#order` and the reported ones by their start. */
+  readonly #starts: StartOrder;
   /** Runs that began before this exchange are not loaded yet; 0 when all runs are loaded. */
   #loadedTo: number;
   /** Number of all runs, loaded or not. */
@@ -197,6 +216,7 @@ export class CapturedRuns {
   }: CapturedRunsOptions = {}) {
     this.#onDiffering = onDiffering;
     this.#said = said;
+    this.#starts = new StartOrder(said);
     this.#max = max;
     this.#prices = prices;
     this.#kept = kept?.rows ?? null;
@@ -229,9 +249,13 @@ export class CapturedRuns {
       this.#count += 1;
     }
     const isFirst = run.tally.last_id === 0;
+    const before = readStart(run);
     this.#addTo(run, record);
     this.#unreadBefore = Number.POSITIVE_INFINITY;
-    if (isFirst) this.#noteChild(run.tally);
+    if (isFirst) {
+      this.#starts.add(run);
+      this.#noteChild(run.tally);
+    } else this.#followStart(run, before);
   }
 
   #addTo(run: ListedRun, record: ListedExchange): void {
@@ -279,9 +303,11 @@ export class CapturedRuns {
     this.#wanted.delete(run);
     this.#changed.delete(run);
     this.#gone.push({ first_id, run_id: summary.run_id! });
+    this.#starts.forget();
   }
 
   #putIn(run: ListedRun): void {
+    this.#starts.forget();
     this.#order.splice(this.#placeBefore(run.tally.first_id), 0, run);
     this.#count += 1;
     this.#runs.set(run.tally.summary.run_id!, run);
@@ -304,8 +330,19 @@ export class CapturedRuns {
     this.#changed.delete(fresh);
     this.#changed.add(run);
     const { task, first_turn_id } = run;
+    const before = readStart(run);
     Object.assign(run, fresh);
+    this.#followStart(run, before);
     if (fresh.first_turn_id === first_turn_id) run.task = task;
+  }
+
+  /** The place of a run in the list, and the reported run that belongs to it, may change with its exchanges. */
+  #followStart(run: ListedRun, before: RunStart): void {
+    const { first_ms, trace_id, session_id } = readStart(run);
+    if (first_ms === before.first_ms && trace_id === before.trace_id && session_id === before.session_id)
+      return;
+    run.joined_version = -1;
+    this.#starts.forget();
   }
 
   #noteChild({ summary: { run_id, parent_run_id, kind } }: RunTally): void {
@@ -353,6 +390,7 @@ export class CapturedRuns {
     }
     // Runs that began later follow these.
     this.#order = [...older.reverse(), ...this.#order];
+    this.#starts.forget();
     this.#loadedTo = rows.length < LOADED_AT_ONCE ? 0 : rows.at(-1)!.first_id;
     if (this.#loadedTo === 0 && this.#order.length !== this.#count)
       throw new RangeError(`${this.#order.length} of ${this.#count} kept rows`);
@@ -403,6 +441,7 @@ export class CapturedRuns {
       if (left.tally.last_id > 0) this.#runs.set(summary.run_id!, left);
     }
     this.#order = [...this.#runs.values()].sort((a, b) => a.tally.first_id - b.tally.first_id);
+    this.#starts.forget();
     this.#count = this.#order.length;
     for (const run of this.#order) run.children = run.children.filter(({ run_id }) => this.#runs.has(run_id));
     this.#gone = [];
@@ -466,7 +505,7 @@ export class CapturedRuns {
     let isFirstRead = true;
     for (let counts: Omit<CapturedRunPage, 'runs' | 'next'> | null = null; ; ) {
       const wanted = Math.max(limit - found.length + 1, CANDIDATES_AT_ONCE);
-      const pass = this.#scan(search, wanted, { ...question, after });
+      const pass = this.#findCandidates(search, wanted, { ...question, after });
       const { matched, unread, scanned, candidates } = pass;
       counts ??= { matched, unread, scanned };
       for (const candidate of candidates) {
@@ -560,16 +599,33 @@ export class CapturedRuns {
   }
 
   #startSearch(query: RunQuery, nowMs: number): RunSearch {
-    const weigh = (run: RunEntry) => this.#weigh(run, quickWordsOf(run, this.#said));
+    const weigh = (run: RunEntry) => this.#weigh(run, quickWordsOf(run, this.#said), this.#quickMark);
+    const isGolden = (run: RunEntry) => this.#isGolden(run);
     const texts: RunsWithText[] = [];
     const findText: SaidOfRuns['findText'] = (text) => {
       const found = this.#said.findText(text);
       if (found !== null) texts.push(found);
       return found;
     };
-    const reader = makeEntryReader({ ...this.#said, findText }, weigh, nowMs);
+    const reader = makeEntryReader({ ...this.#said, findText }, { weigh, isGolden }, nowMs);
     const { keyOf } = compileSort(query.sort, reader);
     return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, reader };
+  }
+
+  /** The first runs of a page, and the counts of all runs. */
+  #findCandidates(search: RunSearch, wanted: number, question: RunPageQuestion): FoundCandidates {
+    const { query, after, not_before = 0 } = question;
+    const isAll = query.terms.length === 0 && this.#loadedTo === 0 && not_before === 0;
+    const { field, is_descending } = query.sort ?? NEWEST_FIRST;
+    if (!isAll || field !== 'started' || !is_descending) return this.#scan(search, wanted, question);
+    this.#starts.follow(this.#order);
+    const { size } = this.#starts;
+    const candidates: PageCandidate<RunEntry>[] = [];
+    for (const { run, place } of this.#starts.newest(after)) {
+      candidates.push({ run, place, verdict: true });
+      if (candidates.length === wanted) break;
+    }
+    return { candidates, matched: size, unread: 0, scanned: size };
   }
 
   /** Searches all loaded runs, and reported runs that were not captured. */
@@ -577,21 +633,24 @@ export class CapturedRuns {
     { test, keyOf }: RunSearch,
     wanted: number,
     { after, not_before = 0 }: RunPageQuestion,
-  ): PageCollector<RunEntry> {
-    const page = new PageCollector<RunEntry>(wanted, after);
-    this.#visit(not_before, (entry) =>
-      page.add(test(entry), placeOf(entry, keyOf), (): RunEntry => ({ ...entry })),
-    );
+  ): FoundCandidates {
+    const places = { ...PLACES, key: keyOf };
+    const page = new PageCollector<RunEntry>(wanted, after, places, (entry) => ({ ...entry }));
+    this.#visit(not_before, (entry) => page.add(test(entry), entry));
     return page;
   }
 
-  /** @param take receives the same object for each run, because 100,000 objects would cost as much as the search */
+  /**
+   * Visits all loaded runs, newest first, and then reported runs that were not captured.
+   * @param take receives the same object for each run, because 100,000 objects would cost as much as the search
+   */
   #visit(not_before: number, take: (entry: RunEntry) => void): void {
     const entry: RunEntry = { listed: null, reported: null };
     const search = ++this.#searches;
     const { version } = this.#said;
-    for (const run of this.#order) {
-      if (run.tally.first_id < not_before) continue;
+    for (let at = this.#order.length - 1; at >= 0; at--) {
+      const run = this.#order[at]!;
+      if (run.tally.first_id < not_before) break;
       entry.listed = run;
       entry.reported = findReported(run, this.#said, version);
       if (entry.reported !== null) entry.reported.met_in = search;
@@ -688,15 +747,19 @@ export class CapturedRuns {
       this.#gone.push({ first_id: run.tally.first_id, run_id: run_id! });
     }
     this.#order = this.#order.slice(count);
+    this.#starts.forget();
     this.#count -= count;
     this.left_out += count;
   }
 
-  /** Whether the run's verdict is valid. A verdict from records alone is not, once a person has marked the run good. */
-  #isJudged({ verdict, judged_id, tally }: ListedRun): boolean {
+  /**
+   * Whether the run's verdict is valid. A verdict from records alone is not, once a person has marked the run good.
+   * @param markOf reads the mark
+   */
+  #isJudged({ verdict, judged_id, tally }: ListedRun, markOf: MarkReader = this.#presentMark): boolean {
     if (verdict === null || judged_id !== tally.last_id) return false;
-    if (verdict.is_whole || !weighWords(verdict.reasons, MARKED_GOOD).golden) return true;
-    return this.#said.wordsOf(tally.summary.run_id!).mark !== 'good';
+    if (verdict.is_whole || !areOverruled(verdict.reasons, MARKED_GOOD)) return true;
+    return markOf(tally.summary.run_id!).mark !== 'good';
   }
 
   /** Judges a run by its records if they suffice, otherwise by its bodies if there is time. */
@@ -751,13 +814,22 @@ export class CapturedRuns {
   }
 
   /** The verdict on the copy, combined with external statements. */
-  #weigh({ listed }: RunEntry, words: RunWords): WeighedFields {
+  #weigh({ listed }: RunEntry, words: RunWords, markOf: MarkReader = this.#presentMark): WeighedFields {
     if (listed === null) return { ...words, golden: false, reasons: NOT_CAPTURED, overruled: [] };
-    const isJudged = this.#isJudged(listed) && listed.verdict!.golden !== null;
+    const isJudged = this.#isJudged(listed, markOf) && listed.verdict!.golden !== null;
     const weighed = weighWords(isJudged ? listed.verdict!.reasons : [], words);
     // Bodies cannot remove a reason that already exists.
     const golden = isJudged || !weighed.golden ? weighed.golden : null;
     return { ...words, ...weighed, golden };
+  }
+
+  /** The verdict of {@link #weigh} for a test over all runs: fast, but a mark may be some seconds old. */
+  #isGolden(run: RunEntry): boolean | null {
+    const { listed } = run;
+    if (listed === null) return false;
+    const isJudged = this.#isJudged(listed, this.#quickMark) && listed.verdict!.golden !== null;
+    const isGolden = areOverruled(isJudged ? listed.verdict!.reasons : [], quickOutcomeOf(run, this.#said));
+    return isJudged || !isGolden ? isGolden : null;
   }
 
   #show(run: RunEntry, nowMs: number): CapturedRunRow {
@@ -765,10 +837,27 @@ export class CapturedRuns {
   }
 }
 
-function placeOf(run: RunEntry, keyOf: RunSearch['keyOf']): PagePlace {
-  const stored = run.listed?.tally.first_id ?? 0;
-  return { key: keyOf(run), started: startOf(run), stored, run_id: idOf(run) };
+/** What decides where a run stands in the list by start. */
+interface RunStart {
+  first_ms: number;
+  trace_id: string | null;
+  session_id: string | null;
 }
+
+function readStart({ tally: { first_ms, summary } }: ListedRun): RunStart {
+  return { first_ms, trace_id: summary.trace_id, session_id: summary.session_id };
+}
+
+const PLACES: Omit<PlaceReader<RunEntry>, 'key'> = {
+  started: startOf,
+  stored: ({ listed }) => listed?.tally.first_id ?? 0,
+  run_id: idOf,
+};
+
+type FoundCandidates = Pick<PageCollector<RunEntry>, 'candidates' | 'matched' | 'unread' | 'scanned'>;
+
+/** Reads a person's mark on a run. */
+type MarkReader = (runId: string) => Pick<RunMarks, 'mark'>;
 
 /** How runs are filtered and ordered. */
 interface RunSearch {

@@ -88,13 +88,19 @@ function lookUpReported({ tally: { summary } }: ListedRun, said: SaidOfRuns): Re
   return said.reportedOf(session_id) ?? null;
 }
 
+/** Verdicts on runs, as far as they are known. */
+interface Verdicts {
+  weigh: (run: RunEntry) => WeighedRun;
+  /** Only whether the run is golden, for a test over all runs. */
+  isGolden: (run: RunEntry) => boolean | null;
+}
+
 /**
- * @param weigh gives the verdict on a run, as far as it is known
  * @param nowMs the time for which the status is computed, in milliseconds since the epoch
  */
 export function makeEntryReader(
   said: SaidOfRuns,
-  weigh: (run: RunEntry) => WeighedRun,
+  { weigh, isGolden }: Verdicts,
   nowMs: number,
 ): RunReader<RunEntry> {
   return {
@@ -102,7 +108,7 @@ export function makeEntryReader(
     numbers: { ...NUMBERS, feedback: (run) => marksOf(run, said).feedback_score },
     started: startOf,
     finished: ({ listed, reported }) => listed?.tally.last_ms ?? reported!.finished_ms,
-    choices: makeChoices(said, weigh, nowMs),
+    choices: makeChoices(said, isGolden, nowMs),
     monitors: (run, monitor) => countFired(run, monitor),
     findText: (text) => {
       const runs = said.findText(text);
@@ -225,7 +231,7 @@ function agentOf({ listed, reported }: RunEntry): string {
 
 function makeChoices(
   said: SaidOfRuns,
-  weigh: (run: RunEntry) => WeighedRun,
+  isGolden: Verdicts['isGolden'],
   nowMs: number,
 ): RunReader<RunEntry>['choices'] {
   const markOf = (run: RunEntry) => marksOf(run, said).mark;
@@ -241,7 +247,7 @@ function makeChoices(
     return status;
   };
   const is: Record<string, (run: RunEntry) => boolean | null> = {
-    golden: (run) => weigh(run).golden,
+    golden: isGolden,
     captured: ({ listed }) => listed !== null,
     reported: ({ reported }) => reported !== null,
     child: ({ listed }) => (listed?.tally.summary.parent_run_id ?? null) !== null,
@@ -287,8 +293,16 @@ function countFired({ listed, reported }: RunEntry, monitor: MonitorName): numbe
 
 /** Statements about a run, without reading a database. */
 export function quickWordsOf(run: RunEntry, said: SaidOfRuns): RunWords {
-  const { reported } = run;
-  return { outcome: reported?.is_finished ? reported.outcome : null, ...marksOf(run, said) };
+  return { outcome: outcomeOf(run), ...marksOf(run, said) };
+}
+
+/** The part of {@link quickWordsOf} that decides about a verdict. */
+export function quickOutcomeOf(run: RunEntry, said: SaidOfRuns): Pick<RunWords, 'outcome' | 'mark'> {
+  return { outcome: outcomeOf(run), mark: marksOf(run, said).mark };
+}
+
+function outcomeOf({ reported }: RunEntry): string | null {
+  return reported?.is_finished ? reported.outcome : null;
 }
 
 function tellEntryStatus(

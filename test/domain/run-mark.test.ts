@@ -1,7 +1,7 @@
 /** The verdict on a captured run, with a reported outcome and a person's mark. */
 import { describe, expect, it } from 'vitest';
 import type { GoldenCode, GoldenReason } from '../../src/domain/golden.ts';
-import { changeMarks, NO_MARKS, RUN_TAGS, weighWords } from '../../src/domain/run-mark.ts';
+import { areOverruled, changeMarks, NO_MARKS, RUN_TAGS, weighWords } from '../../src/domain/run-mark.ts';
 
 const reason = (code: GoldenCode): GoldenReason => ({ code, words: code });
 const codes = (reasons: readonly GoldenReason[]) => reasons.map(({ code }) => code);
@@ -34,6 +34,18 @@ describe('weighWords', () => {
     const kept = weighWords([...lacks, ...more], good);
     expect(codes(kept.reasons)).toEqual(codes([...lacks, ...more]));
     expect(kept.golden).toBe(false);
+  });
+
+  it('says the same as areOverruled', () => {
+    const found = [[], ['failed_call'], ['failed_call', 'truncated'], ['unlinked']] as const;
+    for (const codes of found)
+      for (const outcome of [null, 'success', 'failure: Error'])
+        for (const mark of [null, 'good', 'bad'] as const) {
+          const reasons = codes.map(reason);
+          expect(areOverruled(reasons, { outcome, mark })).toBe(
+            weighWords(reasons, { outcome, mark }).golden,
+          );
+        }
   });
 });
 
