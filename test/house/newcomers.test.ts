@@ -79,8 +79,8 @@ describe('docs/architecture.md names the places of', () => {
     expectListed('A new admin route', [
       ...filesWith(/^(?:src|docs)\//, Object.keys(ADMIN_ROUTES).map(word)),
       ...filesWith(
-        /^(?:src|actors)\//,
-        CAPTURE_ADMIN_METHODS.map((name) => new RegExp(`^  async ${name}\\(`, 'm')),
+        /^(?:src|actors|test)\//,
+        CAPTURE_ADMIN_METHODS.map((name) => new RegExp(`^ +(?:async ${name}\\(|${name}: async )`, 'm')),
       ),
     ]);
   });
