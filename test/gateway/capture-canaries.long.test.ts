@@ -14,10 +14,9 @@ import {
   zstdDecompressSync,
 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CliChild } from '../cli/child.ts';
 import { Canaries } from '../fixtures/canaries.ts';
 import { readCaptured, type StoredExchange } from '../fixtures/capture-files.ts';
-import { flush, waitForStats } from '../fixtures/capture-gateway.ts';
+import { flush, startGatewayProcess, waitForStats } from '../fixtures/capture-gateway.ts';
 import { rawRequest } from '../fixtures/raw-client.ts';
 import { headerValue, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
@@ -51,10 +50,8 @@ async function play(
 ): Promise<{ folder: string; db: string; output: string; stored: StoredExchange[] }> {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-canaries-'));
   const db = join(folder, 'capture.mdb');
-  await using child = new CliChild(['gateway', '--port', '0', '--db', db], {
-    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, LOG_LEVEL: 'trace', ...env },
-  });
-  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+  await using started = await startGatewayProcess(upstream.url, folder, [], { LOG_LEVEL: 'trace', ...env });
+  const { child, url, port } = started;
   upstream.script = {
     onRequest: async (connection, request) => {
       const scene = scenes[Number(headerValue(request, 'x-scene'))]!;
@@ -68,7 +65,7 @@ async function play(
       [['Host', 'gw'], ['X-Scene', String(at)], ...(scene.headers ?? [])],
       scene.body ?? Buffer.from('{}'),
     );
-    const answer = await rawRequest(Number(new URL(url).port), bytes);
+    const answer = await rawRequest(port, bytes);
     if (answer.complete === (scene.cut === true)) throw new Error(`${scene.name}: ${answer.start_line}`);
     // Half of it lies in a sealed file.
     if (at === scenes.length >> 1) await fetch(`${url}/__gw/rotate`, { method: 'POST' });

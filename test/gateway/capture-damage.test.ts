@@ -19,9 +19,17 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
-import { CliChild, runCli } from '../cli/child.ts';
+import { runCli } from '../cli/child.ts';
 import { findCaptureProcess, type Spoiling, spoilPages } from '../fixtures/capture-child.ts';
-import { flush, readStats, type Stats, waitForStats } from '../fixtures/capture-gateway.ts';
+import {
+  flush,
+  type GatewayProcess,
+  readStats,
+  type Stats,
+  startGatewayProcess,
+  stopGatewayProcess,
+  waitForStats,
+} from '../fixtures/capture-gateway.ts';
 import { answerCall, driveRuns, findCall, makeCall, tagOf } from '../fixtures/capture-traffic.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { longFrom } from '../long-parts.ts';
@@ -43,27 +51,10 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-interface Started extends AsyncDisposable {
-  child: CliChild;
-  url: string;
-  port: number;
-}
-
-async function start(): Promise<Started> {
-  const child = new CliChild(['gateway', '--port', '0', '--db', db], {
-    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder },
-  });
-  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
-  return {
-    child,
-    url,
-    port: Number(new URL(url).port),
-    [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
-  };
-}
+const start = () => startGatewayProcess(upstream.url, folder);
 
 /** Calls that are answered right and stored, however often that is tried. */
-async function capture(started: Started, name: string, count: number): Promise<string[]> {
+async function capture(started: GatewayProcess, name: string, count: number): Promise<string[]> {
   const tags: string[] = [];
   for (let n = 0; n < count; n++) {
     const call = { run: `${name}-${n}`, seq: 1 + (n % 3), stream: n % 2 === 0 };
@@ -88,13 +79,6 @@ async function readFile(path: string): Promise<Map<number, string>> {
   return tags;
 }
 
-async function stop({ child }: Started): Promise<string> {
-  child.process.kill('SIGTERM');
-  const { code, stderr } = await child.ended;
-  expect(code, stderr).toBe(0);
-  return stderr;
-}
-
 describe('pages spoilt under load', () => {
   for (const how of SPOILINGS)
     it(`by ${how}: traffic goes on, and so does capture in a file that is sound`, {
@@ -104,16 +88,7 @@ describe('pages spoilt under load', () => {
       const prng = createPrng(SEED);
       await capture(started, 'first', 40);
       await flush(started.url);
-      const answered = new Set<string>();
-      let isOver = false;
-      const load = driveRuns(
-        started.port,
-        'load',
-        6,
-        5,
-        () => isOver,
-        (call) => answered.add(tagOf(call)),
-      );
+      const { answered, end } = driveRuns(started.port, 'load', 6, 5);
       // The chosen pages may never be read, so their number doubles until one is. The file that takes its place is
       // left alone.
       const file = openSync(db, 'r+');
@@ -123,8 +98,7 @@ describe('pages spoilt under load', () => {
         await expect.poll(() => answered.size).toBeGreaterThan(target);
       }
       closeSync(file);
-      isOver = true;
-      await load;
+      await end();
       // All is settled when nothing waits any more; what cannot be known counts as dropped.
       const isSettled = ({ exchanges }: Stats) => exchanges.in_flight === 0;
       const settled = await waitForStats(started.url, isSettled);
@@ -137,7 +111,7 @@ describe('pages spoilt under load', () => {
       const last = await capture(started, 'last', 10);
       const after = await waitForStats(started.url, isSettled);
       expect(after.exchanges).toMatchObject({ captured: captured + 10, dropped });
-      const stderr = await stop(started);
+      const stderr = await stopGatewayProcess(started);
       expect(stderr.match(/it was set aside/g)).toHaveLength(1);
       const aside = listAside();
       expect(aside).toHaveLength(1);
@@ -161,7 +135,7 @@ describe('a file that is damaged before the start', () => {
     db = join(folder, 'capture.mdb');
     await using started = await start();
     ids = (await capture(started, 'before', 60)).length;
-    await stop(started);
+    await stopGatewayProcess(started);
     whole = folder;
   });
   afterAll(() => rmSync(whole, { recursive: true, force: true }));
@@ -190,7 +164,7 @@ describe('a file that is damaged before the start', () => {
         await waitForStats(started.url, ({ exchanges }) => exchanges.captured === 5);
         const aside = listAside();
         expect((await readStats(started.url)).db.damaged).toBe(aside.length);
-        await stop(started);
+        await stopGatewayProcess(started);
         if (aside.length === 0) continue;
         // The first of them may have got into the file before anybody noticed.
         const found = await readFile(db);
@@ -218,7 +192,7 @@ describe('a file that is damaged before the start', () => {
     );
     const [tag] = await capture(started, 'after', 1);
     await flush(started.url);
-    await stop(started);
+    await stopGatewayProcess(started);
     expect([...(await readFile(db)).entries()]).toEqual([[ids + 1, tag]]);
     const inspected = await runCli(['inspect', '--db', join(folder, listAside()[0]!)], { DATA_DIR: folder });
     expect(inspected.code).toBe(1);
@@ -233,12 +207,12 @@ describe('a file that is damaged before the start', () => {
       sealed: string;
     };
     await capture(first, 'live', 2);
-    await stop(first);
+    await stopGatewayProcess(first);
     const bytes = readFileSync(sealed);
     truncateSync(db, 20_000);
     await using second = await start();
     await capture(second, 'after', 2);
-    await stop(second);
+    await stopGatewayProcess(second);
     expect(readFileSync(sealed).equals(bytes)).toBe(true);
     expect([...(await readFile(db)).keys()]).toEqual([6, 7]);
     expect(listAside()).toHaveLength(1);
@@ -258,7 +232,7 @@ describe('a file that is damaged before the start', () => {
     await waitForStats(started.url, ({ exchanges }) => exchanges.captured === 3);
     // The first two in a row were blamed on the file, the third on what came in its place.
     expect(listAside().length).toBeGreaterThanOrEqual(1);
-    const stderr = await stop(started);
+    const stderr = await stopGatewayProcess(started);
     const waits = [...stderr.matchAll(/"restart_in_ms":(\d+)/g)].map(([, ms]) => Number(ms));
     expect(waits).toEqual([100, 200, 400]);
   });

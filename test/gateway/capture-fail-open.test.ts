@@ -3,7 +3,6 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { CliChild } from '../cli/child.ts';
 import { findCaptureProcess } from '../fixtures/capture-child.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import {
@@ -12,6 +11,7 @@ import {
   flush,
   readStats,
   startCaptureGateway,
+  startGatewayProcess,
   waitForStats,
 } from '../fixtures/capture-gateway.ts';
 import { UNSTORABLE_PATH } from '../fixtures/capture-host.ts';
@@ -295,11 +295,8 @@ describe('no disk', () => {
     'files may not grow (RLIMIT_FSIZE), as on a full disk, until they may again',
     { tags: 'long' },
     async () => {
-      await using child = new CliChild(['gateway', '--port', '0', '--db', db], {
-        env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder },
-      });
-      const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
-      const port = Number(new URL(url).port);
+      await using started = await startGatewayProcess(upstream.url, folder);
+      const { child, url, port } = started;
       const writer = await findCaptureProcess(url);
       const limit = (bytes: string): void => {
         execFileSync('prlimit', ['--pid', String(writer), `--fsize=${bytes}:`]);

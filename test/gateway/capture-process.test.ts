@@ -8,17 +8,15 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
 import { CliChild } from '../cli/child.ts';
 import { findCaptureProcess, isRunning, listDescriptors } from '../fixtures/capture-child.ts';
-import { readCaptured } from '../fixtures/capture-files.ts';
-import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
 import {
-  answerCall,
-  driveRuns,
-  findCall,
-  makeCall,
-  requestBody,
-  responseBody,
-  tagOf,
-} from '../fixtures/capture-traffic.ts';
+  flush,
+  type GatewayProcess,
+  readStats,
+  startGatewayProcess,
+  stopGatewayProcess,
+  waitForStats,
+} from '../fixtures/capture-gateway.ts';
+import { answerCall, driveRuns, makeCall, readTags } from '../fixtures/capture-traffic.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { makeFolder } from '../storage/folder.ts';
 
@@ -41,66 +39,8 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-interface Started extends AsyncDisposable {
-  child: CliChild;
-  url: string;
-  port: number;
-}
-
-async function start(env: Record<string, string> = {}): Promise<Started> {
-  const child = new CliChild(['gateway', '--port', '0', '--db', db], {
-    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, ...env },
-  });
-  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
-  return {
-    child,
-    url,
-    port: Number(new URL(url).port),
-    [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
-  };
-}
-
-/** Load until `end` is called, which tells what was answered. */
-function drive({ port }: Started, name: string): { answered: Set<string>; end: () => Promise<void> } {
-  const answered = new Set<string>();
-  let isOver = false;
-  const load = driveRuns(
-    port,
-    name,
-    8,
-    5,
-    () => isOver,
-    (call) => answered.add(tagOf(call)),
-  );
-  return {
-    answered,
-    end: async () => {
-      isOver = true;
-      await load;
-    },
-  };
-}
-
-/** What is stored: ids from 1 without holes, each exchange once and as it was. */
-async function readTags(): Promise<Set<string>> {
-  const tags = new Set<string>();
-  for (const [at, { record, request, response }] of (await readCaptured(db)).entries()) {
-    expect(record.id).toBe(at + 1);
-    const call = findCall(request)!;
-    if (!request.equals(requestBody(call))) throw new Error(`request of ${record.id} differs`);
-    if (!response.equals(responseBody(call))) throw new Error(`response of ${record.id} differs`);
-    expect(tags.has(tagOf(call)), 'each once').toBe(false);
-    tags.add(tagOf(call));
-  }
-  return tags;
-}
-
-async function stop({ child }: Started): Promise<string> {
-  child.process.kill('SIGTERM');
-  const { code, stderr } = await child.ended;
-  expect(code, stderr).toBe(0);
-  return stderr;
-}
+const start = (env: Record<string, string> = {}) => startGatewayProcess(upstream.url, folder, [], env);
+const drive = ({ port }: GatewayProcess, name: string) => driveRuns(port, name, 8, 5);
 
 describe('a capture process that is killed under load', () => {
   for (const FRONT_THREADS of ['1', '2'])
@@ -136,9 +76,9 @@ describe('a capture process that is killed under load', () => {
       expect(writer.process!.restarts).toBe(KILLS);
       // Killed from outside: no file is to blame.
       expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
-      const stderr = await stop(started);
+      const stderr = await stopGatewayProcess(started);
       expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(KILLS);
-      expect(await readTags()).toEqual(load.answered);
+      expect(await readTags(db)).toEqual(load.answered);
     });
 });
 
@@ -168,8 +108,8 @@ describe('a capture process that stands still', () => {
     const after = await waitForStats(started.url, ({ exchanges }) => exchanges.in_flight === 0);
     expect(after.exchanges).toMatchObject({ captured: 36 - dropped, dropped });
     expect(after.writer.process).toMatchObject({ pid, restarts: 0 });
-    await stop(started);
-    expect((await readTags()).size).toBe(36 - dropped);
+    await stopGatewayProcess(started);
+    expect((await readTags(db)).size).toBe(36 - dropped);
   });
 });
 
@@ -186,7 +126,7 @@ describe('the capture process and the one that serves', () => {
     await started.child.ended;
     await ended;
     await expect.poll(() => isRunning(pid)).toBe(false);
-    const tags = await readTags();
+    const tags = await readTags(db);
     expect(safe.filter((tag) => !tags.has(tag))).toEqual([]);
   });
 
@@ -202,9 +142,9 @@ describe('the capture process and the one that serves', () => {
     await expect.poll(() => load.answered.size).toBeGreaterThan(target);
     await load.end();
     process.kill(pid, 'SIGTERM');
-    expect(await stop(started)).not.toContain('the capture process ended');
+    expect(await stopGatewayProcess(started)).not.toContain('the capture process ended');
     expect(isRunning(pid)).toBe(false);
-    expect(await readTags()).toEqual(load.answered);
+    expect(await readTags(db)).toEqual(load.answered);
   });
 
   it('share no socket, and nothing secret stands in the arguments', { tags: 'long' }, async () => {

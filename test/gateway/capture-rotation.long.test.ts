@@ -4,16 +4,14 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { listSealed } from '../../src/storage/capture/layout.ts';
 import { CliChild } from '../cli/child.ts';
-import { readCaptured } from '../fixtures/capture-files.ts';
-import { flush, readStats, startGatewayProcess } from '../fixtures/capture-gateway.ts';
+import { flush, readStats, startGatewayProcess, stopGatewayProcess } from '../fixtures/capture-gateway.ts';
 import {
   answerCall,
   driveRuns,
-  findCall,
   makeCall,
+  readTags,
   requestBody,
   responseBody,
-  tagOf,
 } from '../fixtures/capture-traffic.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { makeFolder } from '../storage/folder.ts';
@@ -32,25 +30,15 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-const start = (...flags: string[]) => startGatewayProcess(upstream.url, folder, flags);
-
 it('rotation under load: nothing lost, ids go on, sealed files read-only; inspect reads meanwhile', async () => {
   upstream.script = { onRequest: answerCall };
-  const { child, url, port } = await start();
-  const done: string[] = [];
-  let isOver = false;
-  const load = driveRuns(
-    port,
-    'r',
-    8,
-    5,
-    () => isOver,
-    (call) => done.push(tagOf(call)),
-  );
+  await using started = await startGatewayProcess(upstream.url, folder);
+  const { url, port } = started;
+  const { answered, end } = driveRuns(port, 'r', 8, 5);
   const sealed: string[] = [];
   for (let round = 1; round <= 3; round++) {
-    const before = done.length;
-    while (done.length < before + 25) await readStats(url);
+    const before = answered.size;
+    while (answered.size < before + 25) await readStats(url);
     const rotated = (await (await fetch(`${url}/__gw/rotate`, { method: 'POST' })).json()) as Record<
       string,
       string
@@ -64,23 +52,15 @@ it('rotation under load: nothing lost, ids go on, sealed files read-only; inspec
   const seen = await inspect.ended;
   expect(seen).toMatchObject({ code: 0, stderr: '' });
   expect((JSON.parse(seen.stdout) as { runs: unknown[] }).runs.length).toBeGreaterThan(0);
-  isOver = true;
-  await load;
+  await end();
   await makeCall(port, { run: 'last', seq: 2, stream: true });
-  done.push('last#2s');
-  expect(await flush(url)).toBe(done.length);
+  answered.add('last#2s');
+  expect(await flush(url)).toBe(answered.size);
   const { db: state, exchanges } = await readStats(url);
   expect(state).toMatchObject({ path: db, sealed: 3 });
-  expect(exchanges).toMatchObject({ captured: done.length, dropped: 0, in_flight: 0 });
+  expect(exchanges).toMatchObject({ captured: answered.size, dropped: 0, in_flight: 0 });
 
-  const stored = await readCaptured(db);
-  expect(stored.map(({ record }) => record.id)).toEqual(done.map((_, at) => at + 1));
-  const tags = stored.map(({ request, response }) => {
-    const call = findCall(request)!;
-    expect(request.equals(requestBody(call)) && response.equals(responseBody(call)), tagOf(call)).toBe(true);
-    return tagOf(call);
-  });
-  expect(tags.sort()).toEqual(done.sort());
+  expect(await readTags(db)).toEqual(answered);
   expect(listSealed(db).map(({ path }) => path)).toEqual(sealed);
 
   const last = { run: 'last', seq: 2, stream: true };
@@ -88,11 +68,18 @@ it('rotation under load: nothing lost, ids go on, sealed files read-only; inspec
     ['request', requestBody(last)],
     ['response', responseBody(last)],
   ] as const) {
-    await using raw = new CliChild(['inspect', '--db', db, '--exchange', String(done.length), '--raw', side]);
+    await using raw = new CliChild([
+      'inspect',
+      '--db',
+      db,
+      '--exchange',
+      String(answered.size),
+      '--raw',
+      side,
+    ]);
     expect(await raw.ended).toMatchObject({ code: 0, stdout: bytes.toString() });
   }
   await using old = new CliChild(['inspect', '--db', sealed[0]!, '--exchange', '1', '--json']);
   expect(JSON.parse((await old.ended).stdout)).toMatchObject({ id: 1, status: 200, kind: 'turn' });
-  child.process.kill('SIGTERM');
-  expect(await child.ended).toMatchObject({ code: 0, stderr: expect.not.stringContaining('rror') });
+  expect(await stopGatewayProcess(started)).not.toContain('rror');
 });

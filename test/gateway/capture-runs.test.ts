@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import { flush, startGatewayProcess, waitForStats } from '../fixtures/capture-gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
@@ -24,7 +24,11 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-const start = (...flags: string[]) => startGatewayProcess(upstream.url, folder, flags);
+async function start(...flags: string[]) {
+  const started = await startGatewayProcess(upstream.url, folder, flags);
+  onTestFinished(() => started[Symbol.asyncDispose]());
+  return started;
+}
 
 const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 const post = (path: string, body: Buffer, headers: [string, string][] = []): Buffer =>

@@ -1,9 +1,7 @@
 /** At a stop each server thread prints one line about what it could not store. */
 import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { CliChild } from '../cli/child.ts';
-import { readStats, waitForStats } from '../fixtures/capture-gateway.ts';
+import { readStats, startGatewayProcess, waitForStats } from '../fixtures/capture-gateway.ts';
 import { answerCall, makeCall } from '../fixtures/capture-traffic.ts';
 import { startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { makeFolder } from '../storage/folder.ts';
@@ -15,16 +13,10 @@ async function startGateway() {
   onTestFinished(() => upstream.close());
   upstream.script = { onRequest: answerCall };
   const folder = makeFolder();
-  const child = new CliChild(['gateway', '--port', '0', '--db', join(folder, 'capture.mdb')], {
-    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder },
-  });
-  onTestFinished(async () => {
-    child.process.kill('SIGKILL');
-    await child.ended;
-  });
-  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+  const started = await startGatewayProcess(upstream.url, folder);
+  onTestFinished(() => started[Symbol.asyncDispose]());
+  const { child, url, port } = started;
   const makeCalls = async (count: number) => {
-    const port = Number(new URL(url).port);
     for (let at = 0; at < count; at++) await makeCall(port, { run: `run-${at}`, seq: 1, stream: false });
   };
   return { child, url, makeCalls };

@@ -6,9 +6,8 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { startFakeProvider } from '../../src/demo/fake-provider.ts';
-import { CliChild } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
-import { flush } from '../fixtures/capture-gateway.ts';
+import { flush, startGatewayProcess } from '../fixtures/capture-gateway.ts';
 import { makeFolder } from '../storage/folder.ts';
 
 const SESSION = 'd60530b4-a57a-44c3-9a84-b36ea3e98f78';
@@ -19,14 +18,12 @@ it('shows sessions, their agents and side calls, and runs by a header of the ope
   onTestFinished(() => provider.close());
   const folder = makeFolder();
   const db = join(folder, 'capture.mdb');
-  const child = new CliChild(['gateway', '--port', '0', '--db', db], {
-    env: { GW_UPSTREAM_BASE: provider.url, DATA_DIR: folder, SVC_RUN_HEADERS: 'X-Acme-Run' },
-  });
+  const started = await startGatewayProcess(provider.url, folder, [], { SVC_RUN_HEADERS: 'X-Acme-Run' });
+  const { url } = started;
   onTestFinished(async () => {
-    await child[Symbol.asyncDispose]();
+    await started[Symbol.asyncDispose]();
     rmSync(folder, { recursive: true });
   });
-  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
   const ask = async (headers: Record<string, string>, more: object = { tools: [{ name: 'Bash' }] }) => {
     const answer = await fetch(`${url}/v1/messages`, {
       method: 'POST',
