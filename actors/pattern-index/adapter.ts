@@ -5,7 +5,6 @@ import type { PatternScope } from '../../src/domain/pattern.ts';
 import type {
   AddedPattern,
   FoundMatches,
-  IndexState,
   MergedPattern,
   RemoveRequest,
   RetrieveRequest,
@@ -44,10 +43,6 @@ export class PatternStoreAdapter {
 
   async remove(request: RemoveRequest): Promise<number> {
     return (await this.#opened()).remove(request);
-  }
-
-  async state(): Promise<IndexState> {
-    return (await this.#opened()).state();
   }
 
   async close(): Promise<void> {

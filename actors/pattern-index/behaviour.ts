@@ -47,9 +47,6 @@ export const patternIndex: Index = {
     remove(_state, request, context) {
       context.io(PATTERN_STORE_ADAPTER, 'remove', request, 'done', context.holdReply());
     },
-    state(_state, _message, context) {
-      context.io(PATTERN_STORE_ADAPTER, 'state', null, 'done', context.holdReply());
-    },
   },
 
   internal: {

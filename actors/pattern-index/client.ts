@@ -9,7 +9,6 @@ import { RuntimeError } from '../../src/runtime/error.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
 import {
   type FoundMatches,
-  type IndexState,
   type MergedPattern,
   PATTERN_INDEX_KIND,
   type PatternIndexProtocol,
@@ -23,7 +22,6 @@ const OPEN_DEADLINE_MS = 5_000;
 export const RETRIEVE_DEADLINE_MS = 10_000;
 /** Deadline of adding patterns, long enough to embed a thousand texts while the store is still loading. */
 const ADD_DEADLINE_MS = 120_000;
-const STATE_DEADLINE_MS = 2_000;
 
 export class PatternIndexClient {
   readonly #asker: Asker;
@@ -74,10 +72,6 @@ export class PatternIndexClient {
    */
   remove(scope: PatternScope, pattern_ids: readonly string[], audit: AuditEntry | null): Promise<number> {
     return this.#ask('remove', { scope, pattern_ids, audit }, ADD_DEADLINE_MS);
-  }
-
-  state(): Promise<IndexState> {
-    return this.#ask('state', null, STATE_DEADLINE_MS);
   }
 
   async #ask<N extends keyof PatternIndexProtocol>(

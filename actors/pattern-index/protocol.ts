@@ -92,5 +92,4 @@ export type PatternIndexProtocol = {
   add: { request: { scope: PatternScope; patterns: readonly AddedPattern[] }; reply: MergedPattern[] };
   /** Answered when the patterns are gone from the disk, from memory and from saved graphs. */
   remove: { request: RemoveRequest; reply: number };
-  state: { request: null; reply: IndexState };
 };

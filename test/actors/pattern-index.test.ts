@@ -957,7 +957,7 @@ describe('the pattern index', () => {
     expect(io).toMatchObject({ adapter: PATTERN_STORE_ADAPTER, operation: 'retrieve', input: ask(FLAKY) });
     kit.finish(io!, []);
     expect(kit.answerTo(answer.token)).toEqual({ type: 'reply', value: [] });
-    const second = kit.ask('state', null);
+    const second = kit.ask('retrieve', ask(FLAKY));
     if (second.type !== 'held') throw new Error('the answer is kept');
     const refusal = { code: 'unavailable', message: 'not now', retryable: true };
     kit.fail(kit.takeEffectsOf('io')[0]!, refusal);

@@ -226,11 +226,6 @@ export class Checkpoints {
     }
   }
 
-  /** Why no further checkpoint of this file is possible; null while it is possible. */
-  get failure(): Error | null {
-    return this.#failure;
-  }
-
   /**
    * Waits for a running checkpoint, then makes one of everything committed, unless the last one already covers it.
    * @throws Error of the file system. After a failed sync of the file, no checkpoint is possible, and every later
