@@ -16,6 +16,7 @@ import { quoteForShell } from './std/shell-word.ts';
 import { IdleWipes } from './storage/idle-wipe.ts';
 import { databasePaths, keepCheckpoints } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
+import { StoreReads } from './storage/store-reads.ts';
 import { allocateShared, type Starting, startActors } from './threads/actor-start.ts';
 import { openCapture } from './threads/capture-start.ts';
 import { logDamagedValues } from './threads/damage-log.ts';
@@ -115,12 +116,16 @@ async function startAll(
     await running.start({ start: () => keepRunsCheckpointed(config, log), stop: (kept) => kept.stop() });
     await running.start({ start: () => wipeDeletedContent(config, log), stop: (wipes) => wipes.stop() });
   }
+  const reads = await running.start({
+    start: () => (parts.api ? watchReads(config, log) : null),
+    stop: (watch) => watch?.stop(),
+  });
   const memory = await running.start({
     start: () =>
       isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null,
     stop: (made) => (made === null ? undefined : closeMappedMemory(made)),
   });
-  const starting: Starting = { config, parts, shared: allocateShared(), memory, log, running };
+  const starting: Starting = { config, parts, shared: allocateShared(), memory, reads, log, running };
   const actors = await startActors(starting);
   const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
   const writer = isCapturing ? new CaptureWriterClient(actors.client, ownMemory) : null;
@@ -170,6 +175,19 @@ function wipeDeletedContent({ data_dir, data_key }: Config, log: Log): IdleWipes
       log.warn({ path, err: thrown }, 'deleted content could not be overwritten: the next start tries again'),
   });
 }
+
+/** Ends processes that read a database in one transaction for too long. */
+function watchReads({ data_dir, data_key }: Config, log: Log): StoreReads {
+  return new StoreReads(databasePaths(data_dir, data_key), {
+    tell: (path, { pid, seconds, done }) => log.warn({ path, pid, seconds }, OLD_READ_WORDS[done]),
+  });
+}
+
+const OLD_READ_WORDS = {
+  told: 'a process has been reading a database in one transaction: until it ends, the file grows with each write',
+  asked: 'a process was reading a database in one transaction for too long: it was asked to end (SIGTERM)',
+  killed: 'a process was reading a database in one transaction for too long: it was killed (SIGKILL)',
+} as const;
 
 async function startCapture(
   { config, log, running }: Starting,

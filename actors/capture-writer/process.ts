@@ -81,6 +81,7 @@ const NOTHING_TOLD: FileState = {
   withheld: zeroCounts(WITHHELD_CAUSES),
   damaged: 0,
   memory_bytes: 0,
+  oldest_read_s: 0,
   expired: null,
 };
 

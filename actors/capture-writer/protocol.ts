@@ -93,6 +93,8 @@ export interface WriterState extends LogState {
   expired?: ExpiredCaptures | null;
   /** Damaged files that were renamed and still exist. Absent if the log is written on the actor's own thread. */
   damaged?: number;
+  /** As `FileState` has it. Absent if the log is written on the actor's own thread. */
+  oldest_read_s?: number;
   process?: ProcessState;
 }
 

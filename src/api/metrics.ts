@@ -191,6 +191,8 @@ interface MetricsSources {
   today?(): Promise<TrafficFigures | null>;
   /** What the last point of each place has that `backup --follow` fills. */
   points?(): { place: string; from_ms: number }[];
+  /** Databases of the API, by their names. */
+  databases?(): Record<string, { oldest_read_s: number }>;
 }
 
 /** Kind of a number: a counter only grows while the process lives, a gauge goes up and down. */
@@ -357,7 +359,8 @@ export class ProcessMetrics {
   }
 
   async #render(): Promise<string> {
-    const { servers, actors, capture, connections, verdicts, framing_guard, today, points } = this.#sources;
+    const { servers, actors, capture, connections, verdicts, framing_guard, today, points, databases } =
+      this.#sources;
     const [requests, hosts, stats, figures] = await Promise.all([
       Promise.allSettled(servers()),
       actors().catch((): null[] => []),
@@ -379,6 +382,7 @@ export class ProcessMetrics {
       ...(verdicts === undefined ? [] : [describeVerdicts(verdicts())]),
       ...(figures === null ? [] : [describeToday(figures)]),
       ...(points === undefined ? [] : [describePoints(points())]),
+      describeReads(databases?.() ?? {}, captured),
     ];
     return (await Promise.all(parts.map((part) => part.metrics()))).join('\n');
   }
@@ -434,6 +438,25 @@ function describePoints(points: readonly { place: string; from_ms: number }[]): 
     registers: [registry],
   });
   for (const { place, from_ms } of points) gauge.set({ place }, from_ms / 1_000);
+  return registry;
+}
+
+function describeReads(
+  databases: Readonly<Record<string, { oldest_read_s: number }>>,
+  stats: Record<string, Record<string, unknown>> | null,
+): Registry {
+  const registry = new Registry();
+  const ages = Object.entries(databases).map(([name, { oldest_read_s }]) => [name, oldest_read_s] as const);
+  const captures = stats?.db?.oldest_read_s;
+  if (typeof captures === 'number') ages.push(['capture.mdb', captures]);
+  if (ages.length === 0) return registry;
+  const gauge = new Gauge({
+    name: 'understudy_database_oldest_read_seconds',
+    help: 'Age of the oldest read transaction of another process, which keeps freed pages from being used again; 0 without one',
+    labelNames: ['database'],
+    registers: [registry],
+  });
+  for (const [database, age] of ages) gauge.set({ database }, age);
   return registry;
 }
 

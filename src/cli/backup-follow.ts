@@ -6,6 +6,7 @@ import { BackupError, type BackupSource } from '../storage/backup-manifest.ts';
 import { StoreError } from '../storage/bucket/object-store.ts';
 import { openStore } from '../storage/bucket/open-store.ts';
 import { Follower } from '../storage/points/follower.ts';
+import { READ_AGES } from '../storage/read-watch.ts';
 import type { CliIo } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
@@ -23,18 +24,22 @@ interface FollowOptions {
 
 /**
  * Runs until SIGTERM or SIGINT.
- * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made. Later
- *   failures are reported and retried
+ * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made; BackupError if a
+ *   signal comes while a read transaction is so old that the service ends it. Later failures are reported and retried
  */
 export async function followBackup(source: BackupSource, options: FollowOptions, io: CliIo): Promise<void> {
   io.outliveReader?.();
   const parent = process.ppid;
+  let follower: Follower | null = null;
   const stopping = new AbortController();
-  const stop = (): void => stopping.abort();
+  let readMs = 0;
+  const stop = (): void => {
+    readMs = follower?.reading_ms ?? 0;
+    stopping.abort();
+  };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);
   const store = await openStore(options.place);
-  let follower: Follower | null = null;
   try {
     follower = await Follower.open(source, store, options.keep_ms, Date.now());
     const run = new FollowRun(follower, store.name, options, io);
@@ -42,12 +47,21 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
     // Also ends when the parent process is killed, because only the parent forwards signals to this process.
     while (!stopping.signal.aborted && process.ppid === parent) await run.pass(stopping.signal, false);
     await run.tellEnd();
+    refuseLongRead(readMs);
   } finally {
     process.off('SIGTERM', stop);
     process.off('SIGINT', stop);
     await follower?.close();
     store.close();
   }
+}
+
+/** @throws BackupError if the service has ended the command: a success would tell supervisors not to start it again */
+function refuseLongRead(readMs: number): void {
+  if (readMs < READ_AGES.asked_ms) return;
+  throw new BackupError(
+    `it was ended after it had read one state of a database for ${Math.round(readMs / 60_000)} minutes; the service ends such readers, because files grow meanwhile`,
+  );
 }
 
 class FollowRun {

@@ -23,6 +23,7 @@ import { resolveModuleUrl } from '../std/module-url.ts';
 import { SharedLocks } from '../std/shared-locks.ts';
 import { databasePaths } from '../storage/lmdb/stores.ts';
 import { WriteTurn } from '../storage/lmdb/write-turn.ts';
+import type { StoreReads } from '../storage/store-reads.ts';
 import type { HostOptions } from './actor-thread-entry.ts';
 import { startServerActors } from './server-actors.ts';
 import type { Parts } from './server-thread.ts';
@@ -36,6 +37,8 @@ export interface Starting {
   shared: ReturnType<typeof allocateShared>;
   /** Memory for captured exchanges; null without capture, or if the capture process cannot map it. */
   memory: MappedMemory | null;
+  /** The watch over readers of the API's databases; null without an API. */
+  reads: StoreReads | null;
   log: Log;
   /** The parts that run so far. */
   running: ServiceParts;

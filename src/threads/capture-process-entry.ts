@@ -40,10 +40,10 @@ import { CaptureExpiry, noteTouching } from '../storage/capture/expiry.ts';
 import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
 import { sealWhenDue } from '../storage/capture/live-sealing.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
-import { ReadWatch } from '../storage/capture/read-watch.ts';
 import { findRewriteOrder, noteRewriteFailure } from '../storage/capture/rewrite-order.ts';
 import { needsRestore } from '../storage/lmdb/checkpoint.ts';
 import { allowFetching } from '../storage/offload/away-reads.ts';
+import { ReadWatch } from '../storage/read-watch.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
 
@@ -96,6 +96,7 @@ class Capture {
   #orderTimer: NodeJS.Timeout | null = null;
   #readTimer: NodeJS.Timeout | null = null;
   #bucketTimer: NodeJS.Timeout | null = null;
+  #reads: ReadWatch | null = null;
   /** Slabs and cells of the next append that were received over the channel. */
   #bodies: Uint8Array[] = [];
 
@@ -246,6 +247,7 @@ class Capture {
       listReads: () => log.listReads(),
       tell: ({ pid, seconds, done }) => this.#logger.warn({ db, pid, seconds }, words[done]),
     });
+    this.#reads = watch;
     this.#readTimer = setInterval(() => watch.look(), READ_LOOK_MS).unref();
   }
 
@@ -363,6 +365,7 @@ class Capture {
       ...(await this.#adapter.state()),
       damaged: listDamaged(this.#options.db).length,
       memory_bytes: process.memoryUsage.rss(),
+      oldest_read_s: this.#reads?.oldest_s ?? 0,
       expired:
         this.#expiry === null ? null : { ...this.#expiry.expired, waits_for_confirmation: this.#ages!.waits },
     };

@@ -143,7 +143,7 @@ interface Shared extends Capture {
 }
 
 function serverServices(
-  { parts, shared, log }: Starting,
+  { parts, shared, reads, log }: Starting,
   { threads, client, compute, isReady }: StartedActors,
   { config, roster, proxy, student, connections, reader, writer, otel }: Shared,
 ): ServerThreadServices {
@@ -158,6 +158,7 @@ function serverServices(
     connections: () => connections.counts(),
     framing_guard: guard,
     otel: otel === null ? null : () => otel.state(),
+    ...(reads === null ? {} : { databases: () => reads.ages() }),
     ...(parts.gateway && config.proxy !== null ? { proxy: () => proxy.counts.read() } : {}),
   });
   const metrics = new ProcessMetrics(
@@ -169,6 +170,7 @@ function serverServices(
       capture: () => (writer === null && student === null ? null : admin.stats()),
       verdicts: () => ({ differing_runs: reader.differing_runs }),
       points: () => readPointNotes(config.data_dir),
+      databases: () => reads?.ages() ?? {},
       ...(writer === null ? {} : { today: () => readToday(reader, systemClock.wallMs()) }),
     },
     config.version,

@@ -135,6 +135,12 @@ function everyExpression(): Asked[] {
   ];
 }
 
+it('the age of the oldest read is shown for each database', async () => {
+  const text = await read();
+  for (const database of ['main.mdb', 'runs.mdb', 'capture.mdb'])
+    expect(seriesValue(text, `understudy_database_oldest_read_seconds{database="${database}"}`)).toBe(0);
+});
+
 it('the age of a backup is shown for each place, and not where no place is filled', async () => {
   const name = 'understudy_backup_point_timestamp_seconds';
   expect(seriesValue(await read(), `${name}{place="s3://bucket/\\"a\\""}`)).toBe(1_700_000_000.5);

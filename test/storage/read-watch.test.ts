@@ -12,8 +12,10 @@ import { decodeExchange } from '../../src/providers/decode.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
-import { type OldRead, ReadWatch } from '../../src/storage/capture/read-watch.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
+import { type OldRead, ReadWatch } from '../../src/storage/read-watch.ts';
+import { StoreReads } from '../../src/storage/store-reads.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
@@ -86,7 +88,62 @@ describe('the watch over reads', () => {
       clock.advance(50);
     }
     expect(told).toEqual([{ pid: stranger.pid, seconds: 0, done: 'told' }]);
+    clock.advance(1_500);
+    expect(watch.oldest_s).toBe(2);
     stranger.kill('SIGKILL');
+    expect((await ended)[1]).toBe('SIGKILL');
+  });
+});
+
+describe('the watch over reads of main.mdb and runs.mdb', () => {
+  /** A process that reads the file in one transaction. @param shell whether another process than this one starts it */
+  async function holdRead(path: string, shell: boolean) {
+    const entry = join(import.meta.dirname, 'read-holder.ts');
+    const argv = shell
+      ? ['sh', '-c', '"$0" "$@" & wait $!', process.execPath, entry, path]
+      : [process.execPath, entry, path];
+    const holder = spawn(argv[0]!, argv.slice(1), { stdio: ['ignore', 'pipe', 'inherit'] });
+    const ended = once(holder, 'close');
+    await once(holder.stdout!, 'data');
+    return { holder, ended };
+  }
+
+  async function openReads() {
+    const paths = databasePaths(makeFolder());
+    const { main, runs } = openStores(paths);
+    await main.transact((tx) => tx.write({ op: 'put', table: 't', row: [1], value: 'x' }));
+    const told: (OldRead & { path: string })[] = [];
+    const reads = new StoreReads(paths, {
+      tell: (path, read) => told.push({ path, ...read }),
+      ages: { told_ms: 0, asked_ms: 0, killed_ms: 1_000_000 },
+    });
+    onTestFinished(async () => {
+      await reads.stop();
+      await Promise.all([main.close(), runs.close()]);
+    });
+    return { paths, reads, told };
+  }
+
+  it('ends a command that reads for long, and says how old the oldest read is', async () => {
+    const { paths, reads, told } = await openReads();
+    reads.look();
+    expect(reads.ages()).toEqual({ 'main.mdb': { oldest_read_s: 0 }, 'runs.mdb': { oldest_read_s: 0 } });
+    const { ended } = await holdRead(paths.main, true);
+    reads.look();
+    expect(told).toMatchObject([{ path: paths.main, done: 'asked' }]);
+    // 128 and the number of SIGTERM.
+    expect((await ended)[0]).toBe(143);
+    reads.look();
+    expect(told).toHaveLength(1);
+  });
+
+  it('names a process of the service itself, and leaves it alone', async () => {
+    const { paths, reads, told } = await openReads();
+    const { holder, ended } = await holdRead(paths.runs, false);
+    reads.look();
+    reads.look();
+    expect(told).toMatchObject([{ path: paths.runs, pid: holder.pid, done: 'told' }]);
+    holder.kill('SIGKILL');
     expect((await ended)[1]).toBe('SIGKILL');
   });
 });

@@ -23,6 +23,8 @@ interface WriterState {
   text?: object | null;
   /** Damaged files that were renamed and still exist. */
   damaged?: number;
+  /** Age of the oldest read transaction of another process in the live file, in seconds; 0 without one. */
+  oldest_read_s?: number;
   process?: CaptureProcessState;
   /** What retention has removed since the capture process began; null when everything is kept. */
   expired?: {
@@ -102,6 +104,8 @@ interface CaptureControlOptions {
   otel?: (() => object) | null;
   /** The proxy's tunnels; left out without a proxy. */
   proxy?: () => object;
+  /** The databases of the API, by their names; left out without an API. */
+  databases?: () => object;
 }
 
 /** The operator's relegation settings, and the current student. */
@@ -159,7 +163,8 @@ export class CaptureControl {
 
   /** The stats record of `spec` document 4, "Gateway". */
   async stats(): Promise<object> {
-    const { writer, version, db_path, max_queue, connections, framing_guard, otel, proxy } = this.#options;
+    const { writer, version, db_path, max_queue, connections, framing_guard, otel, proxy, databases } =
+      this.#options;
     if (writer?.alive) {
       // A busy or restarting writer must not delay the health check: use the last known state.
       this.#lastState = await writer.state().catch(() => this.#lastState);
@@ -195,6 +200,7 @@ export class CaptureControl {
       ...(framing_guard === undefined ? {} : { framing_guard: framing_guard() }),
       ...(connections === undefined ? {} : { connections: connections() }),
       ...(proxy === undefined ? {} : { proxy: proxy() }),
+      ...(databases === undefined ? {} : { databases: databases() }),
     };
   }
 

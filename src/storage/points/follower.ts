@@ -75,6 +75,8 @@ export class Follower {
   #lastAtMs = 0;
   /** The files of the last point, to see whether a new one is needed. */
   #lastFiles = '';
+  /** Since when the present pass has read transactions open; null: it has none. */
+  #readingSinceMs: number | null = null;
 
   /**
    * Claims the place for this DATA_DIR.
@@ -151,6 +153,11 @@ export class Follower {
     return { from_ms, point: isNew ? name : null, bytes };
   }
 
+  /** How long the present pass has had a read transaction open, in milliseconds; 0: it has none. */
+  get reading_ms(): number {
+    return this.#readingSinceMs === null ? 0 : performance.now() - this.#readingSinceMs;
+  }
+
   /** Removes points that are too old or too close together, and what no point has. @throws StoreError */
   async prune(nowMs: number): Promise<void> {
     const removed = await this.#pruning.run(nowMs, (attachment) => this.#blobs.isListed(attachment));
@@ -185,34 +192,30 @@ export class Follower {
     for (const name of DATABASES) {
       const path = join(data_dir, name);
       if (!isThere(path)) continue;
-      await closing(openDatabasePages(path, data_key), (source) => add({ name, kind: 'database', source }));
+      await this.#reading(() =>
+        closing(openDatabasePages(path, data_key), (source) => add({ name, kind: 'database', source })),
+      );
     }
     const hasCaptures = isThere(capture_db) || listSealed(capture_db).length > 0;
-    const captures = hasCaptures
-      ? await openCaptures(capture_db, data_key, fromMs)
-      : { changing: [], sealed: [] };
-    // Nothing that comes later is in the point, except for attachments and secrets that nothing refers to.
-    const atMs = Math.max(now(), this.#lastAtMs + 1);
-    this.#lastAtMs = atMs;
-    const open = [...captures.changing];
-    try {
-      for (let file = open[0]; file !== undefined; file = open[0]) {
-        await add(file);
-        open.shift();
-        // A read transaction keeps the file from using freed pages again.
-        await file.source.close();
-      }
-    } finally {
-      await closeAll(open);
-    }
-    if (entries.length === 0 && captures.sealed.length === 0)
+    let atMs = 0;
+    const sealed = await this.#reading(async () => {
+      const captures = hasCaptures
+        ? await openCaptures(capture_db, data_key, fromMs)
+        : { changing: [], sealed: [] };
+      // Nothing that comes later is in the point, except for attachments and secrets that nothing refers to.
+      atMs = Math.max(now(), this.#lastAtMs + 1);
+      this.#lastAtMs = atMs;
+      await addOpened(captures.changing, add);
+      return captures.sealed;
+    });
+    if (entries.length === 0 && sealed.length === 0)
       throw new BackupError(`${data_dir} holds nothing to copy`);
     const { list, gone } = await this.#blobs.addAttachments(attachmentsFolder(capture_db), stop);
     await writeRemoval(this.#store, this.#objects, atMs, this.#lineage, gone);
     this.#blobs.noteGone(gone);
     if (list.length > 0) await add({ name: ATTACHMENTS, kind: 'attachments', source: memoryPages(list) });
     const constant = [
-      ...captures.sealed.map((file) => ({ ...file, kind: 'sealed' as const })),
+      ...sealed.map((file) => ({ ...file, kind: 'sealed' as const })),
       // They exist before the first file that needs them.
       ...[keysPath(capture_db)]
         .filter(isThere)
@@ -229,12 +232,39 @@ export class Follower {
     return { point, files, from_ms: fromMs, at_ms: atMs };
   }
 
+  /** Notes that read transactions are open meanwhile. */
+  async #reading<Value>(read: () => Promise<Value>): Promise<Value> {
+    this.#readingSinceMs = performance.now();
+    try {
+      return await read();
+    } finally {
+      this.#readingSinceMs = null;
+    }
+  }
+
   #addLayer({ name, kind, source }: OpenedFile): Promise<LayeredFile> {
     const layer = `layers/${this.#lineage}/${String(this.#layers++).padStart(8, '0')}`;
     const put = async (piece: string, bytes: Uint8Array): Promise<void> =>
       this.#spool.add(piece, this.#objects.seal(piece, bytes));
     const known = this.#files.get(name) ?? null;
     return addLayer(known, source, { name, kind }, { layer, put }, KEEPS_BASE.has(kind));
+  }
+}
+
+/** Adds files and closes each one: a read transaction keeps the file from using freed pages again. */
+async function addOpened(
+  files: readonly OpenedFile[],
+  add: (file: OpenedFile) => Promise<void>,
+): Promise<void> {
+  const open = [...files];
+  try {
+    for (let file = open[0]; file !== undefined; file = open[0]) {
+      await add(file);
+      open.shift();
+      await file.source.close();
+    }
+  } finally {
+    await closeAll(open);
   }
 }
 

@@ -1,16 +1,18 @@
 /**
- * Ends processes that read the live file in one transaction for too long. Such a transaction keeps LMDB from reusing pages
+ * Ends processes that read a database in one transaction for too long. Such a transaction keeps LMDB from reusing pages
  * that were freed since, so the file grows with each write and never shrinks. The commands and the capture reader
- * renew their transactions with each call; a copy for a backup is one transaction. Capture process.
+ * renew their transactions with each call; a copy for a backup is one transaction. To end a reader is safe: it changes
+ * nothing, and a process that is ended in a write transaction leaves the state before it. Capture process for captures,
+ * main thread for the databases of DATA_DIR.
  * A process is ended only if the system says that it maps the file (Linux), because its id may come from another container
  * that shares the file.
  */
 import { readFileSync, realpathSync } from 'node:fs';
-import { type Clock, systemClock } from '../../std/clock.ts';
-import type { OpenSnapshot } from '../lmdb/snapshots.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import type { OpenSnapshot } from './lmdb/snapshots.ts';
 
 /** Ages of a read transaction: from which the process is named, asked to end, and killed. */
-const READ_AGES = { told_ms: 60_000, asked_ms: 900_000, killed_ms: 960_000 };
+export const READ_AGES = { told_ms: 60_000, asked_ms: 900_000, killed_ms: 960_000 };
 type ReadAges = typeof READ_AGES;
 
 /** A read transaction that is too old. */
@@ -27,6 +29,8 @@ interface ReadWatchOptions {
   listReads: () => OpenSnapshot[];
   /** Called once for each step. */
   tell: (read: OldRead) => void;
+  /** Processes that are named, but never ended. */
+  isSpared?: (pid: number) => boolean;
   ages?: ReadAges;
   clock?: Pick<Clock, 'monotonicMs'>;
 }
@@ -64,6 +68,14 @@ export class ReadWatch {
     this.#reads = reads;
   }
 
+  /** Age of the oldest read transaction of another process at the last look, in seconds; 0 without one. */
+  get oldest_s(): number {
+    const now = this.#clock.monotonicMs();
+    let oldest = 0;
+    for (const { since_ms } of this.#reads.values()) oldest = Math.max(oldest, now - since_ms);
+    return Math.round(oldest / 1_000);
+  }
+
   #act(pid: number, read: WatchedRead, ageMs: number): void {
     const { told_ms, asked_ms, killed_ms } = this.#ages;
     const due =
@@ -76,7 +88,8 @@ export class ReadWatch {
   }
 
   #end(pid: number, signal: 'SIGTERM' | 'SIGKILL'): boolean {
-    if (!maps(pid, this.#options.path)) return false;
+    const { path, isSpared } = this.#options;
+    if (isSpared?.(pid) === true || !maps(pid, path)) return false;
     try {
       return process.kill(pid, signal);
     } catch {

@@ -1,0 +1,80 @@
+/**
+ * Watches the read transactions of other processes in main.mdb and runs.mdb (read-watch.ts), while the service runs. Main
+ * thread.
+ */
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { open, type RootDatabase } from 'lmdb';
+import { listReads } from './lmdb/snapshots.ts';
+import type { DatabasePaths } from './lmdb/stores.ts';
+import { type OldRead, type READ_AGES, ReadWatch } from './read-watch.ts';
+
+/** Interval of the checks. */
+const LOOK_MS = 10_000;
+
+interface StoreReadsOptions {
+  /** Called once for each step against a process. */
+  tell: (path: string, read: OldRead) => void;
+  ages?: typeof READ_AGES;
+  look_ms?: number;
+}
+
+/** Age of the oldest read transaction of another process in each database, in seconds; 0 without one. */
+type ReadAgesByFile = Record<string, { oldest_read_s: number }>;
+
+export class StoreReads {
+  readonly #watches = new Map<string, ReadWatch>();
+  readonly #roots: RootDatabase[] = [];
+  readonly #timer: NodeJS.Timeout;
+
+  /** @param paths of existing files, which this process has open */
+  constructor({ main, runs }: DatabasePaths, { tell, ages, look_ms = LOOK_MS }: StoreReadsOptions) {
+    for (const [path, noSync] of [
+      [main, false],
+      [runs, true],
+    ] as const) {
+      const root = open({ path, noSubdir: true, cache: false, overlappingSync: false, noSync });
+      this.#roots.push(root);
+      const watch = new ReadWatch({
+        path,
+        listReads: () => {
+          root.readerCheck();
+          return listReads(root);
+        },
+        tell: (read) => tell(path, read),
+        // The process that reads captures looks here, too. It renews its transactions.
+        isSpared: isOwnChild,
+        ...(ages === undefined ? {} : { ages }),
+      });
+      this.#watches.set(basename(path), watch);
+    }
+    this.#timer = setInterval(() => this.look(), look_ms).unref();
+  }
+
+  /** Looks once. */
+  look(): void {
+    for (const watch of this.#watches.values()) watch.look();
+  }
+
+  ages(): ReadAgesByFile {
+    return Object.fromEntries(
+      [...this.#watches].map(([name, watch]) => [name, { oldest_read_s: watch.oldest_s }]),
+    );
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    for (const root of this.#roots) await root.close();
+  }
+}
+
+/** Whether this process has started the other one; false where that cannot be found out. */
+function isOwnChild(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    // The name of the program may contain spaces and parentheses. State and parent follow it.
+    return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === process.pid;
+  } catch {
+    return false;
+  }
+}
