@@ -23,6 +23,7 @@ const ENTRIES = [
   'src/threads/compute-thread-entry',
   'src/threads/proxy-thread-entry',
   'src/threads/server-thread-entry',
+  'src/threads/student-sharing-entry',
   'src/threads/student-thread-entry',
 ];
 /** Packages that are not bundled: they have native code, or find files and threads beside their own. */

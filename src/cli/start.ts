@@ -92,6 +92,8 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_RELEGATION_AUDIT   share of what it would serve that the provider serves, to be compared   0.05
   GW_RELEGATION_STICKY  on: a run stays with the provider once it has served a step of it   off
   GW_RELEGATION_WIRES   whose steps it serves: messages, chat_completions, responses       messages
+  STUDENT_BUCKET_URL    a bucket or folder with one student for several gateways   none
+  STUDENT_SHARING       follow: serve the student there; share: publish the one in SVC_DISTILL_DIR   follow
   SVC_STUDENT_KEY       for the service of a student of kind http                         none
   SVC_STUDENT_KEYS      clients' keys that it answers before the provider has taken them, comma-separated   none
   GW_STUDENT_TIMEOUT_MS how long a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}

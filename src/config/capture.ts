@@ -7,6 +7,7 @@ import type { Prices } from '../domain/price.ts';
 import { SHIPPED_PRICES } from '../domain/price-table.ts';
 import { DEFAULTS } from '../limits.ts';
 import {
+  bucketUrl,
   bytes,
   flag,
   note,
@@ -90,14 +91,6 @@ const prices = z
   })
   .describe(
     'allowed is a JSON object of models, each with dollars a million tokens: {"model": {"input": 3, "output": 15}}; with "extends": "shipped" it adds to the table that ships',
-  );
-
-/** `src/storage/bucket` reads the rest, at the start of capture. */
-const bucketUrl = z
-  .string()
-  .regex(/^(?:s3:\/\/[^\s@]+|file:\/\/\/[^\s?#]+)$/)
-  .describe(
-    'allowed is a bucket like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1, without credentials, or file:///folder',
   );
 
 const HOUR_MS = 3_600_000;

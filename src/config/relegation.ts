@@ -3,7 +3,9 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { RELEGATION_WIRES, type RelegationWire } from '../domain/exchange.ts';
 import type { Prices } from '../domain/price.ts';
+import { ConfigError } from './config-error.ts';
 import {
+  bucketUrl,
   headerKey,
   keys,
   onOff,
@@ -31,6 +33,8 @@ export interface RelegationConfig {
   readonly directory: string;
   /** `shadow`: the student is asked, and the upstream serves. */
   readonly mode: 'on' | 'shadow';
+  /** Where gateways get the same student; null: the directory is this gateway's alone. */
+  readonly shared: { readonly place: string; readonly role: 'share' | 'follow' } | null;
   /** Key for the service behind a student of kind `http`. Secret, never print; '' for none. */
   readonly key: string;
   /** Clients' credentials that the student may serve before the upstream has accepted them; secret: never print. */
@@ -58,6 +62,8 @@ const relegationWires = z
 
 const relegationMode = z.enum(['on', 'shadow', 'off']).describe('allowed is on, shadow or off');
 
+const studentSharing = z.enum(['share', 'follow']).describe('allowed is share or follow');
+
 const relegationAudit = z
   .string()
   .regex(/^(0(\.\d{1,6})?|1(\.0{1,6})?)$/)
@@ -70,6 +76,8 @@ export const RELEGATION_VARIABLES = {
   GW_RELEGATION_AUDIT: [relegationAudit, '0.05'],
   GW_RELEGATION_STICKY: [onOff, 'off'],
   GW_RELEGATION_WIRES: [relegationWires, 'messages'],
+  STUDENT_BUCKET_URL: [bucketUrl, undefined],
+  STUDENT_SHARING: [studentSharing, 'follow'],
   SVC_STUDENT_KEY: [headerKey, undefined],
   SVC_STUDENT_KEYS: [keys, undefined],
   GW_STUDENT_TIMEOUT_MS: [wholeNumber(1, STUDENT_TIMEOUT_MAX_MS, ' of milliseconds'), undefined],
@@ -86,10 +94,20 @@ export function readRelegation(
   prices: Prices | null,
 ): RelegationConfig | null {
   const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
+  if (directory === null && v.STUDENT_BUCKET_URL !== null)
+    throw new ConfigError(
+      'STUDENT_BUCKET_URL',
+      v.STUDENT_BUCKET_URL,
+      'SVC_DISTILL_DIR must name the directory of the student',
+    );
   if (directory === null || mode === 'off') return null;
   return Object.freeze({
     directory: resolve(directory),
     mode,
+    shared:
+      v.STUDENT_BUCKET_URL === null
+        ? null
+        : Object.freeze({ place: v.STUDENT_BUCKET_URL, role: v.STUDENT_SHARING }),
     key: v.SVC_STUDENT_KEY ?? '',
     client_keys: Object.freeze([...new Set(v.SVC_STUDENT_KEYS ?? [])]),
     audit_share: v.GW_RELEGATION_AUDIT,

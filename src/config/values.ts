@@ -76,6 +76,14 @@ export const headerKey = z
   .regex(/^[\x21-\x7e]{1,1000}$/)
   .describe('allowed are 1 to 1000 printable ASCII characters without spaces');
 
+/** `src/storage/bucket` reads the rest at the start. */
+export const bucketUrl = z
+  .string()
+  .regex(/^(?:s3:\/\/[^\s@]+|file:\/\/\/[^\s?#]+)$/)
+  .describe(
+    'allowed is a bucket like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1, without credentials, or file:///folder',
+  );
+
 export const keys = z
   .string()
   .transform((text) => splitList(text))

@@ -22,6 +22,7 @@ import { startProxy } from './proxy-start.ts';
 import type { ProxyThread, RoutedServer } from './proxy-thread.ts';
 import { type Parts, ServerThread, type ServerThreadServices } from './server-thread.ts';
 import { ServerThreads } from './server-threads.ts';
+import { openStudentSharing } from './student-sharing.ts';
 import { openStudent, type StudentThread } from './student-thread.ts';
 
 /** The capture writer of a process's servers, and its exporter; null without capture. */
@@ -73,6 +74,10 @@ export async function startServers(
   const proxy = await running.start({ start: () => new LateProxy(), stop: (late) => late.stop() });
   const student = await running.start({
     start: () => (parts.gateway ? openStudent(given, log) : null),
+    stop: (opened) => opened?.close(),
+  });
+  await running.start({
+    start: () => (parts.gateway ? openStudentSharing(given, log) : null),
     stop: (opened) => opened?.close(),
   });
   await student?.waitForStart();

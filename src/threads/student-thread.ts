@@ -16,6 +16,7 @@ import type { LedgerReport } from '../domain/student-ledger.ts';
 import type { RelegationState } from '../gateway/capture/capture-control.ts';
 import type { Log } from '../log.ts';
 import { createDeferred } from '../std/deferred.ts';
+import { makeFolder } from '../std/folder.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import { OwnThread } from '../std/own-thread.ts';
 import { readLedgerFile, reportLedger } from '../student/day-ledger.ts';
@@ -455,6 +456,8 @@ export async function openStudent(
   if (relegation === null) return null;
   const { directory, mode, key, audit_share, sticky, watch_path, ledger_path, timeout_ms, prices } =
     relegation;
+  // The student comes later, from another machine or from a round.
+  if (relegation.shared !== null) makeFolder(directory, 0o700);
   await checkStudent(directory);
   const entry = resolveModuleUrl('./student-thread-entry.ts', import.meta.url);
   return new StudentThread({

@@ -399,6 +399,7 @@ describe('relegation', () => {
   it('reads its variables', () => {
     expect(gateway({}, env).relegation).toEqual({
       directory: resolve('some/student'),
+      shared: null,
       mode: 'on',
       key: '',
       client_keys: [],
