@@ -19,6 +19,8 @@ interface Command {
    * such processes itself.
    */
   is_guarded?: true | 'once';
+  /** `--db` may be a bucket. `each`: the command runs for each gateway there. */
+  reads_bucket?: 'one' | 'each';
   /** What to do when a signal ends that process. */
   ends?: (argv: string[]) => Promise<GuardedEnd & { what?: string | undefined }>;
   /** @returns the exit status */
@@ -37,12 +39,14 @@ const COMMANDS: Record<string, Command> = {
   inspect: {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
     is_guarded: true,
+    reads_bucket: 'each',
     ends: async () => ({ interrupted: 'the output is incomplete' }),
     run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
   },
   trace: {
     summary: 'write the runs of a capture database as JSON lines, turns in one form for all providers',
     is_guarded: true,
+    reads_bucket: 'one',
     ends: async () => ({
       interrupted: 'the output is incomplete; with --out, the same command continues it',
     }),
@@ -51,6 +55,7 @@ const COMMANDS: Record<string, Command> = {
   replay: {
     summary: 'serve a captured run to an agent again, offline, or continue it live from a turn on',
     is_guarded: true,
+    reads_bucket: 'one',
     ends: async () => ({ interrupted: 'the replay was not finished' }),
     run: async (argv, io) => (await import('./replay.ts')).runReplay(argv, io),
   },
@@ -66,11 +71,13 @@ const COMMANDS: Record<string, Command> = {
   distill: {
     summary: 'make patterns and a student of the golden runs in a capture database',
     is_guarded: true,
+    reads_bucket: 'one',
     run: async (argv, io) => (await import('./distill.ts')).runDistill(argv, io),
   },
   loop: {
     summary: 'distil again and again, and publish the student when it is good enough and no worse',
     is_guarded: 'once',
+    reads_bucket: 'one',
     run: async (argv, io) => (await import('./loop.ts')).runLoop(argv, io),
   },
   student: {
@@ -199,12 +206,41 @@ export async function runUnderstudy(argv: string[], given: CliIo): Promise<numbe
     }
     const isGuarded =
       command.is_guarded === true || (command.is_guarded === 'once' && rest.includes('--once'));
-    if (isGuarded && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
-      return await runApart(command, name, rest, io);
-    return await command.run(rest, io);
+    const isApart = isGuarded && !isInProcess && !rest.includes('--help') && !rest.includes('-h');
+    const run = (words: string[]): Promise<number> =>
+      isApart ? runApart(command, name, words, io) : command.run(words, io);
+    return await runOverBucket(command, rest, io, run);
   } catch (thrown) {
     return reportFailure(thrown, name, rest, io);
   }
+}
+
+/** Runs a command, over the captures of each gateway if `--db` is a bucket. */
+async function runOverBucket(
+  { reads_bucket, is_guarded }: Command,
+  argv: string[],
+  io: CliIo,
+  run: (argv: string[]) => Promise<number>,
+): Promise<number> {
+  // A loop runs each round in a separate process, which looks at the bucket again.
+  const isLoop = is_guarded === 'once' && !argv.includes('--once');
+  if (reads_bucket === undefined || isLoop) return run(argv);
+  const { bringCaptures, findPlace } = await import('./remote-captures.ts');
+  const place = findPlace(argv);
+  if (place === null) return run(argv);
+  const commands = await bringCaptures(argv, place, loadConfig({ listener: 'api' }));
+  const isList = !argv.some((word) => /^--(?:run|exchange|step|json|export)(?:=|$)/.test(word));
+  if (commands.length > 1 && !(reads_bucket === 'each' && isList)) {
+    const names = commands.map(({ captures }) => captures.gateway).join(', ');
+    throw new UsageError(`--db has several gateways (${names}): add gateway=NAME to its query`);
+  }
+  let status: number = EXIT.done;
+  for (const { captures, argv: words } of commands) {
+    const { gateway, written_at } = captures;
+    if (commands.length > 1) await io.out(`\nGateway ${gateway}, as of ${written_at}\n`);
+    status = Math.max(status, await run(words));
+  }
+  return status;
 }
 
 /** Runs a guarded command in a separate process. */
@@ -229,6 +265,10 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
     const known = Object.hasOwn(COMMANDS, name) ? `understudy ${name} --help` : 'understudy --help';
     io.err(`understudy: ${thrown.message}\nSee: ${known}\n`);
     return thrown.exit_code;
+  }
+  if (thrown instanceof Error && thrown.name === 'StoreError') {
+    io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
+    return EXIT.failed;
   }
   const refusal = describeRefusal(thrown);
   if (refusal !== null) {

@@ -62,6 +62,18 @@ export const manifestSchema = z.object({
   content: z.string(),
 });
 
+/** The content of a manifest. */
+export const contentSchema = z.object({
+  gateway: z.string(),
+  written_at: z.string(),
+  files: z.array(entrySchema),
+});
+
+export type ManifestContent = z.output<typeof contentSchema>;
+
+/** Each gateway has an empty object here, so that a reader need not list everything. */
+export const GATEWAYS = 'gateways/';
+
 /**
  * @param path a capture file, live or sealed
  * @returns null if nothing was ever in a bucket

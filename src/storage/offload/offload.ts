@@ -23,6 +23,7 @@ import { BucketThread } from './bucket-thread.ts';
 import {
   beginNote,
   filesFolder,
+  GATEWAYS,
   MANIFEST_FORMAT,
   manifestName,
   manifestSchema,
@@ -393,6 +394,8 @@ export class Offload {
       JSON.stringify({ format: MANIFEST_FORMAT, nonce, content: Buffer.from(content).toString('base64') }),
     );
     await this.#thread.call({ name: 'put', object, bytes });
+    if (found === null)
+      await this.#thread.call({ name: 'put', object: `${GATEWAYS}${gateway}`, bytes: new Uint8Array() });
     this.#note.nonces = [nonce];
     this.#save();
     this.#isManifestDue = false;

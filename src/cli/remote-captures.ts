@@ -1,0 +1,48 @@
+/**
+ * `--db` with a bucket: brings the captures of its gateways into DATA_DIR, and runs the command over them there. Main thread of the
+ * command line.
+ */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import type { Config } from '../config.ts';
+import { fetchCaptures, type RemoteCaptures } from '../storage/offload/remote-captures.ts';
+import { UsageError } from './io.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+const PLACE = /^(?:s3|file):\/\//i;
+
+/** The place that `--db` names, and its position in argv; null: it names a file. */
+export function findPlace(argv: readonly string[]): { at: number; text: string } | null {
+  const at = argv.findIndex((word) => word === '--db' || word.startsWith('--db='));
+  if (at < 0) return null;
+  const text = argv[at] === '--db' ? argv[at + 1] : argv[at]!.slice('--db='.length);
+  return text !== undefined && PLACE.test(text) ? { at, text } : null;
+}
+
+/** A command over one gateway's captures. */
+interface RemoteCommand {
+  captures: RemoteCaptures;
+  argv: string[];
+}
+
+/**
+ * @param place what `--db` says; `gateway=NAME` in its query picks one
+ * @returns the command for each gateway, with the path here
+ * @throws UsageError; StoreError
+ */
+export async function bringCaptures(
+  argv: readonly string[],
+  { at, text }: { at: number; text: string },
+  { data_dir, data_key }: Pick<Config, 'data_dir' | 'data_key'>,
+): Promise<RemoteCommand[]> {
+  if (!URL.canParse(text)) throw new UsageError(`--db names no bucket: ${makeHarmlessLine(text)}`);
+  const url = new URL(text);
+  const gateway = url.searchParams.get('gateway');
+  url.searchParams.delete('gateway');
+  const place = url.href.replace(/\?$/, '');
+  const name = createHash('sha256').update(place).digest('hex').slice(0, 16);
+  const folder = join(data_dir, 'bucket-captures', name);
+  const all = await fetchCaptures({ place, gateway, folder, data_key });
+  const rest = [...argv.slice(0, at), ...argv.slice(argv[at] === '--db' ? at + 2 : at + 1)];
+  return all.map((captures) => ({ captures, argv: [...rest, '--db', captures.db] }));
+}
