@@ -34,11 +34,20 @@ interface SummedMisses {
 
 /** Totals of some turns, to which others can be added. */
 export function startTotals(): CacheTotals {
-  return { turns: 0, misses: 0, lost_tokens: 0, cost_usd: null, unpriced_misses: 0, is_estimate: false };
+  return {
+    turns: 0,
+    untold_turns: 0,
+    misses: 0,
+    lost_tokens: 0,
+    cost_usd: null,
+    unpriced_misses: 0,
+    is_estimate: false,
+  };
 }
 
 export function addTotals(totals: CacheTotals, more: CacheTotals): void {
   totals.turns += more.turns;
+  totals.untold_turns += more.untold_turns;
   totals.misses += more.misses;
   totals.lost_tokens += more.lost_tokens;
   totals.cost_usd = addDollars(totals.cost_usd, more.cost_usd);
@@ -48,9 +57,10 @@ export function addTotals(totals: CacheTotals, more: CacheTotals): void {
 
 /** The totals of one turn. */
 export function totalsOf({ verdict, lost_tokens, cost_usd, is_estimate }: CacheLook): CacheTotals {
-  if (verdict !== 'miss') return { ...startTotals(), turns: 1 };
+  const untold_turns = verdict === 'not_told' ? 1 : 0;
+  if (verdict !== 'miss') return { ...startTotals(), turns: 1, untold_turns };
   const unpriced_misses = cost_usd === null ? 1 : 0;
-  return { turns: 1, misses: 1, lost_tokens, cost_usd, unpriced_misses, is_estimate };
+  return { turns: 1, untold_turns, misses: 1, lost_tokens, cost_usd, unpriced_misses, is_estimate };
 }
 
 /** The group to which a miss belongs; null for a turn that missed nothing. */

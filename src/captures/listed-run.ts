@@ -15,7 +15,7 @@ import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
 
 /** Version of the rows' format: raise it when rows change their content, or runs are judged differently. */
-const ROW_FORMAT = 8;
+const ROW_FORMAT = 9;
 
 /** Identifies the format of rows and the program's version; rows of another format or version are not read. */
 export function indexVersion(programVersion: string): string {

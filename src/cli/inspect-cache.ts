@@ -145,7 +145,9 @@ function layOutTotals(view: InspectView, title: string, rows: readonly [string, 
 
 /** @param days over which the costs are divided; 1: they are not */
 function layOutSum(view: InspectView, sum: CacheReport, days = 1): string {
-  const { turns, misses, lost_tokens, cost_usd, unpriced_misses, causes } = sum;
+  const { turns, untold_turns, misses, lost_tokens, cost_usd, unpriced_misses, causes } = sum;
+  const untold =
+    untold_turns === 0 ? '' : `; ${countOf(untold_turns, 'turn')} do not say what was read from it`;
   const price = (usd: number | null): string => {
     if (usd === null) return '';
     return `, ${formatDollars(usd)}${days > 1 ? `, ${formatDollars(usd / days)} a day` : ''}`;
@@ -153,7 +155,7 @@ function layOutSum(view: InspectView, sum: CacheReport, days = 1): string {
   const unpriced =
     unpriced_misses === 0 ? '' : ` (${countOf(unpriced_misses, 'turn')} without a known price)`;
   const lost = misses === 0 ? '' : `: ${formatCount(lost_tokens)} tokens lost${price(cost_usd)}${unpriced}`;
-  let text = `${countOf(turns, 'turn')}, ${formatCount(misses)} of them missed the cache${lost}\n`;
+  let text = `${countOf(turns, 'turn')}, ${formatCount(misses)} of them missed the cache${lost}${untold}\n`;
   for (const { words, place, misses: some, lost_tokens: tokens, cost_usd: usd, runs, agent } of causes) {
     const where = place === null ? '' : ` (${place})`;
     text += `\n  ${view.paint.strong(makeHarmlessLine(`${words}${where}`))}\n`;

@@ -57,6 +57,7 @@ export const AGENT_CHARACTERS = 1_000;
 
 const totals = {
   turns: z.int().describe('Examined turns'),
+  untold_turns: z.int().describe('Examined turns whose answers do not say what was read from the cache'),
   misses: z.int().describe('Examined turns that read less than they could have'),
   lost_tokens: z.number().describe('Tokens that they could have read but did not'),
   cost_usd: dollars.describe('Additional cost in dollars; null: no price is known, or nothing was missed'),

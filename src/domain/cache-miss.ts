@@ -81,6 +81,8 @@ export interface CacheLook {
 export interface CacheTotals {
   /** Examined turns. */
   turns: number;
+  /** Examined turns whose answers do not say what was read from the cache. */
+  untold_turns: number;
   misses: number;
   lost_tokens: number;
   /** Dollars; null: no price is known, or nothing was missed. */

@@ -17,7 +17,8 @@ interface MadeTurn {
   /** Number of the turn in its run, from 0 on. */
   turn: number;
   at_ms: number;
-  read: number;
+  /** Tokens from the cache; null: the answer does not say. */
+  read: number | null;
   /** The earlier turn of the run. */
   follows?: number;
   fails?: boolean;
@@ -48,8 +49,9 @@ function addTurn(source: MadeSource, { run, tools, turn, at_ms, read, follows, f
           usage: {
             input_tokens: 5,
             output_tokens: 10,
-            cache_read_input_tokens: read,
-            cache_creation_input_tokens: 9_000 - read,
+            ...(read === null
+              ? {}
+              : { cache_read_input_tokens: read, cache_creation_input_tokens: 9_000 - read }),
           },
         },
   });
@@ -152,6 +154,15 @@ it('examines each exchange once, and only those of the period', { tags: 'long' }
   next.follow(source, kept, '2026-01-01', ALWAYS);
   expect(next.sum(ALL, true).turns).toBe(1_100);
   expect(next.takeChanges()).toMatchObject({ cache: [{ first_id: 1 }], cache_gone: [1] });
+});
+
+it('counts turns whose answers say nothing of the cache', () => {
+  const source = new MadeSource();
+  for (const [at, read] of [0, null, null].entries())
+    addTurn(source, { run: `run-${at}`, tools: ['Read'], turn: 0, at_ms: START_MS + at, read });
+  const ledger = new CacheLedger(PRICES);
+  ledger.follow(source, rangeOf(source), ALL.from_day, ALWAYS);
+  expect(ledger.sum(ALL, true)).toMatchObject({ turns: 3, untold_turns: 2, misses: 0, cost_usd: null });
 });
 
 it('sums the agents beyond its bound together', () => {

@@ -83,6 +83,23 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
+  it('hands over once the searches that an earlier version kept in the browser', async () => {
+    {
+      await using visit = await Visit.open(browser, service.api, service.token);
+      await visit.page.evaluate(`localStorage.setItem('understudy.queries', '["turns:>2"]')`);
+      await visit.goTo('runs');
+      await visit.page.getByRole('button', { name: 'turns:>2', exact: true }).waitFor();
+      expect(await visit.page.evaluate(`localStorage.getItem('understudy.queries')`)).toBeNull();
+      expect(visit.complaints).toEqual([]);
+    }
+    // Another browser has them, too.
+    await using other = await Visit.open(browser, service.api, service.token);
+    await other.goTo('runs');
+    await other.page.getByRole('button', { name: 'Forget turns:>2' }).click();
+    await other.page.getByRole('button', { name: 'Forget turns:>2' }).waitFor({ state: 'detached' });
+    expect(other.complaints).toEqual([]);
+  });
+
   it('leads from what a model cost to its runs', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('costs');

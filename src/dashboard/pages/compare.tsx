@@ -158,7 +158,7 @@ const FIGURES: readonly {
   { title: 'Verified', show: (run) => <Verdict run={run} /> },
   { title: 'Models', show: ({ models }) => models.join(', ') || '–' },
   { title: 'Began', show: ({ started_at }) => <Time at={started_at} /> },
-  { title: 'Turns', show: ({ turns }) => formatNumber(turns), value: ({ turns }) => turns },
+  { title: 'Turns', show: (run) => showCount(run, run.turns), value: (run) => countIn(run, run.turns) },
   {
     title: 'Took',
     show: ({ duration_ms }) => formatSpan(duration_ms),
@@ -184,9 +184,19 @@ const FIGURES: readonly {
     say: formatShort,
   },
   { title: 'Cost', show: (run) => <Cost of={run} />, value: ({ cost_usd }) => cost_usd, say: formatUsd },
-  { title: 'Errors', show: ({ errors }) => formatNumber(errors), value: ({ errors }) => errors },
+  { title: 'Errors', show: (run) => showCount(run, run.errors), value: (run) => countIn(run, run.errors) },
   { title: 'Note', show: ({ note }) => <span dir="auto">{note || '–'}</span> },
 ];
+
+/** A count over captured exchanges; null: the run was reported, but nothing of it was captured. */
+function countIn({ exchanges }: CapturedRun, count: number): number | null {
+  return exchanges === 0 ? null : count;
+}
+
+function showCount(run: CapturedRun, count: number): string {
+  const known = countIn(run, count);
+  return known === null ? '–' : formatNumber(known);
+}
 
 /** The result of `understudy replay --verify` for a run. */
 function Verdict({ run: { tags } }: { run: CapturedRun }) {
@@ -314,7 +324,8 @@ function Differences({ pair: { a, b, asks_differ, answers_differ } }: { pair: Co
 type SideContext = ReturnType<typeof contextOf>;
 
 function contextOf({ run: { run_id }, turns }: ReadConversation) {
-  return { run_id, results: findResults(turns), calls: findCalls(turns) };
+  const missing = turns.length === 0 ? 'Nothing of this run was captured.' : 'This run has ended.';
+  return { run_id, missing, results: findResults(turns), calls: findCalls(turns) };
 }
 
 function Side({
@@ -331,7 +342,7 @@ function Side({
   return (
     <section aria-label={`${label}, turn ${at + 1}`}>
       {turn === null ? (
-        <p class="faint">This run has ended.</p>
+        <p class="faint">{context.missing}</p>
       ) : (
         <TurnView
           turn={turn}

@@ -144,7 +144,7 @@ const PatternRow = memo(({ pattern }: { pattern: Pattern }) => (
     <span class="run-state">
       <Badge tone={pattern.tier === 'e3' ? 'off' : 'good'}>{pattern.tier}</Badge>
     </span>
-    <span class="number" data-label="times">
+    <span class="number" data-label={pattern.support === 1 ? 'time' : 'times'}>
       {formatNumber(pattern.support)}
     </span>
     <span class="run-model">{pattern.failure_type.replaceAll('_', ' ') || '–'}</span>

@@ -44,7 +44,9 @@ function PeriodPanels({ period, agent }: { period: Period; agent: string }) {
   const isPriced = by_day.some(({ cost_usd }) => cost_usd !== null);
   return (
     <Panel title="Missed caches" sub={describe(period)}>
-      {by_agent.length > 1 || agent !== '' ? <AgentChoice agents={by_agent} agent={agent} /> : null}
+      {(by_agent.length > 1 && misses > 0) || agent !== '' ? (
+        <AgentChoice agents={by_agent} agent={agent} />
+      ) : null}
       {misses === 0 ? null : (
         <>
           {isPriced && by_day.length > 1 ? (
@@ -100,22 +102,35 @@ function AgentChoice({ agents, agent }: { agents: readonly Agent[]; agent: strin
   );
 }
 
-function describe({ turns, misses, is_whole, days, from_day, to_day, ...losses }: Period): string {
+function describe({
+  turns,
+  untold_turns,
+  misses,
+  is_whole,
+  days,
+  from_day,
+  to_day,
+  ...losses
+}: Period): string {
   const period = `${from_day} to ${to_day}, UTC`;
   const more = is_whole ? '' : '; older turns are being examined';
   if (turns === 0)
     return is_whole
       ? `No turn was captured in these days (${period}).`
       : `Turns are being examined (${period}).`;
+  if (turns === untold_turns)
+    return `The answers of ${countOf(turns, 'turn')} do not say what was read from the provider's cache (${period}${more}).`;
+  const untold =
+    untold_turns === 0 ? '' : `; ${countOf(untold_turns, 'turn')} do not say what was read from it`;
   const read =
     misses === 0
       ? `None of ${countOf(turns, 'turn')} missed the provider's cache`
       : `${countOf(misses, 'turn')} of ${formatNumber(turns)} read less from the provider's cache than possible${sayLoss({ misses, ...losses }, days)}`;
-  return `${read} (${period}${more}).`;
+  return `${read}${untold} (${period}${more}).`;
 }
 
 function sayLoss(
-  { cost_usd, unpriced_misses, is_estimate }: Omit<Agent, 'agent' | 'turns'>,
+  { cost_usd, unpriced_misses, is_estimate }: Omit<Agent, 'agent' | 'turns' | 'untold_turns'>,
   days: number,
 ): string {
   if (cost_usd === null) return '. No price is known for their models';
