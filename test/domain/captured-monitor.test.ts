@@ -101,7 +101,7 @@ describe('a captured run', () => {
   });
 
   it('has a task without what its client adds for the model', () => {
-    // As Claude Code sends it: two blocks of its own before the prompt.
+    // As Claude Code sends it: with two reminders before the prompt.
     const added = [
       '<system-reminder>\nSessionStart hook additional context: use the Understudy tools.\n</system-reminder>',
       '<system-reminder>\n# currentDate\nToday is 2026/11/29.\n# claudeMd\nUse Node 22 and Vitest in this project.\n</system-reminder>',
