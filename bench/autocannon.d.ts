@@ -15,6 +15,8 @@ declare module 'autocannon' {
     duration: number;
     /** Seconds. */
     timeout?: number;
+    /** Requests a second of all connections together. */
+    overallRate?: number;
     /** Milliseconds between two samples. autocannon checks at each sample whether the run is over. */
     sampleInt?: number;
     setupClient?: (client: Client) => void;

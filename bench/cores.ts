@@ -114,7 +114,11 @@ export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Pr
       );
       writeFileSync(
         picture,
-        drawCurves(`${cores} cores, ${result.machine.cpu}, shared with the load`, toCurves(points)),
+        drawCurves(toCurves(points), {
+          title: `${cores} cores, ${result.machine.cpu}, shared with the load`,
+          axis: 'threads, each with a core; times the figure with one',
+          reaches: Math.max(...points.map(({ threads }) => threads)),
+        }),
       );
       console.log(`\n${file}\n${relative(process.cwd(), picture)}`);
     }

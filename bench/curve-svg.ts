@@ -1,50 +1,60 @@
 /**
- * Draws how throughput grows with threads, as SVG text: one line for each series, relative to the line's first point.
+ * Draws how figures change with a number, as SVG text: one line for each series, relative to the line's first point.
  * Any process.
  */
 
-/** Points of one line: the number of threads, and the figure divided by the one with a single thread. */
+/** Points of one line: the number, such as threads, and the figure divided by the line's first one. */
 export interface Curve {
   name: string;
-  points: readonly (readonly [threads: number, times: number])[];
+  points: readonly (readonly [count: number, times: number])[];
 }
 
-const WIDTH = 640;
+const PLOT_WIDTH = 442;
 const HEIGHT = 360;
 const LEFT = 48;
-const RIGHT = 150;
+/** Of a letter, on the average, and of the figure behind a name. */
+const LETTER = 6.3;
+const FIGURE = 60;
 const TOP = 36;
 const BOTTOM = 44;
 const COLOURS = ['#2563eb', '#16a34a', '#d97706', '#dc2626', '#7c3aed', '#0891b2'];
 
-/** @param title stands above the drawing */
-export function drawCurves(title: string, curves: readonly Curve[]): string {
-  const threads = [...new Set(curves.flatMap(({ points }) => points.map(([count]) => count)))].sort(
+interface Drawing {
+  /** Stands above the drawing. */
+  title: string;
+  /** What the numbers and the figures are; stands below. */
+  axis: string;
+  /** The figures' axis reaches this at least. */
+  reaches: number;
+}
+
+export function drawCurves(curves: readonly Curve[], { title, axis, reaches }: Drawing): string {
+  const counts = [...new Set(curves.flatMap(({ points }) => points.map(([count]) => count)))].sort(
     (a, b) => a - b,
   );
-  const most = Math.max(...threads, ...curves.flatMap(({ points }) => points.map(([, times]) => times)));
-  const first = threads[0] ?? 1;
-  const span = Math.max(1, (threads.at(-1) ?? 1) - first);
-  const x = (count: number) => LEFT + ((count - first) / span) * (WIDTH - LEFT - RIGHT);
+  const most = Math.max(reaches, ...curves.flatMap(({ points }) => points.map(([, times]) => times)));
+  const first = counts[0] ?? 1;
+  const span = Math.max(1, (counts.at(-1) ?? 1) - first);
+  const x = (count: number) => LEFT + ((count - first) / span) * PLOT_WIDTH;
   const y = (times: number) => HEIGHT - BOTTOM - (times / most) * (HEIGHT - TOP - BOTTOM);
+  const names = Math.max(0, ...curves.map(({ name }) => name.length));
+  const width = Math.ceil(Math.max(640, LEFT + PLOT_WIDTH + LETTER * names + FIGURE));
   const parts = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
-    `<rect width="${WIDTH}" height="${HEIGHT}" fill="white"/>`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
+    `<rect width="${width}" height="${HEIGHT}" fill="white"/>`,
     `<text x="${LEFT}" y="20" font-size="14">${escapeText(title)}</text>`,
   ];
-  for (let times = 0; times <= most; times += most > 8 ? 4 : most > 3 ? 1 : 0.5) {
+  for (let times = 0; times <= most; times += most > 40 ? 20 : most > 8 ? 4 : most > 3 ? 1 : 0.5) {
     parts.push(
-      `<line x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${round(y(times))}" y2="${round(y(times))}" stroke="#e5e7eb"/>`,
+      `<line x1="${LEFT}" x2="${LEFT + PLOT_WIDTH}" y1="${round(y(times))}" y2="${round(y(times))}" stroke="#e5e7eb"/>`,
       `<text x="${LEFT - 8}" y="${round(y(times) + 4)}" text-anchor="end">${times}</text>`,
     );
   }
-  for (const count of threads)
+  for (const count of counts)
     parts.push(
-      `<text x="${round(x(count))}" y="${HEIGHT - BOTTOM + 18}" text-anchor="middle">${count}</text>`,
+      `<text x="${round(x(count))}" y="${HEIGHT - BOTTOM + 18}" text-anchor="middle">${count.toLocaleString('en-US')}</text>`,
     );
-  parts.push(
-    `<text x="${LEFT}" y="${HEIGHT - 8}">threads, each with a core; times the figure with one</text>`,
-  );
+  parts.push(`<text x="${LEFT}" y="${HEIGHT - 8}">${escapeText(axis)}</text>`);
   // Labels that would overlap move down.
   let below = Number.NEGATIVE_INFINITY;
   const byHeight = curves

@@ -5,18 +5,15 @@
  * the pages are read over HTTP on one kept connection. Own process.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
-import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../src/contract/limits.ts';
-import { MONITOR_NAMES, type MonitorName } from '../src/domain/monitors/names.ts';
-import { RUN_LISTS, type RunListRow, runListKeys } from '../src/domain/run-list.ts';
-import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from '../src/domain/run-rows.ts';
-import { closeStores, databasePaths, openStores } from '../src/storage/lmdb/stores.ts';
-import { LISTINGS } from '../src/storage/row-listing.ts';
-import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
+import { databasePaths } from '../src/storage/lmdb/stores.ts';
+import { KeptConnection } from './kept-connection.ts';
+import { type Product, startProduct } from './product.ts';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
+import { APART_MS, NEWEST_MS, ORG, writeRuns } from './run-database.ts';
 
 interface ListsBenchOptions {
   quick: boolean;
@@ -27,13 +24,6 @@ interface ListsBenchOptions {
 
 /** The contract's limit, at any depth. */
 const PAGE_MS_MAX = 20;
-const ORG = 'bench';
-/** Runs written in one transaction. */
-const BATCH = 5_000;
-const NEWEST_MS = Date.UTC(2026, 10, 1);
-const APART_MS = 1_000;
-/** One run in this many belongs to the agent of the filter. */
-const RARE = 10_000;
 
 /** Depths at which pages of the usual size are read, as shares of the list. */
 const DEPTHS = [0, 0.25, 0.5, 0.75, 0.99];
@@ -103,77 +93,12 @@ export async function runListsBench({ quick, save, say }: ListsBenchOptions): Pr
   }
 }
 
-async function writeRuns(
-  paths: ReturnType<typeof databasePaths>,
-  count: number,
-  say: (what: string) => void,
-): Promise<void> {
-  const stores = openStores(paths);
-  // Otherwise the service would go through all of them at its start, as it does once with the runs of an earlier
-  // version.
-  const value = { after: null, is_done: true };
-  await stores.runs.transact((tx) => tx.write({ op: 'put', table: LISTINGS, row: [RUN_LISTS], value }));
-  for (let first = 0; first < count; first += BATCH) {
-    say(`${first} runs written`);
-    await stores.runs.transact((transaction) => {
-      for (let n = first; n < Math.min(first + BATCH, count); n++) {
-        const { row, start, started_at_ms } = makeRun(n);
-        const { project_id, run_id } = row;
-        transaction.write({ op: 'put', table: RUNS, row: runKey(row), value: row });
-        transaction.write({ op: 'put', table: RUN_STARTS, row: [ORG, run_id], value: start });
-        const listed: RunListRow = { project_id };
-        for (const key of runListKeys(row, { started_at_ms, run_id }))
-          transaction.write({ op: 'put', table: RUN_LISTS, row: key, value: listed });
-      }
-    });
-  }
-  await closeStores(stores);
-}
-
-/** The nth run, the newest last. It is finished, because the service asks a running run for its sums. */
-function makeRun(n: number): { row: RunRow; start: RunStartRow; started_at_ms: number } {
-  const started_at_ms = NEWEST_MS - n * APART_MS;
-  const started_at = new Date(started_at_ms).toISOString();
-  const project_id = n % 3 === 0 ? 'web' : 'default';
-  // Unrelated to the order in time.
-  const run_id = `run-${(Math.imul(n, 0x9e3779b1) >>> 0).toString(36)}-${n.toString(36)}`;
-  const fired = Object.fromEntries(
-    MONITOR_NAMES.map((name, at) => [name, n % (7 + at) === 0 ? 2 : 0]),
-  ) as Record<MonitorName, number>;
-  const row: RunRow = {
-    org_id: ORG,
-    project_id,
-    run_id,
-    agent_name: n % RARE === 1 ? 'rare' : `agent-${n % 5}`,
-    model: 'claude-demo-large',
-    framework: 'langgraph',
-    task_profile: 'default',
-    codebase_id: 'shop',
-    experiment_id: '',
-    arm: '',
-    assignment_unit: '',
-    svc_version: '',
-    outcome: n % 4 === 0 ? 'failure' : 'success',
-    steps: 40 + (n % 60),
-    tokens: 12_000 + (n % 9_000),
-    duration_ms: 60_000 + (n % 50_000),
-    max_total_score: (n % 100) / 100,
-    fired,
-    status: 'finished',
-    started_at,
-    finished_at: new Date(started_at_ms + 60_000).toISOString(),
-  };
-  const task = `Fix the failing test of module ${n % 977}: it passes alone and fails with the others, since yesterday.`;
-  return { row, start: { project_id, task, metadata: '', started_at }, started_at_ms };
-}
-
 /** Asks for pages, one after another. */
 class ListReader {
-  readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  readonly #port: number;
+  readonly #connection: KeptConnection;
 
   constructor(port: number) {
-    this.#port = port;
+    this.#connection = new KeptConnection(port);
   }
 
   /** From the newest run on, to the last page or to this many. */
@@ -185,7 +110,7 @@ class ListReader {
     let cursor: string | null = '';
     while (cursor !== null && times.length < pages) {
       const startedMs = performance.now();
-      const text = await this.#get(
+      const text = await this.#connection.read(
         `/v1/monitor/runs?org_id=${ORG}&${query}&cursor=${encodeURIComponent(cursor)}`,
       );
       const us = (performance.now() - startedMs) * 1_000;
@@ -200,29 +125,8 @@ class ListReader {
     return { query, pages: times.length, runs, page_us: all.quantiles(), tenths_p50_us: takeTenths(times) };
   }
 
-  #get(path: string): Promise<string> {
-    const { promise, resolve, reject } = Promise.withResolvers<string>();
-    const headers = { authorization: `Bearer ${PRODUCT_KEY}` };
-    const sent = request(
-      { host: '127.0.0.1', port: this.#port, path, agent: this.#agent, headers },
-      (answer) => {
-        let said = '';
-        answer.setEncoding('utf8').on('data', (chunk: string) => {
-          said += chunk;
-        });
-        answer.on('end', () => {
-          if (answer.statusCode === 200) resolve(said);
-          else reject(new Error(`${path}: ${answer.statusCode} ${said.slice(0, 200)}`));
-        });
-      },
-    );
-    sent.on('error', reject);
-    sent.end();
-    return promise;
-  }
-
   close(): void {
-    this.#agent.destroy();
+    this.#connection.close();
   }
 }
 

@@ -10,6 +10,8 @@ export interface ThroughputJob {
   workload: Workload;
   /** Over TLS, without checking the certificate. */
   isSecure?: boolean;
+  /** Requests a second of all connections together; as many as they carry when not given. */
+  rate?: number;
 }
 
 export interface ThroughputResult {
@@ -38,6 +40,7 @@ export function measureThroughput(job: ThroughputJob): Promise<ThroughputResult>
         method: 'POST',
         connections: job.connections,
         duration: job.seconds,
+        ...(job.rate === undefined ? {} : { overallRate: job.rate }),
         timeout: 20,
         sampleInt: 50,
         // autocannon would build one request and repeat it. Ours are new each time, and built without a copy.

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { awaitHttp, end, findFreePort, findNginx, keep, startTargets } from './targets.ts';
 
-export const PEERS = ['nginx', 'haproxy', 'mitmproxy', 'portkey', 'forwarder', 'gateway'] as const;
+export const PEERS = ['nginx', 'haproxy', 'mitmproxy', 'portkey', 'litellm', 'forwarder', 'gateway'] as const;
 export type PeerName = (typeof PEERS)[number];
 
 export interface Peer {
@@ -28,6 +28,8 @@ const PORTKEY = join(import.meta.dirname, '../node_modules/.peers/node_modules/@
 export const INSTALL: Partial<Record<PeerName, string>> = {
   portkey:
     'npm install --prefix node_modules/.peers --no-package-lock --ignore-scripts @portkey-ai/gateway@1.15.2',
+  mitmproxy: 'in a virtual environment of Python: pip install mitmproxy; its bin in PATH',
+  litellm: "in another one: pip install 'litellm[proxy]'; its bin in PATH",
 };
 
 /** First line of the command's version output; null if it is not installed. */
@@ -45,6 +47,7 @@ export async function startPeer(name: PeerName, upstreamPort: number, dir: strin
     const version = name === 'haproxy' ? findVersion('haproxy', '-v') : findVersion('mitmdump', '--version');
     return version === null ? null : startOther(name, version, upstreamPort, join(dir, name));
   }
+  if (name === 'litellm') return startLitellm(upstreamPort, join(dir, name));
   if (name === 'portkey') return existsSync(PORTKEY) ? startPortkey(upstreamPort, join(dir, name)) : null;
   const nginx = findNginx();
   if (name === 'nginx' && nginx === null) return null;
@@ -87,6 +90,44 @@ async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
 }
 
 const PORTKEY_BANNER_MS = 3_000;
+
+/** It imports for a minute on a busy machine. */
+const LITELLM_START_MS = 180_000;
+
+/**
+ * One worker, without a database and without logs. Like the gateway, it passes Messages requests to a provider that speaks
+ * Messages.
+ */
+async function startLitellm(upstreamPort: number, dir: string): Promise<Peer | null> {
+  // Otherwise it fetches a table of prices whenever it starts.
+  const env = { ...process.env, LITELLM_LOCAL_MODEL_COST_MAP: 'True', LITELLM_LOG: 'ERROR' };
+  const told = spawnSync('litellm', ['--version'], { encoding: 'utf8', env });
+  if (told.error !== undefined) return null;
+  const version = /\d[\d.]*/.exec(told.stdout)?.[0] ?? 'unknown';
+  mkdirSync(dir, { recursive: true });
+  const port = await findFreePort();
+  const config = join(dir, 'config.yaml');
+  writeFileSync(
+    config,
+    `model_list:
+  - model_name: claude-sonnet-4-5
+    litellm_params:
+      model: anthropic/claude-sonnet-4-5
+      api_base: http://127.0.0.1:${upstreamPort}
+      api_key: bench
+litellm_settings:
+  telemetry: false
+general_settings:
+  dangerously_permit_weak_or_unset_master_key: true
+`,
+  );
+  const logFile = join(dir, 'log');
+  const log = openSync(logFile, 'w');
+  const args = ['--config', config, '--host', '127.0.0.1', '--port', String(port), '--num_workers', '1'];
+  const child = keep(spawn('litellm', args, { cwd: dir, stdio: ['ignore', log, log], env }));
+  await awaitHttp(child, port, '/health/liveliness', logFile, false, LITELLM_START_MS);
+  return { name: 'litellm', version, port, pid: child.pid!, headers: '', stop: () => end(child) };
+}
 
 function haproxyLine(port: number, upstreamPort: number, dir: string): [string, string[]] {
   const file = join(dir, 'haproxy.cfg');

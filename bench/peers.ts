@@ -1,7 +1,8 @@
 /**
- * The gateway beside other proxies: `npm run bench -- peers`. The same 4 KB requests over 32 connections through nginx, HAProxy,
- * mitmproxy (which writes its flows) and the Portkey gateway, as far as they are installed, and the gateway with capture and without, in
- * alternating rounds. Each has one thread or worker. Own process.
+ * The gateway beside other proxies: `npm run bench -- peers`. The same requests over 32 connections through nginx, HAProxy,
+ * mitmproxy (which writes its flows), the Portkey gateway and LiteLLM's proxy, as far as they are installed, and the gateway with
+ * capture and without, in alternating rounds: growing conversations of up to 600 KB, and bodies of 4 KB. Each has one thread or worker. Own
+ * process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,6 +13,7 @@ import { readAnonBytes, readCpuUs } from './process-meter.ts';
 import { takeMedian } from './quantiles.ts';
 import { type Provenance, readLastResult, saveResult, takeProvenance } from './results.ts';
 import { startBenchProcess, startServer } from './targets.ts';
+import type { Workload } from './workload.ts';
 
 interface PeersBenchOptions {
   quick: boolean;
@@ -32,14 +34,23 @@ interface PeerFigures {
 
 interface PeersResult extends Provenance {
   suite: 'peers';
+  /** Through which 4 KB went. */
   peers: PeerFigures[];
+  /** Through which growing conversations of up to 600 KB went. */
+  conversations: PeerFigures[];
 }
 
 const CONNECTIONS = 32;
-const BODY_BYTES = 4_096;
-const ROUNDS = { full: 7, quick: 3 };
+const WORKLOADS: readonly Workload[] = [
+  { kind: 'conversation', bytes: 600 * 1_024 },
+  { kind: 'plain', bytes: 4_096 },
+];
+const ROUNDS = { full: 5, quick: 3 };
 const ROUND_S = { full: 3, quick: 1 };
 const WARM_UP_S = { full: 6, quick: 2 };
+
+type LoadResult = LoadJobs['throughput'][1];
+type AskLoad = (peer: Peer, workload: Workload, seconds: number) => Promise<LoadResult>;
 
 export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Promise<void> {
   const size = quick ? 'quick' : 'full';
@@ -50,13 +61,13 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
     stops.push(upstream.stop);
     const { child } = await startBenchProcess<{ ready: true }>('load.ts');
     stops.push(() => child.disconnect());
-    const load = ({ port, headers }: Peer, seconds: number) =>
-      new Promise<LoadJobs['throughput'][1]>((resolve, reject) => {
-        child.once('message', (answer: { result?: LoadJobs['throughput'][1]; error?: string }) =>
+    const ask: AskLoad = ({ port, headers }, workload, seconds) =>
+      new Promise((resolve, reject) => {
+        child.once('message', (answer: { result?: LoadResult; error?: string }) =>
           answer.result === undefined ? reject(new Error(answer.error)) : resolve(answer.result),
         );
-        const workload = { kind: 'plain', bytes: BODY_BYTES, headers };
-        child.send({ kind: 'throughput', job: { port, connections: CONNECTIONS, seconds, workload } });
+        const job = { port, connections: CONNECTIONS, seconds, workload: { ...workload, headers } };
+        child.send({ kind: 'throughput', job });
       });
     const peers: Peer[] = [];
     for (const name of PEERS) {
@@ -69,34 +80,17 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
       }
       stops.push(peer.stop);
       peers.push(peer);
-      await load(peer, WARM_UP_S[size]);
     }
-    const rounds = new Map(
-      peers.map(({ name }) => [name, [] as { per_s: number; p99_ms: number; cpu_us: number }[]]),
-    );
-    for (let round = 0; round < ROUNDS[size]; round++) {
-      for (const peer of peers) {
-        const { name, pid } = peer;
-        say(`round ${round + 1}: ${name}`);
-        const before = readCpuUs(pid);
-        const { answered, failed, requestsPerS, latencyUs } = await load(peer, ROUND_S[size]);
-        if (failed > 0) throw new Error(`${failed} requests through ${name} failed`);
-        const cpu_us = (readCpuUs(pid) - before) / answered;
-        rounds.get(name)!.push({ per_s: requestsPerS, p99_ms: latencyUs.p99 / 1_000, cpu_us });
-      }
-    }
-    const figures = peers.map(({ name, version, pid }): PeerFigures => {
-      const median = (pick: (sample: { per_s: number; p99_ms: number; cpu_us: number }) => number) =>
-        takeMedian(rounds.get(name)!.map(pick));
-      const [per_s, p99_ms, cpu_us] = [
-        median((r) => r.per_s),
-        median((r) => r.p99_ms),
-        median((r) => r.cpu_us),
-      ];
-      return { name, version, per_s, p99_ms, cpu_us, anon_bytes: readAnonBytes(pid) };
-    });
+    const measured: PeerFigures[][] = [];
+    for (const workload of WORKLOADS) measured.push(await measurePeers(peers, workload, ask, size, say));
     say('');
-    const result: PeersResult = { ...takeProvenance(), suite: 'peers', peers: figures };
+    const [conversations, small] = measured;
+    const result: PeersResult = {
+      ...takeProvenance(),
+      suite: 'peers',
+      peers: small!,
+      conversations: conversations!,
+    };
     print(result, readLastResult<PeersResult>('peers', result));
     if (save) console.log(`\n${saveResult(result)}`);
   } finally {
@@ -105,14 +99,55 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
   }
 }
 
-function print({ peers, machine }: PeersResult, last: PeersResult | null): void {
+/** Rounds of one workload, through one peer after the other. A peer whose answers are not 200 is left out, and named. */
+async function measurePeers(
+  peers: readonly Peer[],
+  workload: Workload,
+  ask: AskLoad,
+  size: 'full' | 'quick',
+  say: (what: string) => void,
+): Promise<PeerFigures[]> {
+  type Sample = Pick<PeerFigures, 'per_s' | 'p99_ms' | 'cpu_us'>;
+  const rounds = new Map<Peer, Sample[]>();
+  for (const peer of peers) {
+    say(`${workload.kind}: warming ${peer.name} up`);
+    const { answered, failed } = await ask(peer, workload, WARM_UP_S[size]);
+    if (answered > 0 && failed === 0) rounds.set(peer, []);
+    else console.log(`${peer.name} is left out of ${workload.kind}: ${failed} requests failed`);
+  }
+  for (let round = 0; round < ROUNDS[size]; round++) {
+    for (const [peer, samples] of rounds) {
+      say(`${workload.kind}, round ${round + 1}: ${peer.name}`);
+      const before = readCpuUs(peer.pid);
+      const { answered, failed, requestsPerS, latencyUs } = await ask(peer, workload, ROUND_S[size]);
+      if (failed > 0) throw new Error(`${failed} requests through ${peer.name} failed`);
+      const cpu_us = (readCpuUs(peer.pid) - before) / answered;
+      samples.push({ per_s: requestsPerS, p99_ms: latencyUs.p99 / 1_000, cpu_us });
+    }
+  }
+  return [...rounds].map(([{ name, version, pid }, samples]): PeerFigures => {
+    const median = (pick: (sample: Sample) => number) => takeMedian(samples.map(pick));
+    const [per_s, p99_ms] = [median((sample) => sample.per_s), median((sample) => sample.p99_ms)];
+    const cpu_us = median((sample) => sample.cpu_us);
+    return { name, version, per_s, p99_ms, cpu_us, anon_bytes: readAnonBytes(pid) };
+  });
+}
+
+function print({ peers, conversations, machine }: PeersResult, last: PeersResult | null): void {
+  console.log(
+    `${machine.cpu}, ${machine.cores} cores, load ${machine.load_average[0]!.toFixed(1)}; each with one thread`,
+  );
+  printTable('growing conversations of up to 600 KB', conversations, last?.conversations);
+  printTable('bodies of 4 KB', peers, last?.peers);
+}
+
+function printTable(what: string, peers: readonly PeerFigures[], last: readonly PeerFigures[] = []): void {
   const gateway = peers.find(({ name }) => name === 'gateway')!;
   console.log(
-    `${machine.cpu}, ${machine.cores} cores, load ${machine.load_average[0]!.toFixed(1)}; each with one thread\n`,
+    `\n${what}\n            requests/s   times gateway   p99 ms   µs of processor   memory   last time`,
   );
-  console.log('            requests/s   times gateway   p99 ms   µs of processor   memory   last time');
   for (const { name, version, per_s, p99_ms, cpu_us, anon_bytes } of peers) {
-    const before = last?.peers.find((peer) => peer.name === name);
+    const before = last.find((peer) => peer.name === name);
     const change =
       before === undefined ? '' : `${(per_s / before.per_s).toFixed(2)} of ${before.per_s.toFixed(0)}`;
     console.log(

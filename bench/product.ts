@@ -22,6 +22,7 @@ export interface Product {
  * @param env added to the necessary variables
  * @param cores the process is bound to this many cores, from the first; by default to none
  * @param checkout whose product is started; null: this one's
+ * @param command the command that starts it; by default the API alone
  * @throws Error with its log if it does not start
  */
 export async function startProduct(
@@ -29,11 +30,12 @@ export async function startProduct(
   env: Record<string, string>,
   cores?: number,
   checkout: string | null = null,
+  command: readonly string[] = ['serve', '--port', '0'],
 ): Promise<Product> {
   const logFile = `${dataDir}.log`;
   const entry = join(checkout ?? join(import.meta.dirname, '..'), 'src/cli/understudy.mjs');
-  const [command, ...args] = bindToCores([process.execPath, entry, 'serve', '--port', '0'], cores);
-  const child = spawn(command!, args, {
+  const [program, ...args] = bindToCores([process.execPath, entry, ...command], cores);
+  const child = spawn(program!, args, {
     stdio: ['ignore', 'pipe', openSync(logFile, 'w')],
     env: {
       PATH: process.env.PATH,

@@ -16,11 +16,13 @@ const USAGE = `npm run bench -- SUITE … [options]
   packing            bytes under a load that never pauses, beside those at rest
   cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
   start              processor time, memory and idle time of 1, 4 and 16 server threads
-  peers              4 KB through nginx, HAProxy, mitmproxy and Portkey, as far as installed, and through the gateway
+  peers              600 KB and 4 KB through other proxies, as far as installed, and through the gateway
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries
   lists              pages of a million runs, at every depth, with filters that few pass
+  growth             bytes, processor time, backlog and p99 of each list as the history grows; what grows
+  soak               constant mixed traffic at half speed while the lists are asked every 8 s; 20 minutes
   search             full-text search over 100,000 captured runs, and what its index takes
   limits             one check of the rate limit
   client             a step of an agent that the client library watches
@@ -34,6 +36,9 @@ const USAGE = `npm run bench -- SUITE … [options]
   --bodies N,M       of gateway: bytes each way, instead of 4096,307200
   --rounds N         of gateway and packing
   --seconds N        of packing, a round
+  --minutes N        of soak
+  --exchanges N,M    of growth: sizes, instead of 20000,100000,300000
+  --runs N,M         of growth: sizes, instead of 1000,50000,200000
   --before DIR       of packing and start: another checkout, measured in turns with this one
   --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads, for bench/profile.ts
   --node-flags="F G" of gateway: flags for the Node that runs the gateway with capture
@@ -60,6 +65,9 @@ function readArguments() {
         bodies: { type: 'string' },
         rounds: { type: 'string' },
         seconds: { type: 'string' },
+        minutes: { type: 'string' },
+        exchanges: { type: 'string' },
+        runs: { type: 'string' },
         before: { type: 'string' },
         'cpu-prof': { type: 'string' },
         'node-flags': { type: 'string' },
@@ -112,6 +120,8 @@ const SUITES = [
   'retrieve',
   'findings',
   'lists',
+  'growth',
+  'soak',
   'search',
   'limits',
   'client',
@@ -190,6 +200,28 @@ if (positionals.includes('findings')) {
 if (positionals.includes('lists')) {
   const { runListsBench } = await import('./lists.ts');
   met = (await runListsBench({ quick, save, say })) && met;
+}
+if (positionals.includes('growth')) {
+  const { GROWTH_FULL, GROWTH_QUICK, runGrowthBench } = await import('./growth.ts');
+  const usual = quick ? GROWTH_QUICK : GROWTH_FULL;
+  const { exchanges, runs } = values;
+  const plan = {
+    ...usual,
+    ...(exchanges === undefined ? {} : { exchanges: readNumbers(exchanges, 'exchanges') }),
+    ...(runs === undefined ? {} : { runs: readNumbers(runs, 'runs') }),
+  };
+  await runGrowthBench({
+    plan,
+    save: values.save || (!quick && exchanges === undefined && runs === undefined),
+    say,
+  });
+}
+if (positionals.includes('soak')) {
+  const { runSoakBench } = await import('./soak.ts');
+  const minutes =
+    values.minutes === undefined ? (quick ? 1 : 20) : (readNumbers(values.minutes, 'minutes')[0] ?? 20);
+  const isWhole = !quick && values.minutes === undefined;
+  met = (await runSoakBench({ minutes, save: values.save || isWhole, say })) && met;
 }
 if (positionals.includes('search')) {
   const { runSearchBench } = await import('./search.ts');

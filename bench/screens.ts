@@ -7,32 +7,13 @@
  * `bench/results`. Own process.
  */
 import { spawnSync } from 'node:child_process';
-import { Agent, request } from 'node:http';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type BrowserContext, chromium } from 'playwright-core';
-import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
+import { CAPTURE_LISTS } from './capture-lists.ts';
+import { KeptConnection } from './kept-connection.ts';
+import { type Product, startProduct } from './product.ts';
 import { takeQuantiles } from './quantiles.ts';
-
-/** The requested lists. They do not influence each other. */
-const LISTS = [
-  '/capture/runs?limit=100',
-  '/capture/runs?limit=50',
-  '/capture/runs?limit=100&golden=true',
-  '/capture/runs?limit=100&golden=false',
-  '/capture/runs?limit=100&own=false',
-  '/capture/runs?limit=100&q=no+run+says+that',
-  '/capture/runs?limit=100&served_by=student',
-  '/capture/runs?limit=100&q=sort:cost',
-  '/capture/runs?limit=100&q=status:failed,error',
-  '/capture/run-values?field=model',
-  '/capture/run-values?field=tool&q=has:error',
-  '/capture/figures?by=model&days=90',
-  '/capture/activity?hours=24',
-  '/capture/activity?hours=720',
-  '/capture/steps?limit=100',
-  '/capture/student',
-];
 
 /** A screen, and the element that shows that its first rows are there. */
 const SCREENS = [
@@ -62,19 +43,19 @@ const { values } = parseArgs({
 if (values.data === undefined) throw new Error('--data D: the folder of a capture.mdb');
 const times = Number(values.times);
 const product = await startProduct(values.data, { AUTH_DB_URL: 'embedded:' });
-const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+const connection = new KeptConnection(product.port);
 try {
   const began = performance.now();
-  const first = await readRuns(product);
+  const first = await readRuns();
   console.log(`the first answer took ${ms(performance.now() - began)}`);
   let { listed_runs, being_read } = first;
-  while (being_read !== null) ({ listed_runs, being_read } = await readRuns(product));
+  while (being_read !== null) ({ listed_runs, being_read } = await readRuns());
   console.log(`${listed_runs} runs in the list after ${ms(performance.now() - began)}`);
   const { runs } = first;
-  for (const path of LISTS) await timeList(product, path);
+  for (const path of CAPTURE_LISTS) await timeList(path);
   await timeScreens(product, runs[0]!.run_id);
 } finally {
-  agent.destroy();
+  connection.close();
   await product.stop();
 }
 
@@ -85,16 +66,16 @@ interface RunList {
   runs: { run_id: string }[];
 }
 
-async function readRuns(at: Product): Promise<RunList> {
-  return JSON.parse(await ask(at, '/capture/runs?limit=100'));
+async function readRuns(): Promise<RunList> {
+  return JSON.parse(await connection.read('/capture/runs?limit=100'));
 }
 
-async function timeList(at: Product, path: string): Promise<void> {
-  await ask(at, path);
+async function timeList(path: string): Promise<void> {
+  await connection.read(path);
   const took: number[] = [];
   for (let time = 0; time < times; time++) {
     const from = performance.now();
-    await ask(at, path);
+    await connection.read(path);
     took.push(performance.now() - from);
   }
   tell(path, took);
@@ -147,29 +128,4 @@ function tell(what: string, took: number[]): void {
 
 function ms(value: number): string {
   return `${value.toFixed(1)} ms`;
-}
-
-function ask(at: Product, path: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const sent = request(
-      {
-        agent,
-        port: at.port,
-        host: '127.0.0.1',
-        path,
-        headers: { authorization: `Bearer ${PRODUCT_KEY}` },
-      },
-      (response) => {
-        let text = '';
-        response.setEncoding('utf8').on('data', (part: string) => {
-          text += part;
-        });
-        response.on('end', () => {
-          if (response.statusCode === 200) resolve(text);
-          else reject(new Error(`${path}: ${response.statusCode} ${text}`));
-        });
-      },
-    );
-    sent.on('error', reject).end();
-  });
 }

@@ -121,15 +121,16 @@ export function askServer(
   });
 }
 
-/** Polls until `path` answers over HTTP. Throws if the child ends first or after 20 s. */
+/** Polls until `path` answers over HTTP. Throws if the child ends first or after `limitMs`. */
 export async function awaitHttp(
   child: ChildProcess,
   port: number,
   path: string,
   logFile: string,
   isSecure = false,
+  limitMs = START_LIMIT_MS,
 ): Promise<void> {
-  const until = Date.now() + START_LIMIT_MS;
+  const until = Date.now() + limitMs;
   for (;;) {
     try {
       const { status } = await askServer({ port, isSecure }, path);

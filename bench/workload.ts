@@ -145,7 +145,9 @@ function requestHead(path: string, host: string, contentLength: number, extra: s
 /** What a load sends. `bytes` is the size of the answer, and of the request body on average; `conversation` grows (see below). */
 export type Workload =
   /** `headers`: further headers, each with its CRLF. */
-  { kind: 'plain'; bytes: number; headers?: string } | { kind: 'conversation' };
+  | { kind: 'plain'; bytes: number; headers?: string }
+  /** `bytes`: size of the last turn's request; by default 110 KB. */
+  | { kind: 'conversation'; bytes?: number; headers?: string };
 
 /** Gives the bytes of a connection's next request, head included; valid until the next call. */
 export type RequestSource = () => Buffer;
@@ -183,19 +185,26 @@ export function makePlainRequests(bytes: number, host: string, headers = ''): Re
 
 /** Turns of a conversation, and how it grows: from about 60 KB to about 110 KB, as a coding agent's context does. */
 export const CONVERSATION_TURNS = 20;
-const SYSTEM_BYTES = 60 * 1024;
 const TURN_BYTES = 2560;
+const CONVERSATION_BYTES = 110 * 1024;
 const CONVERSATION_REPLY_BYTES = 1536;
 const HEAD_ROOM = 1024;
 
 /**
  * The requests of one agent: runs of 20 turns (`x-svc-run`, `x-svc-seq`), each request the whole conversation so far.
  * System prompt and tools are the same in all runs, everything after them belongs to the run.
+ * @param bytesMax of the last turn's request
  */
-function makeConversationRequests(port: number, agent: number): RequestSource {
+function makeConversationRequests(
+  port: number,
+  agent: number,
+  bytesMax: number,
+  headers: string,
+): RequestSource {
+  const system = bytesMax - CONVERSATION_TURNS * TURN_BYTES;
   const before =
     '{"model":"claude-sonnet-4-5","max_tokens":1024,"system":[{"type":"text","text":"' +
-    prose.toString('latin1', 0, SYSTEM_BYTES) +
+    prose.toString('latin1', 0, system) +
     '"}],"tools":[{"name":"bash","description":"runs a command","input_schema":{"type":"object","properties":{"command":{"type":"string"}}}}],"messages":[';
   const buffer = Buffer.alloc(HEAD_ROOM + before.length + CONVERSATION_TURNS * TURN_BYTES + 64);
   buffer.write(before, HEAD_ROOM, 'latin1');
@@ -228,7 +237,7 @@ function makeConversationRequests(port: number, agent: number): RequestSource {
       `/v1/messages?reply=${CONVERSATION_REPLY_BYTES}`,
       `127.0.0.1:${port}`,
       end - HEAD_ROOM,
-      `x-svc-run: bench-${agent}-${run}\r\nx-svc-seq: ${turn + 1}\r\n`,
+      `x-svc-run: bench-${agent}-${run}\r\nx-svc-seq: ${turn + 1}\r\n${headers}`,
     );
     const start = HEAD_ROOM - head.length;
     buffer.write(head, start, 'latin1');
@@ -241,5 +250,6 @@ function makeConversationRequests(port: number, agent: number): RequestSource {
 export function makeRequests(workload: Workload, port: number, connection: number): RequestSource {
   if (workload.kind === 'plain')
     return makePlainRequests(workload.bytes, `127.0.0.1:${port}`, workload.headers);
-  return makeConversationRequests(port, connection);
+  const { bytes = CONVERSATION_BYTES, headers = '' } = workload;
+  return makeConversationRequests(port, connection, bytes, headers);
 }
