@@ -12,6 +12,7 @@ import {
 import { HELD_OUT } from '../teaching/limits.ts';
 import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
+import { readSince } from './since.ts';
 
 /** Share of served steps that may be wrong (decisions, Relegation), and the fewest steps that allow a statement about it. */
 const TARGET_ERROR_DEFAULT = 0.05;
@@ -24,6 +25,8 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --target-error E     share of served steps that may be wrong, 0.001 to 0.5; ${TARGET_ERROR_DEFAULT} when not given
   --min-served N       held-out steps that it must serve before its error rate counts; ${SERVED_MIN_DEFAULT}
   --never-serve NAME   a tool whose calls are never served; repeatable, or separated by commas
+  --since WHEN         teaches only runs that began then or later: 90m, 12h, 7d before the round, or a time such as
+                       2026-05-01 or 2026-05-01T12:00Z
   --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
   --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
   --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
@@ -48,6 +51,8 @@ export interface DistillFlags {
   served_min: number;
   /** Tools whose calls are not served. */
   never_serve: string[];
+  /** Golden runs that began earlier do not teach; null for all. */
+  since_ms: number | null;
   tier: Tier;
   /** Share of the runs that the published version serves. */
   share: number;
@@ -66,6 +71,7 @@ const FLAGS = {
   'target-error': 'text',
   'min-served': 'text',
   'never-serve': 'list',
+  since: 'text',
   tier: 'text',
   share: 'text',
   student: 'text',
@@ -82,7 +88,11 @@ const FLAGS = {
  * @param more options of one command
  * @throws UsageError
  */
-export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillFlags {
+export function readDistillFlags(
+  argv: string[],
+  more: FlagKinds = {},
+  nowMs: number = Date.now(),
+): DistillFlags {
   const values: DistillFlags['more'] = readFlags(argv, { ...FLAGS, ...more });
   const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
   const isHelp = values.help === true;
@@ -94,7 +104,7 @@ export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillF
   const heldOut = text('held-out');
   if (heldOut !== undefined && student.kind !== 'http' && values.export === undefined)
     throw new UsageError('--held-out goes with --student http, --model-url and --export');
-  const db = text('db');
+  const [db, since] = [text('db'), text('since')];
   if (db === '') throw new UsageError('--db takes the path of a file');
   return {
     db: db === undefined ? null : resolve(db),
@@ -102,6 +112,7 @@ export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillF
     target_error: readNumber('--target-error', text('target-error'), TARGET_ERROR_DEFAULT, 0.001, 0.5),
     served_min: readWhole('--min-served', text('min-served'), SERVED_MIN_DEFAULT, 1, 1_000_000),
     never_serve: readNames('--never-serve', text('never-serve')),
+    since_ms: since === undefined ? null : readSince(since, nowMs),
     tier: readTier(text('tier')),
     share: readNumber('--share', text('share'), 1, 0, 1),
     student,

@@ -11,6 +11,7 @@ import type { RunFault } from '../teaching/golden-run.ts';
 import type { UntaughtReason } from '../teaching/golden-steps.ts';
 import { DISTILL_BODY_BYTES } from '../teaching/limits.ts';
 import type { RoundJson } from '../teaching/round-json.ts';
+import type { SilentChange } from '../teaching/silent-changes.ts';
 import type { AnswerKindMeasure } from '../teaching/student-measures.ts';
 import { percent } from '../teaching/taught-student.ts';
 import type { ExportReport } from '../teaching/training-export.ts';
@@ -88,12 +89,13 @@ export function describeRound(round: RoundJson, tier: Tier, width: number, palet
   return text;
 }
 
-function describeRuns({ runs, looked_at, passed_over }: RoundJson): string {
+function describeRuns({ runs, looked_at, passed_over, too_old }: RoundJson): string {
   if (looked_at === runs) return number(runs);
   const passed = passed_over === 0 ? '' : `, ${number(passed_over)} of agents that have newer ones enough`;
-  const left = runs - looked_at - passed_over;
+  const before = too_old === 0 ? '' : `, ${number(too_old)} that began before --since`;
+  const left = runs - looked_at - passed_over - too_old;
   const older = left === 0 ? '' : `, ${number(left)} older ones not looked at`;
-  return `${number(runs)}: the newest ${number(looked_at)} read${passed}${older}`;
+  return `${number(runs)}: the newest ${number(looked_at)} read${passed}${before}${older}`;
 }
 
 function describePatterns({ count, found }: RoundJson['patterns']): string {
@@ -179,6 +181,7 @@ function describeStudent(
   const facts: [string, string][] = [
     ['taught', `${countOf(golden.teaching_runs, 'run')}, ${countOf(golden.steps, 'step')}${of}`],
   ];
+  for (const change of student.changes) facts.push(['answer ended', describeChange(change)]);
   if (measured.of !== undefined) {
     const { students, teaching_runs } = measured.of;
     const sources = students === 1 ? 'one' : `${students}, each`;
@@ -193,6 +196,14 @@ function describeStudent(
     ['an error is', measured.error_definition],
   );
   return facts;
+}
+
+/** An answer that the upstream stopped giving. */
+function describeChange({ agent, stage, kind, ...change }: SilentChange): string {
+  return (
+    `${agent}: since exchange ${change.since_exchange_id} golden runs answer otherwise than with ${kind} after ${stage}; ` +
+    `${countOf(change.earlier_runs, 'earlier run')} no longer teach this answer, ${countOf(change.later_runs, 'run')} since then`
+  );
 }
 
 type Agent = NonNullable<StudentManifestDraft['coverage']['agents']>[number];

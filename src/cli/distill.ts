@@ -123,6 +123,7 @@ async function exportLines(
   if (form === undefined) throw new UsageError(`--export takes ${TRAINING_FORMS.join(' or ')}`);
   if (flags.more['model-url'] !== undefined || flags.more.student !== undefined)
     throw new UsageError('--export makes no student, and goes with neither --student nor --model-url');
+  if (flags.since_ms !== null) throw new UsageError('--since does not go with --export');
   const report = (await runInThread(flags, false, form, io, surroundings)) as ExportReport | null;
   if (report === null) return EXIT.failed;
   const columns = surroundings.columns ?? process.stdout.columns;
@@ -138,13 +139,14 @@ const PUBLISHING_MS = 5_000;
 
 /** The options of a round that come from the flags and the configuration. */
 function chooseRound(flags: DistillFlags, config: Config, { default_db, runs_dbs }: DistillSurroundings) {
-  const { db, out, student, target_error, served_min, never_serve, share, held_out } = flags;
+  const { db, out, student, target_error, served_min, never_serve, since_ms, share, held_out } = flags;
   return {
     db: db ?? default_db ?? config.capture.db,
     out,
     student,
     gate: { target_error, served_min, sticky: config.relegation?.sticky ?? false },
     never_serve,
+    since_ms,
     held_out,
     wires: config.relegation_wires,
     share,

@@ -6,6 +6,7 @@ import { FIGURE_DIMENSIONS, type FigureDimension } from '../domain/traffic-figur
 import { EXPORT_FORMATS } from '../export/export-rows.ts';
 import { type FlagValues, readFlagsAndWords, refuseWords } from './flags.ts';
 import { UsageError } from './io.ts';
+import { readSince } from './since.ts';
 import { formatJson } from './terminal-text.ts';
 
 /** The requested page. */
@@ -185,20 +186,4 @@ function readLimit(text: string): number {
   if (!/^\d{1,9}$/.test(text))
     throw new UsageError(`--limit takes a number of runs, 0 for all, not ${formatJson(text, 0)}`);
   return text === '0' ? Number.POSITIVE_INFINITY : Number(text);
-}
-
-const UNIT_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-/** `90m` before now, or a time. */
-function readSince(text: string, nowMs: number): number {
-  const ago = /^(\d{1,9})([smhd])$/.exec(text);
-  if (ago !== null) return nowMs - Number(ago[1]) * UNIT_MS[ago[2]!]!;
-  const time = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?$/.test(text)
-    ? Date.parse(text)
-    : Number.NaN;
-  if (Number.isNaN(time))
-    throw new UsageError(
-      `--since takes 90m, 12h, 7d or a time such as 2026-05-01T12:00Z, not ${formatJson(text, 0)}`,
-    );
-  return time;
 }

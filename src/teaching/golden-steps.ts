@@ -110,6 +110,8 @@ interface GatherOptions {
   wires?: readonly RelegationWire[];
   /** Awaited after each turn that was read, when no memory of the source is in use. */
   pause?: () => Promise<void>;
+  /** Runs that began earlier are not read; null: all are. */
+  since_ms?: number | null;
   /** Share of DISTILL_BOUNDS that may be used, 0 to 1; default 1. */
   room?: number;
   /** Called with the number of runs that were examined or passed over, and of golden ones among them. */
@@ -123,6 +125,8 @@ export interface GoldenMaterial {
   looked_at: number;
   /** Runs that were not read completely, because their agent has enough newer ones. */
   passed_over: number;
+  /** Runs that were not read, because they began before `since_ms`. */
+  too_old: number;
   /** Examined runs that had to be read because no digest was kept. */
   read: number;
   golden: number;
@@ -149,6 +153,7 @@ export async function gatherGolden(
     runs: chains.size,
     looked_at: 0,
     passed_over: 0,
+    too_old: 0,
     read: 0,
     golden: 0,
     taught: [],
@@ -161,6 +166,12 @@ export async function gatherGolden(
   let inARow = 0;
   for (const run of chains.newest) {
     if (inARow >= DISTILL_BOUNDS.passed_over) break;
+    if (isBefore(source, run, options.since_ms ?? null)) {
+      material.too_old += 1;
+      inARow += 1;
+      if (material.too_old % 1_024 === 0) await nextTick();
+      continue;
+    }
     if (run.is_side) {
       // A side call is not read.
       addDigest(material, run, SIDE_CALL, []);
@@ -201,6 +212,12 @@ export async function gatherGolden(
   material.taught = room.takeRuns();
   material.steps = material.taught.reduce((sum, { steps }) => sum + steps.length, 0);
   return material;
+}
+
+/** Whether a run began before a time. */
+function isBefore(source: ExchangeSource, { first_id }: ChainedRun, since_ms: number | null): boolean {
+  const record = since_ms === null ? undefined : source.exchange(first_id);
+  return record !== undefined && Date.parse(record.started_at) < since_ms!;
 }
 
 /** The digest of a run that is a client's side call. */

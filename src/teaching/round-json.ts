@@ -3,6 +3,7 @@
 import type { StudentManifestDraft } from '../student/model/manifest.ts';
 import type { CurvePoint } from './calibration.ts';
 import type { RoundReport } from './round.ts';
+import type { SilentChange } from './silent-changes.ts';
 import type { AnswerKindMeasure } from './student-measures.ts';
 
 export interface RoundJson
@@ -11,6 +12,7 @@ export interface RoundJson
   runs: number;
   looked_at: number;
   passed_over: number;
+  too_old: number;
   read: number;
   golden: number;
   steps: number;
@@ -22,6 +24,7 @@ export interface RoundJson
         /** Negative when nothing would be served. */
         threshold: number;
         by_answer: AnswerKindMeasure[];
+        changes: SilentChange[];
         curve: CurvePoint[];
       })
     | null;
@@ -45,6 +48,7 @@ export function toRoundJson(report: RoundReport, out: string): RoundJson {
             ...student.draft,
             threshold: student.threshold,
             by_answer: student.by_answer,
+            changes: student.changes,
             curve: student.calibration.curve,
           },
   };

@@ -68,6 +68,8 @@ export interface RoundOptions {
   gate: Gate;
   /** Tools whose calls are never served. */
   never_serve: string[];
+  /** Runs that began earlier do not teach; null or left out: all may. */
+  since_ms?: number | null;
   /** Share of the golden runs held out for a service; null for as many as it needs. */
   held_out?: number | null;
   /** Only reports what a model would serve, and publishes nothing. */
@@ -269,6 +271,7 @@ async function readMaterial(
         words,
         store,
         room,
+        since_ms: options.since_ms ?? null,
         ...(options.wires === undefined ? {} : { wires: options.wires }),
         embed: (texts) => embedder.embed(texts),
         pause: () => source.release(),

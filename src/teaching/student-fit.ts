@@ -62,6 +62,41 @@ export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = 
   const supportMin = Math.max(1, options.support_min ?? 2);
   const taken = takeSteps(steps);
   const agents: StudentAgent[] = [];
+  for (const { agent, found } of fitStages(taken, supportMin, options)) {
+    if (agents.at(-1) !== agent) agents.push(agent);
+    agent.stages.push(found.memory);
+  }
+  return {
+    format: 'svc_student_model_v2',
+    support_min: supportMin,
+    runs: new Set(taken.map(({ run_id }) => run_id)).size,
+    steps: taken.length,
+    groups: agents.map((agent) => ({ ...agent })),
+  };
+}
+
+/** The steps of one stage, with the label of each answer and the situation of each step. */
+export interface SituatedSteps {
+  agent: string;
+  stage: string;
+  steps: readonly LearnedStep[];
+  labels: ArrayLike<number>;
+  /** Steps of one situation have the same decisive marks. */
+  situations: readonly string[];
+}
+
+/** The stages from which {@link fitStudent} learns. */
+export function* situateSteps(steps: readonly LearnedStep[]): Generator<SituatedSteps> {
+  for (const { agent, stage, ofStage, found } of fitStages(takeSteps(steps), 2, {}))
+    yield { agent: agent.name, stage, steps: ofStage, labels: found.targets, situations: found.situations };
+}
+
+/** Fits each stage of each agent. */
+function* fitStages(
+  taken: readonly LearnedStep[],
+  supportMin: number,
+  { seed = 1, keeps_unexplained = false }: FitOptions,
+): Generator<{ agent: StudentAgent; stage: string; ofStage: LearnedStep[]; found: FittedGroup }> {
   let groups = 0;
   for (const { scope, parts } of partByScope(taken)) {
     for (const [part, members] of parts.entries()) {
@@ -73,31 +108,23 @@ export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = 
         if (list === undefined) stages.set(member.step.stage, [member]);
         else list.push(member);
       }
-      for (const [stage, ofStage] of stages) {
+      for (const [stage, all] of stages) {
         if (groups >= STUDENT_CORE.groups) break;
-        const group = fitGroup(
-          stage,
-          ofStage.slice(-STUDENT_CORE.group_steps),
-          agent,
-          supportMin,
-          options.seed ?? 1,
-          options.keeps_unexplained === true,
-          story,
-        );
-        if (group === null) continue;
+        const ofStage = all.slice(-STUDENT_CORE.group_steps);
+        const found = fitGroup(stage, ofStage, agent, supportMin, seed, keeps_unexplained, story);
+        if (found === null) continue;
         groups++;
-        agent.stages.push(group);
+        yield { agent, stage, ofStage, found };
       }
-      if (agent.stages.length > 0) agents.push(agent);
     }
   }
-  return {
-    format: 'svc_student_model_v2',
-    support_min: supportMin,
-    runs: new Set(taken.map(({ run_id }) => run_id)).size,
-    steps: taken.length,
-    groups: agents.map((agent) => ({ ...agent })),
-  };
+}
+
+/** A stage's memory, and what it was made of: the label of each step, and the marks that distinguish it. */
+interface FittedGroup {
+  memory: StageMemory;
+  targets: Uint16Array;
+  situations: string[];
 }
 
 function takeSteps(steps: readonly LearnedStep[]): LearnedStep[] {
@@ -229,7 +256,7 @@ function fitGroup(
   seed: number,
   keepsUnexplained: boolean,
   story: AgentStory,
-): StageMemory | null {
+): FittedGroup | null {
   const runs = new Set(steps.map(({ run_id }) => run_id)).size;
   if (runs < supportMin) return null;
   const ids = findIdPlaces(steps);
@@ -255,12 +282,12 @@ function fitGroup(
   const decisive = findDecisive(steps, dimensions, new Map(columns.map(({ key }, i) => [key, worths[i]!])));
   const tells = findTells(columns, targets, labelCount, listKeysAt(steps, decisive));
   const byKey = new Map(columns.map((column) => [column.key, column]));
-  const prototypes = makePrototypes(
-    steps,
-    ofStep,
+  const situations = listSituations(
+    steps.length,
     dimensions.map((key) => byKey.get(key)!.has),
   );
-  return {
+  const prototypes = makePrototypes(steps, ofStep, situations);
+  const memory: StageMemory = {
     stage,
     runs,
     steps: steps.length,
@@ -294,6 +321,7 @@ function fitGroup(
       decisive,
     ),
   };
+  return { memory, targets, situations: situations.map((marks) => marks.join(' ')) };
 }
 
 /** The classes of the steps' answers, their labels, and the class of each step. */
@@ -627,15 +655,21 @@ function chooseDimensions(
   return { dimensions, worth };
 }
 
+/** The dimensions that each step has. */
+function listSituations(steps: number, columns: readonly Uint8Array[]): number[][] {
+  return Array.from({ length: steps }, (_, i) =>
+    [...columns.keys()].filter((dimension) => columns[dimension]![i] === 1),
+  );
+}
+
 function makePrototypes(
   steps: readonly LearnedStep[],
   ofStep: Int16Array,
-  columns: readonly Uint8Array[],
+  situations: readonly number[][],
 ): Prototype[] {
   const prototypes = new Map<string, { marks: number[]; votes: Map<number, Set<string>>; example: number }>();
   for (const [i, { run_id, exchange_id = 0 }] of steps.entries()) {
-    const marks: number[] = [];
-    for (const [d, has] of columns.entries()) if (has[i] === 1) marks.push(d);
+    const marks = situations[i]!;
     const id = marks.join(' ');
     let prototype = prototypes.get(id);
     if (prototype === undefined) {

@@ -36,6 +36,7 @@ import {
   splitRuns,
 } from './held-out.ts';
 import { calibrateService, listLearned, type StudentService } from './service-calibration.ts';
+import { leaveOutEnded, type SilentChange } from './silent-changes.ts';
 import { fitStudent, limitAgents, nameAgents } from './student-fit.ts';
 import {
   type AnswerKindMeasure,
@@ -47,7 +48,7 @@ import {
 } from './student-measures.ts';
 
 /** Version of the teaching code: raise it when the same runs would give another student. */
-const DISTILL_CODE = 'distill-16';
+const DISTILL_CODE = 'distill-17';
 
 /** Why there is nothing to teach; null if there is something. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
@@ -103,6 +104,8 @@ export interface TaughtStudent {
   split: SplitRuns<GoldenRun>;
   steps: MeasuredStep[];
   by_answer: AnswerKindMeasure[];
+  /** Answers that the upstream stopped giving; steps with them do not teach. */
+  changes: SilentChange[];
   draft: StudentManifestDraft;
   /** What `refuse` said, so that the student has only learned from the runs that are not held out. */
   refusal: string | null;
@@ -121,10 +124,12 @@ export async function teachStudent(
   const { target_error, makeIndex, service } = options;
   const never_serve = options.never_serve ?? [];
   const rules = { target_error, makeIndex, never_serve, isFit: options.isFit ?? (() => true) };
+  tell('looking for answers that ended', 0, 0);
+  const { runs, changes } = leaveOutEnded(material.taught);
   const taught =
     service === undefined
-      ? await teachItself(material, rules, { tell, refuse: options.refuse ?? (async () => null) })
-      : await teachAsker(material, { ...rules, tell }, service, options.held_out ?? null);
+      ? await teachItself(runs, rules, { tell, refuse: options.refuse ?? (async () => null) })
+      : await teachAsker(runs, { ...rules, tell }, service, options.held_out ?? null);
   const { split, learned, model, calibration, steps } = taught;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
@@ -135,6 +140,7 @@ export async function teachStudent(
     split,
     steps,
     by_answer: measureByAnswer(steps),
+    changes,
     refusal: taught.refusal ?? null,
     draft: {
       ...head,
@@ -184,7 +190,7 @@ interface TeachRules {
 
 /** Teaches a student that answers itself. */
 async function teachItself(
-  { taught }: GoldenMaterial,
+  taught: readonly GoldenRun[],
   rules: TeachRules,
   { tell, refuse }: Required<Pick<TeachOptions, 'tell' | 'refuse'>>,
 ): Promise<FoundStudent> {
@@ -282,7 +288,7 @@ class TeachingWork {
  * @param heldOut share of the runs that is held out; null for as many as it needs
  */
 async function teachAsker(
-  { taught }: GoldenMaterial,
+  taught: readonly GoldenRun[],
   rules: TeachRules & { tell: TellWork },
   service: StudentService,
   heldOut: number | null,

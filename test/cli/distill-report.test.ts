@@ -63,6 +63,7 @@ function describe(over: Partial<RoundJson> = {}): string {
     runs: 36_000,
     looked_at: 6_000,
     passed_over: 20_000,
+    too_old: 4_000,
     read: 10,
     golden: 5_900,
     steps: 160,
@@ -74,6 +75,16 @@ function describe(over: Partial<RoundJson> = {}): string {
       ...draft,
       coverage: { ...draft.coverage, agents },
       threshold: 0.25,
+      changes: [
+        {
+          agent: 'triage',
+          stage: 'task',
+          kind: 'look',
+          since_exchange_id: 70,
+          earlier_runs: 40,
+          later_runs: 1,
+        },
+      ],
       by_answer: [
         ...Array.from({ length: 14 }, (_, at) => kind(`kind ${at}`)),
         kind('open_dispute', 36),
@@ -93,10 +104,13 @@ it('leads with what would be served, and says how many runs it took of how many'
   expect(lines[2]).toMatch(/^in sticky runs +24 in a row/);
   const text = lines.join('\n');
   expect(text).toContain(
-    '36,000: the newest 6,000 read, 20,000 of agents that have newer ones enough, 10,000 older ones not looked at',
+    '36,000: the newest 6,000 read, 20,000 of agents that have newer ones enough, 4,000 that began before --since, 6,000 older ones not looked at',
   );
   expect(text).toContain(
     '24 runs, 160 steps; of 5,900 golden runs, the newest of each agent that there is room for',
+  );
+  expect(text).toContain(
+    'triage: since exchange 70 golden runs answer otherwise than with look after task; 40 earlier runs no longer teach this answer, 1 run since then',
   );
 });
 

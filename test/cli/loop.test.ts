@@ -173,6 +173,7 @@ describe('wrong use', () => {
     [['--out', 'x', '--min-served', '-1'], '--min-served'],
     [['--out', 'x', '--never-serve', 'book,'], '--never-serve'],
     [['--out', 'x', '--never-serve', 'b'.repeat(129)], '--never-serve'],
+    [['--out', 'x', '--since', 'lately'], '--since takes 90m, 12h, 7d or a time'],
     [['--out', 'x', '--tier', 'e4'], '--tier takes one of e1, e2, e3'],
     [['--out', 'x', '--student', 'oracle'], '--student takes exemplar or http'],
     [['--out', 'x', '--student', 'http'], '--student http takes --endpoint URL and --model NAME'],

@@ -31,6 +31,7 @@ function teach(taught: GoldenRun[], more: { refuse?: () => Promise<string | null
   const material: GoldenMaterial = {
     runs: taught.length,
     passed_over: 0,
+    too_old: 0,
     looked_at: taught.length,
     read: 0,
     golden: taught.length,

@@ -58,7 +58,7 @@ function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) 
 /** Room for so many runs. */
 const roomFor = (runs: number): number => (runs * STEPS) / DISTILL_BOUNDS.steps;
 
-async function gather(agents: readonly string[], runs: number) {
+async function gather(agents: readonly string[], runs: number, since_ms: number | null = null) {
   const { chains, digests } = makeRuns(agents);
   const asked: string[] = [];
   const store: DigestStore = {
@@ -68,12 +68,15 @@ async function gather(agents: readonly string[], runs: number) {
     },
     put: async () => {},
   };
-  const source = {} as ExchangeSource;
+  const source = {
+    exchange: (id: number) => ({ started_at: new Date(id - 1).toISOString() }),
+  } as ExchangeSource;
   const material = await gatherGolden(source, chains, {
     words: new Map(),
     store,
     embed: async () => null,
     room: roomFor(runs),
+    since_ms,
   });
   return { material, asked };
 }
@@ -88,6 +91,12 @@ describe('what a round takes', () => {
     expect(material.taught.map(({ last_id }) => last_id)).toEqual(
       Array.from({ length: 30 }, (_, at) => 30 - at),
     );
+  });
+
+  it('is what began at a time or later, where one is given', async () => {
+    const { material } = await gather(Array(30).fill('busy'), 40, 20);
+    expect(material).toMatchObject({ runs: 30, looked_at: 10, too_old: 20, golden: 10 });
+    expect(material.taught.at(-1)!.last_id).toBe(21);
   });
 
   it('is the newest of one agent', async () => {

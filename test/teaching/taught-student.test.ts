@@ -45,6 +45,7 @@ function makeMaterial(taught: GoldenRun[], over: Partial<GoldenMaterial> = {}): 
   return {
     runs,
     passed_over: 0,
+    too_old: 0,
     looked_at: runs,
     read: runs,
     golden: runs,

@@ -116,6 +116,7 @@ function gatherMaterial(
     runs: taught.length,
     looked_at: taught.length,
     passed_over: 0,
+    too_old: 0,
     read: taught.length,
     golden: taught.length,
     // Newest first.

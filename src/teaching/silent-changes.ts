@@ -1,0 +1,188 @@
+/**
+ * Finds answers that the upstream stopped giving: from one run on, golden runs answer the same situations otherwise. The earlier
+ * steps with such an answer are no longer golden, and would make the student disagree with itself for as long as they are many.
+ * Pure; teaching.
+ *
+ * Situations are those of the fit (student-fit.ts): steps with the same decisive marks. If a mark shows which of two answers follows, the
+ * student learns the mark, and both answers stay.
+ */
+
+import { kindOfAnswer } from '../student/model/answer-kind.ts';
+import type { GoldenRun } from './golden-steps.ts';
+import { listLearned } from './service-calibration.ts';
+import { type SituatedSteps, situateSteps } from './student-fit.ts';
+
+/** An answer that golden runs no longer give. */
+export interface SilentChange {
+  agent: string;
+  /** What the answer follows; see `StepDigest`. */
+  stage: string;
+  /** The answer that ended, by the tools that it calls. */
+  kind: string;
+  /** The first exchange with another answer. */
+  since_exchange_id: number;
+  /** Golden runs whose earlier steps no longer teach, and golden runs with these situations since then. */
+  earlier_runs: number;
+  later_runs: number;
+}
+
+/** Least number of runs before and after a change, and of earlier runs in one situation. */
+const RUNS_MIN = 8;
+const SITUATION_RUNS = 4;
+/** Greatest share of later steps that still have the earlier answer, and least share of the earlier ones. */
+const ENDED = 0.1;
+const USUAL = 0.8;
+/** Probability that a change is found where nothing changed, for each stage. */
+const CHANCE = 0.001;
+/** Beginnings of a change that are tried. */
+const BEGINNINGS = 60;
+
+/** The golden runs without steps whose answers have ended, and what has ended. */
+export function leaveOutEnded(runs: readonly GoldenRun[]): { runs: GoldenRun[]; changes: SilentChange[] } {
+  const changes: SilentChange[] = [];
+  const ended = new Set<number>();
+  for (const stage of situateSteps(listLearned(runs)))
+    for (const { change, steps } of findEnded(stage)) {
+      changes.push(change);
+      for (const i of steps) ended.add(stage.steps[i]!.exchange_id!);
+    }
+  if (changes.length === 0) return { runs: [...runs], changes };
+  const left = runs.map((run) => ({
+    ...run,
+    steps: run.steps.filter(({ exchange_id }) => !ended.has(exchange_id)),
+  }));
+  return { runs: left.filter(({ steps }) => steps.length > 0), changes };
+}
+
+/** A run in one situation of a stage. The units of a stage are in the order of time. */
+interface Unit {
+  /** Its first step there. */
+  step: number;
+  situation: string;
+  label: number;
+}
+
+/** An answer that ended. */
+interface Ended {
+  label: number;
+  /** Its situations. */
+  situations: ReadonlySet<string>;
+  /** The first unit with another answer. */
+  at: number;
+  later_runs: number;
+  /** Units that a change at this place explains. */
+  explained: number;
+  /** Probability of such a difference without a change. */
+  chance: number;
+}
+
+/** The answers of a stage that ended, each with the steps that no longer teach. */
+function findEnded(stage: SituatedSteps): { change: SilentChange; steps: number[] }[] {
+  const units = listUnits(stage);
+  const stride = Math.max(1, Math.floor(units.length / BEGINNINGS));
+  const [first, last] = [RUNS_MIN, units.length - RUNS_MIN];
+  const coarse = findBest(units, first, last, stride);
+  return [...coarse.values()].map((found) => {
+    const [from, to] = [Math.max(first, found.at - stride + 1), Math.min(last, found.at + stride - 1)];
+    return describeEnded(stage, units, findBest(units, from, to, 1).get(found.label) ?? found);
+  });
+}
+
+function describeEnded(
+  { agent, stage, steps, labels, situations }: SituatedSteps,
+  units: readonly Unit[],
+  { label, situations: affected, at, later_runs }: Ended,
+): { change: SilentChange; steps: number[] } {
+  const from = units[at]!.step;
+  const ended = [...situations.keys()].filter(
+    (i) => i < from && labels[i] === label && affected.has(situations[i]!),
+  );
+  return {
+    change: {
+      agent,
+      stage,
+      kind: kindOfAnswer(steps[ended[0]!]!.answer.content),
+      since_exchange_id: steps[from]!.exchange_id ?? 0,
+      earlier_runs: new Set(ended.map((i) => steps[i]!.run_id)).size,
+      later_runs,
+    },
+    steps: ended,
+  };
+}
+
+function listUnits({ steps, labels, situations }: SituatedSteps): Unit[] {
+  const seen = new Set<string>();
+  return [...steps.keys()].flatMap((step) => {
+    const situation = situations[step]!;
+    const key = `${steps[step]!.run_id} ${situation}`;
+    if (seen.has(key)) return [];
+    seen.add(key);
+    return [{ step, situation, label: labels[step]! }];
+  });
+}
+
+/** For each label that ended, the beginning that explains most. */
+function findBest(units: readonly Unit[], first: number, last: number, stride: number): Map<number, Ended> {
+  const best = new Map<number, Ended>();
+  const limit = CHANCE / (units.length * Math.max(1, new Set(units.map(({ label }) => label)).size));
+  for (let at = first; at <= last; at += stride)
+    for (const ended of endAt(units, at)) {
+      const known = best.get(ended.label);
+      if (ended.chance <= limit && ended.explained > (known?.explained ?? 0)) best.set(ended.label, ended);
+    }
+  return best;
+}
+
+/** The answers that were usual before a unit, and are rare from it on. */
+function endAt(units: readonly Unit[], at: number): Ended[] {
+  const usual = nameUsual(units.slice(0, at));
+  const counts = new Map<
+    number,
+    { same: [number, number]; all: [number, number]; situations: Set<string> }
+  >();
+  for (const [i, { situation, label }] of units.entries()) {
+    const expected = usual.get(situation);
+    if (expected === undefined) continue;
+    const count = counts.get(expected) ?? { same: [0, 0], all: [0, 0], situations: new Set() };
+    counts.set(expected, count);
+    const side = i < at ? 0 : 1;
+    count.all[side]++;
+    if (label === expected) count.same[side]++;
+    count.situations.add(situation);
+  }
+  return [...counts].flatMap(([label, { same, all, situations }]) => {
+    const [earlier, later] = all;
+    if (earlier < RUNS_MIN || later < RUNS_MIN || same[1] > ENDED * later) return [];
+    const chance = chanceOfFew(same[1], same[0] + same[1], later, earlier + later);
+    const explained = same[0] + later - same[1];
+    return [{ label, situations, at, later_runs: later, explained, chance }];
+  });
+}
+
+/** The label that nearly all of these units have in a situation. */
+function nameUsual(units: readonly Unit[]): Map<string, number> {
+  const usual = new Map<string, number>();
+  for (const [situation, of] of Map.groupBy(units, (unit) => unit.situation)) {
+    if (of.length < SITUATION_RUNS) continue;
+    for (const [label, same] of Map.groupBy(of, (unit) => unit.label))
+      if (same.length >= USUAL * of.length) usual.set(situation, label);
+  }
+  return usual;
+}
+
+/**
+ * Probability that at most `found` of the `marked` units are among `drawn` ones of `all` (hypergeometric distribution).
+ */
+function chanceOfFew(found: number, marked: number, drawn: number, all: number): number {
+  let sum = 0;
+  for (let x = Math.max(0, drawn + marked - all); x <= found; x++)
+    sum += Math.exp(lnWays(marked, x) + lnWays(all - marked, drawn - x) - lnWays(all, drawn));
+  return sum;
+}
+
+/** Logarithm of the number of ways to choose some of `of` units. */
+function lnWays(of: number, some: number): number {
+  let sum = 0;
+  for (let i = 1; i <= some; i++) sum += Math.log((of - some + i) / i);
+  return sum;
+}
