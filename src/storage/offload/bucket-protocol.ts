@@ -49,6 +49,9 @@ export interface BucketRequest {
   sync: SharedArrayBuffer | null;
 }
 
+/** The states of a call whose caller waits. */
+export const SYNC = { sent: 0, begun: 1, done: 2 } as const;
+
 export interface BucketReply {
   id: number;
   value: unknown;

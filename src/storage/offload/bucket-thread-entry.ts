@@ -10,6 +10,7 @@ import { StoreError } from '../bucket/object-store.ts';
 import { openStore } from '../bucket/open-store.ts';
 import { StaleDraftError, StoppedError } from './bucket-failures.ts';
 import type { BucketReply, BucketRequest, BucketStart } from './bucket-protocol.ts';
+import { SYNC } from './bucket-protocol.ts';
 import { BucketWork } from './bucket-work.ts';
 
 function describe(thrown: unknown): NonNullable<BucketReply['failure']> {
@@ -28,7 +29,14 @@ function answerNow(sync: SharedArrayBuffer, failure: BucketReply['failure']): vo
   const room = new Uint8Array(sync, 8);
   const reason = failure === null ? '' : failure.message.split('\n', 1)[0] || 'no reason given';
   state[1] = new TextEncoder().encodeInto(reason, room).written;
-  Atomics.store(state, 0, 1);
+  Atomics.store(state, 0, SYNC.done);
+  Atomics.notify(state, 0);
+}
+
+/** The caller's deadline begins now. */
+function noteBegun(sync: SharedArrayBuffer): void {
+  const state = new Int32Array(sync, 0, 1);
+  Atomics.store(state, 0, SYNC.begun);
   Atomics.notify(state, 0);
 }
 
@@ -38,6 +46,7 @@ if (parentPort !== null && start?.place !== undefined) {
   const port = parentPort;
   const work = new BucketWork(() => openStore(start.place), start.stopping);
   port.on('message', ({ id, call, sync }: BucketRequest) => {
+    if (sync !== null) noteBegun(sync);
     work.do(call).then(
       (value) => {
         if (sync === null) port.postMessage({ id, value, failure: null } satisfies BucketReply);

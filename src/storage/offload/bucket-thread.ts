@@ -14,7 +14,10 @@ import type {
   BucketRequest,
   BucketStart,
 } from './bucket-protocol.ts';
+import { SYNC } from './bucket-protocol.ts';
 
+/** How long a waiting caller gives the thread to start, on a busy machine. */
+const START_MS = 30_000;
 /** Room for the reason of a failure in a synchronous answer. */
 const REASON_BYTES = 4_096;
 
@@ -50,7 +53,8 @@ export class BucketThread {
     const sync = new SharedArrayBuffer(8 + REASON_BYTES);
     const state = new Int32Array(sync, 0, 2);
     this.#post({ id: this.#nextId++, call, sync });
-    if (Atomics.wait(state, 0, 0, timeoutMs) === 'timed-out')
+    if (Atomics.wait(state, 0, SYNC.sent, START_MS) === 'timed-out') return 'its thread has not started';
+    if (Atomics.wait(state, 0, SYNC.begun, timeoutMs) === 'timed-out')
       return `no answer in ${Math.round(timeoutMs / 1_000)} seconds`;
     const length = state[1]!;
     return length === 0 ? null : Buffer.from(new Uint8Array(sync, 8, length)).toString();

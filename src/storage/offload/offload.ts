@@ -346,6 +346,7 @@ export class Offload {
 
   /** Once the files are changed: removes what the bucket and the cache have of them. @throws StoreError */
   async removeErased(): Promise<void> {
+    const folders = this.#note.files.filter(({ is_erasing }) => is_erasing).map(({ folder }) => folder);
     for (const entry of [...this.#note.files]) {
       if (!entry.is_erasing) continue;
       this.#drop(entry);
@@ -354,6 +355,8 @@ export class Offload {
     }
     this.#save();
     await this.#remove();
+    // A reader may have fetched a pack meanwhile.
+    for (const folder of folders) this.#forgetCopies(folder);
   }
 
   #forgetCopies(folder: string): void {
@@ -393,9 +396,10 @@ export class Offload {
     const bytes = Buffer.from(
       JSON.stringify({ format: MANIFEST_FORMAT, nonce, content: Buffer.from(content).toString('base64') }),
     );
-    await this.#thread.call({ name: 'put', object, bytes });
+    // Before the manifest, because it is written only with the first one.
     if (found === null)
       await this.#thread.call({ name: 'put', object: `${GATEWAYS}${gateway}`, bytes: new Uint8Array() });
+    await this.#thread.call({ name: 'put', object, bytes });
     this.#note.nonces = [nonce];
     this.#save();
     this.#isManifestDue = false;

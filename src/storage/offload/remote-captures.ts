@@ -3,15 +3,15 @@
  * are read like any capture database. Bodies are fetched when they are read (away-reads.ts). Command line.
  */
 import { createHash } from 'node:crypto';
-import { appendFileSync, chmodSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { appendFileSync, chmodSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { openDataKey } from '../../std/data-key.ts';
 import { isThere } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { type ObjectStore, StoreError } from '../bucket/object-store.ts';
 import { openStore } from '../bucket/open-store.ts';
 import { SealedObjects } from '../bucket/sealed-objects.ts';
-import { listSealed, openCaptureEnv, sealedPath } from '../capture/layout.ts';
+import { cacheFolder, listSealed, openCaptureEnv, sealedPath } from '../capture/layout.ts';
 import { readAwayFile } from './away-file.ts';
 import {
   contentSchema,
@@ -125,6 +125,16 @@ class RemoteFiles {
       else removeFile(path);
     }
     for (const [path, file] of wanted) await this.#fetch(path, file);
+    this.#forgetCopies(files);
+  }
+
+  /** Removes packs of files that are no longer in the bucket, for example because exchanges in them were erased. */
+  #forgetCopies(files: readonly OffloadedFile[]): void {
+    const cache = cacheFolder(this.#db);
+    if (!isThere(cache)) return;
+    const listed = files.map(({ folder }) => `${basename(folder)}-`);
+    for (const name of readdirSync(cache))
+      if (!listed.some((beginning) => name.startsWith(beginning))) rmSync(join(cache, name), { force: true });
   }
 
   async #isCurrent(path: string, { folder }: OffloadedFile): Promise<boolean> {
