@@ -483,9 +483,8 @@ export class CapturedRuns {
     const counts = { golden: 0, not_golden: 0, not_judged: 0 };
     while (this.#order.length < CAPTURE_ACTIVITY.runs && this.loadSome());
     for (const run of this.#order.slice(-CAPTURE_ACTIVITY.runs)) {
-      if (!this.#isJudged(run)) this.#read(source, run, () => false);
-      const entry = this.#entryOf(run);
-      const { golden } = this.#weigh(entry, this.#wordsOf(entry));
+      if (!this.#isJudged(run, this.#quickMark)) this.#read(source, run, () => false);
+      const golden = this.#isGolden(this.#entryOf(run));
       if (golden === null) counts.not_judged += 1;
       else counts[golden ? 'golden' : 'not_golden'] += 1;
     }

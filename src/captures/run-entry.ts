@@ -114,6 +114,7 @@ export function makeEntryReader(
       const runs = said.findText(text);
       return runs === null ? null : (run) => run.listed !== null && runs.test(idOf(run));
     },
+    someText: (run, matches, matchesShared) => someWord(run, marksOf(run, said), matches, matchesShared),
     isTextRead: ({ listed }) => listed === null || listed.task !== null,
   };
 }
@@ -155,18 +156,35 @@ function idsOf(run: RunEntry): string[] {
   return run.reported === null || run.reported.run_id === id ? [id] : [id, run.reported.run_id];
 }
 
-/** The texts that `text` searches; docs/queries.md lists them. */
-function listWords({ listed, reported }: RunEntry, { tags, note }: RunMarks): string[] {
-  const words: string[] = [...tags, ...(listed?.tally.summary.request_tags ?? NOTHING)];
-  if (note !== '') words.push(note);
+/** Tests the texts that `text` searches; docs/queries.md lists them. */
+function someWord(
+  { listed, reported }: RunEntry,
+  { tags, note }: RunMarks,
+  matches: (text: string) => boolean,
+  matchesShared: (name: string) => boolean,
+): boolean {
+  if (tags.some(matchesShared) || (note !== '' && matches(note))) return true;
   if (listed !== null) {
-    const { run_id, session_id, notes, models, tools, client } = listed.tally.summary;
-    words.push(run_id!, ...notes, ...models, ...tools);
-    if (listed.task !== null) words.push(listed.task);
-    if (session_id !== null) words.push(session_id);
-    if (client !== null) words.push(client);
+    const { run_id, session_id, notes, models, tools, client, request_tags } = listed.tally.summary;
+    if (matches(run_id!) || (listed.task !== null && matches(listed.task))) return true;
+    if (session_id !== null && session_id !== run_id && matches(session_id)) return true;
+    if (client !== null && matchesShared(client)) return true;
+    if (models.some(matchesShared) || tools.some(matchesShared)) return true;
+    if (request_tags.some(matchesShared) || notes.some(matchesShared)) return true;
   }
-  if (reported !== null) words.push(reported.run_id, reported.task, reported.agent_name, reported.outcome);
+  if (reported === null) return false;
+  const { run_id, task, agent_name, outcome } = reported;
+  return matches(run_id) || matches(task) || matchesShared(agent_name) || matchesShared(outcome);
+}
+
+/** All texts that {@link someWord} tests. */
+function listWords(run: RunEntry, marks: RunMarks): string[] {
+  const words: string[] = [];
+  const collect = (text: string): boolean => {
+    words.push(text);
+    return false;
+  };
+  someWord(run, marks, collect, collect);
   return words;
 }
 

@@ -37,6 +37,15 @@ export interface RunReader<Run> {
    * Tests runs for a text with a full-text index; null: without one. The list's own words are searched in any case.
    */
   findText?: (text: NameValue) => ((run: Run) => Verdict) | null;
+  /**
+   * Whether some text of `names.text` passes a test; faster, because it makes no list.
+   * @param matchesShared the same test for names that many runs share; it remembers its results
+   */
+  someText?: (
+    run: Run,
+    matches: (text: string) => boolean,
+    matchesShared: (name: string) => boolean,
+  ) => boolean;
   /** false: some words of the run are not read yet, so `text` may still match. */
   isTextRead?: (run: Run) => boolean;
 }
@@ -142,15 +151,21 @@ function compileNames<Run>(
   field: NameField,
   values: readonly NameValue[],
   read: (run: Run) => readonly string[] | null,
-  { findText, isTextRead }: RunReader<Run>,
+  { findText, isTextRead, someText }: RunReader<Run>,
 ): (run: Run) => Verdict {
   const tests = values.map(compileName);
-  const matches = (name: string): boolean => tests.some((test) => test(name));
+  const [first] = tests;
+  const matches = tests.length === 1 ? first! : (name: string): boolean => tests.some((test) => test(name));
+  const remember = rememberNames(matches);
   if (field === 'text') {
+    const some =
+      someText === undefined
+        ? (run: Run) => read(run)?.some(matches) ?? false
+        : (run: Run) => someText(run, matches, remember);
     const found = values.map((value) => findText?.(value) ?? null).filter((test) => test !== null);
     return (run) => {
       const verdict = someOf(found, (test) => test(run));
-      if (verdict === true || read(run)?.some(matches)) return true;
+      if (verdict === true || some(run)) return true;
       return (isTextRead?.(run) ?? true) ? verdict : null;
     };
   }
@@ -159,18 +174,21 @@ function compileNames<Run>(
       const words = read(run);
       return words === null ? null : words.some(matches);
     };
-  // Cache, because many runs share their models, tools and agents.
+  return (run) => {
+    const names = read(run);
+    return names === null ? null : names.some(remember);
+  };
+}
+
+/** Remembers the result for a name, because many runs share their models, tools and agents. */
+function rememberNames(matches: (name: string) => boolean): (name: string) => boolean {
   const known = new Map<string, boolean>();
-  const remember = (name: string): boolean => {
+  return (name) => {
     const before = known.get(name);
     if (before !== undefined) return before;
     const verdict = matches(name);
     if (known.size < REMEMBERED_NAMES) known.set(name, verdict);
     return verdict;
-  };
-  return (run) => {
-    const names = read(run);
-    return names === null ? null : names.some(remember);
   };
 }
 
