@@ -14,11 +14,14 @@ let cookie = '';
 let asked: string[] = [];
 /** Requests that get no answer. */
 let isDown: (route: string) => boolean = () => false;
+/** Holds back the answer to a request. */
+let hold: (route: string) => Promise<void> | undefined = () => undefined;
 
 const fetchAsPage = async (path: string, init: RequestInit = {}): Promise<Response> => {
   const route = `${init.method ?? 'GET'} ${path}`;
   if (isDown(route)) throw new TypeError('fetch failed');
   asked.push(route);
+  await hold(route);
   const headers = new Headers(init.headers);
   headers.set('sec-fetch-site', 'same-origin');
   if (cookie !== '') headers.set('cookie', cookie);
@@ -49,6 +52,7 @@ interface Offered {
 /** What the test uses of the module, whose types are a browser's. */
 interface Session {
   openSession(): Promise<void>;
+  followRole(): Promise<void>;
   bootstrap: { value: { profile: { email: string } } | null };
   signInReason: { value: string };
   offeredSession: {
@@ -74,6 +78,7 @@ afterAll(async () => {
 beforeEach(async () => {
   asked = [];
   isDown = () => false;
+  hold = () => undefined;
   cookie = '';
   const events = new EventTarget();
   place.hash = '';
@@ -175,4 +180,18 @@ it('opened while another one is asked about takes its place', async () => {
   page.offeredSession.value!.decide(true);
   await done;
   expect(emailNow()).toBe('bob@example.com');
+});
+
+it('of a signed-in reader is read with requests at the same time, each of them once', async () => {
+  await (await openLink(tokens.ann!)).done;
+  asked = [];
+  const isMemberAsked = Promise.withResolvers<void>();
+  hold = (route) => {
+    if (route.includes('/members')) isMemberAsked.resolve();
+    return route.includes('config.json') || route.includes('/capture/') ? isMemberAsked.promise : undefined;
+  };
+  await page.openSession();
+  await page.followRole();
+  expect(asked.filter((route) => route.includes('/members'))).toHaveLength(1);
+  expect(asked.filter((route) => route === 'GET /auth/bootstrap')).toHaveLength(1);
 });

@@ -54,6 +54,8 @@ export const organization = computed<Organization | null>(() => {
 
 /** The reader's role there; null: unknown, or no role. */
 export const role = signal<Role | null>(null);
+/** The organization in which the reader has `role`. */
+let roleOrganization: string | null = null;
 
 /**
  * Whether the captures belong to the selected organization, so that captured and reported runs are one list.
@@ -200,6 +202,22 @@ async function startSession(token: string): Promise<void> {
 
 /** Finds out who is signed in. @throws ApiError for failures that are unrelated to signing in */
 export async function openSession(): Promise<void> {
+  takeLink();
+  const hasLink = linkToken !== null;
+  // At the same time, because each page waits for these answers.
+  const [refusal] = await Promise.all([enter(), readServerFacts()]);
+  if (refusal === null) {
+    sessionState.value = 'signed_in';
+    return;
+  }
+  if (refusal.status !== 401) signInReason.value = refusal.message;
+  else if (hasLink)
+    signInReason.value =
+      'This link is no longer valid: it has expired, the server has another secret, or its account was deleted.';
+  noteSignedOut();
+}
+
+async function readServerFacts(): Promise<void> {
   try {
     server.value = (await (
       await fetch('/dashboard/config.json', { cache: 'no-cache' })
@@ -207,29 +225,28 @@ export async function openSession(): Promise<void> {
   } catch {
     throw new ApiError(0, '');
   }
-  takeLink();
-  const hasLink = linkToken !== null;
+}
+
+/** @returns why the reader has no session; null: the reader has one. @throws ApiError for temporary failures */
+async function enter(): Promise<ApiError | null> {
   try {
     await useLink();
     await reloadSession();
-    sessionState.value = 'signed_in';
+    return null;
   } catch (thrown) {
     if (!(thrown instanceof ApiError) || thrown.passes) throw thrown;
-    if (thrown.status !== 401) signInReason.value = thrown.message;
-    else if (hasLink)
-      signInReason.value =
-        'This link is no longer valid: it has expired, the server has another secret, or its account was deleted.';
-    noteSignedOut();
+    return thrown;
   }
 }
 
 /** Reads the reader's account and memberships again. @throws ApiError */
 export async function reloadSession(): Promise<void> {
-  const known = await call('GET /auth/bootstrap', {});
-  const mayRead = await readCaptureAccess();
+  const account = call('GET /auth/bootstrap', {}).then((known) => {
+    bootstrap.value = known;
+    return readRole();
+  });
+  const [mayRead] = await Promise.all([readCaptureAccess(), account]);
   isOperator.value = mayRead;
-  bootstrap.value = known;
-  await readRole();
 }
 
 /** Whether the reader is an operator; also records the organization of the captures. */
@@ -251,11 +268,16 @@ async function readCaptureAccess(): Promise<boolean> {
   );
 }
 
+/** Reads the role if another organization is selected than that of the known role. @throws ApiError */
+export async function followRole(): Promise<void> {
+  if (role.peek() === null || roleOrganization !== organization.peek()?.id) await readRole();
+}
+
 /**
  * The bootstrap answer contains the role in the default organization; for others, the list of members does.
  * @throws ApiError
  */
-export async function readRole(): Promise<void> {
+async function readRole(): Promise<void> {
   const known = bootstrap.peek();
   const org = organization.peek();
   if (known === null || org === null) {
@@ -271,6 +293,7 @@ export async function readRole(): Promise<void> {
     const own = rows.find(({ user_id }) => user_id === known.profile.id);
     if (own !== undefined || rows.length < 200) {
       role.value = own?.role ?? known.role;
+      roleOrganization = org.id;
       return;
     }
   }

@@ -6,10 +6,10 @@ import { call } from '../core/api.ts';
 import { isConnected } from '../core/connection.ts';
 import {
   bootstrap,
+  followRole,
   isOperator,
   offeredSession,
   organization,
-  readRole,
   reloadSession,
   role,
   sessionState,
@@ -40,7 +40,7 @@ function Shell() {
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    void readRole().catch(() => {});
+    void followRole().catch(() => {});
   }, [org?.id]);
   useEffect(() => {
     document.title = `${page.title} · Understudy`;
