@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { open, type RootDatabase } from 'lmdb';
+import { MAX_NAMED } from './lmdb/environment.ts';
 import { listReads } from './lmdb/snapshots.ts';
 import type { DatabasePaths } from './lmdb/stores.ts';
 import { type OldRead, type READ_AGES, ReadWatch } from './read-watch.ts';
@@ -33,7 +34,9 @@ export class StoreReads {
       [main, false],
       [runs, true],
     ] as const) {
-      const root = open({ path, noSubdir: true, cache: false, overlappingSync: false, noSync });
+      // The first opening of a file in a process decides how many tables it may have there.
+      const maxDbs = MAX_NAMED;
+      const root = open({ path, noSubdir: true, maxDbs, cache: false, overlappingSync: false, noSync });
       this.#roots.push(root);
       const watch = new ReadWatch({
         path,

@@ -13,7 +13,7 @@ import { createManualClock } from '../../src/std/clock.ts';
 import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
-import { databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
+import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
 import { type OldRead, ReadWatch } from '../../src/storage/read-watch.ts';
 import { StoreReads } from '../../src/storage/store-reads.ts';
 import { makeExchange } from './captured.ts';
@@ -123,6 +123,20 @@ describe('the watch over reads of main.mdb and runs.mdb', () => {
     });
     return { paths, reads, told };
   }
+
+  it('leaves room for all tables in files that it opens first', async () => {
+    const paths = databasePaths(makeFolder());
+    await closeStores(openStores(paths));
+    const reads = new StoreReads(paths, { tell: () => {} });
+    const { main, runs } = openStores(paths);
+    onTestFinished(async () => {
+      await reads.stop();
+      await Promise.all([main.close(), runs.close()]);
+    });
+    for (let at = 0; at < 40; at++)
+      await main.transact((tx) => tx.write({ op: 'put', table: `t${at}`, row: [1], value: at }));
+    expect(main.get('t39', [1])).toBe(39);
+  });
 
   it('ends a command that reads for long, and says how old the oldest read is', async () => {
     const { paths, reads, told } = await openReads();

@@ -28,7 +28,7 @@ export type BinaryDatabase = ValueTable<Buffer>;
 /** Prefix of the databases that are tables. */
 export const TABLE_PREFIX = 'rows:';
 /** Named databases in a file, counting tables and the journal. */
-const MAX_NAMED = 128;
+export const MAX_NAMED = 128;
 /**
  * Address space reserved for a file; neither a bound nor memory. LMDB doubles a map that is too small and keeps all
  * earlier maps, so the pages of a growing file would be counted several times.
