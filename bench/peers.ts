@@ -113,7 +113,7 @@ async function measurePeers(
     say(`${workload.kind}: warming ${peer.name} up`);
     const { answered, failed } = await ask(peer, workload, WARM_UP_S[size]);
     if (answered > 0 && failed === 0) rounds.set(peer, []);
-    else console.log(`${peer.name} is left out of ${workload.kind}: ${failed} requests failed`);
+    else console.log(`${peer.name} is left out of ${workload.kind}: ${answered} answered, ${failed} failed`);
   }
   for (let round = 0; round < ROUNDS[size]; round++) {
     for (const [peer, samples] of rounds) {
@@ -121,7 +121,8 @@ async function measurePeers(
       const before = readCpuUs(peer.pid);
       const { answered, failed, requestsPerS, latencyUs } = await ask(peer, workload, ROUND_S[size]);
       if (failed > 0) throw new Error(`${failed} requests through ${peer.name} failed`);
-      const cpu_us = (readCpuUs(peer.pid) - before) / answered;
+      // On a busy machine a slow peer may answer nothing within a round.
+      const cpu_us = answered === 0 ? Number.NaN : (readCpuUs(peer.pid) - before) / answered;
       samples.push({ per_s: requestsPerS, p99_ms: latencyUs.p99 / 1_000, cpu_us });
     }
   }
