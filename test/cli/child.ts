@@ -70,7 +70,14 @@ export class CliChild {
     const [program, ...words] = (options.terminal ? inTerminal : command) as [string, ...string[]];
     this.process = spawn(program, words, {
       // Nothing of the developer's own settings, and no colours because of them.
-      env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...FEW_THREADS, ...options.env },
+      env: {
+        PATH: process.env.PATH,
+        NODE_COMPILE_CACHE: COMPILE_CACHE,
+        // Node would print that it cannot write what it counted (test/coverage.ts).
+        ...(options.file_bytes_max !== undefined && { NODE_V8_COVERAGE: '' }),
+        ...FEW_THREADS,
+        ...options.env,
+      },
       cwd: options.cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
