@@ -5,9 +5,10 @@
 
 import { findPlaceCause, type PlaceCause, type SetApart } from '../../src/domain/capture-cause.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import type { LogState } from '../../src/domain/writer-state.ts';
 import { describeRefusal } from '../../src/std/file-place.ts';
 import { type BatchMemory, BatchReader } from './batch.ts';
-import type { Appended, LogState } from './protocol.ts';
+import type { Appended } from './protocol.ts';
 
 /** The result of one pass over postponed work. */
 export interface TidyPass {

@@ -3,9 +3,9 @@
  * processes.
  */
 import type { LocalKeep } from '../../src/domain/local-keep.ts';
+import type { ExpiredCaptures, LogState } from '../../src/domain/writer-state.ts';
 import type { BatchPlaces } from './batch.ts';
 import type { MappedMemoryPlace } from './mapped-memory.ts';
-import type { ExpiredCaptures, LogState } from './protocol.ts';
 
 /** The descriptor of the mapped memory in the capture process; the channel has the one before it. */
 export const MEMORY_DESCRIPTOR = 4;

@@ -7,18 +7,14 @@ import {
   isFailureCause,
   type SetApart,
 } from '../../src/domain/capture-cause.ts';
+import type { WriterState } from '../../src/domain/writer-state.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { ActorClient, AskOptions } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import { ExchangeBatch, findPlaces, SlabPool } from './batch.ts';
 import { BodyMemory } from './body-memory.ts';
 import type { MemoryPart } from './mapped-memory.ts';
-import {
-  type Appended,
-  CAPTURE_WRITER_KIND,
-  type CaptureWriterProtocol,
-  type WriterState,
-} from './protocol.ts';
+import { type Appended, CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
 
 const WRITER = { kind: CAPTURE_WRITER_KIND, key: 'main' };
 /** Deadline of an append. A commit takes milliseconds, or seconds on an overloaded disk. */

@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type FailureCause, zeroCounts } from '../../src/domain/capture-cause.ts';
 import { WITHHELD_CAUSES } from '../../src/domain/exchange.ts';
+import { NOTHING_POSTPONED, type WriterState } from '../../src/domain/writer-state.ts';
 import { createDeferred, type Deferred } from '../../src/std/deferred.ts';
 import { passOutputOn } from '../../src/std/line-writer.ts';
 import type { CaptureLogAdapter } from './adapter.ts';
@@ -25,7 +26,7 @@ import type {
   ToCapture,
 } from './child-protocol.ts';
 import { FaultHistory } from './fault-history.ts';
-import type { Appended, WriterState } from './protocol.ts';
+import type { Appended } from './protocol.ts';
 
 /** V8 heap of the capture process. Bodies and bases are outside the heap. */
 const CAPTURE_PROCESS_HEAP_MB = 1_024;
@@ -67,15 +68,7 @@ const EXIT_MS = 5_000;
 const NOTHING_TOLD: FileState = {
   bytes: 0,
   sealed: 0,
-  packing: {
-    waiting_blocks: 0,
-    waiting_bytes: 0,
-    oldest_s: 0,
-    unindexed: 0,
-    unindexed_s: 0,
-    unsearched: 0,
-    share: 0,
-  },
+  packing: NOTHING_POSTPONED,
   text: null,
   bucket: null,
   withheld: zeroCounts(WITHHELD_CAUSES),

@@ -4,76 +4,16 @@
 
 import { DROP_CAUSES, FAILURE_CAUSES, zeroCounts } from '../../domain/capture-cause.ts';
 import { type CaptureHealth, judgeCapture } from '../../domain/capture-health.ts';
-import { WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
+import { WITHHELD_CAUSES } from '../../domain/exchange.ts';
 import type { LedgerReport } from '../../domain/student-ledger.ts';
+import { NOTHING_POSTPONED, type WriterState } from '../../domain/writer-state.ts';
 import { CatalogueError } from '../../errors.ts';
 import type { StudentFacts, WatchedAgentReport, WatchReport } from '../../student/serving/protocol.ts';
 import { addCounters, emptyCounters, type RelegationCounters } from '../relegation/relegation-ledger.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
 
-/** The writer's report about its files. */
-interface WriterState {
-  bytes: number;
-  /** Sealed files of this database. */
-  sealed: number;
-  packing: PackingState;
-  /** Bodies not kept because their content could not be determined, since the writer opened its files. */
-  withheld?: Record<WithheldCause, number>;
-  /** How far the full-text index is; null without one. */
-  text?: object | null;
-  /** Damaged files that were renamed and still exist. */
-  damaged?: number;
-  /** Age of the oldest read transaction of another process in the live file, in seconds; 0 without one. */
-  oldest_read_s?: number;
-  process?: CaptureProcessState;
-  /** What retention has removed since the capture process began; null when everything is kept. */
-  expired?: {
-    files: number;
-    exchanges: number;
-    attachments: number;
-    passed_at_s: number;
-    /** Whether the clock must be confirmed before more than a day's data is removed (understudy retention). */
-    waits_for_confirmation: boolean;
-  } | null;
-}
-
-/** The process that writes them. */
-interface CaptureProcessState {
-  /** null while it does not run. */
-  pid: number | null;
-  /** Number of unexpected exits. */
-  restarts: number;
-  /** How long it has not answered; 0 if it answers. */
-  silent_ms: number;
-  memory_bytes: number;
-}
-
-/**
- * Work that the writer postponed while exchanges arrived: blocks that are not compressed yet, and exchanges that are
- * not indexed.
- */
-interface PackingState {
-  waiting_blocks: number;
-  waiting_bytes: number;
-  oldest_s: number;
-  unindexed: number;
-  /** Seconds since the oldest of those was stored. */
-  unindexed_s: number;
-  /** Exchanges that the full-text index lacks. */
-  unsearched: number;
-  /** Share of one core that this work gets while exchanges arrive. */
-  share: number;
-}
-
-const NOTHING_WAITS: PackingState = {
-  waiting_blocks: 0,
-  waiting_bytes: 0,
-  oldest_s: 0,
-  unindexed: 0,
-  unindexed_s: 0,
-  unsearched: 0,
-  share: 0,
-};
+/** The writer's report; further facts are missing before the first one. */
+type KnownState = Pick<WriterState, 'bytes' | 'sealed' | 'packing'> & Partial<WriterState>;
 
 /** The writer, with the methods that the admin routes need. */
 export interface ControlledWriter extends CaptureWriter {
@@ -81,7 +21,7 @@ export interface ControlledWriter extends CaptureWriter {
   flush(): Promise<void>;
   rotate(): Promise<{ sealed: string | null; opened: string }>;
   kill(): Promise<void>;
-  state(): Promise<WriterState>;
+  state(): Promise<KnownState>;
 }
 
 interface CaptureControlOptions {
@@ -155,7 +95,7 @@ const NO_COUNTERS: CaptureCounters = {
 export class CaptureControl {
   readonly #options: CaptureControlOptions;
   readonly #startedAtMs = performance.now();
-  #lastState: WriterState = { bytes: 0, sealed: 0, packing: NOTHING_WAITS };
+  #lastState: KnownState = { bytes: 0, sealed: 0, packing: NOTHING_POSTPONED };
 
   constructor(options: CaptureControlOptions) {
     this.#options = options;
