@@ -92,7 +92,7 @@ describe('docs/architecture.md names the places of', () => {
       ...filesWith(/^src\//, [/export interface (?:Tables|JournalStore|Stores)\b/]),
       ...filesWith(/^src\/(?!storage\/lmdb\/)/, [opens]),
       ...[...texts]
-        .filter(([path, text]) => path.startsWith('test/storage/') && /held to one suite/.test(text))
+        .filter(([path, text]) => path.startsWith('test/storage/') && /\bOne suite for\b/.test(text))
         .map(([path]) => path),
     ]);
   });
