@@ -308,19 +308,19 @@ function calibrateForms(
   const isWholeServed = whole.refused === null;
   const mayDiffer = isWholeServed || doFormsDiffer(answered, depth, on);
   const alone: KindCalibration[] = [];
+  // Errors also chose what is left when they rule out a form.
+  let isChosen = depth > 0 || !isWholeServed;
   for (const [part, steps] of groupBy(answered, ({ forms }) => forms?.[depth + 1] ?? '')) {
     const isBad = hasFailed(part, on) || (mayDiffer && isLikelyWrong(steps, on));
     if (part === '' || (!isBad && (isWholeServed || !mayDiffer))) continue;
     const forms = calibrateForms(part, steps, depth + 1, on);
     if (isBad || forms.some(isServed)) alone.push(...forms);
+    if (isBad && !hasFailed(part, on)) isChosen = true;
   }
   if (alone.length === 0) return [whole];
   const rest = answered.filter((step) => !isNamed(step, alone));
-  const all = [
-    ...alone,
-    ...(rest.length === 0 ? [] : [calibrateKind(name, rest, on, depth > 0 || !isWholeServed)]),
-  ];
-  return all.some(isServed) ? all : [whole];
+  const all = [...alone, ...(rest.length === 0 ? [] : [calibrateKind(name, rest, on, isChosen)])];
+  return isWholeServed || all.some(isServed) ? all : [whole];
 }
 
 /** Whether narrower forms explain the errors below the largest score allowed. */

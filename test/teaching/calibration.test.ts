@@ -161,6 +161,14 @@ describe('thresholds of kinds of answers', () => {
       ['note', null, 40],
       ['note after hold', 'too_wrong', 40],
     ]);
+    // Without a form that its own errors rule out, the rest takes more evidence, too.
+    const slip = of('hold', 10, (i) => i > 0);
+    const once = (i: number) => i > 0;
+    expect(at(of('look', 90, once), slip)).toEqual([
+      ['note', 'too_few', 90],
+      ['note after hold', 'too_wrong', 10],
+    ]);
+    expect(at(of('look', 96, once), slip)[0]).toEqual(['note', null, 96]);
     // One that failed on runs held out takes no other along.
     const failed = new Set(['one note after look']);
     const kinds = calibrateScores([...of('look', 60, always), ...of('read', 60, always)], 0.05, { failed });
