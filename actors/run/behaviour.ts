@@ -48,6 +48,7 @@ import { parseExact } from '../../src/std/exact-json.ts';
 import { packZeroRuns, unpackZeroRuns } from '../../src/std/zero-runs.ts';
 import { liveEventTell, liveForgetTell } from '../live-hub/client.ts';
 import type { AnswerRequest, KnownKey, KnownKeysRequest } from './adapter.ts';
+import { type PackedState, packState, unpackState } from './packed-state.ts';
 import {
   type KeyedStep,
   type KeyedStepsReply,
@@ -126,7 +127,7 @@ function createRun(isWatched: boolean): Run {
       encodeEvent,
       decodeEvent,
       snapshot: {
-        version: 3,
+        version: 4,
         every_events: 64,
         // A finished run has no monitors, so its snapshot is smaller than its steps' events.
         isDue: ({ finish }) => finish !== null,
@@ -474,6 +475,7 @@ function tellLive(context: RunContext, event: LiveEvent): void {
 
 /** Snapshots of version 1 lack `left_to_delete`, and those of version 2 may lack `reports`. */
 function decodeState(data: unknown, version: number): RunState {
+  if (Array.isArray(data)) return unpackState(data as PackedState);
   const state = { left_to_delete: null, reports: 0, ...(data as Partial<RunState>) } as RunState;
   if (state.monitors === null) return state;
   const { memory, memory_bytes, ...monitors } = state.monitors as StoredMonitors;
@@ -486,7 +488,7 @@ type StoredMonitors = NonNullable<RunState['monitors']> & { memory_bytes: number
 
 function encodeState(state: RunState): unknown {
   const { monitors } = state;
-  if (monitors === null) return state;
+  if (monitors === null) return packState(state) ?? state;
   const { memory } = monitors;
   return {
     ...state,

@@ -187,6 +187,48 @@ it('reads a step alike from its own thread and from another, and no secret is on
   }
 });
 
+describe('the stored state of a finished run', () => {
+  const { encode, decode, version } = run.persistence!.snapshot!;
+  const finished: RunState = {
+    ...UNKNOWN_RUN,
+    facts: makeStart().facts,
+    fingerprint: 'f1',
+    started_at_ms: NOW_MS,
+    steps: 3,
+    tokens: 900,
+    last_index: 4,
+    max_total_score: 0.125,
+    fired_counts: MONITOR_NAMES.map((_name, at) => at),
+    last: {
+      scores: Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, at / 8])) as unknown as MonitorScores,
+      total_score: 0.25,
+      fired: [MONITOR_NAMES[1]!],
+      intervention: null,
+    },
+    told_at: 2,
+    finish: { at_ms: NOW_MS + 5, outcome: 'success' },
+  };
+
+  it.each([
+    ['without a key', finished],
+    ['with a key', { ...finished, facts: { ...makeStart({ key_id: 'key_1' }).facts } }],
+    ['that is being deleted', { ...finished, left_to_delete: 2_000 }],
+  ])('%s is what it was, in less than half the bytes', (_what, state) => {
+    const stored = pack(encode(state));
+    expect(decode(unpack(stored), version)).toEqual(state);
+    expect(stored.length).toBeLessThan(pack(state).length / 2);
+  });
+
+  it('of an earlier version is read', () => {
+    expect(decode(unpack(pack(finished)), 3)).toEqual(finished);
+  });
+
+  it('of a running run has its names', () => {
+    const running = { ...finished, finish: null };
+    expect(decode(unpack(pack(encode(running))), version)).toEqual(running);
+  });
+});
+
 describe('the start of a run', () => {
   it('answers with the moment of the first start, however often it comes, also after the finish', async () => {
     const subject = new RunUnderTest();

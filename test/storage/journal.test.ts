@@ -9,6 +9,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { JournalStore, JournalWrite, StoredActor } from '../../src/runtime/journal.ts';
 import { MAX_KEY_LENGTH } from '../../src/runtime/protocol.ts';
 import { createPrng } from '../../src/std/prng.ts';
+import { Environment } from '../../src/storage/lmdb/environment.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
 
@@ -247,6 +248,30 @@ describe.each(STORES)('a journal in $name', ({ prepare }) => {
 });
 
 describe('the journal in LMDB', () => {
+  it('reads a snapshot where earlier versions kept it, and the next one replaces it', async () => {
+    const path = join(folder, 'main.mdb');
+    const journal = new LmdbJournal(path);
+    await commit(journal, [snapshot('run', 'a', 3, 'three')]);
+    const environment = Environment.open(path, 'disk');
+    const [snapshots, events] = [environment.named('snapshots'), environment.named('journal')];
+    const list = (table: typeof events) =>
+      [...table.getRange({})].map(({ value }) => value.toString('latin1'));
+    const [{ key, value }] = [...snapshots.getRange({})] as [{ key: Buffer; value: Buffer }];
+    await environment.transact(() => {
+      events.putSync(key, value);
+      snapshots.removeSync(key);
+    });
+    await commit(journal, [event('run', 'a', 4)]);
+    expect(readable(journal.load('run', 'a'))).toMatchObject({ snapshot: { seq: 3 }, events: ['event 4'] });
+    await commit(journal, [snapshot('run', 'a', 4, 'four')]);
+    expect(readable(journal.load('run', 'a'))).toMatchObject({ snapshot: { state: 'four' }, events: [] });
+    expect([list(events), list(snapshots)]).toEqual([[], [expect.stringContaining('four')]]);
+    await commit(journal, [{ type: 'forget', kind: 'run', key: 'a' }]);
+    expect([list(events), list(snapshots)]).toEqual([[], []]);
+    await environment.close();
+    await journal.close();
+  });
+
   it('is shared by threads', async () => {
     const path = join(folder, 'main.mdb');
     const journal = new LmdbJournal(path);

@@ -2,9 +2,10 @@
  * The journal of persistent actors in a database of DATA_DIR. Each commit is one LMDB transaction, which also writes
  * the rows that its events project. Several threads may have the journal open at once, each writing its own actors.
  * Wherever actors run.
- * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that the entries of an
- * actor are adjacent and in order. Number 0 is the snapshot, [u48 number of its last event][u32 version][state]; the
- * others are events.
+ * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that the events of an
+ * actor are adjacent and in order. Table `snapshots`, the same keys with number 0: [u48 number of its last event][u32
+ * version][state]. Earlier versions kept the snapshot in `journal`, between events: once those were removed, it had a
+ * page almost for itself. A snapshot there is read, and is removed with the next one.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import { Backlog } from './backlog.ts';
@@ -23,6 +24,7 @@ const SNAPSHOT_HEAD_BYTES = NUMBER_BYTES + 4;
 const MAX_NUMBER = 2 ** 48 - 1;
 
 const JOURNAL = 'journal';
+const SNAPSHOTS = 'snapshots';
 
 /** Options for commits that a redo log acknowledges before they reach the database (backlog.ts). */
 interface PromiseOptions {
@@ -59,6 +61,7 @@ export class LmdbJournal implements JournalStore {
   ) {
     this.#environment = Environment.open(path, durability, key);
     this.#environment.named(JOURNAL);
+    this.#environment.named(SNAPSHOTS);
     this.#promises = promises;
     if (promises === null) return;
     try {
@@ -79,12 +82,12 @@ export class LmdbJournal implements JournalStore {
     const snapshotKey = encodeKey(kind, key, 0);
     const stem = snapshotKey.subarray(0, -NUMBER_BYTES);
     // A loaded actor has usually been idle for long. Without this check, each load would write a transaction.
-    if (this.#backlog === null || this.#backlog.mayHold(JOURNAL, stem, NUMBER_BYTES))
-      this.#environment.settle();
+    const mayHold = (table: string) => this.#backlog!.mayHold(table, stem, NUMBER_BYTES);
+    if (this.#backlog === null || mayHold(JOURNAL) || mayHold(SNAPSHOTS)) this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
     // Reads of one tick share a read transaction, but this one must see the last commit.
     journal.resetReadTxn();
-    const stored = journal.get(snapshotKey);
+    const stored = this.#environment.named(SNAPSHOTS).get(snapshotKey) ?? journal.get(snapshotKey);
     const snapshot = stored === undefined ? null : decodeSnapshot(stored);
     const events: Uint8Array[] = [];
     let next = (snapshot?.seq ?? 0) + 1;
@@ -184,7 +187,10 @@ function encodeWrites(writes: readonly JournalWrite[]): Change[] {
     const { kind, key } = write;
     if (write.type === 'forget') {
       const [first, end] = [encodeKey(kind, key, 0), encodeKey(kind, key, MAX_NUMBER)];
-      changes.push({ op: 'clear', database: JOURNAL, key: first, end });
+      changes.push(
+        { op: 'clear', database: JOURNAL, key: first, end },
+        { op: 'clear', database: SNAPSHOTS, key: first, end },
+      );
       continue;
     }
     const { seq } = write;
@@ -192,10 +198,10 @@ function encodeWrites(writes: readonly JournalWrite[]): Change[] {
       const at = encodeKey(kind, key, seq);
       changes.push({ op: 'put', database: JOURNAL, key: at, value: toBuffer(write.event) });
     } else {
-      const [first, end] = [encodeKey(kind, key, 1), encodeKey(kind, key, seq + 1)];
+      const [first, end] = [encodeKey(kind, key, 0), encodeKey(kind, key, seq + 1)];
       changes.push(
         { op: 'clear', database: JOURNAL, key: first, end },
-        { op: 'put', database: JOURNAL, key: encodeKey(kind, key, 0), value: encodeSnapshot(write) },
+        { op: 'put', database: SNAPSHOTS, key: encodeKey(kind, key, 0), value: encodeSnapshot(write) },
       );
     }
   }
