@@ -124,7 +124,6 @@ export async function teachStudent(
   const { target_error, makeIndex, service } = options;
   const never_serve = options.never_serve ?? [];
   const rules = { target_error, makeIndex, never_serve, isFit: options.isFit ?? (() => true) };
-  tell('looking for answers that ended', 0, 0);
   const { runs, changes } = leaveOutEnded(material.taught);
   const taught =
     service === undefined
