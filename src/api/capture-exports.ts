@@ -13,7 +13,7 @@ import { type ExportPage, type FileToSend, sendFile, sendList } from './exports.
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { readRunPlace } from './run-query.ts';
 
-/** Runs per page. Each page is a pass over the whole list. */
+/** Runs per page. In another order than newest first, each page is a pass over the whole list. */
 const PAGE_RUNS = 1_000;
 /** Captures are the operator's. */
 const owner = '';
@@ -29,7 +29,7 @@ export function captureExportHandlers(
     readAnswer(await reader.ask(question));
   const readRuns = (query: RunQuery) => async (cursor: string | null) => {
     const after = readRunPlace(query, cursor);
-    return toPage(await ask({ name: 'runs', limit: PAGE_RUNS, after, query }), 'runs');
+    return toPage(await ask({ name: 'runs', limit: PAGE_RUNS, after, query, is_counted: false }), 'runs');
   };
   return {
     exportCapturedRuns: async ({ query: { format, ...query }, request }) => {

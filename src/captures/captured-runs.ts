@@ -27,10 +27,12 @@ import { inRunOrder, standsBehind } from '../domain/run-order.ts';
 import { type CountedValues, ValueCounter } from '../domain/run-query/count-values.ts';
 import { compileRunQuery, compileSort, type RunReader, type Verdict } from '../domain/run-query/match.ts';
 import {
+  isBehind,
   type PageCandidate,
   PageCollector,
   type PagePlace,
   type PlaceReader,
+  readPlace,
 } from '../domain/run-query/page.ts';
 import { NEWEST_FIRST, type RunQuery } from '../domain/run-query/run-query.ts';
 import { CAPTURE_ACTIVITY, NAMED_CHILD_RUNS } from '../limits.ts';
@@ -78,6 +80,19 @@ export interface RunPageQuestion {
   now_ms: number;
   /** Runs that began with an earlier exchange are not shown; left out to show all. */
   not_before?: number;
+  /**
+   * false: the counts of the page may be too small. Then a page of the newest runs tests only the runs up to its end, so
+   * that all pages together test each run once.
+   */
+  is_counted?: boolean;
+}
+
+/** All matching runs, in the order of the query. */
+interface MatchingRuns {
+  /** Matching runs, including runs that may match but are not read yet. */
+  count: number;
+  /** Each run is read when it is taken. Nothing may be added to the list meanwhile. */
+  rows: Generator<CapturedRunRow>;
 }
 
 export interface CapturedRunPage {
@@ -131,6 +146,9 @@ interface KeptRuns {
   find(runId: string): Buffer | undefined;
 }
 
+/** Finds a stored row with the same exchanges; null if none is stored. */
+export type FindStoredRun = (tally: RunTally) => Pick<ListedRun, 'task' | 'verdict' | 'judged_id'> | null;
+
 /** State stored beside the rows. */
 export interface KeptState {
   /** The rows include all exchanges up to this one. */
@@ -155,6 +173,8 @@ interface CapturedRunsOptions {
   /** Called once for each run in which a request repeats an answer differently. */
   onDiffering?: () => void;
   kept?: { rows: KeptRuns; state: KeptState } | null;
+  /** Is asked before a run's bodies are read. */
+  findStored?: FindStoredRun;
 }
 
 /** Rows loaded in one batch. */
@@ -177,6 +197,7 @@ export class CapturedRuns {
   readonly #quickMark: MarkReader = (runId) => this.#said.marksOf(runId);
   readonly #onDiffering: () => void;
   readonly #kept: KeptRuns | null;
+  readonly #findStored: FindStoredRun;
   /** Runs in memory: all runs that began at `#loadedTo` or later, and older runs that were looked up. */
   readonly #runs = new Map<string, ListedRun>();
   /** Child runs whose parent is not in the list yet, by the parent. */
@@ -213,7 +234,9 @@ export class CapturedRuns {
     said = NOTHING_SAID,
     onDiffering = () => {},
     kept = null,
+    findStored = () => null,
   }: CapturedRunsOptions = {}) {
+    this.#findStored = findStored;
     this.#onDiffering = onDiffering;
     this.#said = said;
     this.#starts = new StartOrder(said);
@@ -531,6 +554,34 @@ export class CapturedRuns {
   }
 
   /**
+   * Finds all matching runs with one pass over the list, however many there are.
+   * @param reads false: bodies are read only if the query needs them
+   */
+  all(
+    source: ExchangeSource,
+    { query, now_ms }: Pick<RunPageQuestion, 'query' | 'now_ms'>,
+    reads = true,
+  ): MatchingRuns {
+    const search = this.#startSearch(query, now_ms);
+    this.#loadAll();
+    const places = { ...PLACES, key: search.keyOf };
+    const found: PageCandidate<RunEntry>[] = [];
+    this.#visit(0, (entry) => {
+      const verdict = search.test(entry);
+      if (verdict !== false) found.push({ run: { ...entry }, place: readPlace(entry, places), verdict });
+    });
+    found.sort((a, b) => (isBehind(a.place, b.place) ? 1 : -1));
+    const readRows = function* (this: CapturedRuns): Generator<CapturedRunRow> {
+      for (const { run, verdict } of found) {
+        if (verdict === null && this.#decide(source, run, search, () => true) !== true) continue;
+        if (reads && run.listed !== null) this.#read(source, run.listed, () => true);
+        yield this.#show(run, now_ms);
+      }
+    };
+    return { count: found.length, rows: readRows.call(this) };
+  }
+
+  /**
    * Counts the values of a field over the matching runs. It reads no bodies, so runs that are not read do not count.
    */
   countValues({ field, contains, limit, query, now_ms, not_before = 0 }: ValuesQuestion): CountedValues {
@@ -613,15 +664,16 @@ export class CapturedRuns {
 
   /** The first runs of a page, and the counts of all runs. */
   #findCandidates(search: RunSearch, wanted: number, question: RunPageQuestion): FoundCandidates {
-    const { query, after, not_before = 0 } = question;
-    const isAll = query.terms.length === 0 && this.#loadedTo === 0 && not_before === 0;
+    const { query, after, not_before = 0, is_counted = true } = question;
+    const isAll = this.#loadedTo === 0 && not_before === 0 && (!is_counted || query.terms.length === 0);
     const { field, is_descending } = query.sort ?? NEWEST_FIRST;
     if (!isAll || field !== 'started' || !is_descending) return this.#scan(search, wanted, question);
     this.#starts.follow(this.#order);
     const { size } = this.#starts;
     const candidates: PageCandidate<RunEntry>[] = [];
     for (const { run, place } of this.#starts.newest(after)) {
-      candidates.push({ run, place, verdict: true });
+      const verdict = search.test(run);
+      if (verdict !== false) candidates.push({ run, place, verdict });
       if (candidates.length === wanted) break;
     }
     return { candidates, matched: size, unread: 0, scanned: size };
@@ -789,6 +841,7 @@ export class CapturedRuns {
 
   #readValues(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
     if (!run.is_in_order) this.#putInOrder(source, run);
+    if (run.task === null || !this.#isJudged(run)) this.#takeStored(run);
     if (run.task === null && (run.first_turn_id === 0 || hasTime())) {
       run.task = run.first_turn_id === 0 ? '' : readFirstWords(source, run.first_turn_id);
       this.#changed.add(run);
@@ -798,6 +851,16 @@ export class CapturedRuns {
     this.#wanted.delete(run);
     this.#wanted.add(run);
     if (this.#wanted.size > CAPTURE_WANTED_RUNS) this.#wanted.delete(this.#wanted.values().next().value!);
+  }
+
+  /** Takes what another reader found out about the same exchanges. */
+  #takeStored(run: ListedRun): void {
+    const stored = this.#findStored(run.tally);
+    if (stored === null) return;
+    run.task ??= stored.task;
+    if (stored.verdict === null || this.#isJudged(run)) return;
+    run.verdict = stored.verdict;
+    run.judged_id = stored.judged_id;
   }
 
   /**

@@ -3,14 +3,13 @@
  * `GET /capture/runs?q=…` lists, but reads everything first. Main thread of the command line.
  */
 
-import { CapturedRuns } from '../captures/captured-runs.ts';
+import { CapturedRuns, type FindStoredRun, RunWithin } from '../captures/captured-runs.ts';
 import { type ExchangeSource, readInOrder } from '../captures/exchange-source.ts';
 import type { SaidOfRuns } from '../captures/run-entry.ts';
 import { RunTexts } from '../captures/run-texts.ts';
 import { CAPTURES } from '../contract/captures.ts';
 import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { SearchedExchanges } from '../domain/placed-text.ts';
-import type { PagePlace } from '../domain/run-query/page.ts';
 import { parseRunQuery } from '../domain/run-query/parse.ts';
 import { printRunQuery } from '../domain/run-query/print.ts';
 import { type RunQuery, RunQueryError, type Term } from '../domain/run-query/run-query.ts';
@@ -28,7 +27,7 @@ import { formatCount, formatMs, type InspectView, nameAll } from './inspect-view
 import { EXIT, UsageError } from './io.ts';
 import { type Cell, formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
 
-/** Runs that are taken from the list at once. */
+/** Runs that are written at once. */
 const PAGE_RUNS = 500;
 /** Columns of first words on a wide terminal. */
 const TASK_COLUMNS = 60;
@@ -68,32 +67,21 @@ export function openTexts(source: ExchangeSource, db: string, dataKey: Uint8Arra
 
 /**
  * Shows the matching runs.
- * @param said external statements about runs; read to the end
- * @param texts the text search for `said`
  * @returns the exit status
  */
-export async function showQuery(
-  view: InspectView,
-  db: string,
-  { query, said, texts, now_ms }: QuestionOfRuns,
-): Promise<number> {
+export async function showQuery(view: InspectView, db: string, question: QuestionOfRuns): Promise<number> {
   const { format } = view.flags;
-  const read = readRuns(view, { query, said, texts, now_ms });
-  if (format !== null) return exportFound(view, format, read);
+  if (format !== null) return exportFound(view, format, question);
+  const { query, texts } = question;
+  const read = readRuns(view, question, true);
   const rows: CapturedRunRow[] = [];
-  let matched = 0;
-  let isFirst = true;
-  for await (const page of read.pages) {
-    if (isFirst) matched = page.matched + page.unread;
-    isFirst = false;
-    rows.push(...page.runs);
-    if (page.next === null) matched = rows.length;
-  }
+  for await (const page of read.pages) rows.push(...page);
   const { runs, not_indexed, first_id, last_id } = read;
   view.progress.clear();
   const found: FoundRows = {
     rows,
-    matched,
+    // Without a limit all runs were read, and some of them did not match.
+    matched: rows.length < read.most ? rows.length : read.count,
     not_indexed,
     left_out_runs: runs.left_out,
     searched: texts.searched(first_id, last_id),
@@ -102,17 +90,32 @@ export async function showQuery(
   return EXIT.done;
 }
 
-interface QuestionOfRuns {
+export interface QuestionOfRuns {
   query: RunQuery;
+  /** External statements about runs; read to the end. */
   said: SaidOfRuns;
+  /** The text search for `said`. */
   texts: RunTexts;
   now_ms: number;
+  /** What the service has stored of runs. */
+  findStored: FindStoredRun | undefined;
 }
 
-/** Reads all exchanges, and then the runs that match page by page, as many as the flags allow. */
-function readRuns(view: InspectView, { query, said, texts, now_ms }: QuestionOfRuns) {
+/**
+ * Reads all exchanges, and then the runs that match, as many as the flags allow.
+ * @param readsBodies false: first words and verdicts may be missing
+ */
+function readRuns(
+  view: InspectView,
+  { query, said, texts, now_ms, findStored }: QuestionOfRuns,
+  readsBodies: boolean,
+) {
   texts.begin();
-  const runs = new CapturedRuns({ prices: view.prices, said });
+  const runs = new CapturedRuns({
+    prices: view.prices,
+    said,
+    ...(findStored === undefined ? {} : { findStored }),
+  });
   let not_indexed = 0;
   let [first_id, last_id] = [1, 0];
   for (const record of view.source.summaries()) {
@@ -122,46 +125,60 @@ function readRuns(view: InspectView, { query, said, texts, now_ms }: QuestionOfR
     else runs.add(record);
     view.progress.tell('looking through the exchanges', record.id, view.count);
   }
-  const { json, format } = view.flags;
+  const { json, format, limit } = view.flags;
   const isTable = view.io.is_terminal && !json && format === null;
-  const most = view.flags.limit ?? (isTable ? TERMINAL_RUNS : Number.POSITIVE_INFINITY);
-  async function* readPages() {
-    let left = most;
-    for (let after: PagePlace | null = null; left > 0; ) {
-      const limit = Math.min(PAGE_RUNS, left);
-      const page = runs.page(view.source, { limit, after, query, now_ms }, () => true);
+  const most = limit ?? (isTable ? TERMINAL_RUNS : Number.POSITIVE_INFINITY);
+  const { count, rows } = runs.all(view.source, { query, now_ms }, readsBodies);
+  async function* readPages(): AsyncGenerator<CapturedRunRow[]> {
+    let page: CapturedRunRow[] = [];
+    let read = 0;
+    for (const row of rows) {
+      page.push(row);
+      read += 1;
+      // An export that goes to the terminal itself would be mixed with the progress.
+      if (format === null || !view.io.is_terminal)
+        view.progress.tell('reading the runs', read, Math.min(count, most));
+      if (read === most) break;
+      if (page.length < PAGE_RUNS) continue;
       yield page;
+      page = [];
       await view.source.release?.();
-      if (page.next === null) return;
-      left -= page.runs.length;
-      after = page.next;
     }
+    if (page.length > 0) yield page;
   }
-  return { runs, not_indexed, first_id, last_id, pages: readPages() };
+  return { runs, count, most, not_indexed, first_id, last_id, pages: readPages() };
 }
 
 /** Writes the runs as a file to standard output. */
 async function exportFound(
   view: InspectView,
   format: InspectExport,
-  { pages }: ReturnType<typeof readRuns>,
+  question: QuestionOfRuns,
 ): Promise<number> {
-  async function* readRows() {
-    for await (const { runs } of pages) yield runs as unknown as ExportRow[];
-  }
+  // Spans show neither first words nor verdicts.
+  const { runs, pages } = readRuns(view, question, format !== 'otlp');
   const pieces =
     format === 'otlp'
-      ? writeSpans(view, readRows())
-      : exportRows(format, columnsIn(CAPTURES.listCapturedRuns.replies[200].schema, 'runs'), readRows());
-  view.progress.clear();
+      ? writeSpans(view, runs, pages)
+      : exportRows(
+          format,
+          columnsIn(CAPTURES.listCapturedRuns.replies[200].schema, 'runs'),
+          pages as AsyncIterable<readonly unknown[]> as AsyncIterable<readonly ExportRow[]>,
+        );
+  if (view.io.is_terminal) view.progress.clear();
   for await (const piece of pieces) await view.io.out(piece);
+  view.progress.clear();
   return EXIT.done;
 }
 
 /** A line of OTLP/JSON for each captured run. */
-async function* writeSpans({ source }: InspectView, pages: AsyncIterable<readonly ExportRow[]>) {
-  function* turnsOf(runId: string) {
-    for (const record of readInOrder(source, runId)) {
+async function* writeSpans(
+  { source }: InspectView,
+  runs: CapturedRuns,
+  pages: AsyncIterable<readonly CapturedRunRow[]>,
+) {
+  function* turnsOf(part: ExchangeSource, runId: string) {
+    for (const record of readInOrder(part, runId)) {
       if (record.kind !== 'turn') continue;
       const copy = source.copy(record.id);
       yield { record, turn: copy === undefined ? null : normalizeTurn(copy) };
@@ -169,7 +186,10 @@ async function* writeSpans({ source }: InspectView, pages: AsyncIterable<readonl
   }
   for await (const rows of pages)
     for (const { run_id } of rows) {
-      const spans = writeRunSpans(turnsOf(String(run_id)));
+      // A run that was only reported has no turns. The search for those of another run begins and ends with it.
+      const range = runs.rangeOf(run_id);
+      if (range === undefined) continue;
+      const spans = writeRunSpans(turnsOf(new RunWithin(source, range.first_id, range.last_id), run_id));
       if (spans !== null) yield Buffer.concat([spans, Buffer.from('\n')]);
     }
 }

@@ -11,10 +11,9 @@ import { resolve } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { readCaptureOwner } from '../auth/owner.ts';
 import type { KeptCacheParts } from '../captures/cache-ledger.ts';
+import type { FindStoredRun } from '../captures/captured-runs.ts';
 import type { ExchangeSource } from '../captures/exchange-source.ts';
 import type { KeptVerdict } from '../captures/inspect.ts';
-import type { SaidOfRuns } from '../captures/run-entry.ts';
-import type { RunTexts } from '../captures/run-texts.ts';
 import { askRunWords, listWordFolders, readRunWords } from '../captures/run-words.ts';
 import { UnreadableExchanges } from '../captures/unreadable-exchanges.ts';
 import { loadConfig } from '../config.ts';
@@ -23,6 +22,7 @@ import { SHIPPED_PRICES } from '../domain/price-table.ts';
 import { showExchange } from './inspect-exchange.ts';
 import { type InspectFlags, readInspectFlags } from './inspect-flags.ts';
 import { showRuns } from './inspect-list.ts';
+import type { QuestionOfRuns } from './inspect-query.ts';
 import { showRun } from './inspect-run.ts';
 import type { FindWords, InspectView } from './inspect-view.ts';
 import { type CliIo, EXIT } from './io.ts';
@@ -111,6 +111,8 @@ export interface OpenSource {
   count?: number;
   /** Verdicts that the service has kept. */
   kept?: KeptVerdict;
+  /** The same with first words. */
+  keptRun?: FindStoredRun;
   /** Sums of cache misses that the service has kept. */
   keptCache?: (prices: Prices) => KeptCacheParts | null;
   close(): Promise<void>;
@@ -167,7 +169,7 @@ export async function runInspect(
         if (query === null) return showRuns(view, db, findWords, open.kept);
         const texts = query.openTexts(view.source, resolve(db), config().data_key);
         return askRunWords(folders, reader, texts, (said) =>
-          query.show(view, db, { said, texts, now_ms: now() }),
+          query.show(view, db, { said, texts, now_ms: now(), findStored: open.keptRun }),
         );
       };
       const status = flags.run === null ? await showAll() : await showRun(view, flags.run, findWords);
@@ -200,11 +202,8 @@ async function readQuery(flags: InspectFlags) {
   const query = readInspectQuery(flags.query, flags);
   return {
     openTexts,
-    show: (
-      view: InspectView,
-      db: string,
-      said: { said: SaidOfRuns; texts: RunTexts; now_ms: number },
-    ): Promise<number> => showQuery(view, db, { query, ...said }),
+    show: (view: InspectView, db: string, known: Omit<QuestionOfRuns, 'query'>): Promise<number> =>
+      showQuery(view, db, { query, ...known }),
   };
 }
 
@@ -253,6 +252,7 @@ async function openCapture(
     source: files,
     count: files.count,
     kept: kept.find,
+    keptRun: kept.findRun,
     keptCache: (prices) => kept.cacheParts(files, prices),
     close,
   };

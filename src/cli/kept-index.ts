@@ -1,11 +1,12 @@
 /**
- * Reads what the service has stored beside the captures (storage/capture/run-index.ts): verdicts on runs and sums of
- * cache misses, so that a command need not read the bodies again. Command line; reads only.
+ * Reads what the service has stored beside the captures (storage/capture/run-index.ts): verdicts on runs, their first
+ * words, and sums of cache misses, so that a command need not read the bodies again. Command line; reads only.
  */
 
 import type { KeptCacheParts } from '../captures/cache-ledger.ts';
+import type { FindStoredRun } from '../captures/captured-runs.ts';
 import type { ExchangeSource } from '../captures/exchange-source.ts';
-import type { KeptVerdict, RunTally } from '../captures/inspect.ts';
+import type { KeptVerdict } from '../captures/inspect.ts';
 import { indexVersion, nameOfPrices, readListedRun } from '../captures/listed-run.ts';
 import { readVersion } from '../config.ts';
 import type { Prices } from '../domain/price.ts';
@@ -29,19 +30,23 @@ export class KeptIndex {
   }
 
   /** The verdict on a run with the same exchanges; null if none is stored. */
-  readonly find: KeptVerdict = ({ summary, first_id, last_id, first_ms, last_ms }: RunTally) => {
+  readonly find: KeptVerdict = (tally) => this.findRun(tally)?.verdict?.reasons ?? null;
+
+  /** What is stored of a run with the same exchanges; its verdict only if it was judged by its bodies. */
+  readonly findRun: FindStoredRun = ({ summary, first_id, last_id, first_ms, last_ms }) => {
     try {
       const bytes = summary.run_id === null ? undefined : this.#index?.find(summary.run_id);
       if (bytes === undefined) return null;
-      const { verdict, judged_id, tally } = readListedRun(bytes);
+      const { task, verdict, judged_id, tally } = readListedRun(bytes);
       const isSame =
         tally.first_id === first_id &&
         tally.last_id === last_id &&
         tally.first_ms === first_ms &&
         tally.last_ms === last_ms &&
         tally.summary.exchanges === summary.exchanges;
+      if (!isSame) return null;
       const isWhole = verdict?.is_whole === true && verdict.golden !== null && judged_id === last_id;
-      return isSame && isWhole ? verdict.reasons : null;
+      return { task, verdict: isWhole ? verdict : null, judged_id };
     } catch {
       // When the kept verdicts are damaged, the captures are read.
       return null;

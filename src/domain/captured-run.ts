@@ -21,7 +21,7 @@ export interface RelegatedStepFilter {
 }
 
 export type CaptureQuestion =
-  | { name: 'runs'; limit: number; after: PagePlace | null; query: RunQuery }
+  | { name: 'runs'; limit: number; after: PagePlace | null; query: RunQuery; is_counted?: boolean }
   /** Which values the runs that match a query hold in a field. */
   | { name: 'values'; field: string; contains: string; limit: number; query: RunQuery }
   | { name: 'window'; from_ms: number; query: RunQuery; of_query: RunQuery | null }

@@ -185,9 +185,9 @@ class CaptureLibrary {
     this.#kept = null;
   }
 
-  #listRuns({ limit, after, query }: Question<'runs'>): CaptureAnswer {
+  #listRuns({ limit, after, query, is_counted = true }: Question<'runs'>): CaptureAnswer {
     const now_ms = systemClock.wallMs();
-    const page = this.#list.page({ limit, after, query, now_ms }, startPage());
+    const page = this.#list.page({ limit, after, query, now_ms, is_counted }, startPage());
     const hasTime = startTime(CAPTURE_SEARCH_READING_MS);
     const { first_id, last_stored_id } = this.#files;
     return toJson({

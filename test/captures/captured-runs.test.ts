@@ -4,6 +4,7 @@ import { CapturedRuns, type HasTime, RunWithin } from '../../src/captures/captur
 import { tellConversation } from '../../src/captures/conversation.ts';
 import { summarizeRuns } from '../../src/captures/inspect.ts';
 import type { CapturedRunRow } from '../../src/domain/captured-run.ts';
+import { NO_MARKS, NO_WORDS } from '../../src/domain/run-mark.ts';
 import type { PagePlace } from '../../src/domain/run-query/page.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 import { addToolLoop, MadeSource } from './made-run.ts';
@@ -163,6 +164,53 @@ describe('the list', () => {
         }
       }
     }
+  });
+
+  it('finds all runs in one pass as pages do, in every order', () => {
+    const source = makeSource();
+    for (const q of ['', 'sort:cost', 'sort:started-asc', 'is:golden', '-is:golden sort:tokens', 'poem']) {
+      const runs = follow(source);
+      const { count, rows } = runs.all(source, { query: parseRunQuery(q), now_ms: NOW_MS });
+      const all = [...rows];
+      expect(all).toEqual(readAll(follow(source), source, { limit: 2, q }).rows);
+      expect(count).toBeGreaterThanOrEqual(all.length);
+    }
+  });
+
+  it('tests each run about once over all pages that are not counted, however long the list is', () => {
+    const testsOf = (size: number): { tests: number; found: string[] } => {
+      const source = new MadeSource();
+      for (let at = 0; at < size; at++)
+        source.add({ run_id: `r-${at}`, request: ask('Find it.'), response: say('Here', 'end_turn') });
+      let tests = 0;
+      const said = {
+        wordsOf: () => NO_WORDS,
+        marksOf: () => {
+          tests += 1;
+          return NO_MARKS;
+        },
+        reportedOf: () => undefined,
+        reported: () => [],
+        version: 0,
+        findText: () => null,
+      };
+      const runs = new CapturedRuns({ said });
+      for (const record of source.summaries()) runs.add(record);
+      const found: string[] = [];
+      const query = parseRunQuery('-is:bad');
+      for (let after: PagePlace | null = null, isMore = true; isMore; isMore = after !== null) {
+        const question = { limit: 100, after, query, now_ms: NOW_MS, is_counted: false };
+        const page = runs.page(source, question, NEVER);
+        found.push(...page.runs.map(({ run_id }) => run_id));
+        after = page.next;
+      }
+      return { tests, found };
+    };
+    const [few, many] = [testsOf(200), testsOf(800)];
+    expect(many.found).toHaveLength(800);
+    expect(new Set(many.found).size).toBe(800);
+    // A page also tests the first run of the next one.
+    expect(many.tests / 800).toBeLessThan((1.1 * few.tests) / 200);
   });
 
   it('shows null for what only bodies tell while there is no time, and reads it when asked to', () => {

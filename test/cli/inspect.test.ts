@@ -103,6 +103,50 @@ describe('a query', () => {
   });
 });
 
+describe('an export', () => {
+  /** Counts the records that are looked at and the bodies that are read. */
+  class CountedSource extends MadeSource {
+    looked = 0;
+    read = 0;
+
+    override *summaries({ run_id, from_id = 1 }: { run_id?: string; from_id?: number } = {}) {
+      for (const record of super.summaries({ from_id })) {
+        this.looked += 1;
+        if (run_id === undefined || record.run_id === run_id) yield record;
+      }
+    }
+
+    override copy(id: number) {
+      this.read += 1;
+      return super.copy(id);
+    }
+  }
+
+  async function countReads(format: string, runs: number): Promise<{ looked: number; read: number }> {
+    const source = new CountedSource();
+    for (let at = 0; at < runs; at++) addToolLoop(source, `mend-${at}`, true);
+    let out = '';
+    const io = {
+      out: async (data: string | Uint8Array) => {
+        out += Buffer.from(data as Uint8Array).toString();
+      },
+      err: () => {},
+      is_terminal: false,
+      has_color: false,
+    };
+    const open = async () => ({ source, close: async () => {} });
+    expect(await runInspect(['--export', format], io, { default_db: db, said_in: [], open })).toBe(0);
+    for (let at = 0; at < runs; at++) expect(out).toContain(`mend-${at}`);
+    return source;
+  }
+
+  it.each(['csv', 'jsonl', 'otlp'])('reads as much for each run of a long list: %s', async (format) => {
+    const [few, many] = [await countReads(format, 10), await countReads(format, 40)];
+    expect(many.looked).toBe(4 * few.looked);
+    expect(many.read).toBe(4 * few.read);
+  });
+});
+
 describe('the table of runs', () => {
   it('has a line a run and sums up', async () => {
     const { status, out } = await inspect([], (source) => {

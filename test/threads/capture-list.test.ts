@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSyn
 import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { CapturedRuns } from '../../src/captures/captured-runs.ts';
 import type { ExchangeSource } from '../../src/captures/exchange-source.ts';
 import { RunList } from '../../src/captures/inspect.ts';
 import { indexVersion, readListedRun } from '../../src/captures/listed-run.ts';
@@ -224,6 +225,15 @@ describe.each<[string, () => Key]>([
       ['two', true],
     ]);
     expect(read).toEqual([2, 4]);
+    read.length = 0;
+    const runs = new CapturedRuns({ findStored: kept.findRun });
+    for (const record of files.summaries()) runs.add(record);
+    const rows = [...runs.all(source, { query: parseRunQuery(''), now_ms: START_MS }).rows];
+    expect(rows.map(({ run_id, golden, task }) => [run_id, golden, task])).toEqual([
+      ['two', true, 'Words of two.'],
+      ['one', true, 'Words of one.'],
+    ]);
+    expect(new Set(read)).toEqual(new Set([2, 4]));
     files.close();
     await kept.close();
   });

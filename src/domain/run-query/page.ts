@@ -94,7 +94,8 @@ export class PageCollector<Run> {
   }
 }
 
-function readPlace<Run>(run: Run, read: PlaceReader<Run>): PagePlace {
+/** The position of a run. */
+export function readPlace<Run>(run: Run, read: PlaceReader<Run>): PagePlace {
   return {
     key: read.key(run),
     started: read.started(run),
