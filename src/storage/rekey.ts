@@ -40,6 +40,7 @@ import { waitForWriter } from './lmdb/file-replacement.ts';
 import { markChecksums, openCodec, SEALING, SealedTable } from './lmdb/sealed-table.ts';
 import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
 import { AwayFiles } from './offload/away-file.ts';
+import { noteReplaced } from './offload/offload-note.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { RowBatch } from './row-batch.ts';
@@ -184,6 +185,9 @@ class Rekeying {
       for (const path of stores) await this.#copyStore(path);
       for (const path of captures) await this.#copyCapture(path, path !== capture_db);
       if (hasFiles) this.#copyAttachments(files);
+      const replaced = new Set(captures);
+      const sealed = listSealed(capture_db).filter(({ path }) => replaced.has(path));
+      noteReplaced(capture_db, (firstId) => sealed.some(({ first_id }) => first_id === firstId));
       this.#tell('rekey.json', 0);
       writePlan({ data_dir, capture_db }, { ...plan, state: 'written' });
     } catch (thrown) {

@@ -1,7 +1,8 @@
 /**
- * A writer process for the tests of erasures and rewrites during traffic: appends without end, and carries out orders. It
- * prints a line for each action: `append LAST_ID`, `erased STEPS`, `rewritten STEPS` or `failed WHY`. Own process;
- * arguments: the database's path, its key in hex or `-`, and the step of an order at which it kills itself (0: never).
+ * A writer process for the tests of erasures and rewrites during traffic: appends without end, and carries out orders. With a
+ * bucket it sends sealed files there at once. It prints a line for each action: `append LAST_ID`, `erased STEPS`, `rewritten
+ * STEPS`, `offloaded FILES` (all sealed files) or `failed WHY`. Own process; arguments: the database's path, its key in hex
+ * or `-`, the step of an order or of the sending at which it kills itself (0: never), and the bucket.
  */
 import { writeSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';
@@ -12,7 +13,7 @@ import { findRewriteOrder } from '../../src/storage/capture/rewrite-order.ts';
 import { claimWriter } from '../../src/storage/writer-claim.ts';
 import { makeExchange } from './captured.ts';
 
-const [, , path, key, killAt] = process.argv;
+const [, , path, key, killAt, bucket] = process.argv;
 let steps = 0;
 await claimWriter(path!, { patience_ms: 5_000 });
 const log = await CaptureLog.open({
@@ -21,12 +22,28 @@ const log = await CaptureLog.open({
   data_key: key === '-' ? null : Buffer.from(key!, 'hex'),
   decode: decodeExchange,
   has_text_index: true,
+  ...(bucket !== undefined && { bucket: { place: bucket, keep: { age_ms: -60_000 } } }),
   fault: (point) => {
-    if (point === 'erase' && ++steps === Number(killAt)) process.kill(process.pid, 'SIGKILL');
+    if (point !== 'erase' && !point.startsWith('offload')) return;
+    if (++steps === Number(killAt)) process.kill(process.pid, 'SIGKILL');
   },
 });
 const say = (line: string) => writeSync(1, `${line}\n`);
 let isBusy = false;
+let isSending = false;
+
+async function send(): Promise<void> {
+  isSending = true;
+  try {
+    await log.offloadSome();
+    const { away_files, waiting_files } = log.stats().bucket!;
+    if (waiting_files === 0 && away_files === log.stats().sealed) say(`offloaded ${away_files}`);
+  } catch (thrown) {
+    say(`failed ${(thrown as Error).message}`);
+  }
+  isSending = false;
+}
+
 for (let turn = log.stats().last_id + 1; ; ) {
   const messages = [{ role: 'user', content: `said at turn ${turn} ${'lorem ipsum '.repeat(turn % 60)}` }];
   const body = Buffer.from(JSON.stringify({ model: 'm', system: 'be brief '.repeat(50), messages }));
@@ -47,5 +64,6 @@ for (let turn = log.stats().last_id + 1; ; ) {
         isBusy = false;
       });
   }
+  if (bucket !== undefined && !isSending) void send();
   await nextTick();
 }

@@ -95,9 +95,19 @@ export class Writer {
   readonly #child;
   #told: () => void = () => {};
 
-  constructor({ path, key }: Filled, killAt = 0) {
+  /**
+   * @param killAt the step at which it kills itself; 0: never
+   * @param bucket URL of the bucket for its sealed files
+   */
+  constructor({ path, key }: Filled, killAt = 0, bucket: string | null = null) {
     const entry = join(import.meta.dirname, 'erasing-writer.ts');
-    const argv = [entry, path, key?.toString('hex') ?? '-', String(killAt)];
+    const argv = [
+      entry,
+      path,
+      key?.toString('hex') ?? '-',
+      String(killAt),
+      ...(bucket === null ? [] : [bucket]),
+    ];
     this.#child = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'inherit'] });
     createInterface(this.#child.stdout).on('line', (line) => {
       this.lines.push(line);

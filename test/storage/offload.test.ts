@@ -1,52 +1,26 @@
-/** Sealed capture files in a bucket: sent, read as before, erased, removed by age; and processes that end at each step. */
+/** Sealed capture files in a bucket: sent, read as before, erased, removed by age. offload-kill.long.test.ts ends processes at each step. */
 import { randomBytes } from 'node:crypto';
-import { cpSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureExpiry } from '../../src/storage/capture/expiry.ts';
 import { listSealed } from '../../src/storage/capture/layout.ts';
-import { CaptureLog, type CaptureLogOptions } from '../../src/storage/capture/log.ts';
+import type { LiveFile } from '../../src/storage/capture/live-file.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { CaptureTextSources } from '../../src/storage/capture/text-sources.ts';
 import { readNote } from '../../src/storage/offload/offload-note.ts';
 import { BUCKET, S3_ENVIRONMENT, startFakeS3 } from '../fixtures/s3-server.ts';
 import { makeExchange } from './captured.ts';
-import { eraseGone, type Filled, readAll } from './erasing.ts';
+import { eraseGone, readAll } from './erasing.ts';
 import { makeFolder } from './folder.ts';
+import { AT_ONCE, expectNoOthers, LATER, listObjects, type Offloaded, open, passAll } from './offloaded.ts';
 
 const KEY = Buffer.alloc(32, 7);
 /** Compression leaves these as they are, so a search finds them. */
 const SECRET = randomBytes(6_000);
 const SECRET_PART = SECRET.subarray(2_000, 2_032);
-
-interface Offloaded extends Filled {
-  /** The folder that is the bucket. */
-  place: string;
-}
-
-type Keep = NonNullable<CaptureLogOptions['bucket']>['keep'];
-const AT_ONCE: Keep = { age_ms: -60_000 };
-/** The exchanges of the tests are some years old. */
-const LATER: Keep = { age_ms: 1e13 };
-
-function open({ path, key, place }: Offloaded, keep: Keep, fault?: CaptureLogOptions['fault']) {
-  return CaptureLog.open({
-    path,
-    redact: false,
-    data_key: key,
-    decode: decodeExchange,
-    has_text_index: true,
-    bucket: { place: pathToFileURL(place).href, keep },
-    ...(fault === undefined ? {} : { fault }),
-  });
-}
-
-/** Sends what is sealed, and lets go of what may leave. */
-async function passAll(log: CaptureLog): Promise<void> {
-  while ((await log.tidySome(decodeExchange, 50)).done > 0);
-  await log.offloadSome();
-}
 
 /** Sealed files and a live one; the run `gone` is in the first two. */
 async function make(key: Buffer | null, sealed = 3): Promise<Offloaded> {
@@ -63,26 +37,9 @@ async function make(key: Buffer | null, sealed = 3): Promise<Offloaded> {
   return filled;
 }
 
-function listObjects(place: string): string[] {
-  return readdirSync(place, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => relative(place, join(entry.parentPath, entry.name)))
-    .sort();
-}
-
 /** The objects that have the secret. */
 function findSecret({ place }: Offloaded): string[] {
   return listObjects(place).filter((name) => readFileSync(join(place, name)).includes(SECRET_PART));
-}
-
-/** Whether the bucket has what the note says, and nothing else. */
-function expectNoOthers({ path, place }: Offloaded): void {
-  const { files, gateway, removing } = readNote(path)!;
-  expect(removing).toEqual([]);
-  const folders = new Set(files.map(({ folder }) => folder));
-  const own = [`captures/${gateway}/manifest`, `gateways/${gateway}`];
-  for (const name of listObjects(place))
-    if (!own.includes(name)) expect(folders).toContain(name.slice(0, name.lastIndexOf('/')));
 }
 
 it('sealed files leave the disk and read as before, also without the bucket once they were read', async () => {
@@ -96,6 +53,22 @@ it('sealed files leave the disk and read as before, also without the bucket once
   expect(await readAll(filled)).toEqual(before);
   rmSync(filled.place, { recursive: true });
   expect(await readAll(filled)).toEqual(before);
+});
+
+it('files that can be searched leave while new exchanges cannot be searched yet, and the search index keeps its room', {
+  tags: 'long',
+}, async () => {
+  const filled = await make(null);
+  const live = { bytes: 0 } as LiveFile;
+  const measure = () => new CaptureTextSources(filled.path, null, decodeExchange, () => live).bytes();
+  const before = measure();
+  const log = await open(filled, AT_ONCE);
+  while ((await log.tidySome(decodeExchange, 50)).done > 0);
+  await log.append([makeExchange({ run_id: 'new' })]);
+  await log.offloadSome();
+  expect(log.stats().bucket).toMatchObject({ away_files: 3 });
+  await log.close();
+  expect(measure()).toBeGreaterThan(before * 0.9);
 });
 
 it('what is kept here is in the bucket, too; with less room, the oldest files leave', {
@@ -245,82 +218,4 @@ it('a folder of captures refuses another bucket', async () => {
   await log.close();
   const other = { ...filled, place: makeFolder() };
   await expect(open(other, LATER)).rejects.toThrow(/^CAPTURE_BUCKET_URL names another place than file:/);
-});
-
-class Killed extends Error {}
-
-/** Throws at the nth step for which `isMeant`. */
-function killAt(
-  nth: number,
-  isMeant: (point: string) => boolean,
-): { fault: (point: string) => void; isDone: () => boolean } {
-  let count = 0;
-  return {
-    fault: (point) => {
-      if (isMeant(point) && ++count === nth) throw new Killed();
-    },
-    isDone: () => count >= nth,
-  };
-}
-
-it('a process that ends at any step is continued by the next', { tags: 'long' }, async () => {
-  const template = await make(null, 2);
-  const before = await readAll(template);
-  for (let nth = 1, isMore = true; isMore; nth++) {
-    const filled = {
-      ...template,
-      path: join(makeFolder(), 'capture.mdb'),
-      place: join(makeFolder(), 'bucket'),
-    };
-    cpSync(join(template.path, '..'), join(filled.path, '..'), { recursive: true });
-    rmSync(`${filled.path}.bucket`, { force: true });
-    const kill = killAt(nth, (point) => point.startsWith('offload'));
-    const log = await open(filled, AT_ONCE, kill.fault);
-    await passAll(log).catch((thrown: unknown) => expect(thrown).toBeInstanceOf(Killed));
-    isMore = kill.isDone();
-    await log.close();
-    const next = await open(filled, AT_ONCE);
-    await passAll(next);
-    await passAll(next);
-    expect(next.stats().bucket, String(nth)).toMatchObject({ waiting_files: 0, away_files: 2, removing: 0 });
-    await next.close();
-    expectNoOthers(filled);
-    expect(await readAll(filled), String(nth)).toEqual(before);
-  }
-});
-
-it('an erasure that ends at any step is finished by the next process', { tags: 'long' }, async () => {
-  const filled = await make(null, 2);
-  const log = await open(filled, AT_ONCE);
-  await passAll(log);
-  await log.close();
-  // The order stays, because the bucket cannot be read.
-  renameSync(filled.place, `${filled.place}.away`);
-  await expect(eraseGone(filled)).rejects.toThrow();
-  renameSync(`${filled.place}.away`, filled.place);
-  const ordered = makeFolder();
-  cpSync(join(filled.path, '..'), join(ordered, 'data'), { recursive: true });
-  cpSync(filled.place, join(ordered, 'bucket'), { recursive: true });
-  // The first steps one by one, later ones with growing gaps.
-  for (let nth = 1, isMore = true; isMore; nth += Math.ceil(nth / 8)) {
-    for (const [from, to] of [
-      ['data', join(filled.path, '..')],
-      ['bucket', filled.place],
-    ] as const) {
-      rmSync(to, { recursive: true, force: true });
-      cpSync(join(ordered, from), to, { recursive: true });
-    }
-    const kill = killAt(nth, (point) => point.startsWith('offload') || point === 'erase');
-    const killed = await open(filled, 'all', kill.fault);
-    await killed.eraseOrdered().catch((thrown: unknown) => expect(thrown).toBeInstanceOf(Killed));
-    isMore = kill.isDone();
-    await killed.close();
-    const next = await open(filled, AT_ONCE);
-    expect(await next.eraseOrdered()).toBe(isMore);
-    expect(findSecret(filled), String(nth)).toEqual([]);
-    await passAll(next);
-    await next.close();
-    expect(findSecret(filled), String(nth)).toEqual([]);
-    expectNoOthers(filled);
-  }
 });

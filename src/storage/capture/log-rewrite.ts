@@ -66,13 +66,18 @@ interface RewritableLog {
   replaceEmpty(): Promise<void>;
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
+  /** Removes from a bucket what is under the old key. @throws StoreError */
+  removeAway(): Promise<void>;
 }
 
 /** @throws the storage's error; then the order stays, and can be repeated */
 export async function rewriteOrdered(log: RewritableLog, kind: RewriteKind): Promise<void> {
   const change = acceptRewriteOrder(log.path, kind);
   if (change === null) await compactAll(log);
-  else await new KeyRewrite(log, change).run();
+  else {
+    await new KeyRewrite(log, change).run();
+    await log.removeAway();
+  }
   endRewriteOrder(log.path, kind);
 }
 

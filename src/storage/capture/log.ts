@@ -579,10 +579,10 @@ export class CaptureLog {
             seal: async () => (await this.#rotate()).sealed !== null,
             replaceEmpty: () => this.#replaceEmpty(),
             closeSealed: async () => this.#textSources?.close(),
+            removeAway: async () => this.#offload?.removeErased(),
           },
           kind,
         );
-        if (kind === 'rekey') await this.#offload?.removeErased();
       } finally {
         this.#offload?.go();
       }
@@ -621,7 +621,7 @@ export class CaptureLog {
   async offloadSome(): Promise<void> {
     await this.#offload?.pass({
       replace: (work) => this.#alone(() => this.#replaceSealed(work)),
-      isSearchable: () => (this.#text?.behind ?? 0) === 0,
+      isSearchable: ({ first_id, last_id }) => this.#text?.hasAll(first_id, last_id) ?? true,
     });
   }
 

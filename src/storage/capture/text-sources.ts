@@ -50,8 +50,11 @@ export class CaptureTextSources implements TextSources {
   }
 
   bytes(): number {
-    const sizes = listSealed(this.#path).map(({ path }) => statSync(path, { throwIfNoEntry: false })?.size);
-    return sizes.reduce<number>((sum, size) => sum + (size ?? 0), this.#live().bytes);
+    // Bodies in a bucket count, too: they can be searched.
+    const sizes = listSealed(this.#path).map(
+      ({ path }) => (statSync(path, { throwIfNoEntry: false })?.size ?? 0) + (this.#away.measure(path) ?? 0),
+    );
+    return sizes.reduce((sum, size) => sum + size, this.#live().bytes);
   }
 
   read(id: number): TextExchange | null {

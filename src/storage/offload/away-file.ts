@@ -46,7 +46,7 @@ export function isAwayRow(key: string): boolean {
 /** Remembers which sealed files have their blocks in a bucket. */
 export class AwayFiles {
   readonly #dataKey: Uint8Array | null;
-  readonly #known = new Map<string, { inode: bigint; is_away: boolean }>();
+  readonly #known = new Map<string, { inode: bigint; bytes: number | null }>();
 
   /** @param dataKey of the files; null: not encrypted */
   constructor(dataKey: Uint8Array | null) {
@@ -55,18 +55,24 @@ export class AwayFiles {
 
   /** @returns false for a file that does not exist. @throws CaptureFileError */
   isAway(path: string): boolean {
+    return this.measure(path) !== null;
+  }
+
+  /** @returns bytes in the bucket; null for a file that has its blocks or does not exist. @throws CaptureFileError */
+  measure(path: string): number | null {
     const inode = statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
     if (inode === undefined) {
       this.#known.delete(path);
-      return false;
+      return null;
     }
     const known = this.#known.get(path);
-    if (known?.inode === inode) return known.is_away;
+    if (known?.inode === inode) return known.bytes;
     const env = openCaptureEnv(path, 'read', this.#dataKey);
     try {
-      const is_away = readAwayFile(env) !== null;
-      this.#known.set(path, { inode, is_away });
-      return is_away;
+      const away = readAwayFile(env);
+      const bytes = away === null ? null : away.packs.reduce((sum, [size]) => sum + size, 0);
+      this.#known.set(path, { inode, bytes });
+      return bytes;
     } finally {
       void env.root.close();
     }

@@ -37,6 +37,8 @@ const noteSchema = z.object({
   gateway: z.string().regex(/^[a-z0-9.-]{1,80}$/),
   /** Tells the manifest that this service wrote last from that of another; and the one that it may have been writing. */
   nonces: z.array(z.string()),
+  /** The data key of that manifest; null: not encrypted. Earlier versions did not note it. */
+  key_id: z.string().nullable().optional(),
   files: z.array(
     entrySchema.extend({
       /** All of it is in the bucket. */
@@ -102,6 +104,19 @@ export function writeNote(path: string, note: OffloadNote): void {
   writeFileSync(partial, JSON.stringify(note), { mode: 0o600, flush: true });
   renameSync(partial, place);
   syncFolder(dirname(place));
+}
+
+/**
+ * Notes that sealed files are about to be written anew under another key: the next pass removes their objects and sends them
+ * again. The service is stopped.
+ * @param isMeant by the first id of a file
+ * @throws Error of the file system
+ */
+export function noteReplaced(path: string, isMeant: (firstId: number) => boolean): void {
+  const note = readNote(path);
+  if (note === null) return;
+  for (const entry of note.files) if (isMeant(entry.first_id)) entry.is_erasing = true;
+  writeNote(path, note);
 }
 
 /** A note about nothing, with a new name for this gateway. */

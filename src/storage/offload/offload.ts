@@ -50,8 +50,8 @@ interface OffloadOptions {
 interface OffloadHost {
   /** Runs work while nothing reads or changes sealed files. */
   replace(work: () => void): Promise<void>;
-  /** Whether the full-text index has everything; it would have to read the blocks otherwise. */
-  isSearchable(): boolean;
+  /** Whether the full-text index has the file; it would have to read the blocks otherwise. */
+  isSearchable(file: SealedFile): boolean;
 }
 
 /** How far the bucket is. */
@@ -146,6 +146,8 @@ export class Offload {
 
   async #doPass(host: OffloadHost): Promise<void> {
     this.#reconcile();
+    // Readers have the new key.
+    if (this.#note.nonces.length > 0 && this.#note.key_id !== this.#keyId()) this.#isManifestDue = true;
     if (this.#isManifestDue || this.#note.removing.length > 0) await this.#remove();
     for (const file of this.#listFiles()) {
       if (this.#isPaused) return;
@@ -155,14 +157,18 @@ export class Offload {
     }
     if (this.#isManifestDue) await this.#writeManifest();
     for (const { file, entry } of this.#listDue()) {
-      if (this.#isPaused || !host.isSearchable()) break;
-      await this.#letGo(file, entry, host);
+      if (this.#isPaused) return;
+      if (host.isSearchable(file)) await this.#letGo(file, entry, host);
     }
     if (this.#options.keep === 'all')
       for (const file of this.#listFiles()) {
         if (this.#isPaused) return;
         if (this.#away.isAway(file.path)) await this.#takeHome(file, host.replace);
       }
+  }
+
+  #keyId(): string | null {
+    return openDataKey(this.#options.data_key)?.id ?? null;
   }
 
   /** Sealed files, oldest first. */
@@ -401,6 +407,7 @@ export class Offload {
       await this.#thread.call({ name: 'put', object: `${GATEWAYS}${gateway}`, bytes: new Uint8Array() });
     await this.#thread.call({ name: 'put', object, bytes });
     this.#note.nonces = [nonce];
+    this.#note.key_id = this.#keyId();
     this.#save();
     this.#isManifestDue = false;
     this.#options.fault?.('offload_listed');

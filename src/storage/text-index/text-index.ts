@@ -311,6 +311,15 @@ export class TextIndex {
     return this.#counted.unsearched;
   }
 
+  /** Whether the index needs these exchanges no more: it has them, or had no room for them. */
+  hasAll(firstId: number, lastId: number): boolean {
+    let next = firstId;
+    if (this.#isTrimmed) next = Math.max(next, this.#segments[0]?.first_id ?? next);
+    for (const { first_id, last_id } of this.#segments)
+      if (first_id <= next) next = Math.max(next, last_id + 1);
+    return next > lastId;
+  }
+
   /** Progress of the index. */
   state(): TextIndexState {
     let unsearched = 0;

@@ -1,0 +1,111 @@
+/**
+ * kill -9 of the process that sends sealed files to a bucket during its traffic, at each step, and of one that erases them
+ * there: everything reads as before at that moment, and the next process finishes.
+ */
+import { randomBytes } from 'node:crypto';
+import { cpSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { expect, it } from 'vitest';
+import { giveOrder, hasOrder, toRanges } from '../../src/storage/capture/erase-order.ts';
+import { readAllFiles } from './captured.ts';
+import { fillThree, readAll, Writer } from './erasing.ts';
+import { makeFolder } from './folder.ts';
+import { AT_ONCE, expectNoOthers, type Offloaded, open, passAll } from './offloaded.ts';
+
+const SECRET = `secret${randomBytes(9).toString('hex')}`;
+
+async function fill(key: Buffer | null, turns: number): Promise<Offloaded> {
+  const folder = makeFolder();
+  const full = { path: join(folder, 'data', 'capture.mdb'), key, place: join(folder, 'bucket') };
+  await fillThree(full, SECRET, turns);
+  return full;
+}
+
+const urlOf = ({ place }: Offloaded): string => pathToFileURL(place).href;
+const folderOf = ({ path }: Offloaded): string => join(path, '..', '..');
+
+/** Replaces a folder's databases and bucket by those of another. */
+function copyTo(target: Offloaded, full: Offloaded): void {
+  rmSync(folderOf(target), { recursive: true, force: true });
+  cpSync(folderOf(full), folderOf(target), { recursive: true });
+}
+
+/** Runs a writer until it kills itself at the step, or prints such a line. @returns whether it killed itself */
+async function runUntil(at: Offloaded, step: number, line: string): Promise<boolean> {
+  const writer = new Writer(at, step, urlOf(at));
+  const end = await Promise.race([writer.next(line), writer.ended.then(() => null)]);
+  if (end !== null) await writer.kill();
+  expect(writer.lines.filter((said) => said.startsWith('failed'))).toEqual([]);
+  return end === null;
+}
+
+it('continues to send after a kill at any step', async () => {
+  const full = await fill(randomBytes(32), 24);
+  const before = await readAll(full);
+  let killed = 0;
+  for (let step = 1, isMore = true; isMore; step++) {
+    const folder = makeFolder();
+    const at = { ...full, path: join(folder, 'data', 'capture.mdb'), place: join(folder, 'bucket') };
+    copyTo(at, full);
+    isMore = await runUntil(at, step, 'offloaded');
+    if (isMore) killed++;
+    const then = await readAll(at);
+    for (const [id, was] of before) expect(then.get(id), `step ${step}, exchange ${id}`).toBe(was);
+    const next = await open(at, AT_ONCE);
+    await passAll(next);
+    await passAll(next);
+    expect(next.stats().bucket, String(step)).toMatchObject({ waiting_files: 0, away_files: 2, removing: 0 });
+    await next.close();
+    expectNoOthers(at);
+    expect(await readAll(at), String(step)).toEqual(then);
+    rmSync(folder, { recursive: true, force: true });
+  }
+  expect(killed).toBeGreaterThan(8);
+}, 600_000);
+
+it('finishes an erasure of files in the bucket after a kill at any step', async () => {
+  const full = await fill(null, 36);
+  const before = await readAll(full);
+  const log = await open(full, AT_ONCE);
+  await passAll(log);
+  expect(log.stats().bucket).toMatchObject({ away_files: 2 });
+  await log.close();
+  const gone = [...before.keys()].filter((id) => JSON.parse(before.get(id)!)[0] === 'gone');
+  const order = {
+    format: 'understudy_erase_v1' as const,
+    ranges: toRanges(gone.sort((a, b) => a - b)),
+    followers: [],
+    run_ids: ['gone'],
+    is_partial: false,
+    attachments: [],
+    marks: gone.map((id) => ({ id, started_at: new Date(1_760_000_000_000).toISOString() })),
+    last_id: before.size,
+  };
+  giveOrder(full.path, order, full.key);
+  const kept = makeFolder();
+  const template = { ...full, path: join(kept, 'data', 'capture.mdb'), place: join(kept, 'bucket') };
+  copyTo(template, full);
+  let killed = 0;
+  // The first steps one by one, later ones with growing gaps.
+  for (let step = 1, isMore = true; isMore; step += Math.ceil(step / 4)) {
+    // The same place, because the files know where their bucket is.
+    copyTo(full, template);
+    isMore = await runUntil(full, step, 'erased');
+    if (isMore) killed++;
+    const next = await open(full, AT_ONCE);
+    await next.eraseOrdered();
+    expect(hasOrder(full.path)).toBe(false);
+    for (const { path, bytes } of readAllFiles(folderOf(full)))
+      expect(bytes.includes(SECRET), `step ${step}, ${path}`).toBe(false);
+    await passAll(next);
+    await next.close();
+    expectNoOthers(full);
+    const after = await readAll(full);
+    for (const [id, was] of before) {
+      if (!gone.includes(id)) expect(after.get(id), `step ${step}, exchange ${id}`).toBe(was);
+      else expect(JSON.parse(after.get(id)!)[1], `step ${step}, exchange ${id}`).toBe('erased');
+    }
+  }
+  expect(killed).toBeGreaterThan(8);
+}, 600_000);
