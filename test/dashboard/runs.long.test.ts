@@ -243,4 +243,28 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await page.getByText('not as meant').waitFor();
     expect(visit.complaints).toEqual([]);
   });
+
+  it('stand on Home too, the newest of the one list, from one request', async () => {
+    await service.capture('seen-by-the-gateway', {
+      messages: [{ role: 'user', content: 'Rename the parser' }],
+    });
+    await startRun(service, 'reported-after-it');
+    await using visit = await visitOf();
+    const { page } = visit;
+    const lists = new Set<string>();
+    page.on('request', (request) => {
+      const { pathname, searchParams } = new URL(request.url());
+      // The first steps ask whether there is one at all.
+      if (/\/runs$/.test(pathname) && searchParams.get('limit') !== '1') lists.add(pathname);
+    });
+    await page.reload();
+    await visit.settle();
+    const rows = page.getByRole('list', { name: 'Newest runs' }).getByRole('listitem');
+    await expect.poll(() => rows.nth(0).textContent(), POLL).toContain('Task of reported-after-it');
+    expect(await rows.nth(1).textContent()).toMatch(/Rename the parser.*1 turn/);
+    expect([...lists]).toEqual(['/capture/runs']);
+    await rows.nth(1).getByRole('link').click();
+    await page.getByRole('heading', { level: 1, name: 'Rename the parser' }).waitFor();
+    expect(visit.complaints).toEqual([]);
+  });
 });

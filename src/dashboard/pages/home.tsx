@@ -5,14 +5,15 @@ import { filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatDay, formatNumber, formatShort, formatSpan } from '../core/format.ts';
-import { hrefOfCaptured } from '../core/listed-runs.ts';
+import { hrefOfCaptured, type ListedRun, type RunScope, readRuns, scopeOf } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
 import { isOperator, organization } from '../core/session.ts';
-import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
+import { Badge, PageHead, Panel, Stat } from '../ui/basics.tsx';
 import { DayBars, LineChart } from '../ui/chart.tsx';
 import { Cost, sayCost } from '../ui/cost.tsx';
 import { FirstSteps } from '../ui/first-steps.tsx';
 import { MonthMeter } from '../ui/month-meter.tsx';
+import { RunListHead, RunRow } from '../ui/run-row.tsx';
 import { Loaded } from '../ui/states.tsx';
 import { SavedUsd } from '../ui/student-ledger.tsx';
 
@@ -20,6 +21,8 @@ type Activity = Reply<'GET /capture/activity'>;
 type Stats = Reply<'GET /capture/stats'>;
 
 const EVERY_MS = 5_000;
+/** How many of the newest runs are shown. */
+const NEWEST_RUNS = 6;
 const SPANS = [
   ['1', 'last hour'],
   ['24', 'last 24 hours'],
@@ -33,7 +36,8 @@ export function HomePage() {
       <PageHead title="Home" sub={organization.value!.name} />
       <FirstSteps />
       {isOperator.value ? <GatewayHome /> : null}
-      <RunsHome />
+      <NewestHome />
+      <ReportedHome />
     </>
   );
 }
@@ -244,18 +248,47 @@ function ActivityCharts({ activity }: { activity: Activity }) {
   );
 }
 
-/** Reports of agents to /v1: the newest runs, and the last days. */
-function RunsHome() {
+/** The newest runs of the list, captured, reported or both. */
+function NewestHome() {
+  const scope = scopeOf();
+  const runs = useResource(
+    `home runs ${organization.value!.id} ${scope}`,
+    (signal) => readRuns(scope, '', undefined, signal, NEWEST_RUNS),
+    { every_ms: EVERY_MS },
+  );
+  // First steps say what to do without runs.
+  if (runs.data.value?.rows.length === 0) return null;
+  return (
+    <Panel title="Newest runs" actions={<a href={hrefOf('runs')}>All runs</a>}>
+      <Loaded from={runs} lines={NEWEST_RUNS}>
+        {({ rows }) => <NewestRuns rows={rows} scope={scope} />}
+      </Loaded>
+    </Panel>
+  );
+}
+
+function NewestRuns({ rows, scope }: { rows: readonly ListedRun[]; scope: RunScope }) {
+  return (
+    <>
+      <RunListHead scope={scope} />
+      <ul class="newest-runs" aria-label="Newest runs">
+        {rows.map((run) => (
+          <li key={run.run_id}>
+            <RunRow run={run} />
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+/** Reports of agents to /v1 in the last days. */
+function ReportedHome() {
   const org_id = organization.value!.id;
   const usage = useResource(
     `home usage ${org_id}`,
     (signal) => call('GET /usage', { query: { org_id, days: 30 }, signal }),
     { every_ms: 15_000 },
-  );
-  const runs = useResource(
-    `home runs ${org_id}`,
-    (signal) => call('GET /v1/monitor/runs', { query: { org_id, limit: 5 }, signal }),
-    { every_ms: EVERY_MS },
   );
   const leadTo = (words: string) =>
     hrefOf('runs', null, { q: `is:reported ${words} since:30d`.replaceAll(/ +/g, ' ') });
@@ -276,9 +309,6 @@ function RunsHome() {
             </div>
           )}
         </Loaded>
-        <Loaded from={runs} lines={3}>
-          {({ runs: rows }) => (rows.length === 0 ? null : <NewestRuns rows={rows} />)}
-        </Loaded>
       </Panel>
       {usage.data.value === null || usage.data.value.totals.runs === 0 ? null : (
         <div class="charts">
@@ -294,28 +324,5 @@ function RunsHome() {
       )}
       <MonthMeter org_id={org_id} />
     </>
-  );
-}
-
-function NewestRuns({ rows }: { rows: Reply<'GET /v1/monitor/runs'>['runs'] }) {
-  return (
-    <ul class="short-list">
-      {rows.map((run) => (
-        <li key={`${run.project_id} ${run.run_id}`}>
-          <a class="short-list-name" href={hrefOf('runs', run.run_id)}>
-            {run.task || run.run_id}
-          </a>
-          <span class="faint">{countOf(run.steps, 'step')}</span>
-          <Badge
-            tone={run.outcome === 'success' ? 'good' : run.outcome.startsWith('failure') ? 'bad' : 'plain'}
-          >
-            {run.outcome || 'running'}
-          </Badge>
-          <span class="faint">
-            <Time at={run.started_at} />
-          </span>
-        </li>
-      ))}
-    </ul>
   );
 }

@@ -12,36 +12,38 @@ import { SortHeading } from './query-bar.tsx';
 import { RunBadges, SourceMark } from './run-badges.tsx';
 import { FamilyBadges } from './run-family.tsx';
 
-export function RunListHead({ q, scope }: { q: string; scope: RunScope }) {
+/** @param q the query whose order the headings change; absent: they change nothing */
+export function RunListHead({ q, scope }: { q?: string; scope: RunScope }) {
   const isCaptures = scope === 'captures';
   return (
     <div class="run-row run-head">
       <span>Task</span>
       <span class="run-model">Model, agent</span>
       <span class="number">
-        {isCaptures ? <Sort q={q} field="turns" title="Turns" /> : null}
-        <Sort q={q} field="steps" title="Steps" />
+        {isCaptures ? <Heading q={q} field="turns" title="Turns" /> : null}
+        <Heading q={q} field="steps" title="Steps" />
       </span>
       <span class="number">
-        {isCaptures ? <Sort q={q} field="cost" title="Cost" /> : null}
-        <Sort q={q} field="tokens" title="Tokens" />
+        {isCaptures ? <Heading q={q} field="cost" title="Cost" /> : null}
+        <Heading q={q} field="tokens" title="Tokens" />
       </span>
       <span class="number run-score">
-        <Sort q={q} field="score" title="Score" />
+        <Heading q={q} field="score" title="Score" />
       </span>
       <span class="number">
-        <Sort q={q} field="started" title="Began" />
-        <Sort q={q} field="duration" title="Took" />
+        <Heading q={q} field="started" title="Began" />
+        <Heading q={q} field="duration" title="Took" />
       </span>
       <span class="run-head-state">
         <span>State</span>
-        {isCaptures ? <Sort q={q} field="errors" title="Errors" /> : null}
+        {isCaptures ? <Heading q={q} field="errors" title="Errors" /> : null}
       </span>
     </div>
   );
 }
 
-function Sort({ q, field, title }: { q: string; field: SortField; title: string }) {
+function Heading({ q, field, title }: { q: string | undefined; field: SortField; title: string }) {
+  if (q === undefined) return <span>{title}</span>;
   return (
     <SortHeading q={q} field={field}>
       {title}
