@@ -13,8 +13,8 @@ const PLACE = /^(?:s3|file):\/\//i;
 
 /** The place that `--db` names, and its position in argv; null: it names a file. */
 export function findPlace(argv: readonly string[]): { at: number; text: string } | null {
-  const at = argv.findIndex((word) => word === '--db' || word.startsWith('--db='));
-  if (at < 0) return null;
+  const at = argv.findIndex((word) => word === '--' || word === '--db' || word.startsWith('--db='));
+  if (at < 0 || argv[at] === '--') return null;
   const text = argv[at] === '--db' ? argv[at + 1] : argv[at]!.slice('--db='.length);
   return text !== undefined && PLACE.test(text) ? { at, text } : null;
 }
@@ -43,6 +43,7 @@ export async function bringCaptures(
   const name = createHash('sha256').update(place).digest('hex').slice(0, 16);
   const folder = join(data_dir, 'bucket-captures', name);
   const all = await fetchCaptures({ place, gateway, folder, data_key });
-  const rest = [...argv.slice(0, at), ...argv.slice(argv[at] === '--db' ? at + 2 : at + 1)];
-  return all.map((captures) => ({ captures, argv: [...rest, '--db', captures.db] }));
+  const after = argv.slice(argv[at] === '--db' ? at + 2 : at + 1);
+  // In its place, because what follows `--` is another command.
+  return all.map((captures) => ({ captures, argv: [...argv.slice(0, at), '--db', captures.db, ...after] }));
 }

@@ -14,6 +14,16 @@ import { WholeService } from '../fixtures/whole-service.ts';
 import { CliChild } from './child.ts';
 import { runHere } from './here.ts';
 
+it('needs the directory of the student', async () => {
+  const started = await runHere(['gateway'], { STUDENT_BUCKET_URL: 'file:///nowhere', DATA_DIR: '/nowhere' });
+  expect(started).toMatchObject({
+    code: 78,
+    stderr: expect.stringMatching(
+      /^understudy: STUDENT_BUCKET_URL[^\n]*SVC_DISTILL_DIR must name the directory of the student[^\n]*\n$/,
+    ),
+  });
+});
+
 it('brings a version and a suspension to a gateway’s directory until a signal ends both', {
   tags: 'long',
 }, async () => {
