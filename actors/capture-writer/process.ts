@@ -203,13 +203,13 @@ export class CaptureProcess {
   readonly #parts: CaptureProcessParts;
   readonly #faults = new FaultHistory();
   #child: CaptureChild | null = null;
-  /** The start that is under way. */
+  /** The start that is in progress. */
   #opening: Promise<CaptureChild> | null = null;
   #isClosing = false;
   #lastId = 0;
   #restarts = 0;
   #state: FileState | null = null;
-  /** The request for the process's state that is under way. */
+  /** The request for the process's state that is in progress. */
   #asking: Promise<void> | null = null;
   /** The end of the queue of appends: each is sent after the previous one is answered. */
   #tail: Promise<unknown> = Promise.resolve();

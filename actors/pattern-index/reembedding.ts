@@ -201,7 +201,7 @@ export class Reembedding {
     if (former !== null && former.embedder !== this.#parts.embedder) await former.embedder.close();
   }
 
-  // ---- embedding anew ----
+  // ---- embedding again ----
 
   async #embedAll(total: number): Promise<void> {
     const { log } = this.#parts;

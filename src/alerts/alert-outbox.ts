@@ -84,7 +84,7 @@ export class AlertOutbox {
     this.#wake();
   }
 
-  /** Aborts the attempts under way; their messages wait for the next process. */
+  /** Aborts the attempts in progress; their messages wait for the next process. */
   async end(): Promise<void> {
     this.#ended.abort();
     this.#wake();

@@ -55,7 +55,7 @@ export class AlertWatch {
     this.#running = this.#run();
   }
 
-  /** Resolves when the check and the attempts under way have ended. */
+  /** Resolves when the check and the attempts in progress have ended. */
   async end(): Promise<void> {
     this.#isOver = true;
     this.#wake();

@@ -60,7 +60,7 @@ export function defaultOrganization(tables: TableReader, user_id: string): strin
   return (owned[0] ?? all[0])?.organization.id ?? null;
 }
 
-/** The organization that a request names, else the user's own; checked. */
+/** The organization that a request names, otherwise the user's own; checked. */
 export function chooseOrganization(
   tables: TableReader,
   user: User,

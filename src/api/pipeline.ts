@@ -139,7 +139,7 @@ export function identify(
   }
 }
 
-/** @returns `rate_limited` for an address that failed too often, else the thrown error */
+/** @returns `rate_limited` for an address that failed too often, otherwise the thrown error */
 function judgeFailure(
   thrown: unknown,
   address: string,

@@ -171,7 +171,7 @@ export class CacheLedger {
     for (const part of this.#parts.values()) if (part.is_complete) this.#unkept.add(part);
   }
 
-  /** Deleted exchanges must not count, so a part that had some of them is examined anew. */
+  /** Deleted exchanges must not count, so a part that had some of them is examined again. */
   #forgetBefore(firstId: number): void {
     this.#dropParts((from_id, part) => from_id + PART_IDS <= firstId || part.first_id < firstId);
   }

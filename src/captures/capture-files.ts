@@ -17,7 +17,7 @@ import { CaptureReader, type ReaderOptions } from '../storage/capture/reader.ts'
 import type { BodySide, ExchangeSource, ListedExchange } from './exchange-source.ts';
 import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 
-/** Mapped bytes from which `release` unmaps pages; some 60 MB of the mapped bytes belong to the program itself. */
+/** Mapped bytes from which `release` unmaps pages; about 60 MB of the mapped bytes belong to the program itself. */
 const MAPPED_BYTES = 88 * 1024 * 1024;
 /** Minimum time between two releases, because reading after a release must open the files again. */
 const RELEASE_MS = 1_000;

@@ -2,7 +2,7 @@
  * Recent traffic of the gateway: times and figures of the newest captured exchanges, and their sums over a time span.
  * It reads from the newest on, only as far back as needed. Pure except for its source; capture reader.
  *
- * Memory: some 50 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
+ * Memory: about 50 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
  */
 import type { CapturedActivity } from '../domain/captured-run.ts';
 import { hasFailed } from '../domain/golden.ts';

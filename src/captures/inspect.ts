@@ -444,7 +444,7 @@ export interface RunStep {
   follows_answer: boolean;
   /** The request's messages that no earlier exchange of the run showed, including answers. */
   new_messages: TurnMessage[];
-  /** The system prompt if it differs from the previous turn's; else null. */
+  /** The system prompt if it differs from the previous turn's, otherwise null. */
   new_system: string[] | null;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Finds which exchanges belong to which run, in one pass over the records of a capture database. Pure; command line.
  *
- * Memory: four bytes per exchange and some fifty per run, in columns outside the JavaScript heap, because a busy month
+ * Memory: four bytes per exchange and about fifty per run, in columns outside the JavaScript heap, because a busy month
  * has a hundred thousand runs. To save memory, a run is identified by a key derived from its id. The id itself is read
  * from the database when it is needed.
  */

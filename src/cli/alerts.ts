@@ -23,11 +23,11 @@ Usage: understudy alerts list [--json] [--url URL]
        understudy alerts test ALERT [--json] [--url URL]
        understudy alerts on|off|delete ALERT [--url URL]
 
-  ALERT       the id, or the whole name if one alert alone has it
-  FILE        what POST /alerts takes, as JSON; - is standard input. Addresses of webhooks and secrets are no options,
+  ALERT       the id, or the name if only one alert has it
+  FILE        the body of POST /alerts, as JSON; - is standard input. Addresses of webhooks and secrets are not options,
               because other users of the machine can see the options of a process
-  --url URL   where the API is; when not given SVC_BASE_URL, else the address of this machine's service
-  --json      what the API answered
+  --url URL   address of the API; default: SVC_BASE_URL, otherwise the service on this machine
+  --json      the API's answer
 
 The operator's key is read from SVC_API_KEY. Without it, the command signs in as the owner with the secret in DATA_DIR.
 
@@ -37,7 +37,7 @@ Examples:
     "destinations": [{"kind": "slack", "url": "https://hooks.slack.com/services/..."}]}' | understudy alerts create -
   understudy alerts test "failed runs"
 
-Exit status: 0 done, 1 failed (also: a test that a destination did not take), 2 wrong use.
+Exit status: 0 done, 1 failed (also if a destination did not accept a test), 2 wrong use.
 `;
 
 /** A test waits for each destination, which may take ten seconds. */

@@ -39,39 +39,39 @@ const FLAGS = {
 
 const HELP: Record<BackupCommand, string> = {
   backup: `Copies everything in DATA_DIR and the capture database into a new folder, each database as of one moment.
-The process may run and write meanwhile. The copy holds secrets: keep it as safe as DATA_DIR.
+The process may run and write meanwhile. The copy contains secrets: keep it as safe as DATA_DIR.
 
 Usage: understudy backup --out DIR [--db FILE] [--json]
        understudy backup --follow --out PLACE [--every TIME] [--keep TIME] [--db FILE] [--json]
 
   --out DIR      the folder to make; must not be there
-  --follow       go on until a signal comes: bring to PLACE what has changed, and keep earlier points in time. PLACE is a
+  --follow       run until a signal comes: send changes to PLACE, and keep earlier points in time. PLACE is a
                  folder, or a bucket: s3://bucket/prefix?region=REGION or s3://bucket/prefix?endpoint=https://HOST
-  --every TIME   with --follow, how often: 10s when not given. A loss of the machine costs at most this, and the time
+  --every TIME   with --follow, how often (default: 10s). If the machine is lost, you lose at most this time, and the time
                  that a point takes
-  --keep TIME    with --follow, how long points in time are kept: 7d when not given. All of the last hour, one a minute
-                 of the last day, one an hour before
-  --db FILE      capture database; DATA_DIR/capture.mdb when not given
-  --json         what was copied, as JSON; with --follow, a line for each point
+  --keep TIME    with --follow, how long points in time are kept (default: 7d): all points of the last hour, one per minute
+                 of the last day, one per hour before that
+  --db FILE      capture database; default: DATA_DIR/capture.mdb
+  --json         a report as JSON; with --follow, a line for each point
 
 Examples:
   understudy backup --out backups/2026-03-01
   understudy backup --follow --out /mnt/other-disk/understudy
   understudy backup --follow --out 's3://bucket/understudy?region=eu-central-1'
 `,
-  restore: `Puts a backup into DATA_DIR, which must hold no databases, and checks every file by reading it.
+  restore: `Puts a backup into DATA_DIR, which must contain no databases, and checks every file by reading it.
 
 Usage: understudy restore --from PLACE [--to TIME] [--captures] [--db FILE] [--json]
        understudy restore --from PLACE --list [--json]
 
-  --from PLACE a folder that understudy backup made, or the folder or bucket that it follows to
-  --to TIME    the state at this time, or the last point before it: 2026-03-01T12:00:00Z; the newest when not given.
-               Only from a place that backup --follow fills
-  --captures   captured exchanges alone, without accounts, keys and secrets: for a machine that only looks at them.
-               Only from such a place
-  --list       restores nothing, and prints the times of the points that such a place has
-  --db FILE    where the capture database goes; DATA_DIR/capture.mdb when not given
-  --json       what was restored, as JSON
+  --from PLACE a folder that understudy backup made, or the folder or bucket of backup --follow
+  --to TIME    the last point at or before this time (2026-03-01T12:00:00Z); default: the newest point. Only for a
+               place that backup --follow fills
+  --captures   only captured exchanges, without accounts, keys and secrets, for a machine that only reads them. Only for
+               such a place
+  --list       only prints the times of the points in such a place
+  --db FILE    path of the restored capture database; default: DATA_DIR/capture.mdb
+  --json       a report as JSON
 
 Examples:
   DATA_DIR=./restored understudy restore --from backups/2026-03-01

@@ -60,7 +60,7 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./replay.ts')).runReplay(argv, io),
   },
   runs: {
-    summary: 'say of a captured run that it went well, or not',
+    summary: 'mark a captured run as good or bad',
     is_guarded: true,
     run: async (argv, io) => (await import('./runs.ts')).runRuns(argv, io),
   },
@@ -69,19 +69,19 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./alerts.ts')).runAlerts(argv, io),
   },
   distill: {
-    summary: 'make patterns and a student of the golden runs in a capture database',
+    summary: 'make patterns and a student from the golden runs in a capture database',
     is_guarded: true,
     reads_bucket: 'one',
     run: async (argv, io) => (await import('./distill.ts')).runDistill(argv, io),
   },
   loop: {
-    summary: 'distil again and again, and publish the student when it is good enough and no worse',
+    summary: 'repeat distill, and publish the student if it is good enough and not worse',
     is_guarded: 'once',
     reads_bucket: 'one',
     run: async (argv, io) => (await import('./loop.ts')).runLoop(argv, io),
   },
   student: {
-    summary: 'list, publish, roll back, suspend and resume what distill and loop have made',
+    summary: 'list, publish, roll back, suspend and resume students',
     run: async (argv, io) => (await import('./student.ts')).runStudent(argv, io),
   },
   relegation: {
@@ -91,7 +91,7 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./relegation.ts')).runRelegation(argv, io),
   },
   token: {
-    summary: 'print a token with which a person signs in, where there is no identity provider',
+    summary: 'print a token with which a person signs in if there is no identity provider',
     run: async (argv, io) => (await import('./token.ts')).runToken(argv, io),
   },
   keys: {
@@ -99,7 +99,7 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./keys.ts')).runKeys(argv, io),
   },
   patterns: {
-    summary: 'bring patterns in from a file, or write them to one',
+    summary: 'import patterns from a file, or export them to a file',
     run: async (argv, io) => (await import('./patterns.ts')).runPatterns(argv, io),
   },
   mcp: {
@@ -107,7 +107,7 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./mcp.ts')).runMcp(argv, io),
   },
   hooks: {
-    summary: 'have Claude Code or Codex report each tool call, and hear what goes wrong',
+    summary: 'have Claude Code or Codex report each tool call, and tell them what goes wrong',
     run: async (argv, io) => (await import('./hooks.ts')).runHooks(argv, io),
   },
   feedback: {
@@ -120,7 +120,7 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./backup.ts')).runBackup('backup', argv, io),
   },
   rekey: {
-    summary: 'encrypt what is kept, under a new key or under none',
+    summary: 'encrypt the stored data with a new key, or decrypt it',
     run: async (argv, io) => (await import('./rekey.ts')).runRekey(argv, io),
   },
   erase: {
@@ -129,11 +129,11 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./erase.ts')).runErase(argv, io),
   },
   retention: {
-    summary: 'show the clock that deletion by age goes by, and confirm it after a jump',
+    summary: 'show the clock for deletion by age, and confirm it after a jump',
     run: async (argv, io) => (await import('./retention.ts')).runRetention(argv, io),
   },
   compact: {
-    summary: 'write the databases anew, without what was deleted from them',
+    summary: 'rewrite the databases without deleted data',
     run: async (argv, io) => (await import('./compact.ts')).runCompact(argv, io),
   },
   completion: {
@@ -156,8 +156,8 @@ ${Object.entries(COMMANDS)
   .map(([name, { summary }]) => `  ${name.padEnd(10)} ${summary}`)
   .join('\n')}
 
-  understudy COMMAND --help    what a command takes, with examples
-  understudy --version         the version, alone
+  understudy COMMAND --help    the options of a command, with examples
+  understudy --version         only the version
 
 Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
 `;

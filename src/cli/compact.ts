@@ -10,24 +10,25 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Writes main.mdb and runs.mdb in DATA_DIR anew and empties the redo logs. A database keeps the bytes of deleted content in free
+const HELP = `Rewrites main.mdb and runs.mdb in DATA_DIR and empties the redo logs. A database keeps the bytes of deleted content in free
 pages; the new files have none.
 
-With --captures it gives unused space of the capture database back instead, also while the gateway runs: it seals the live
-file if an eighth of it is unused, and writes such sealed files anew, one after the other, which takes as much room as the
-largest of them. The bytes of erased exchanges are gone before (understudy erase overwrites them).
+With --captures it frees unused space of the capture database instead. The gateway may run meanwhile. It seals the live
+file if an eighth of it is unused, and rewrites such sealed files one after the other, which needs as much space as the
+largest of them. This is not needed to remove erased exchanges (understudy erase overwrites their bytes).
 
-Without --captures the service must be stopped. Each file is written beside the old one, which takes as much room again, and then takes its
-place: whatever ends the command, all content is there, in the old file or in the new one. What the old file held stays on
-the disk until the system overwrites it, as with every file that is removed. Backups are yours to remove.
+Without --captures the service must be stopped. Each new file is written beside the old one, which needs the same space
+again, and then replaces it. So the content is complete, in the old or the new file, even if the command is killed. The
+old file's content stays on the disk until the system overwrites it, as after every removal of a file. You have to remove
+backups yourself.
 
-The service overwrites deleted content itself when it is idle for some seconds. Its start writes a file anew that still holds
+The service itself overwrites deleted content when it is idle for some seconds. Its start rewrites a file that still contains
 deleted content, up to 256 MiB.
 
 Usage: understudy compact [--captures] [--db FILE]
 
-  --captures   the capture database alone
-  --db FILE    capture database, for --captures; DATA_DIR/capture.mdb when not given
+  --captures   only the capture database
+  --db FILE    capture database, for --captures; default: DATA_DIR/capture.mdb
 
 Examples:
   understudy compact

@@ -19,11 +19,11 @@ const TARGET_ERROR_DEFAULT = 0.05;
 const SERVED_MIN_DEFAULT = 12;
 
 /** The flags that both commands share, for `--help`. */
-export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it; the
-                       sealed files beside it are read with it
-  --out DIR            where the student lives: new, empty, or one that was made by this command
-  --target-error E     share of served steps that may be wrong, 0.001 to 0.5; ${TARGET_ERROR_DEFAULT} when not given
-  --min-served N       held-out steps that it must serve before its error rate counts; ${SERVED_MIN_DEFAULT}
+export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; default: DATA_DIR/capture.mdb. A running gateway may be writing to it; the
+                       sealed files beside it are also read
+  --out DIR            the student's folder: new, empty, or made by this command
+  --target-error E     share of served steps that may be wrong, 0.001 to 0.5; default: ${TARGET_ERROR_DEFAULT}
+  --min-served N       held-out steps that it must serve before its error rate counts; default: ${SERVED_MIN_DEFAULT}
   --never-serve NAME   a tool whose calls are never served; repeatable, or separated by commas
   --since WHEN         teaches only runs that began then or later: 90m, 12h, 7d before the round, or a time such as
                        2026-05-01 or 2026-05-01T12:00Z
@@ -31,15 +31,15 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
   --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
                        the agents and kinds of answers in which it agreed with golden answers
-  --endpoint URL       of kind http: base address of the service, or the address that it is asked at, which ends with
-                       /v1/messages or /v1/chat/completions and says the style; its key is SVC_STUDENT_KEY
-  --model NAME         of kind http: the model that is asked for
+  --endpoint URL       of kind http: base address of the service, or the address of its requests, which ends with
+                       /v1/messages or /v1/chat/completions and so sets the style; its key is SVC_STUDENT_KEY
+  --model NAME         of kind http: the name of the model
   --style STYLE        of kind http: messages (default) or chat_completions
-  --answers N          of kind http: answers to a step that must agree before it is served, 1 to ${SERVICE_ANSWERS_MAX}; 1
-  --with-exemplar      of kind http: the answer derived from golden steps must agree, too
+  --answers N          of kind http: answers to a step that must agree before it is served, 1 to ${SERVICE_ANSWERS_MAX}; default: 1
+  --with-exemplar      of kind http: the answer derived from golden steps must also agree
   --held-out S         of kind http, and of exports: share of the golden runs that is held out, 0.05 to 0.9. For a
-                       model that was taught an export, take the share of that export. ${HELD_OUT.share} when not given, and
-                       more of agents with few golden runs
+                       model that was taught with an export, use that export's share. Default: ${HELD_OUT.share}, and
+                       more for agents with few golden runs
   --json               the report as JSON`;
 
 export interface DistillFlags {

@@ -20,23 +20,23 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { choosePalette, formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Distils the golden runs of a capture database: the patterns in them, and a student that answers the steps it has seen
-often enough. Some golden runs are held out from teaching: the command measures on them what the student would serve
-and how often it would be wrong. It publishes only a student that stays under the target.
+const HELP = `Makes patterns from the golden runs of a capture database, and a student that answers the steps that it has seen often
+enough. Some golden runs are not used for teaching: on these the command measures what the student would serve and how
+often it would be wrong. It publishes a student only if its errors stay below the target.
 
 Usage: understudy distill --out DIR [--db FILE] [--target-error E] [options]
        understudy distill --model-url URL --model NAME [--db FILE] [options]
        understudy distill --export FORM --out DIR [--db FILE] [--held-out S]
 
 ${DISTILL_FLAGS_HELP}
-  --model-url URL      only says what the model at this address would serve, for each agent and kind of answer, and how
-                       often it would be wrong: as with --student http and --endpoint, but nothing is published
-  --export FORM        writes golden runs as lines to fine-tune a model with, openai or anthropic, and makes no student: DIR
-                       gets train.jsonl, held-out.jsonl, and export.json, which names the runs that are held out
+  --model-url URL      only reports what the model at this address would serve for each agent and kind of answer, and how
+                       often it would be wrong, as with --student http and --endpoint; nothing is published
+  --export FORM        writes golden runs as lines for fine-tuning a model (openai or anthropic), and makes no student: DIR
+                       gets train.jsonl, held-out.jsonl, and export.json, which names the held-out runs
 
-DIR gets patterns.jsonl (a pattern a line), manifest.json (which student, its threshold, what was measured) and the
-student's steps. DIR.work beside it remembers what was made of each run: an interrupted distill goes on where it stopped,
-and a later one reads the new runs alone. You may delete it.
+DIR gets patterns.jsonl (one pattern per line), manifest.json (the student, its threshold, the measurements) and the
+student's steps. DIR.work beside it stores the result for each run, so an interrupted distill continues where it stopped,
+and a later one reads only new runs. You may delete DIR.work.
 
 Examples:
   understudy distill --out student
@@ -45,8 +45,8 @@ Examples:
   understudy distill --export openai --out lines
   understudy patterns import --tier e2 student/patterns.jsonl
 
-Exit status: 0 published, evaluated or exported, 1 failed or nothing good enough to publish (patterns are written all the
-same), 2 wrong use.
+Exit status: 0 published, evaluated or exported, 1 failed or nothing good enough to publish (patterns are still
+written), 2 wrong use.
 `;
 
 /** Surroundings that tests may replace. */

@@ -19,21 +19,22 @@ import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Erases captured exchanges from the capture database: from the live file, the sealed files, the full-text index, and the
-attachments that no other exchange has. Their bytes are overwritten in each file that held them.
+attachments that no other exchange has. Their bytes are overwritten in each of these files.
 
-The gateway may run meanwhile: it carries out the erasure beside its traffic. The erasure covers what is stored when the
-command begins. Once it has begun, it is always finished: after a kill, by the next start of the gateway or the next erase.
-The ids of other exchanges stay; an erased one leaves its id and its time. A later request that repeats an erased one's words
-is a separate exchange: erase its run. Runs and traces of the API have a DELETE, and backups are yours to remove.
+The gateway may run meanwhile; then it carries out the erasure. The erasure covers the exchanges that are stored when the
+command begins. An erasure that has begun is always finished: after a kill, the next start of the gateway or the next
+erase finishes it. The ids of other exchanges stay; an erased exchange leaves its id and its time. A later request that
+repeats its words is a separate exchange: erase its run too. For runs and traces of the API use DELETE. You have to remove
+backups yourself.
 
 Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
 
-  --run ID            the exchanges of a run and of its child runs, by its label or as inspect names it (conv_12), with
-                      what was said of them (understudy runs mark)
-  --before TIME       those that began before: 2026-01-31 or 2026-01-31T12:00:00Z
-  --credential FILE   those in which the credential stands that is the first line of the file; - reads standard input
-  --dry-run           say how many there are, and change nothing
-  --db FILE           capture database; DATA_DIR/capture.mdb when not given
+  --run ID            the exchanges of a run and of its child runs, by its label or the id that inspect shows (conv_12),
+                      with their marks (understudy runs mark)
+  --before TIME       exchanges that began before: 2026-01-31 or 2026-01-31T12:00:00Z
+  --credential FILE   exchanges that contain the credential in the first line of the file; - reads standard input
+  --dry-run           only say how many there are
+  --db FILE           capture database; default: DATA_DIR/capture.mdb
 
 Examples:
   understudy erase --run invoice-4711

@@ -65,7 +65,7 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
       throw new UsageError(`there is no option ${makeWord(flag)}${suggestion}`);
     }
     if (kind === 'switch') {
-      if (value !== undefined) throw new UsageError(`${flag} takes no value: write ${flag} alone`);
+      if (value !== undefined) throw new UsageError(`${flag} takes no value: write only ${flag}`);
       values[name] = true;
       continue;
     }

@@ -1,6 +1,6 @@
 /**
- * What becomes of a fork once its agent has ended: where the dashboard compares it with the run that it continues, and what `--verify`
- * said, kept as a tag and a note of the new run. Main thread of the command line.
+ * The end of a fork: the address of the page that compares it with the run that it continues, and the result of
+ * `--verify`, stored as a tag and a note of the new run. Main thread of the command line.
  */
 import { loadConfig } from '../config.ts';
 import { VERIFY_TAGS } from '../domain/fork-tags.ts';
@@ -28,7 +28,7 @@ interface Fork {
 }
 
 export interface KeptFork {
-  /** Of the page that compares both. */
+  /** Address of the page that compares both. */
   address: string;
   /** Why the verdict could not be kept; '' if it was, and without a verdict. */
   problem: string;
@@ -63,13 +63,13 @@ function sayVerdict({ command, status }: NonNullable<Fork['judged']>, how: strin
   return { add_tags: [VERIFY_TAGS[is]], remove_tags: [VERIFY_TAGS[isNot]], note };
 }
 
-/** Has the gateway store what it holds. One that does not answer may be another program. */
+/** Asks the gateway to store its queue. If it does not answer, it may be another program. */
 async function flush(gateway: string): Promise<void> {
   try {
     const signal = AbortSignal.timeout(FLUSH_MS);
     const answer = await fetch(new URL('/__gw/flush', gateway), { method: 'POST', signal });
     await answer.body?.cancel();
   } catch {
-    // Then the run is there already, or it is missed below.
+    // Then the run is already stored, or its absence is noticed below.
   }
 }

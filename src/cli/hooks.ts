@@ -28,20 +28,20 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Has Claude Code or Codex report each tool call as a step of a run, and read what the monitors say when a run goes wrong.
-The session is the run. The client calls \`understudy hook CLIENT\` at its events, which never fails or holds up the agent: when the
-service does not answer within 1.5 s it says nothing, and does not ask again for half a minute.
+const HELP = `Makes Claude Code or Codex report each tool call as a step of a run, and read what the monitors say if a run goes wrong.
+The session is the run. The client calls \`understudy hook CLIENT\` at its events, which never fails or delays the agent: if the
+service does not answer within 1.5 s, it prints nothing and does not ask again for half a minute.
 
 Usage: understudy hooks ${CLIENTS.join('|')} [--write | --remove] [--file FILE] [--url URL] [--codebase ID] [--profile NAME]
 
-  --write           put them into the client's settings; every other byte stays
-  --remove          take them out again
-  --file FILE       the settings; when not given ${SETTINGS_FILES['claude-code']} for Claude Code, ${SETTINGS_FILES.codex} for Codex
-  --url URL         where the API is; when not given SVC_BASE_URL, else http://127.0.0.1:8000
+  --write           add the hooks to the client's settings; every other byte stays
+  --remove          remove them again
+  --file FILE       the settings; default: ${SETTINGS_FILES['claude-code']} for Claude Code, ${SETTINGS_FILES.codex} for Codex
+  --url URL         address of the API; default: SVC_BASE_URL, otherwise http://127.0.0.1:8000
   --codebase ID     the code base that is worked on, such as owner/name
-  --profile NAME    the task profile; coding when not given
+  --profile NAME    the task profile; default: coding
 
-Without --write or --remove the settings are printed. The API key is not among them: set SVC_API_KEY where the agent starts. Codex
+Without --write or --remove the settings are printed. They do not contain the API key: set SVC_API_KEY where the agent starts. Codex
 asks once whether these hooks may run.
 `;
 
@@ -88,7 +88,7 @@ async function install(client: ClientName, file: string, command: string | null,
   } catch (thrown) {
     if (!(thrown instanceof SettingsFault)) throw thrown;
     const fault = makeHarmlessLine(thrown.message);
-    io.err(`understudy: ${shown} stays as it is: ${fault}. Correct it, or name another file with --file\n`);
+    io.err(`understudy: ${shown} was not changed: ${fault}. Correct it, or name another file with --file\n`);
     return EXIT.failed;
   }
   if (merged === (found.text ?? '')) {
@@ -96,7 +96,9 @@ async function install(client: ClientName, file: string, command: string | null,
     return EXIT.done;
   }
   if (!replaceFile(file, found, merged)) {
-    io.err(`understudy: ${shown} stays as it is: it was changed meanwhile. Run the command again\n`);
+    io.err(
+      `understudy: ${shown} was not changed, because another program changed it meanwhile. Run the command again\n`,
+    );
     return EXIT.failed;
   }
   await io.out(command === null ? `Taken out of ${shown}\n` : `Written to ${shown}\n`);

@@ -78,7 +78,7 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
   }
   if (raw !== null && values.exchange === undefined) throw new UsageError('--raw needs --exchange N');
   if (raw !== null && values.json === true)
-    throw new UsageError('--raw writes bytes: it does not go with --json');
+    throw new UsageError('--raw writes bytes, so it cannot be used with --json');
   if (values.run !== undefined && values.exchange !== undefined) {
     throw new UsageError(
       '--run and --exchange do not go together: an exchange has one number in the whole database',

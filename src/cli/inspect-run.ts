@@ -44,7 +44,7 @@ const ADVICE: Record<GoldenCode, string> = {
     'see writer.dropped in GET /__gw/stats: raise GW_MAX_QUEUE if it is not 0; and send every call of a run through the gateway',
   seq_missing: 'stamp x-svc-seq on every call of the run, or on none',
   seq_repeated: 'give each agent, and each start of it, a separate x-svc-run',
-  unlinked: 'stamp x-svc-run and x-svc-seq: then a client may rewrite its history as it likes',
+  unlinked: 'stamp x-svc-run and x-svc-seq: then a client may rewrite its history',
   failed_call: 'have the client try failed calls again',
   unfinished: 'let the agent continue until the model ends its turn by itself',
   shape: 'turns of Messages, chat-completions and responses count',
@@ -52,7 +52,7 @@ const ADVICE: Record<GoldenCode, string> = {
   monitor_fired: 'understudy runs mark RUN good, if it went well all the same',
   reading_differs: 'please report it: one side of the difference is a misreading',
   outcome: 'distil from runs that succeeded',
-  marked_bad: 'understudy runs mark RUN clear takes the mark away',
+  marked_bad: 'understudy runs mark RUN clear removes the mark',
 };
 
 /**

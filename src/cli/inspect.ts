@@ -29,7 +29,7 @@ import { type CliIo, EXIT } from './io.ts';
 import { Progress } from './progress.ts';
 import { choosePalette, makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Shows what a capture database holds: runs, turns, gaps, bodies, and which runs are golden.
+const HELP = `Shows the content of a capture database: runs, turns, gaps, bodies, and which runs are golden.
 
 Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [--limit N] [--json]
        understudy inspect [--db FILE] QUERY [--limit N] [--json | --export csv|jsonl|parquet|otlp]
@@ -47,31 +47,30 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
   QUERY            runs that match, captured and reported, in the query's order: 'status:failed tool:run_tests cost:>0.5
                    "date parser" since:7d sort:cost'. docs/queries.md lists the fields
   --export FORMAT  the runs as a file on standard output: csv, jsonl, parquet, or their turns as otlp (docs/export.md)
-  --since WHEN     runs that went on then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
-  --golden         golden runs alone; --not-golden: the others alone. With --limit N it looks no further back than
-                   to the Nth of them
-  --limit N        the latest N runs, 0 for all; on a terminal 200 when not given
-  --run ID         one run as a conversation: what was new in each request, the answer, its time and cost,
-                   what failed and was tried again
-  --cache          how the turns used the provider's prompt cache: which read less than they could have, where the
-                   prompts part, why, and what that cost; without --run, summed by cause, agent and day, with
-                   --since of whole UTC days from then on
+  --since WHEN     runs with activity then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
+  --golden         only golden runs; --not-golden: only the others. With --limit N the search stops at the Nth of them
+  --limit N        the latest N runs, 0 for all; default on a terminal: 200
+  --run ID         one run as a conversation: the new part of each request, the answer, its time and cost, failures and
+                   retries
+  --cache          how the turns used the provider's prompt cache: which read less than possible, where their prompts
+                   differ, why, and what that cost. Without --run: sums by cause, agent and day; --since then counts
+                   whole UTC days
   --by WHAT        cost, tokens, cache share, latency and errors by model, provider, agent, tool, tag, note, credential,
-                   served_by or day; with --since of whole UTC days from then on
-  --limits         what is left of providers' rate limits and quotas, by credential, and when it runs out at this pace
-  --full           with --run: show long texts whole instead of their beginning
+                   served_by or day; --since then counts whole UTC days
+  --limits         the remaining part of providers' rate limits and quotas, by credential, and when it is used up at this pace
+  --full           with --run: show long texts completely
   --exchange N     one exchange: status, times, model, usage, headers (credentials are never stored)
   --raw SIDE       the stored body of that exchange, request or response, byte for byte and nothing else
-  --step N         exchange N as relegation sees it: what was decided, which rule, the nearest golden step, what is new
-                   beside it, and the student's answer beside the upstream's
-  --student DIR    with --step: the student's directory; SVC_DISTILL_DIR when not given
+  --step N         why the student served exchange N or did not: the decision, its rule, the nearest golden step, what is
+                   new compared with it, and the student's and the upstream's answers
+  --student DIR    with --step: the student's directory; default: SVC_DISTILL_DIR
   --json           the same as one JSON document, for programs; with --exchange the exchange record itself
 
 The table has a line for each run, the latest last:
   TURNS     model turns / all exchanges        IN, OUT   tokens, as the providers count them
   ERR       failed calls and aborted ones      GAPS      x-svc-seq numbers that are missing
-  GOLDEN    yes, or in short why not (--run says it in full): a golden run was captured whole, with nothing missing,
-            every failed call retried to success, its last turn ended by itself, and no monitor run says otherwise
+  GOLDEN    yes, or the reason in short (--run has all of it). A golden run was captured completely, every failed call
+            was retried with success, its last turn ended by itself, and no monitored run says otherwise
 
 Examples:
   understudy inspect

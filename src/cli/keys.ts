@@ -28,7 +28,7 @@ import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const KEYS_HELP = `Makes, lists and revokes API keys in DATA_DIR, as the operator. The service may run meanwhile; it stops taking a
+const KEYS_HELP = `Makes, lists and revokes API keys in DATA_DIR, as the operator. The service may run meanwhile; it refuses a
 key that is revoked here within 60 seconds.
 
 Usage: understudy keys list   --org ORG [--json]
@@ -36,12 +36,12 @@ Usage: understudy keys list   --org ORG [--json]
        understudy keys revoke KEY_ID [--json]
 
   --org ORG           the organization
-  --project PROJECT   a key for this project alone
-  --name NAME         what to call it
+  --project PROJECT   a key for this project only
+  --name NAME         its name
   --test              svc_test_ instead of svc_live_
   --json              as JSON
 
-A key is shown once, when it is made.
+A key is shown only once, when it is made.
 
 Example:
   export API_KEY=$(understudy keys create --org acme --name ci)
@@ -51,7 +51,7 @@ const FEEDBACK_HELP = `Shows what users said about the product, newest first.
 
 Usage: understudy feedback [--limit N] [--json]
 
-  --limit N   how many; 50 when not given
+  --limit N   how many; default: 50
   --json      as JSON
 `;
 
@@ -226,7 +226,7 @@ async function withMain(
   const path = paths.main;
   refuseHalfRestored(path);
   if (!mayMake && !isThere(path)) {
-    io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
+    io.err(`understudy: there is no database ${path} yet; DATA_DIR sets its folder\n`);
     return EXIT.failed;
   }
   const main = openMain(paths);

@@ -17,20 +17,21 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { PROGRESS_LINE } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Keeps a student up to date: traces, distils, measures on golden runs held out, and publishes only what passes the gate
-and is no worse than what is published. Otherwise the present student stays, and the command says why. The gateway takes a
-newly published student by itself.
+const HELP = `Keeps a student up to date: each round reads new runs, teaches a student, measures it on held-out golden runs, and publishes
+it only if it passes the gate and is not worse than the published one. Otherwise the present student stays, and the command
+says why. The gateway loads a newly published student by itself.
 
 Usage: understudy loop --out DIR [--db FILE] [--once | --every TIME] [options]
 
   --once               one round
-  --every TIME         a round every so often: 30s, 15m, 1h (when nothing is given), 1d. The command reports a failed
-                       round and goes on with the next; SIGTERM or Ctrl-C ends it at once
-${DISTILL_FLAGS_HELP}; at an interval one line of JSON a round
+  --every TIME         a round at this interval: 30s, 15m, 1h (default), 1d. The command reports a failed round and
+                       continues with the next; SIGTERM or Ctrl-C ends it at once
+${DISTILL_FLAGS_HELP}; with --every one line of JSON per round
 
-The gate: of the steps held out the student serves at least --min-served, at most --target-error of them wrong, also of
-those that it serves in a row from the beginning of a run. No worse: of the steps that the published student also had
-held out, it serves rightly no fewer, give or take 2 %, unless the published one no longer keeps to the target there.
+The gate: the student must serve at least --min-served of the held-out steps, and at most --target-error of these may be
+wrong, also among those that it serves in a row from the beginning of a run. Not worse: of the steps that were also held
+out for the published student, it must serve as many rightly, less 2 % at most, unless the published student misses the
+target there.
 
 Examples:
   understudy loop --out student --once

@@ -26,18 +26,17 @@ const help = ({
   name,
   line,
 }: McpHost) => `Gives an agent tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
-recall_findings, record_finding, search_runs and read_run. It runs for as long as the agent keeps its input open, and
-calls the API of a service that runs elsewhere. Where the agent's client can speak HTTP, the service's own address /mcp
-does the same without a process.
+recall_findings, record_finding, search_runs and read_run. It runs as long as its input is open, and calls the API of a
+service that runs elsewhere. If the agent's client supports HTTP, use the service's address /mcp instead.
 
 Usage: ${name} [--url URL] [--codebase ID] [--org ID] [--project ID]
 
-  --url URL         where the API is; when not given SVC_BASE_URL, else http://127.0.0.1:8000
-  --codebase ID     the code base of calls that name none, such as owner/name
+  --url URL         address of the API; default: SVC_BASE_URL, otherwise http://127.0.0.1:8000
+  --codebase ID     the code base for calls without one, such as owner/name
   --org ID          the organization, and
-  --project ID      the project, where the key is the operator's own; a customer's key has its own
+  --project ID      the project, if the key is the operator's; a customer's key determines both
 
-The API key is read from SVC_API_KEY alone: other users of the machine can see the flags of a process.
+The API key is read only from SVC_API_KEY, because other users of the machine can see the flags of a process.
 
 Examples:
   claude mcp add understudy --env SVC_API_KEY=svc_live_... -- ${line} --codebase owner/name

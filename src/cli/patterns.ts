@@ -38,23 +38,23 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { OPERATOR } from './keys.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Brings patterns into DATA_DIR from a file, or writes those that are there to one. The service may run meanwhile: it
-takes imports within seconds, else at its next start. It merges near-duplicates and masks keys in texts.
+const HELP = `Imports patterns from a file into DATA_DIR, or exports them to a file. A running service takes imports within seconds, a
+stopped one at its next start. It merges near-duplicates and masks keys in texts.
 
 Usage: understudy patterns import --tier TIER [--org ORG] [--project PROJECT] FILE
        understudy patterns export --tier TIER [--org ORG] [--project PROJECT] FILE
 
   --tier TIER         e1: one project's, e2: an organization's commons, e3: universal
-  --org ORG           of e1 and e2; "default" when not given
-  --project PROJECT   of e1; "default" when not given
-  FILE                a JSON object a line: situation, dead_ends, unlock and, if known, model, failure_type; - is
+  --org ORG           for e1 and e2; default: "default"
+  --project PROJECT   for e1; default: "default"
+  FILE                one JSON object per line: situation, dead_ends, unlock and, if known, model, failure_type; - is
                       standard output
 
 Examples:
   understudy patterns export --tier e2 --org acme lessons.jsonl
   understudy patterns import --tier e3 lessons.jsonl
 
-Exit status: 0 done, 1 failed (no such file or database, a line that is no pattern), 2 wrong use.
+Exit status: 0 done, 1 failed (no such file or database, a line that is not a pattern), 2 wrong use.
 `;
 
 /** Characters of a line; the longest pattern has fewer. */
@@ -78,7 +78,7 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
   const path = paths.main;
   refuseHalfRestored(path);
   if (action === 'export' && !isThere(path)) {
-    io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
+    io.err(`understudy: there is no database ${path} yet; DATA_DIR sets its folder\n`);
     return EXIT.failed;
   }
   if (isFolder(file)) {

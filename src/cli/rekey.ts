@@ -13,31 +13,31 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Writes everything in DATA_DIR and the capture database anew under another key. DATA_KEY_FILE names the key that it is
-under now; unset: none.
+const HELP = `Encrypts everything in DATA_DIR and the capture database with another key. DATA_KEY_FILE names the present key; unset: the
+data is not encrypted.
 
-The service must be stopped: its threads have main.mdb and runs.mdb open and write to them under one key. All is written
-beside what is there first, which takes as much room again, and then put in its place at once: whatever ends the command,
-nothing is lost, and the next start or rekey undoes or finishes it. What the old files held stays on the disk until it is
-overwritten, as with every file that is removed. Backups stay under the key that they were made with: keep that as long as
-them. What was written elsewhere (trace --out, a student) stays as it is.
+The service must be stopped, because its threads have main.mdb and runs.mdb open and write to them with one key. The new
+files are written beside the old ones, which needs the same space again, and then replace them all at once. If the command
+is killed, nothing is lost, and the next start or rekey undoes or finishes the change. The old files' content stays on the
+disk until it is overwritten, as after every removal of a file. Backups keep the key with which they were made, so keep
+that key as long as the backups. Files that were written elsewhere (trace --out, a student) do not change.
 
-With --captures, captured exchanges get the new key while the gateway runs, one file after the other, and the service goes
-on with the old key. Then stop it and run the command without --captures: it changes the rest, which takes seconds where
-captures are most of the data. Until then either key opens the captures, and DATA_KEY_FILE stays the old one.
+With --captures, captured exchanges get the new key while the gateway runs, one file after the other. The service still uses
+the old key. Then stop it and run the command without --captures: it changes the rest, which takes seconds if captures are
+most of the data. Until then both keys open the captures, and DATA_KEY_FILE still names the old one.
 
 Usage: understudy rekey --to FILE [--captures] [--db FILE]
 
-  --to FILE    the new key: 32 random bytes as they are, in hex or in base64, that others have no right to; none to
-               encrypt nothing from now on
-  --captures   captured exchanges alone, also while the gateway runs; from one key to another
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given
+  --to FILE    the new key: 32 random bytes, raw, in hex or in base64, in a file that others cannot read; none: the data is
+               not encrypted any more
+  --captures   only captured exchanges, even while the gateway runs; only from one key to another
+  --db FILE    capture database; default: DATA_DIR/capture.mdb
 
 Examples:
   (umask 077; openssl rand -base64 32 > new.key)
-  understudy rekey --to new.key                             # what was not encrypted is from now on
-  DATA_KEY_FILE=old.key understudy rekey --to new.key       # another key
-  DATA_KEY_FILE=old.key understudy rekey --to none          # as it was
+  understudy rekey --to new.key                             # encrypt data that is not encrypted
+  DATA_KEY_FILE=old.key understudy rekey --to new.key       # change the key
+  DATA_KEY_FILE=old.key understudy rekey --to none          # decrypt it
   DATA_KEY_FILE=old.key understudy rekey --to new.key --captures
 `;
 

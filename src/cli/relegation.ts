@@ -11,14 +11,14 @@ const HELP = `Explains what relegation decided about a captured step.
 
 Usage: understudy relegation explain EXCHANGE [--db FILE] [--dir DIR] [--json]
 
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given
-  --dir DIR    the student's directory; SVC_DISTILL_DIR when not given
+  --db FILE    capture database; default: DATA_DIR/capture.mdb
+  --dir DIR    the student's directory; default: SVC_DISTILL_DIR
   --json       as JSON
 
-It shows what was decided then and by which version; which rule of the student decides now, its score and threshold; the
-nearest golden step, and what is new beside golden steps; and where the upstream answered what the student would have
-answered too, both answers side by side. It asks the version that decided, or, when that is not kept, the one that serves.
-understudy inspect lists runs, and understudy inspect --run ID the exchanges of one.
+It shows the decision and the version that made it; the student's rule that decides now, its score and threshold; the
+nearest golden step, and what is new compared with golden steps; and the upstream's and the student's answers, if both are
+known. It asks the version that decided, or the serving one if that version is not kept. understudy inspect lists runs, and
+understudy inspect --run ID the exchanges of a run.
 
 Example:
   understudy relegation explain 42

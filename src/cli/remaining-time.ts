@@ -1,6 +1,6 @@
 /** Estimates how long a part of some work still takes, from its recent pace. Pure; main thread. */
 
-/** The pace is that of this time at least; the work often begins faster or slower than it goes on. */
+/** The pace is measured over at least this time, because work often begins faster or slower than it continues. */
 const PACE_MS = 30_000;
 /** An estimate needs this much observed time. */
 const OBSERVED_MS = 2_000;

@@ -15,24 +15,24 @@ import { type KeptFork, keepForkVerdict } from './fork-verdict.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Serves a captured run to an agent again, offline: a test of the agent without a provider.
+const HELP = `Serves a captured run to an agent again, offline, to test the agent without a provider.
 
 Usage: understudy replay RUN [options] [-- COMMAND [ARGUMENT ...]]
 
-Each request is answered with what was captured, byte for byte and in its timing. A request must repeat a captured one;
-one that differs gets 400, and the error says where it differs. With COMMAND, the agent is started with the variables
-that lead it here (ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL), and the command ends with it. Without
-COMMAND it serves until Ctrl-C.
+Each request gets the captured answer, byte for byte and with its timing. A request must repeat a captured one; otherwise
+it gets 400, and the error says where it differs. With COMMAND, the agent is started with variables that lead it here
+(ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL), and the command ends with it. Without COMMAND it serves
+until Ctrl-C.
 
-  --db FILE      capture database; DATA_DIR/capture.mdb when not given
-  --port N       listen on this port of 127.0.0.1; any free one when not given
-  --speed N      N times as fast as it was, 0 for no pauses; 1 when not given
+  --db FILE      capture database; default: DATA_DIR/capture.mdb
+  --port N       listen on this port of 127.0.0.1; default: any free one
+  --speed N      N times as fast as captured, 0 for no pauses; default: 1
   --loose        answer a request that differs with the next captured exchange, and say where it differs
-  --from N       from model turn N on, requests go to a provider; the turns before it are captured ones
-  --to URL       with --from: where they go; the gateway of this machine when not given, so that the new run is captured
-  --model NAME   with --from: ask this model in place of the agent's
-  --run ID       with --from: the id of the new run; RUN and a time when not given
-  --verify CMD   a shell command that judges the result once COMMAND has ended; its exit status becomes this one's. With
+  --from N       from model turn N on, requests go to a provider; earlier turns are replayed
+  --to URL       with --from: where they go; default: the gateway of this machine, so that the new run is captured
+  --model NAME   with --from: ask this model instead of the agent's
+  --run ID       with --from: the id of the new run; default: RUN and a time
+  --verify CMD   a shell command that judges the result after COMMAND has ended; its exit status becomes this one's. With
                  --from, the new run gets the tag verify:passed or verify:failed, and a note
   --json         the result as one JSON document, on standard output
 
@@ -40,7 +40,7 @@ Examples:
   understudy replay checkout-fix-17 --speed 0 -- node agent.mjs
   understudy replay checkout-fix-17 --from 5 --model claude-haiku-4-5 --verify 'npm test' -- node agent.mjs
 
-Exit status: 0 every captured exchange was asked for and none differed; 1 otherwise, or COMMAND failed; 2 wrong use.
+Exit status: 0 every captured exchange was requested and none differed; 1 otherwise, or COMMAND failed; 2 wrong use.
 `;
 
 const FLAGS = {

@@ -17,19 +17,20 @@ import { readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Shows the clock that deletion by age (RETENTION_DAYS) goes by, and confirms it.
+const HELP = `Shows the clock for deletion by age (RETENTION_DAYS), and confirms it.
 
-A clock that jumps ahead makes everything old at once. When it has advanced further than the uptime of the machine explains,
-the service deletes at most one more day, warns once an hour, sets understudy_retention_waits_for_confirmation in /metrics
-to 1, and waits. The same holds when the machine was restarted and more than 30 days have passed since the last pass.
+If a clock jumps ahead, all data suddenly looks old. If the clock has advanced further than the machine's uptime explains,
+the service deletes at most one more day of data, warns once an hour, sets understudy_retention_waits_for_confirmation in
+/metrics to 1, and waits. It does the same if the machine was restarted and more than 30 days have passed since the last
+pass.
 
 Usage: understudy retention [--confirm] [--db FILE] [--json]
 
   --confirm    accept the present clock; a running service notices within ten minutes
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given
+  --db FILE    capture database; default: DATA_DIR/capture.mdb
   --json       as JSON
 
-Set the clock right before you confirm: what is deleted then does not come back. Run the command as the user of the
+Correct the clock before you confirm it, because deleted data cannot be restored. Run the command as the user of the
 service, with its variables.
 
 Examples:

@@ -22,18 +22,18 @@ import { OPERATOR } from './keys.ts';
 import { findMarkedRun } from './marked-run.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Says how a run went: good or bad, tags, a note, a feedback score. A mark overrules what Understudy found out about the run:
-one marked bad is never golden; of one marked good, failed calls, an unfinished end, a reported failure and monitors do not
-count. It stays not golden where its copy is incomplete or was read wrongly.
+const HELP = `Says how a run went: good or bad, tags, a note, a feedback score. A mark overrules Understudy's own verdict: a run marked
+bad is never golden; for a run marked good, failed calls, an unfinished end, a reported failure and monitors do not count.
+It is still not golden if its copy is incomplete or was misread.
 
 Usage: understudy runs mark RUN [good|bad|clear] [--tag TAG]… [--untag TAG]… [--note TEXT] [--score N] [--db FILE] [--json]
 
-  RUN          id of the run, as understudy inspect shows it; clear takes its good or bad away
+  RUN          id of the run, as understudy inspect shows it; clear removes its good or bad
   --tag TAG    adds a tag, at most ${RUN_TAGS.count} of ${RUN_TAGS.characters} characters each
-  --untag TAG  takes a tag away
-  --note TEXT  a note, in place of the one before; empty takes it away
-  --score N    feedback, from 0 to 1; none takes it away
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given. Marks are kept in DATA_DIR
+  --untag TAG  removes a tag
+  --note TEXT  a note, which replaces the earlier one; empty removes it
+  --score N    feedback, from 0 to 1; none removes it
+  --db FILE    capture database; default: DATA_DIR/capture.mdb. Marks are stored in DATA_DIR
   --json       all marks of the run, as JSON
 
 Examples:

@@ -87,15 +87,15 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
   GW_MAX_CAPTURE_BYTES  stored part of a body        67108864
-  SVC_DISTILL_DIR       a student that serves what it has mastered (understudy distill)   none
+  SVC_DISTILL_DIR       the student's folder (understudy distill)   none
   GW_RELEGATION         shadow: it only says what it would have served; off               on
-  GW_RELEGATION_AUDIT   share of what it would serve that the provider serves, to be compared   0.05
-  GW_RELEGATION_STICKY  on: a run stays with the provider once it has served a step of it   off
+  GW_RELEGATION_AUDIT   share of covered steps that the provider serves, for comparison   0.05
+  GW_RELEGATION_STICKY  on: a run stays with the provider after it has served a step of the run   off
   GW_RELEGATION_WIRES   whose steps it serves: messages, chat_completions, responses       messages
   STUDENT_BUCKET_URL    a bucket or folder with one student for several gateways   none
   STUDENT_SHARING       follow: serve the student there; share: publish the one in SVC_DISTILL_DIR   follow
   SVC_STUDENT_KEY       for the service of a student of kind http                         none
-  SVC_STUDENT_KEYS      clients' keys that it answers before the provider has taken them, comma-separated   none
+  SVC_STUDENT_KEYS      clients' keys that it serves before the provider has accepted them, comma-separated   none
   GW_STUDENT_TIMEOUT_MS how long a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}
   GW_PRICES             dollars a million tokens: {"model": {"input": 3, "output": 15}}   none
 `;
@@ -106,7 +106,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   MAX_BODY_BYTES        largest request body         5242880
   API_AWAKE_US          microseconds that a thread busy-polls after an answer, before it sleeps   100
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
-  AUTH_DB_URL           embedded: for accounts       unset: static keys alone
+  AUTH_DB_URL           embedded: for accounts       unset: static keys only
   AUTH_DB_CONN_URL      embedded: for the stream     unset: the live stream is off
   VECTOR_STORE_API_KEY, AUTH_DB_SERVICE_KEY          unused: embedded: takes no key
   SVC_KEYS              static API keys, comma-separated   none
@@ -148,7 +148,7 @@ const COMMON_VARIABLES = `  DATA_DIR              where data is kept           .
 
 const GATEWAY_FLAGS = `  --host ADDRESS   where the gateway listens (GW_HOST); beyond loopback /__gw/ is open to all who can connect
   --port N         its port (GW_PORT); 0 for any free one
-  --db FILE        capture database; DATA_DIR/capture.mdb when not given
+  --db FILE        capture database; default: DATA_DIR/capture.mdb
   --note TEXT      tag on everything captured by this process (GW_NOTE)
 `;
 
@@ -158,50 +158,50 @@ const HELP: Record<StartCommand, string> = {
 Usage: understudy up [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
 
 ${GATEWAY_FLAGS}
-Variables, with what they are when unset:
+Variables, with their defaults:
 ${API_VARIABLES}${GATEWAY_VARIABLES}${COMMON_VARIABLES}
 Example:
   GW_NOTE=baseline understudy up --db runs/baseline.mdb
 `,
-  serve: `Starts the API alone, until SIGTERM or Ctrl-C.
+  serve: `Starts only the API, until SIGTERM or Ctrl-C.
 
 Usage: understudy serve [--host ADDRESS] [--port N]
 
   --host ADDRESS   where the API listens (HOST)
   --port N         its port (PORT); 0 for any free one
 
-Variables, with what they are when unset:
+Variables, with their defaults:
 ${API_VARIABLES}${COMMON_VARIABLES}`,
-  gateway: `Starts the gateway alone, until SIGTERM or Ctrl-C. Agents send their provider requests to it; it forwards them
+  gateway: `Starts only the gateway, until SIGTERM or Ctrl-C. Agents send their provider requests to it; it forwards them
 byte for byte and keeps a copy. Capture never delays or fails a request.
 
 Usage: understudy gateway [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
 
 ${GATEWAY_FLAGS}
-Variables, with what they are when unset:
+Variables, with their defaults:
 ${GATEWAY_VARIABLES}${COMMON_VARIABLES}
 Examples:
   understudy gateway --note "after the prompt change"
   GW_UPSTREAM_BASE=https://api.openai.com GW_PROVIDER=openai understudy gateway --db openai.mdb
 
 While it runs:
-  GET  /__gw/stats      health, queue, counts        GET  /__gw/routes   what goes where
-  POST /__gw/flush      write what waits             POST /__gw/rotate   seal the file, open a new one
+  GET  /__gw/stats      health, queue, counts        GET  /__gw/routes   the upstreams by path
+  POST /__gw/flush      write the queue             POST /__gw/rotate   seal the file, open a new one
 `,
-  proxy: `Starts the gateway with a proxy beside it, until SIGTERM or Ctrl-C: for clients that lose something with another base
-URL. They set HTTPS_PROXY. Tunnels to model providers are opened up, and what passes is forwarded and kept as by the
-gateway; all other tunnels pass blind. Guide: docs/proxy.md.
+  proxy: `Starts the gateway with a proxy, until SIGTERM or Ctrl-C, for clients that lose features with another base URL. They set
+HTTPS_PROXY. The proxy decrypts tunnels to model providers, and the gateway forwards and stores what passes there. All other
+tunnels pass unread. Guide: docs/proxy.md.
 
 Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
        understudy proxy --trust
 
   --trust          print the line that sets HTTPS_PROXY and the authority to trust, and end: eval "$(understudy proxy --trust)"
   --host ADDRESS   where the proxy listens (GW_PROXY_HOST); beyond loopback it needs GW_PROXY_KEYS
-  --port N         its port (GW_PROXY_PORT), 8788 when not given; 0 for any free one
-  --db FILE        capture database; DATA_DIR/capture.mdb when not given
+  --port N         its port (GW_PROXY_PORT), default 8788; 0 for any free one
+  --db FILE        capture database; default: DATA_DIR/capture.mdb
   --note TEXT      tag on everything captured by this process (GW_NOTE)
 
-Variables, with what they are when unset:
+Variables, with their defaults:
 ${GATEWAY_VARIABLES}${COMMON_VARIABLES}
 Example:
   GW_PROXY_HOSTS=default,llm.example.com understudy proxy
@@ -266,7 +266,7 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
     warnOfUnusedKeys(config, io);
   }
   const signal = await stopAsked;
-  io.err(`${signal}: finishing what is in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
+  io.err(`${signal}: finishing requests in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
   await running.stop();
   return EXIT.done;
 }
@@ -299,8 +299,8 @@ function warnOfShortSecret({ auth }: Config, io: CliIo): void {
   const { jwt_secret, jwks_url } = auth;
   if (jwt_secret === null || jwks_url !== null || Buffer.byteLength(jwt_secret) >= JWT_SECRET_BYTES_MIN)
     return;
-  io.err(`warning: AUTH_JWT_SECRET has fewer than ${JWT_SECRET_BYTES_MIN} bytes: anybody who sees one token may find it out by trying, and
-         then sign in as anybody. openssl rand -base64 32 makes a good one.\n`);
+  io.err(`warning: AUTH_JWT_SECRET has fewer than ${JWT_SECRET_BYTES_MIN} bytes: anyone with a token may find it by trying, and
+         then sign in as any user. openssl rand -base64 32 makes a good one.\n`);
 }
 
 /**
@@ -311,10 +311,10 @@ function warnOfAnyToken({ auth }: Config, io: CliIo): void {
   if (jwks_url === null) return;
   if (jwt_audience === null)
     io.err(`warning: AUTH_JWT_AUDIENCE=any: tokens that the identity provider gave to any other application sign in here,
-         and anybody who receives one there can be its user here. Name this application's own audience.\n`);
+         and anyone who gets such a token can be its user here. Name this application's own audience.\n`);
   if (jwt_issuer === null)
     io.err(
-      `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys stand at AUTH_JWKS_URL sign in here. Name one.\n`,
+      `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys are at AUTH_JWKS_URL sign in here. Name one.\n`,
     );
 }
 
@@ -329,7 +329,7 @@ function warnOfCertificate(prefix: '' | 'GW_', files: CertificateFiles | null, i
   const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
   if (valid_to_ms < now)
     io.err(
-      `warning: the certificate in ${prefix}TLS_CERT ran out on ${day(valid_to_ms)}: clients refuse it.\n`,
+      `warning: the certificate in ${prefix}TLS_CERT expired on ${day(valid_to_ms)}: clients refuse it.\n`,
     );
   if (valid_from_ms > now)
     io.err(`warning: the certificate in ${prefix}TLS_CERT is not valid before ${day(valid_from_ms)}.\n`);
@@ -340,12 +340,12 @@ function warnOfCertificate(prefix: '' | 'GW_', files: CertificateFiles | null, i
 
 function warnOfUnusedKeys({ unused_keys }: Config, io: CliIo): void {
   for (const name of unused_keys)
-    io.err(`warning: ${name} is set, and nothing uses it: the built-in engine (embedded:) takes no key.\n`);
+    io.err(`warning: ${name} is set but unused, because the built-in engine (embedded:) needs no key.\n`);
 }
 
 function warnOfOpenAdmin(config: Config, io: CliIo): void {
   const { host } = config.gateway;
   if (isLoopback(host)) return;
-  io.err(`warning: the gateway listens on ${host} and its /__gw/ routes are unauthenticated: anybody who can connect
+  io.err(`warning: the gateway listens on ${host} and its /__gw/ routes are unauthenticated: anyone who can connect
          can stop the capture. Keep it on a private network, or bind it to 127.0.0.1.\n`);
 }

@@ -42,19 +42,19 @@ import { showLedger } from './student-ledger.ts';
 import { isSharingFailure, runSharing } from './student-sharing.ts';
 import { choosePalette, formatJson, layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 
-const HELP = `Shows and steers the student in a directory that distill or loop has made. A gateway that runs follows within seconds.
+const HELP = `Shows and controls the student in a directory that distill or loop has made. A running gateway follows within seconds.
 
 Usage: understudy student list                               the versions that are kept
        understudy student show [VERSION]                     a version's figures, and each agent variant: state, name, what is refused and why
        understudy student ledger [--days]                    answers served, wrong answers and savings, by agent variant, also by day
        understudy student publish [VERSION] [--share S]      puts it into service; default: the newest version
        understudy student rollback [--to VERSION]            returns to an earlier version, and stays there
-       understudy student rollback AGENT [--to VERSION]      returns one agent variant to that version, and no other
+       understudy student rollback AGENT [--to VERSION]      returns only this agent variant to that version
        understudy student suspend AGENT [--kind KIND]        sends its requests to the upstream until it is resumed
-       understudy student resume AGENT [--kind KIND]         undoes a suspension, also one by an audit
-       understudy student rename AGENT [NAME]                names an agent variant, for people; without NAME its name goes
-       understudy student share --place PLACE                brings what serves, and your orders, to PLACE until a signal comes
-       understudy student follow --place PLACE               makes DIR serve what is shared in PLACE, until a signal comes
+       understudy student resume AGENT [--kind KIND]         undoes a suspension, even one by an audit
+       understudy student rename AGENT [NAME]                names an agent variant, for people; without NAME removes the name
+       understudy student share --place PLACE                sends the serving version and your orders to PLACE until a signal comes
+       understudy student follow --place PLACE               makes DIR serve the student in PLACE until a signal comes
 
   --dir DIR       the directory; default: SVC_DISTILL_DIR
   --share S       share of the runs to serve, 0 to 1; default 1. Other runs go to the upstream; a run does not switch
@@ -65,8 +65,9 @@ Usage: understudy student list                               the versions that a
   --place PLACE   with share and follow: a folder, or a bucket as in backup --help. One DIR shares, any number follow
   --json          as JSON; with share and follow, a line for each change
 
-AGENT is the id of an agent variant that show prints, or so much of its beginning as no other has, or its name. After a rollback rounds go on, and keep
-what they make: publish ends the hold. To stop the whole student: suspend --all, or remove DIR/manifest.json.
+AGENT is the id of an agent variant as show prints it, or a unique beginning of the id, or its name. After a rollback, rounds
+store new versions but do not publish them, until you use publish. To stop the whole student: suspend --all, or remove
+DIR/manifest.json.
 
 Examples:
   understudy student publish 7 --share 0.1
@@ -287,7 +288,7 @@ async function listAll(place: Place): Promise<number> {
     ),
   );
   if (orders.held)
-    await io.out('Held: rounds keep what they make, and it does not serve until you publish it.\n');
+    await io.out('Held: rounds store new versions, which do not serve until you publish one.\n');
   return tellDamage(damage, io);
 }
 
@@ -295,7 +296,7 @@ async function listAll(place: Place): Promise<number> {
 function tellDamage(damage: StudentDirectoryError | null, io: CliIo): number {
   if (damage === null) return EXIT.done;
   io.err(
-    `understudy: ${makeHarmlessLine(damage.message)}\nTo have a version serve that is kept: understudy student publish VERSION\n`,
+    `understudy: ${makeHarmlessLine(damage.message)}\nTo serve a kept version: understudy student publish VERSION\n`,
   );
   return EXIT.failed;
 }

@@ -5,7 +5,7 @@ import { databasePaths } from '../storage/lmdb/stores.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
 
 /**
- * AUTH_JWT_SECRET, else the embedded secret, created when missing.
+ * AUTH_JWT_SECRET, otherwise the embedded secret, created when missing.
  * @throws Error while a restore is not complete
  */
 export function secretOf({ auth, data_dir }: Config): string {

@@ -12,19 +12,19 @@ import { secretOf } from './token-secret.ts';
 const TOKEN_HOURS_DEFAULT = 720;
 const TOKEN_HOURS_MAX = 8_760;
 
-const HELP = `Prints a token (a JWT) with which a person signs in, where no identity provider is configured.
-The same address is the same user each time; the first use makes the user and an organization.
+const HELP = `Prints a token (a JWT) with which a person signs in if no identity provider is configured. The same address is always the
+same user; the first use makes the user and an organization.
 
 Usage: understudy token --email ADDRESS [--name NAME] [--hours N] [--json]
        understudy token --owner [--hours N] [--json]
 
   --email ADDRESS   who it is for
-  --owner           for the owner, whom the link of a start on a terminal signs in
-  --name NAME       what to call them
-  --hours N         how long it holds: 1 to ${TOKEN_HOURS_MAX}; when not given ${TOKEN_HOURS_DEFAULT}, for the owner ${OWNER_TOKEN_HOURS}
-  --json            the token and when it ends, as JSON
+  --owner           for the owner, like the link that a start shows on a terminal
+  --name NAME       their name
+  --hours N         how long it is valid: 1 to ${TOKEN_HOURS_MAX}; default: ${TOKEN_HOURS_DEFAULT}, for the owner ${OWNER_TOKEN_HOURS}
+  --json            the token and its end, as JSON
 
-It is signed with AUTH_JWT_SECRET, else with the secret in DATA_DIR/secrets. Who has it is that person, so keep it safe.
+It is signed with AUTH_JWT_SECRET, or with the secret in DATA_DIR/secrets. It signs in everyone who has it, so keep it safe.
 
 Example:
   curl -H "Authorization: Bearer $(understudy token --email ann@example.com)" http://127.0.0.1:8000/auth/me

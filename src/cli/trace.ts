@@ -28,20 +28,20 @@ import { escapeJson, formatJson, makeHarmlessLine } from './terminal-text.ts';
 /** Length up to which a line of a trace is held back, so that it is written whole or not at all. Longer lines stream. */
 const TRACE_LINE_HELD_CHARS = 16 << 20;
 
-const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in one form for all providers, and
-whether the run proves what it shows (golden). Sealed files beside the database are read with it.
+const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in the same form for all providers, and
+whether the run is golden. Sealed files beside the database are also read.
 
 Usage: understudy trace [--db FILE] [--run ID] [--out FILE]
 
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it: the trace
-               has what is there when it begins. You can also name a sealed file, which is then read alone.
-  --run ID     this run alone
-  --out FILE   where the lines go; standard output when not given. FILE appears when all is written; start an
-               interrupted trace again, and it goes on where it stopped.
+  --db FILE    capture database; default: DATA_DIR/capture.mdb. A running gateway may be writing to it: the trace has the
+               exchanges that are stored when it begins. If you name a sealed file, only that file is read
+  --run ID     only this run
+  --out FILE   file for the lines; default: standard output. FILE appears when everything is written. An interrupted trace
+               continues where it stopped if you start it again
 
 A line: {format, run_id, provider, model, task, note, started_at, finished_at, outcome, turns: [{seq, exchange_id,
 system, messages_added, tools, content, stop_reason, usage, latency_ms, served_by}], provenance: {exchanges, first_seq,
-last_seq, gaps, complete, supports_universal_claims, reasons, ended}}. docs/traces.md says what is in them.
+last_seq, gaps, complete, supports_universal_claims, reasons, ended}}. docs/traces.md describes the fields.
 
 Examples:
   understudy trace --out traces.jsonl
@@ -227,7 +227,7 @@ interface LineEnd {
 
 /** The destination of the lines. */
 interface LineSink {
-  /** The known facts about the run's line if an earlier, interrupted trace has written it unchanged; else null. */
+  /** The known facts about the run's line if an earlier, interrupted trace has written it unchanged, otherwise null. */
   skip(run: TracedRun, words: RunWords): Promise<LineEnd | null>;
   write(piece: string): Promise<void>;
   endLine(run: TracedRun, words: RunWords, end: LineEnd): Promise<void>;

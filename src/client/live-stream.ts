@@ -19,7 +19,7 @@ type Told<Event extends WireEvent> = Event extends WireEvent
 export type LiveEvent = Told<WireEvent> | { kind: 'reset'; id: string; data: Record<string, never> };
 
 export interface SubscribeOptions {
-  /** Only this project's events. Default: the client's project, else everything that the key may see. */
+  /** Only this project's events. Default: the client's project, otherwise everything that the key may see. */
   projectId?: string;
   /** Continues after this event; `'0'`: with all events that the service still has. Default: with new events only. */
   lastEventId?: string;

@@ -14,7 +14,7 @@ export function nameOutcome(outcome: unknown): string {
   return text === '' ? 'success' : text;
 }
 
-/** `failure: <ExceptionName>`: the error's name, else its class's. */
+/** `failure: <ExceptionName>`: the error's name, otherwise its class's. */
 export function nameFailure(thrown: unknown): string {
   return cutText(`failure: ${nameOf(thrown)}`, OUTCOME_UNITS).toWellFormed();
 }

@@ -13,7 +13,7 @@ export interface RunOptions {
   runId?: string;
   agentName?: string;
   model?: string;
-  /** Default: the integration that logs the run, else `custom`. */
+  /** Default: the integration that logs the run, otherwise `custom`. */
   framework?: string;
   /** Default: the client's. */
   taskProfile?: string;

@@ -77,7 +77,7 @@ export class Run implements AsyncDisposable {
   readonly #interventions: Intervention[] = [];
   #stepIndex = 0;
   #outcome: string | null = null;
-  /** Streams under way that integrations watch. */
+  /** Streams in progress that integrations watch. */
   #streams = 0;
 
   /**

@@ -1,6 +1,6 @@
 /**
  * The generative-content API of the fake provider: generateContent, streamGenerateContent (server-sent events with
- * `alt=sse`, else one JSON array), countTokens, errors. Fields follow what the provider's API sends and its SDK reads.
+ * `alt=sse`, otherwise one JSON array), countTokens, errors. Fields follow what the provider's API sends and its SDK reads.
  * Pure.
  */
 import {

@@ -41,7 +41,7 @@ const found = new WeakMap<Prices, Map<string, FoundPrice | null>>();
 const REMEMBERED_MODELS = 1_024;
 
 /**
- * Finds a model's price: by its exact name; else by a name that {@link listNames} derives; else by the longest matching
+ * Finds a model's price: by its exact name, otherwise by a name that {@link listNames} derives, otherwise by the longest matching
  * pattern; else, marked as a guess, by the longest name that is a prefix of the model's name (`gpt-5` for
  * `gpt-5-nano`).
  */

@@ -134,7 +134,7 @@ export interface NormalAnswer {
   stop_reason: TurnStop | null;
   /** Tokens as in the Messages API: `input_tokens` excludes cache reads and writes. */
   usage: TokenUsage;
-  /** The provider's error in words; else null. */
+  /** The provider's error in words, otherwise null. */
   error: string | null;
 }
 

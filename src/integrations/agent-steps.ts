@@ -91,7 +91,7 @@ export class AgentSteps {
   }
 
   /**
-   * A stream is under way, which may be read after the scope of the run: until then the run takes steps.
+   * A stream is in progress, which may be read after the scope of the run: until then the run takes steps.
    * @returns to be called at the stream's end; only the first call counts
    */
   expectStream(): () => void {

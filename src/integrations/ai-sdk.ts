@@ -17,10 +17,10 @@ requirePeer(INTEGRATION, 'ai', '>=5.0.0 <8');
 /** Since `ai` 7. */
 const HAS_TELEMETRY = 'registerTelemetry' in ai;
 
-/** Generations under way; with more, the oldest is forgotten. */
+/** Generations in progress; with more, the oldest is forgotten. */
 const GENERATIONS_MAX = 1_000;
 
-/** A generation under way: the run in which it began, wherever its stream is read. */
+/** A generation in progress: the run in which it began, wherever its stream is read. */
 interface Generation {
   steps: AgentSteps | null;
   end: () => void;

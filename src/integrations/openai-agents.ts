@@ -115,7 +115,7 @@ interface Told {
   span: ReturnType<typeof getCurrentSpan>;
 }
 
-/** Each of what is kept for a run: calls, their ids, interventions under way. The oldest is forgotten when there are more. */
+/** Each of what is kept for a run: calls, their ids, interventions in progress. The oldest is forgotten when there are more. */
 const KEPT_MAX = 1_000;
 
 const turnsOfRuns = new WeakMap<AgentSteps, Turns>();

@@ -1,5 +1,5 @@
 /**
- * Determines the run that an integration watches: the given one, else the run around the call. Any thread.
+ * Determines the run that an integration watches: the given one, otherwise the run around the call. Any thread.
  */
 import { currentRun } from '../client/understudy.ts';
 import { AgentSteps, type WatchedRun } from './agent-steps.ts';

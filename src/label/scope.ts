@@ -21,7 +21,7 @@ const STATE = Symbol.for('understudy.label.2');
 /** The name under which new worker threads find the counters. */
 const NUMBERS = 'understudy.label.2.numbers';
 
-/** A run under way. */
+/** A run in progress. */
 export interface Scope {
   /** The header's value: the name in UTF-8, one character per byte, as header values are written. */
   readonly run: string;

@@ -21,7 +21,7 @@ const MAX_CODINGS = 4;
 interface DecodedContent {
   /** Decoded as far as it went; empty when nothing could be. */
   bytes: Uint8Array;
-  /** '' without a problem, else its description. */
+  /** '' without a problem, otherwise its description. */
   problem: string;
 }
 

@@ -14,7 +14,7 @@
  *
  * An answer alone. Clients rewrite what they sent before: they drop old messages, truncate old results, move a
  * reminder. Then no prefix is shared, and yet the request holds the last answer. So the answer is also fingerprinted
- * alone, and so is the last answer in the request: by its calls with their ids, else by its words. A short answer
+ * alone, and so is the last answer in the request: by its calls with their ids, otherwise by its words. A short answer
  * without a call is left out, because many turns give it.
  *
  * The system prompt is not part of the hashes, because a date, a session's id or a listing of files in it may change
@@ -62,7 +62,7 @@ export interface Conversation {
    * answer. When two runs began alike, it shows which of them a request continues.
    */
   answered: string | null;
-  /** The same by the answer's id, when the provider keeps the answer; else null. */
+  /** The same by the answer's id, when the provider keeps the answer, otherwise null. */
   answered_id: string | null;
   /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;

@@ -25,7 +25,7 @@ export type { StoredExchange } from './stored-exchange.ts';
 export interface DecodedExchange extends ExchangeEntry, Omit<Conversation, 'prefixes'> {
   /** Finds out whether it is a side call (side-call.ts). */
   findSideCall: (offersTools: boolean) => SideKind | null;
-  /** The shape shown by the bodies when the path shows none; else null. */
+  /** The shape shown by the bodies when the path shows none, otherwise null. */
   told_shape: ApiShape | null;
   /** The answer's stream was interrupted, or ended with an error. */
   broke_off: boolean;

@@ -21,12 +21,12 @@ export function asArray(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The value if it is a non-empty string, else null. */
+/** The value if it is a non-empty string, otherwise null. */
 export function asText(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value : null;
 }
 
-/** The value if it is a count (a finite number of at least 0), else null. */
+/** The value if it is a count (a finite number of at least 0), otherwise null. */
 export function asCount(value: unknown): number | null {
   if (typeof value === 'number') return Number.isFinite(value) && value >= 0 ? value : null;
   if (typeof value !== 'object') return null;

@@ -31,7 +31,7 @@ export interface WireAnswer {
   stop_word: string | null;
   /** Counts in the meaning of the wire's `usage`. */
   usage: TokenUsage;
-  /** The provider's error in words, from an error answer or from within the answer; else null. */
+  /** The provider's error in words, from an error answer or from within the answer, otherwise null. */
   error: string | null;
   /** The answer is an embedding. */
   embeds: boolean;

@@ -12,9 +12,9 @@
  * better vector may come after it, so the search walks again and keeps more candidates (`planSearch`). Texts that
  * differ only in a number or a name need this; other texts seldom do.
  *
- * Adding a vector to a graph takes some 0.2 ms. So `add` only records the vector, and `tend` adds it to the graph.
+ * Adding a vector to a graph takes about 0.2 ms. So `add` only records the vector, and `tend` adds it to the graph.
  * Until then, the vector is compared directly. Memory: 4 bytes per dimension, half a byte per dimension for the graph's
- * copy, and some 480 bytes per vector.
+ * copy, and about 480 bytes per vector.
  *
  * `bench/retrieve.ts` prints the cost and the quality of the build parameters.
  */

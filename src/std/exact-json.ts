@@ -64,7 +64,7 @@ export function parseExact(text: string, bound?: NumberBound): unknown {
   return putBack(JSON.parse(pieces.join('"')), numbers);
 }
 
-/** Maximum number of unusual numbers in a text: each costs some twenty times as much as another number. */
+/** Maximum number of unusual numbers in a text: each costs about twenty times as much as another number. */
 export interface NumberBound {
   most: number;
   /** Must throw. Called with the offset after the first number beyond the bound. */

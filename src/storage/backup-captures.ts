@@ -50,7 +50,7 @@ export class CaptureCopy {
           return { entry: { name: CAPTURE, kind: 'capture', ...copied }, others };
         rmSync(join(this.#folder, CAPTURE), { force: true });
       } else {
-        // A rotation is under way, and its new live file does not exist yet.
+        // A rotation is in progress, and its new live file does not exist yet.
         await delay(REOPEN_MS);
         if (!isThere(this.#db) && attempt > 1) return { entry: null, others: this.#listOthers() };
       }

@@ -1,5 +1,5 @@
 /**
- * Has the capture files written anew: without unused space, or under another key. Gives an order
+ * Has the capture files written again: without unused space, or under another key. Gives an order
  * (capture/rewrite-order.ts) to the process that writes the captures, which goes on storing meanwhile. Without such a
  * process, carries the order out itself. Main thread of the command line.
  */
@@ -24,7 +24,7 @@ import { settlePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
-/** The files cannot be written anew now. The message is one line for the user. */
+/** The files cannot be written again now. The message is one line for the user. */
 export class RewriteError extends Error {
   override readonly name = 'RewriteError';
 }

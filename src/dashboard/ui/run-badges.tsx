@@ -65,7 +65,7 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
   );
 }
 
-/** The state of a run: the reported outcome if it is neither success nor failure, else the status. */
+/** The state of a run: the reported outcome if it is neither success nor failure, otherwise the status. */
 function StatusBadge({
   run: { status, status_words, outcome },
   isShort,

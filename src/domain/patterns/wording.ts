@@ -308,7 +308,7 @@ function readThought(input: string): string {
   return typeof text === 'string' ? text : '';
 }
 
-/** Differences of the input that worked: by field for JSON, else by line. At most three; empty when there are more. */
+/** Differences of the input that worked: by field for JSON, otherwise by line. At most three; empty when there are more. */
 function compareInputs(failed: TraceStep, worked: TraceStep, values: RunValues): string[] {
   if (failed.action !== worked.action) return [];
   const [before, after] = [readFields(failed.action_input), readFields(worked.action_input)];

@@ -42,7 +42,7 @@ export interface ExchangeBatch {
 
 /** The writer's interface to the queue; the actor's client or a test implements it. */
 export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
-  /** Holds the bodies of exchanges under way. */
+  /** Holds the bodies of exchanges in progress. */
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
@@ -180,7 +180,7 @@ export class CaptureQueue implements ByteBudget {
   /** Sent batches that wait for their next try. */
   readonly #retries = new Map<Batch, NodeJS.Timeout>();
   #timer: NodeJS.Timeout | null = null;
-  /** The pending batch is due, but waits because enough are under way. */
+  /** The pending batch is due, but waits because enough are in progress. */
   #isDue = false;
   #underWay = 0;
   #retryAfterMs = 0;

@@ -1,6 +1,6 @@
 /**
  * A server thread's link to the student's thread. It sends steps and receives answers, and reports each step's outcome
- * exactly once, even if the student's thread ends. The link bounds the steps and bytes under way. Each step keeps its
+ * exactly once, even if the student's thread ends. The link bounds the steps and bytes in progress. Each step keeps its
  * own deadline, so a step never waits longer than that. Server threads.
  *
  * A newly loaded student arrives with a new message port. The previous student answers the steps that it already has.
@@ -154,7 +154,7 @@ export class StudentLink {
     this.#connection = null;
   }
 
-  /** Called by a connection when a step is no longer under way. */
+  /** Called by a connection when a step is no longer in progress. */
   release(bytes: number): void {
     this.#underWay--;
     this.#underWayBytes -= bytes;

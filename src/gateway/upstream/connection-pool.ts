@@ -27,7 +27,7 @@ const KEPT_MARGIN_MS = 2_000;
 const KEPT_MS_MAX = 600_000;
 /**
  * Connections opened in one tick; more wait for the next ticks. Opening one takes as long as forwarding several frames,
- * and in a burst of requests the streams under way come first.
+ * and in a burst of requests the streams in progress come first.
  */
 const OPENS_A_TURN = 8;
 const SILENT_SWEEPS_MAX = Math.ceil(UPSTREAM_TIMEOUT_MS / UPSTREAM_SWEEP_MS);
@@ -66,7 +66,7 @@ export class ConnectionPool implements ConnectionOwner {
     connection.begin(request, handler);
   }
 
-  /** Finishes what is under way, and later requests, and keeps no connection. */
+  /** Finishes what is in progress, and later requests, and keeps no connection. */
   close(): void {
     this.#isClosing = true;
     for (const connection of this.#idle.splice(0)) connection.destroy(closing());

@@ -499,7 +499,7 @@ interface WithHandle {
 const CONNECTION_DEATHS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
 /**
- * The first write on a reset connection fails with EPIPE if the upstream's end arrived before the reset, else with ECONNRESET
+ * The first write on a reset connection fails with EPIPE if the upstream's end arrived before the reset, otherwise with ECONNRESET
  * (tcp_reset). On other systems it may be EPIPE either way.
  */
 const TELLS_END_BEFORE_RESET = process.platform === 'linux';

@@ -159,7 +159,7 @@ export function reasoningOf(message: JsonObject): string | null {
   return null;
 }
 
-/** The error in a chunk of a failed stream whose server does not use `error`; else null. */
+/** The error in a chunk of a failed stream whose server does not use `error`, otherwise null. */
 export function streamErrorOf(chunk: JsonObject): string | null {
   for (const row of STREAM_ERRORS) {
     const value = valueAt(chunk, row);

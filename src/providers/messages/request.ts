@@ -50,7 +50,7 @@ export function readNormalMessages(value: unknown, reading: NormalReading): Norm
   };
 }
 
-/** The answer that a request continues, in a conversation kept by the provider (`thread`); else null. */
+/** The answer that a request continues, in a conversation kept by the provider (`thread`), otherwise null. */
 function readThread(body: JsonObject): string | null {
   const { type, previous_message_id: previousId } = asObject(body.thread);
   return type === 'continue' ? asText(previousId) : null;

@@ -32,7 +32,7 @@ export interface CaptureKeys {
   newest: Uint8Array | null;
   /** All keys that files may have, the newest first. */
   all: readonly (Uint8Array | null)[];
-  /** The change of the key that is under way or ended last; null: none. */
+  /** The change of the key that is in progress or ended last; null: none. */
   change: KeyChange | null;
 }
 

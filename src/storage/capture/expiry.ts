@@ -93,7 +93,7 @@ export class CaptureExpiry {
     const first = await log.readFirstStart();
     if (first !== null && first < nowMs - SEAL_AFTER_MS) await log.rotate();
     const removed = await this.#removeFiles(nowMs - days * DAY_MS);
-    // The index contains first words of removed runs. A process that has it open rebuilds it without them, else the
+    // The index contains first words of removed runs. A process that has it open rebuilds it without them, otherwise the
     // next reader does.
     if (removed > 0) removeRunIndex(this.#options.path);
     // A process that ended between the two steps has left attachments.

@@ -9,7 +9,7 @@
  *   capture.mdb.last-id              the last id that was assigned (last-id.ts)
  *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)
  *   capture.mdb.erasing              exchanges that are being erased (erase-order.ts)
- *   capture.mdb.compacting, …        files that are being written anew (rewrite-order.ts)
+ *   capture.mdb.compacting, …        files that are being written again (rewrite-order.ts)
  *   capture.mdb.keys                 two data keys, while files have either (capture-keys.ts)
  *   capture.mdb-safe                 the state to which the live file returns after a power cut (lmdb/checkpoint.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
@@ -249,7 +249,7 @@ const ENV_OPTIONS = {
  * incomplete.
  * @param firstId id of its first exchange
  * @param turns rows for `tails`, from the previous file
- * @param dataKey the configured key, which encrypts the content unless a change of it is under way; null: no encryption
+ * @param dataKey the configured key, which encrypts the content unless a change of it is in progress; null: no encryption
  * @throws the storage's error
  */
 export async function ensureCaptureFile(

@@ -1,6 +1,6 @@
 /**
  * Seals the live file when it is large or old, or when half of it is unused. LMDB never shrinks a file: pages that an
- * erasure freed, or that a long read kept from being reused, stay in it. So a sealed file is written anew without free
+ * erasure freed, or that a long read kept from being reused, stay in it. So a sealed file is written again without free
  * pages. Capture process.
  */
 import { type Clock, systemClock } from '../../std/clock.ts';

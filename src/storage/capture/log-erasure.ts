@@ -6,7 +6,7 @@
  *
  * Files are changed in place, so the cost depends on what is erased and not on what is stored: each file with erased
  * exchanges is searched once for exchanges that were stored against them, and its unused bytes are overwritten. A sealed
- * file of which half or more is unused afterwards is written anew, which gives that space back.
+ * file of which half or more is unused afterwards is written again, which gives that space back.
  */
 import { chmodSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -54,13 +54,13 @@ interface ErasableLog {
   flush(): Promise<void>;
   /** Packs and indexes everything up to an exchange. */
   settle(lastId: number): Promise<void>;
-  /** Within `hold`: exchanges were erased or stored anew, so none must be stored against them. */
+  /** Within `hold`: exchanges were erased or stored again, so none must be stored against them. */
   forgetBases(ids: ReadonlySet<number>): void;
   /** Within `hold`: attachments may have been removed. */
   forgetAttachments(): void;
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
-  /** Within `hold`: opens the live file anew. */
+  /** Within `hold`: opens the live file again. */
   reopenLive(): Promise<void>;
   /** Makes files whole whose blocks are in a bucket, if they are meant. @throws StoreError */
   takeBack(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
@@ -108,7 +108,7 @@ export class LogErasure {
     await this.#log.removeAway();
     await this.#log.hold(async () => {
       this.#removeAttachments();
-      // A reader that has the run index open sees the count, and makes the index anew.
+      // A reader that has the run index open sees the count, and makes the index again.
       this.#log.live.countErasure();
       removeRunIndex(path);
       await this.#log.flush();

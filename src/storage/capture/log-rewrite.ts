@@ -1,5 +1,5 @@
 /**
- * Carries out an order to write capture files anew (rewrite-order.ts) while exchanges are stored: to give unused space
+ * Carries out an order to write capture files again (rewrite-order.ts) while exchanges are stored: to give unused space
  * back, or to change the data key. The live file is sealed first. Then one sealed file after the other is written beside
  * the old one and takes its place, so each file can be read at each moment. Files that need no change are skipped, so a
  * repeated order continues where the earlier one was cut short. Capture process; the command line while no other process
@@ -62,7 +62,7 @@ interface RewritableLog {
   hold<Value>(work: () => Value | Promise<Value>): Promise<Value>;
   /** Seals the live file. @returns false: it is empty */
   seal(): Promise<boolean>;
-  /** Within `hold`: makes the empty live file anew. */
+  /** Within `hold`: makes the empty live file again. */
   replaceEmpty(): Promise<void>;
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
@@ -98,7 +98,7 @@ function isWasteful(
 }
 
 /**
- * Writes a sealed file anew without its unused pages, if they are a large part of it.
+ * Writes a sealed file again without its unused pages, if they are a large part of it.
  * @param share least unused part
  * @throws the storage's error; the file is then unchanged
  */

@@ -82,7 +82,7 @@ export interface CaptureLogOptions {
   path: string;
   /** SVC_REDACT: mask key shapes in the stored copy; false keeps bodies byte for byte as they were on the wire. */
   redact: boolean;
-  /** Maximum bytes of a body without its content-encoding; 64 MiB when not given. */
+  /** Maximum bytes of a body without its content-encoding; default: 64 MiB. */
   max_decoded_bytes?: number;
   /** Key that encrypts the stored data; null or omitted: no encryption. Secret. */
   data_key?: Uint8Array | null;
@@ -550,7 +550,7 @@ export class CaptureLog {
   }
 
   /**
-   * Carries out an order to write files anew, if there is one (rewrite-order.ts), while exchanges are stored.
+   * Carries out an order to write files again, if there is one (rewrite-order.ts), while exchanges are stored.
    * @returns which; null: there was none
    * @throws Error if it cannot be carried out now: the order stays
    */
@@ -590,7 +590,7 @@ export class CaptureLog {
     });
   }
 
-  /** Makes the live file anew, which has no exchanges. */
+  /** Makes the live file again, which has no exchanges. */
   async #replaceEmpty(): Promise<void> {
     const { path } = this.#options;
     const turns = this.#live.index.listCarriedTurns();

@@ -29,7 +29,7 @@ export interface ReaderOptions {
 }
 
 interface ExchangeFilter {
-  /** First id; 1 when not given. */
+  /** First id; default: 1. */
   from_id?: number;
   /** Only exchanges of this run. */
   run_id?: string;

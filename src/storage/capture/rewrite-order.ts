@@ -1,5 +1,5 @@
 /**
- * Orders to write capture files anew while exchanges are stored, each in a file beside the capture database. A command
+ * Orders to write capture files again while exchanges are stored, each in a file beside the capture database. A command
  * gives the order, and the process that writes the database carries it out (log-rewrite.ts). An accepted order stays
  * until it is done, so a process that is killed continues it at its next start. Any thread.
  *

@@ -10,7 +10,7 @@
  *      changed the answer).
  * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise
  * only the shorter prefixes count. Without any evidence, the request starts a run: the same first message sent again
- * is a new run. A conversation that starts anew is a new run, too, such as a sub-agent's, or one whose client has
+ * is a new run. A conversation that starts again is a new run, too, such as a sub-agent's, or one whose client has
  * summarized the history. A run without a label is called `conv_<lowest id of its exchanges>`.
  * Order. "Earlier" refers to the arrival of the request, not to the order of storage. Server threads store in
  * batches, so the answer that a turn repeats may be stored after the turn. When such a late turn is stored, the turns

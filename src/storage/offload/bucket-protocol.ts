@@ -4,7 +4,7 @@ import type { OffloadedFile } from './offload-note.ts';
 /** `workerData` of the thread. */
 export interface BucketStart {
   place: string;
-  /** Not zero: what is under way stops. */
+  /** Not zero: what is in progress stops. */
   stopping: Int32Array;
 }
 

@@ -26,7 +26,7 @@ export class BucketThread {
   #worker: Worker | null = null;
   readonly #waiting = new Map<number, Deferred<unknown>>();
   #nextId = 0;
-  /** Not zero: what is under way stops at its next step. */
+  /** Not zero: what is in progress stops at its next step. */
   readonly #stopping = new Int32Array(new SharedArrayBuffer(4));
 
   /** @param place a bucket or a folder (bucket/open-store.ts) */
@@ -60,7 +60,7 @@ export class BucketThread {
     return length === 0 ? null : Buffer.from(new Uint8Array(sync, 8, length)).toString();
   }
 
-  /** Asks what is under way to stop, until `go`. */
+  /** Asks what is in progress to stop, until `go`. */
   stop(): void {
     Atomics.store(this.#stopping, 0, 1);
   }

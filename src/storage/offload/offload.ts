@@ -93,7 +93,7 @@ export class Offload {
   #isManifestDue = false;
   #sent = 0;
   #failure: string | null = null;
-  /** The pass under way. */
+  /** The pass in progress. */
   #pass: Promise<void> | null = null;
   #isPaused = false;
   /**
@@ -321,7 +321,7 @@ export class Offload {
     this.#save();
   }
 
-  /** Stops the pass under way, and starts none until `go`. */
+  /** Stops the pass in progress, and starts none until `go`. */
   async pause(): Promise<void> {
     this.#isPaused = true;
     this.#thread.stop();

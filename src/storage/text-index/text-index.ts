@@ -221,7 +221,7 @@ export class TextIndex {
    * Removes exchanges that were erased, one segment after the other. Until the end, nothing else is written.
    * @param runIds of the erased exchanges
    * @param isPartial some of these runs have other exchanges. Those repeat messages that the index has with erased
-   *   ones, so the segments are made anew
+   *   ones, so the segments are made again
    * @throws Error of the file system
    */
   *erase(

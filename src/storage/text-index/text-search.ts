@@ -7,7 +7,7 @@
  * (`TextMatches.needs_reading`).
  *
  * Memory: 16 bytes for each exchange with a word of the query, while matches are used; 4 bytes for each
- * exchange and some 60 for each run that was ever found.
+ * exchange and about 60 for each run that was ever found.
  */
 import { statSync, writeFileSync } from 'node:fs';
 import type { DataKey } from '../../std/data-key.ts';

@@ -50,7 +50,7 @@ type KindState = 'young' | 'trusted' | 'suspect' | 'suspended';
 
 /** The state of one kind of answer of one agent. */
 interface WatchedKind extends DriftState {
-  /** Log likelihood ratio while the kind is suspect, else null. */
+  /** Log likelihood ratio while the kind is suspect, otherwise null. */
   suspicion: number | null;
   suspended_at_ms: number | null;
 }
