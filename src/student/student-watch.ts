@@ -41,7 +41,7 @@ export class StudentWatch {
     this.#watch = this.#make(kept);
   }
 
-  /** Continues from the file, if there is one; a damaged file is logged, and the watch starts anew. */
+  /** Continues from the file, if there is one; a damaged file is logged, and the watch starts again. */
   static async open(options: StudentWatchOptions, terms: StudentTerms): Promise<StudentWatch> {
     let kept: DriftCopy | null = null;
     try {

@@ -2,7 +2,7 @@
  * Lists steps with a relegation decision, newest first: the decision, and both answers if both are known. It examines
  * the newest CAPTURE_ACTIVITY.exchanges exchanges and caches the results. Pure except for its source; capture reader.
  *
- * Memory: some 50 bytes per examined exchange.
+ * Memory: about 50 bytes per examined exchange.
  */
 
 import type { ExchangeSource } from '../captures/exchange-source.ts';

@@ -52,7 +52,7 @@ export interface AnswerKindMeasure {
 
 /**
  * Asks a student about every step.
- * @param parallel maximum number of steps under way at a time
+ * @param parallel maximum number of steps in progress at a time
  * @returns results in the order of runs and steps
  */
 export async function askAbout(

@@ -71,7 +71,7 @@ describe.each(Object.entries(COMMANDS))('understudy %s', (_name, { run, text, wo
     expect(await refusalOf(() => run([text, '--help']))).toBe(
       `${text} takes a value; if --help is meant to be it, write ${text}=--help`,
     );
-    expect(await refusalOf(() => run(['--help=yes']))).toBe('--help takes no value: write --help alone');
+    expect(await refusalOf(() => run(['--help=yes']))).toBe('--help takes no value: write only --help');
   });
 
   it('takes no word too many', async () => {

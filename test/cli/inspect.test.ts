@@ -508,7 +508,7 @@ describe('mistakes', () => {
     [['--exchange', 'x'], /--exchange takes a number from 1 on/],
     [['--raw', 'request'], /--raw needs --exchange/],
     [['--exchange', '1', '--raw', 'both'], /--raw takes request or response/],
-    [['--exchange', '1', '--raw', 'request', '--json'], /does not go with --json/],
+    [['--exchange', '1', '--raw', 'request', '--json'], /so it cannot be used with --json/],
     [['--run', 'a', '--exchange', '1'], /do not go together/],
     [['--full'], /--full goes with --run/],
     [['--limit', 'x'], /--limit takes a number of runs/],

@@ -81,7 +81,7 @@ describe('a capture database that another process writes to', () => {
     const second = startGateway(folder, url, held.path);
     const letGo = await held.reached();
     first.process.kill('SIGTERM');
-    await vi.waitFor(() => expect(first.stderr).toContain('finishing what is in flight'), 60_000);
+    await vi.waitFor(() => expect(first.stderr).toContain('finishing requests in flight'), 60_000);
     await letGo();
     await vi.waitFor(() => expect(second.stderr).toContain('waiting for a process that is ending'), 60_000);
     expect(second.stdout).toBe('');
@@ -171,7 +171,7 @@ describe('a DATA_DIR that another process serves from', () => {
     // Answered on the same thread, behind the head above.
     expect((await fetch(`${url}/health`)).status).toBe(200);
     first.process.kill('SIGTERM');
-    await vi.waitFor(() => expect(first.stderr).toContain('finishing what is in flight'), 60_000);
+    await vi.waitFor(() => expect(first.stderr).toContain('finishing requests in flight'), 60_000);
     await letGo();
     await vi.waitFor(() => expect(second.stderr).toContain('waiting for a process that is ending'), 60_000);
     expect(second.stdout).toBe('');

@@ -249,7 +249,7 @@ describe('a start that cannot be', () => {
     child.process.kill('SIGTERM');
     const ended = await child.ended;
     expect(ended).toMatchObject({ code: 0, signal: null });
-    expect(ended.stderr).toMatch(/^SIGTERM: (?:the start is given up|finishing what is in flight.*)\n$/);
+    expect(ended.stderr).toMatch(/^SIGTERM: (?:the start is given up|finishing requests in flight.*)\n$/);
   });
 
   it('says that an address is not this machine’s', { tags: 'long' }, async () => {

@@ -51,7 +51,7 @@ describe('understudy up', () => {
     expect(child.stderr).not.toContain('unauthenticated');
     child.process.kill('SIGTERM');
     expect(await child.ended).toMatchObject({ code: 0, signal: null });
-    expect(child.stderr).toContain('SIGTERM: finishing what is in flight');
+    expect(child.stderr).toContain('SIGTERM: finishing requests in flight');
   });
 
   it('warns of a secret that is too short to sign tokens, by its bytes, and of a key that nothing uses', {
@@ -65,7 +65,7 @@ describe('understudy up', () => {
     const { code, stderr } = await child.ended;
     expect(code).toBe(0);
     expect(stderr).toContain(SHORT_SECRET);
-    expect(stderr).toContain('warning: AUTH_DB_SERVICE_KEY is set, and nothing uses it');
+    expect(stderr).toContain('warning: AUTH_DB_SERVICE_KEY is set but unused');
     expect(stderr).not.toContain('hunter2');
   });
 

@@ -81,7 +81,7 @@ describe('versions', () => {
 
     expect(await json('rollback')).toMatchObject({ version: 2, held: true });
     expect((await readStudentManifest(directory)).version).toBe(2);
-    expect((await run('list')).stdout).toContain('Held: rounds keep what they make');
+    expect((await run('list')).stdout).toContain('Held: rounds store new versions');
     expect(await json('rollback')).toMatchObject({ version: 1 });
     await refuse(1, 'no earlier version is kept', 'rollback');
     await refuse(1, 'version 1 serves already', 'rollback', '--to', '1');

@@ -141,7 +141,7 @@ describe('installed settings', () => {
     put(text);
     const { code, stdout, stderr } = await write();
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
-    expect(stderr).toContain(`${file} stays as it is: `);
+    expect(stderr).toContain(`${file} was not changed: `);
     expect(stderr).toContain(fault);
     expect(readFileSync(file, 'utf8')).toBe(text);
   });
@@ -178,7 +178,7 @@ describe('installed settings', () => {
     for (const flag of ['--write', '--remove']) {
       const { code, stdout, stderr } = await hooks('claude-code', flag, '--file', file);
       expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
-      expect(stderr).toContain(`${file} stays as it is: `);
+      expect(stderr).toContain(`${file} was not changed: `);
       expect(stderr).toContain(fault);
     }
     expect(lstatSync(file)).toMatchObject({ ino: before.ino, mode: before.mode, size: before.size });

@@ -31,7 +31,7 @@ import type { StepDigest } from './step.ts';
 /** The content of golden texts with one label at one place. Plain JSON. */
 export interface Wording {
   label: number;
-  /** '' for an answer that is only text, else the argument's name from {@link placeOfArgument}. */
+  /** '' for an answer that is only text, otherwise the argument's name from {@link placeOfArgument}. */
   place: string;
   /** Hashes of the stems of their words. */
   words: number[];

@@ -23,7 +23,7 @@ export interface StepSource {
    * several times at once. `progress`: how often each tool was called since each result.
    */
   name: string;
-  /** Text for prose, else a bounded copy of the JSON. */
+  /** Text for prose, otherwise a bounded copy of the JSON. */
   value: unknown;
 }
 

@@ -131,7 +131,7 @@ export const FALLBACK_REASONS = [
   'no_student',
   /** The student is being loaded or restarted. */
   'loading',
-  /** The maximum number of steps is under way. */
+  /** The maximum number of steps is in progress. */
   'busy',
   'timeout',
   /** The student's thread ended. */

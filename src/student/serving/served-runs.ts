@@ -45,7 +45,7 @@ export class ServedRuns {
   readonly #runs = new Lately<Server>(RELEGATED_RUNS);
   readonly #answers = new Lately<string>(RELEGATED_ANSWERS);
 
-  /** @returns null for a step that the student may serve, else the reason */
+  /** @returns null for a step that the student may serve, otherwise the reason */
   judge({ run_id, seq, is_fresh, mark }: StepPlace): 'taken_over' | 'unknown_run' | null {
     const run = keyOf(run_id);
     const server = run === '' ? undefined : this.#runs.get(run);
