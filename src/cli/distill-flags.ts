@@ -27,8 +27,8 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; defa
   --never-serve NAME   a tool whose calls are never served; repeatable, or separated by commas
   --since WHEN         teaches only runs that began then or later: 90m, 12h, 7d before the round, or a time such as
                        2026-05-01 or 2026-05-01T12:00Z
-  --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
-  --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
+  --tier TIER          e1, e2 or e3, for the line that says how to import the patterns; default: e2
+  --share S            share of the runs that a new version serves, 0 to 1; default: 1. See understudy student publish --share
   --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
                        the agents and kinds of answers in which it agreed with golden answers
   --endpoint URL       of kind http: base address of the service, or the address of its requests, which ends with

@@ -91,10 +91,10 @@ export function describeRound(round: RoundJson, tier: Tier, width: number, palet
 
 function describeRuns({ runs, looked_at, passed_over, too_old }: RoundJson): string {
   if (looked_at === runs) return number(runs);
-  const passed = passed_over === 0 ? '' : `, ${number(passed_over)} of agents that have newer ones enough`;
+  const passed = passed_over === 0 ? '' : `, ${number(passed_over)} of agents with enough newer ones`;
   const before = too_old === 0 ? '' : `, ${number(too_old)} that began before --since`;
   const left = runs - looked_at - passed_over - too_old;
-  const older = left === 0 ? '' : `, ${number(left)} older ones not looked at`;
+  const older = left === 0 ? '' : `, ${number(left)} older ones not read`;
   return `${number(runs)}: the newest ${number(looked_at)} read${passed}${before}${older}`;
 }
 

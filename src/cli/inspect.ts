@@ -41,8 +41,8 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
        understudy inspect [--db FILE] --exchange N --raw request|response
        understudy inspect [--db FILE] --step N [--student DIR] [--json]
 
-  --db FILE        capture database; DATA_DIR/capture.mdb when not given. Its sealed files are read with it; you can
-                   also name one of them, which is then read alone. A running gateway may be writing to it. Or a
+  --db FILE        capture database; default: DATA_DIR/capture.mdb. Its sealed files are also read. If you name one of
+                   these, only that file is read. A running gateway may be writing to it. Or a
                    bucket (CAPTURE_BUCKET_URL of gateways): the runs of all of them; gateway=NAME in its query picks one
   QUERY            runs that match, captured and reported, in the query's order: 'status:failed tool:run_tests cost:>0.5
                    "date parser" since:7d sort:cost'. docs/queries.md lists the fields
