@@ -104,7 +104,7 @@ it('leads with what would be served, and says how many runs it took of how many'
   expect(lines[2]).toMatch(/^in sticky runs +24 in a row/);
   const text = lines.join('\n');
   expect(text).toContain(
-    '36,000: the newest 6,000 read, 20,000 of agents that have newer ones enough, 4,000 that began before --since, 6,000 older ones not looked at',
+    '36,000: the newest 6,000 read, 20,000 of agents with enough newer ones, 4,000 that began before --since, 6,000 older ones not read',
   );
   expect(text).toContain(
     '24 runs, 160 steps; of 5,900 golden runs, the newest of each agent that there is room for',
