@@ -20,7 +20,7 @@ export class RemainingTime {
 
   /**
    * Takes a count of finished units. Another total, or fewer finished units, means that another part has begun.
-   * @returns milliseconds; null while the pace is unknown
+   * @returns milliseconds; null while the pace is unknown, and when all units are finished
    */
   estimate(nowMs: number, done: number, of: number): number | null {
     const last = this.#seen.at(-1);
@@ -29,8 +29,8 @@ export class RemainingTime {
     this.#observe({ at_ms: nowMs, done });
     const first = this.#seen[0]!;
     const observedMs = nowMs - first.at_ms;
-    if (of === 0 || done === first.done || observedMs < OBSERVED_MS) return null;
-    return (observedMs / (done - first.done)) * Math.max(0, of - done);
+    if (done >= of || done === first.done || observedMs < OBSERVED_MS) return null;
+    return (observedMs / (done - first.done)) * (of - done);
   }
 
   #observe(now: Observation): void {

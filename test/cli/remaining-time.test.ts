@@ -28,6 +28,12 @@ describe('the time that is left', () => {
     expect(remaining.estimate(40_000, 9, 0)).toBeNull();
   });
 
+  it('is not told when everything is finished', () => {
+    const remaining = new RemainingTime();
+    remaining.estimate(0, 0, 10);
+    expect(remaining.estimate(5_000, 10, 10)).toBeNull();
+  });
+
   it.each([
     [0, 'about 0 s left'],
     [89_001, 'about 2 min left'],
