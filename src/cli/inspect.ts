@@ -61,8 +61,8 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
   --full           with --run: show long texts completely
   --exchange N     one exchange: status, times, model, usage, headers (credentials are never stored)
   --raw SIDE       the stored body of that exchange, request or response, byte for byte and nothing else
-  --step N         why the student served exchange N or did not: the decision, its rule, the nearest golden step, what is
-                   new compared with it, and the student's and the upstream's answers
+  --step N         why the student served exchange N or did not: the decision, its rule, the nearest golden step, what
+                   is new compared with it, and the student's and the upstream's answers
   --student DIR    with --step: the student's directory; default: SVC_DISTILL_DIR
   --json           the same as one JSON document, for programs; with --exchange the exchange record itself
 
