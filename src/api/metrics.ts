@@ -227,8 +227,8 @@ const EXPIRED_NUMBERS = [
 const BUCKET_NUMBERS = [
   ['waiting_files', VARIES, 'Sealed capture files that are not in the bucket yet'],
   ['waiting_bytes', VARIES, 'Their bytes'],
-  ['away_files', VARIES, 'Sealed capture files whose bodies are in the bucket alone'],
-  ['away_bytes', VARIES, 'Bytes of these bodies'],
+  ['offloaded_files', VARIES, 'Sealed capture files whose bodies are in the bucket alone'],
+  ['offloaded_bytes', VARIES, 'Bytes of these bodies'],
   ['removing', VARIES, 'Objects and folders that are to be removed from the bucket'],
   ['sent_bytes', GROWS, 'Bytes that were sent to the bucket'],
 ] as const;

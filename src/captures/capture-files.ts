@@ -142,7 +142,7 @@ export class CaptureFiles implements ExchangeSource {
       const { unreadable } = this.#options;
       if (unreadable === undefined || !(error instanceof CaptureFileError)) throw error;
       // It exists, and only cannot be read now.
-      if (error.code === 'away') throw error;
+      if (error.code === 'remote') throw error;
       unreadable.note(id, error.path);
       return undefined;
     }

@@ -834,7 +834,7 @@ export class CapturedRuns {
     try {
       this.#readValues(source, run, hasTime);
     } catch (thrown) {
-      if (!(thrown instanceof CaptureFileError && thrown.code === 'away')) throw thrown;
+      if (!(thrown instanceof CaptureFileError && thrown.code === 'remote')) throw thrown;
       this.#wanted.delete(run);
     }
   }

@@ -22,8 +22,8 @@ interface BucketState {
   waiting_files: number;
   waiting_bytes: number;
   /** Files whose bodies are there alone, and the bytes of these. */
-  away_files: number;
-  away_bytes: number;
+  offloaded_files: number;
+  offloaded_bytes: number;
   /** Objects and folders that are to be removed there. */
   removing: number;
   /** Bytes that the process has sent. */

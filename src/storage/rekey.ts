@@ -39,8 +39,8 @@ import { checkRoom } from './lmdb/file-head.ts';
 import { waitForWriter } from './lmdb/file-replacement.ts';
 import { markChecksums, openCodec, SEALING, SealedTable } from './lmdb/sealed-table.ts';
 import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
-import { AwayFiles } from './offload/away-file.ts';
 import { noteReplaced } from './offload/offload-note.ts';
+import { OffloadedFiles } from './offload/offloaded-file.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { RowBatch } from './row-batch.ts';
@@ -170,12 +170,12 @@ class Rekeying {
         ...listRekeyOrderFiles(capture_db),
       ],
     };
-    const away = new AwayFiles(this.#options.from);
-    const absent = captures.filter((path) => path !== capture_db && away.isAway(path)).length;
+    const offloaded = new OffloadedFiles(this.#options.from);
+    const absent = captures.filter((path) => path !== capture_db && offloaded.isOffloaded(path)).length;
     if (absent > 0)
       throw new RekeyError(
         `the bodies of ${countOf(absent, 'capture file')} are in a bucket, where they keep their key: start the service with ` +
-          'CAPTURE_LOCAL_KEEP=all until /__gw/stats says away_files 0, and repeat this',
+          'CAPTURE_LOCAL_KEEP=all until /__gw/stats says offloaded_files 0, and repeat this',
       );
     this.#of = all.reduce((sum, path) => sum + statSync(path).size, 0) + measureFolder(files);
     this.#tell('rekey.json', 0);

@@ -42,7 +42,7 @@ import { sealWhenDue } from '../storage/capture/live-sealing.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
 import { findRewriteOrder, noteRewriteFailure } from '../storage/capture/rewrite-order.ts';
 import { needsRestore } from '../storage/lmdb/checkpoint.ts';
-import { allowFetching } from '../storage/offload/away-reads.ts';
+import { allowFetching } from '../storage/offload/offloaded-reads.ts';
 import { ReadWatch } from '../storage/read-watch.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
@@ -251,7 +251,7 @@ class Capture {
     this.#readTimer = setInterval(() => watch.look(), READ_LOOK_MS).unref();
   }
 
-  /** Sends sealed files to the bucket, and lets go of what is there. */
+  /** Sends sealed files to the bucket, and removes blocks that are there from the disk. */
   #sendToBucket(log: CaptureLog): void {
     if (this.#bucketTimer !== null || log.stats().bucket === null) return;
     const { db } = this.#options;

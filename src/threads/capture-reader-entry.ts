@@ -27,7 +27,7 @@ import { normalizeTurn } from '../providers/normal-turn.ts';
 import { systemClock } from '../std/clock.ts';
 import { openDataKey } from '../std/data-key.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
-import { allowFetching } from '../storage/offload/away-reads.ts';
+import { allowFetching } from '../storage/offload/offloaded-reads.ts';
 import { parseTextQuery, TextQueryError } from '../storage/text-index/text-query.ts';
 import { TextSearch } from '../storage/text-index/text-search.ts';
 import { RelegatedSteps } from '../teaching/relegated-steps.ts';

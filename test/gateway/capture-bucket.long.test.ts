@@ -1,4 +1,4 @@
-/** A service whose sealed captures go to a bucket: it reads them from there, and says so when the bucket is away. */
+/** A service whose sealed captures go to a bucket: it reads them from there, and says so when the bucket cannot be reached. */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -11,7 +11,7 @@ const KEY = 'static-key-of-the-operator';
 
 interface BucketStats {
   waiting_files: number;
-  away_files: number;
+  offloaded_files: number;
   failure: string | null;
 }
 
@@ -45,14 +45,14 @@ it('reads bodies from the bucket, and lists and forwards without it', async () =
   await post('/__gw/rotate');
   await expect
     .poll(readBucket, { timeout: PATIENCE_MS })
-    .toMatchObject({ away_files: 1, waiting_files: 0, failure: null });
+    .toMatchObject({ offloaded_files: 1, waiting_files: 0, failure: null });
   expect(readdirSync(folder)).not.toContain('capture.mdb.cache');
 
   const request = await get('/capture/exchanges/2/request');
   expect(request).toMatchObject({ status: 200, text: expect.stringContaining('the word two') });
   expect((await get('/capture/runs/run-a')).text).toContain('the word three');
   expect(await service.run('inspect', '--run', 'run-a')).toContain('the word one');
-  expect((await get('/metrics')).text).toMatch(/^understudy_capture_bucket_away_files 1$/m);
+  expect((await get('/metrics')).text).toMatch(/^understudy_capture_bucket_offloaded_files 1$/m);
 
   await s3.stop();
   rmSync(join(folder, 'capture.mdb.cache'), { recursive: true });

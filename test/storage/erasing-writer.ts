@@ -36,8 +36,8 @@ async function send(): Promise<void> {
   isSending = true;
   try {
     await log.offloadSome();
-    const { away_files, waiting_files } = log.stats().bucket!;
-    if (waiting_files === 0 && away_files === log.stats().sealed) say(`offloaded ${away_files}`);
+    const { offloaded_files, waiting_files } = log.stats().bucket!;
+    if (waiting_files === 0 && offloaded_files === log.stats().sealed) say(`offloaded ${offloaded_files}`);
   } catch (thrown) {
     say(`failed ${(thrown as Error).message}`);
   }

@@ -55,7 +55,11 @@ it('continues to send after a kill at any step', async () => {
     const next = await open(at, AT_ONCE);
     await passAll(next);
     await passAll(next);
-    expect(next.stats().bucket, String(step)).toMatchObject({ waiting_files: 0, away_files: 2, removing: 0 });
+    expect(next.stats().bucket, String(step)).toMatchObject({
+      waiting_files: 0,
+      offloaded_files: 2,
+      removing: 0,
+    });
     await next.close();
     expectNoOthers(at);
     expect(await readAll(at), String(step)).toEqual(then);
@@ -69,7 +73,7 @@ it('finishes an erasure of files in the bucket after a kill at any step', async 
   const before = await readAll(full);
   const log = await open(full, AT_ONCE);
   await passAll(log);
-  expect(log.stats().bucket).toMatchObject({ away_files: 2 });
+  expect(log.stats().bucket).toMatchObject({ offloaded_files: 2 });
   await log.close();
   const gone = [...before.keys()].filter((id) => JSON.parse(before.get(id)!)[0] === 'gone');
   const order = {

@@ -103,7 +103,12 @@ it('with the service stopped, all bodies must be on the local disk, and are sent
   await change();
   const log = await open(next, AT_ONCE);
   await passAll(log);
-  expect(log.stats().bucket).toMatchObject({ away_files: 2, waiting_files: 0, removing: 0, failure: null });
+  expect(log.stats().bucket).toMatchObject({
+    offloaded_files: 2,
+    waiting_files: 0,
+    removing: 0,
+    failure: null,
+  });
   await log.close();
   expectRemoved(next, folders);
   expectNoOthers(next);

@@ -47,7 +47,12 @@ it('sealed files leave the disk and read as before, also without the bucket once
   const before = await readAll(filled);
   const log = await open(filled, AT_ONCE);
   await passAll(log);
-  expect(log.stats().bucket).toMatchObject({ waiting_files: 0, away_files: 3, removing: 0, failure: null });
+  expect(log.stats().bucket).toMatchObject({
+    waiting_files: 0,
+    offloaded_files: 3,
+    removing: 0,
+    failure: null,
+  });
   await log.close();
   expectNoOthers(filled);
   expect(await readAll(filled)).toEqual(before);
@@ -66,7 +71,7 @@ it('files that can be searched leave while new exchanges cannot be searched yet,
   while ((await log.tidySome(decodeExchange, 50)).done > 0);
   await log.append([makeExchange({ run_id: 'new' })]);
   await log.offloadSome();
-  expect(log.stats().bucket).toMatchObject({ away_files: 3 });
+  expect(log.stats().bucket).toMatchObject({ offloaded_files: 3 });
   await log.close();
   expect(measure()).toBeGreaterThan(before * 0.9);
 });
@@ -77,16 +82,16 @@ it('what is kept here is in the bucket, too; with less room, the oldest files le
   const filled = await make(null);
   const log = await open(filled, LATER);
   await passAll(log);
-  expect(log.stats().bucket).toMatchObject({ waiting_files: 0, away_files: 0 });
+  expect(log.stats().bucket).toMatchObject({ waiting_files: 0, offloaded_files: 0 });
   expect(findSecret(filled).length).toBe(2);
   await log.close();
   const less = await open(filled, { bytes: 60_000 });
   await passAll(less);
-  expect(less.stats().bucket).toMatchObject({ away_files: 2 });
+  expect(less.stats().bucket).toMatchObject({ offloaded_files: 2 });
   await less.close();
   const all = await open(filled, 'all');
   await passAll(all);
-  expect(all.stats().bucket).toMatchObject({ away_files: 0, waiting_files: 0 });
+  expect(all.stats().bucket).toMatchObject({ offloaded_files: 0, waiting_files: 0 });
   await all.close();
 });
 
@@ -118,7 +123,10 @@ it('an object that is not what was sent keeps the file here', { tags: 'long' }, 
   }
   const again = await open(filled, AT_ONCE);
   await expect(again.offloadSome()).rejects.toThrow(/is damaged: it is not what was sent/);
-  expect(again.stats().bucket).toMatchObject({ away_files: 0, failure: expect.stringContaining('damaged') });
+  expect(again.stats().bucket).toMatchObject({
+    offloaded_files: 0,
+    failure: expect.stringContaining('damaged'),
+  });
   await again.close();
 });
 
@@ -137,7 +145,7 @@ it('an erasure erases what is in the bucket, and the files return there', async 
     if (!text.startsWith('["gone"')) expect(after.get(id) === text, String(id)).toBe(true);
   const again = await open(filled, AT_ONCE);
   await passAll(again);
-  expect(again.stats().bucket).toMatchObject({ away_files: 3, removing: 0 });
+  expect(again.stats().bucket).toMatchObject({ offloaded_files: 3, removing: 0 });
   await again.close();
   expect(findSecret(filled)).toEqual([]);
   expect(await readAll(filled)).toEqual(after);
@@ -204,7 +212,11 @@ it.each([
     });
     await expect(log.offloadSome()).rejects.toThrow(why);
     const { bucket } = log.stats();
-    expect(bucket).toMatchObject({ waiting_files: 1, away_files: 0, failure: expect.stringMatching(why) });
+    expect(bucket).toMatchObject({
+      waiting_files: 1,
+      offloaded_files: 0,
+      failure: expect.stringMatching(why),
+    });
     expect(bucket!.failure).not.toContain('\n');
     await log.append([makeExchange({ run_id: 'goes on' })]);
     await log.close();

@@ -30,7 +30,7 @@ export function open({ path, key, place }: Offloaded, keep: Keep, fault?: Captur
   });
 }
 
-/** Sends what is sealed, and lets go of what may leave. */
+/** Sends what is sealed, and removes from the disk what may leave. */
 export async function passAll(log: CaptureLog): Promise<void> {
   while ((await log.tidySome(decodeExchange, 50)).done > 0);
   await log.offloadSome();

@@ -7,7 +7,7 @@
 
 import { LinkedMap } from '../../std/linked-map.ts';
 import { leaveRest } from '../../std/own-memory.ts';
-import { readAwayBlock } from '../offload/away-reads.ts';
+import { readOffloadedBlock } from '../offload/offloaded-reads.ts';
 import { restoreAttachments } from './attachments.ts';
 import { openBlock } from './block-sealing.ts';
 import {
@@ -205,7 +205,7 @@ export class BlockReader {
       value,
       (number) => this.#env.pieces.get(number),
       (place) => readRawBlock(this.#rawFolder, place),
-      (place) => readAwayBlock(this.#env, this.#path, place),
+      (place) => readOffloadedBlock(this.#env, this.#path, place),
     );
   }
 

@@ -14,7 +14,7 @@ import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import { syncPath } from '../../std/synced-path.ts';
-import { readAwayFile } from '../offload/away-file.ts';
+import { readOffloadedFile } from '../offload/offloaded-file.ts';
 import { BlockReader } from './blocks.ts';
 import { listDamaged } from './damage.ts';
 import { attachmentsFolder, listSealed, openCaptureEnv, type SealedFile } from './layout.ts';
@@ -180,8 +180,8 @@ export class CaptureExpiry {
 function readSpan(path: string, dataKey: Uint8Array | null, firstId: number, lastId: number): Span {
   const env = openCaptureEnv(path, 'read', dataKey);
   try {
-    const away = readAwayFile(env);
-    if (away !== null) return { first_ms: away.from_ms, last_ms: away.to_ms };
+    const offloaded = readOffloadedFile(env);
+    if (offloaded !== null) return { first_ms: offloaded.from_ms, last_ms: offloaded.to_ms };
     const blocks = new BlockReader(env, path, CACHE_BYTES);
     const [first, last] = [blocks.readMeta(firstId), blocks.readMeta(lastId)];
     if (first === undefined || last === undefined) throw new RangeError('it is not all there');

@@ -283,7 +283,7 @@ function skipDamage<T>(read: () => T): T | undefined {
     return read();
   } catch (error) {
     // What is in a bucket exists, even if it cannot be read now.
-    if (error instanceof CaptureFileError && error.code !== 'away') return undefined;
+    if (error instanceof CaptureFileError && error.code !== 'remote') return undefined;
     throw error;
   }
 }

@@ -48,7 +48,7 @@ import { readCaptureKeys } from './capture-keys.ts';
  */
 export const CAPTURE_FORMAT = 5;
 /** Format number of sealed files whose blocks are in a bucket (src/storage/offload/). */
-export const AWAY_FORMAT = 6;
+export const OFFLOADED_FORMAT = 6;
 
 /**
  * Page size of new files; LMDB reads it from the file. Every commit rewrites some pages, and about two dozen of those
@@ -64,7 +64,7 @@ type CaptureFileFault =
   | 'newer_format'
   | 'unreadable'
   /** Its blocks are in a bucket that cannot be read now. */
-  | 'away';
+  | 'remote';
 
 /** A capture file cannot be opened or read. `code` is the reason; the message names the file and the remedy. */
 export class CaptureFileError extends Error {
@@ -350,8 +350,8 @@ export function openCaptureEnv(
     env = openTables(root, path, false, chooseKey(root, path, dataKey));
     format = env.meta.get('format');
     if (format === undefined) throw makeForeignError(path);
-    if (Number(format.toString()) > AWAY_FORMAT) {
-      const why = `written by a newer version (format ${format.toString()}, this one reads up to ${AWAY_FORMAT})`;
+    if (Number(format.toString()) > OFFLOADED_FORMAT) {
+      const why = `written by a newer version (format ${format.toString()}, this one reads up to ${OFFLOADED_FORMAT})`;
       throw new CaptureFileError('newer_format', path, why);
     }
   } catch (error) {

@@ -62,10 +62,10 @@ interface ErasableLog {
   closeSealed(): Promise<void>;
   /** Within `hold`: opens the live file again. */
   reopenLive(): Promise<void>;
-  /** Makes files whole whose blocks are in a bucket, if they are meant. @throws StoreError */
-  takeBack(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
+  /** Restores files whose blocks are in a bucket, if they are meant. @throws StoreError */
+  restoreOffloaded(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
   /** Removes what the bucket has of these files. @throws StoreError */
-  removeAway(): Promise<void>;
+  removeErasedObjects(): Promise<void>;
 }
 
 export class LogErasure {
@@ -101,11 +101,11 @@ export class LogErasure {
   async run(): Promise<void> {
     const { path } = this.#log;
     await this.#log.settle(this.#lastId);
-    await this.#log.takeBack((file) => this.#isMeant(file));
+    await this.#log.restoreOffloaded((file) => this.#isMeant(file));
     await this.#eraseLive();
     for (const file of listSealed(path)) await this.#eraseSealed(file);
     await this.#eraseTexts();
-    await this.#log.removeAway();
+    await this.#log.removeErasedObjects();
     await this.#log.hold(async () => {
       this.#removeAttachments();
       // A reader that has the run index open sees the count, and makes the index again.

@@ -67,7 +67,7 @@ interface RewritableLog {
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
   /** Removes from a bucket what is under the old key. @throws StoreError */
-  removeAway(): Promise<void>;
+  removeErasedObjects(): Promise<void>;
 }
 
 /** @throws the storage's error; then the order stays, and can be repeated */
@@ -76,7 +76,7 @@ export async function rewriteOrdered(log: RewritableLog, kind: RewriteKind): Pro
   if (change === null) await compactAll(log);
   else {
     await new KeyRewrite(log, change).run();
-    await log.removeAway();
+    await log.removeErasedObjects();
   }
   endRewriteOrder(log.path, kind);
 }

@@ -536,8 +536,8 @@ export class CaptureLog {
         forgetAttachments: () => this.#files.forget(),
         closeSealed: async () => this.#textSources?.close(),
         reopenLive: () => this.#reopenLive(this.#sealed.last_id),
-        takeBack: (isMeant) => this.#takeBack(isMeant),
-        removeAway: async () => this.#offload?.removeErased(),
+        restoreOffloaded: (isMeant) => this.#restoreOffloaded(isMeant),
+        removeErasedObjects: async () => this.#offload?.removeErased(),
       });
       await this.#offload?.pause();
       try {
@@ -566,7 +566,7 @@ export class CaptureLog {
       await this.#offload?.pause();
       try {
         // What is in a bucket keeps its key there.
-        if (kind === 'rekey') await this.#takeBack(async () => true);
+        if (kind === 'rekey') await this.#restoreOffloaded(async () => true);
         await rewriteOrdered(
           {
             path,
@@ -579,7 +579,7 @@ export class CaptureLog {
             seal: async () => (await this.#rotate()).sealed !== null,
             replaceEmpty: () => this.#replaceEmpty(),
             closeSealed: async () => this.#textSources?.close(),
-            removeAway: async () => this.#offload?.removeErased(),
+            removeErasedObjects: async () => this.#offload?.removeErased(),
           },
           kind,
         );
@@ -601,9 +601,9 @@ export class CaptureLog {
     await this.#reopenLive(this.#sealed.last_id, turns);
   }
 
-  /** Makes files whole again whose blocks are in a bucket. */
-  async #takeBack(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void> {
-    await this.#offload?.takeBack(isMeant, (work) => this.#replaceSealed(work));
+  /** Restores files whose blocks are in a bucket. */
+  async #restoreOffloaded(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void> {
+    await this.#offload?.restoreErasing(isMeant, (work) => this.#replaceSealed(work));
   }
 
   /** Runs work that puts another file in a sealed file's place. */
@@ -615,7 +615,7 @@ export class CaptureLog {
   }
 
   /**
-   * Sends sealed files to the bucket, and lets go of what is there; as long as it takes. Nothing waits for it.
+   * Sends sealed files to the bucket, and removes blocks that are there from the disk; as long as it takes. Nothing waits for it.
    * @throws StoreError, or Error of the file system: the next call goes on
    */
   async offloadSome(): Promise<void> {

@@ -4,7 +4,7 @@
  */
 import { statSync } from 'node:fs';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
-import { AwayFiles } from '../offload/away-file.ts';
+import { OffloadedFiles } from '../offload/offloaded-file.ts';
 import type { TextExchange, TextSource, TextSources } from '../text-index/text-index.ts';
 import { CaptureFileError, listSealed, type SealedFile } from './layout.ts';
 import type { LiveFile } from './live-file.ts';
@@ -24,7 +24,7 @@ export class CaptureTextSources implements TextSources {
   readonly #dataKey: Uint8Array | null;
   readonly #decode: DecodeExchange;
   readonly #live: () => LiveFile;
-  readonly #away: AwayFiles;
+  readonly #offloaded: OffloadedFiles;
   /** The sealed file that was read last. */
   #open: { path: string; reader: CaptureReader } | null = null;
 
@@ -33,7 +33,7 @@ export class CaptureTextSources implements TextSources {
     this.#dataKey = dataKey;
     this.#decode = decode;
     this.#live = live;
-    this.#away = new AwayFiles(dataKey);
+    this.#offloaded = new OffloadedFiles(dataKey);
   }
 
   list(): TextSource[] {
@@ -41,7 +41,7 @@ export class CaptureTextSources implements TextSources {
       first_id,
       last_id,
       // The process that writes does not fetch from a bucket.
-      is_readable: !sealing && !this.#away.isAway(path),
+      is_readable: !sealing && !this.#offloaded.isOffloaded(path),
     }));
     const { first_id, indexed } = this.#live().index;
     return [...sources, { first_id, last_id: indexed, is_readable: true }].filter(
@@ -52,7 +52,8 @@ export class CaptureTextSources implements TextSources {
   bytes(): number {
     // Bodies in a bucket count, too: they can be searched.
     const sizes = listSealed(this.#path).map(
-      ({ path }) => (statSync(path, { throwIfNoEntry: false })?.size ?? 0) + (this.#away.measure(path) ?? 0),
+      ({ path }) =>
+        (statSync(path, { throwIfNoEntry: false })?.size ?? 0) + (this.#offloaded.measure(path) ?? 0),
     );
     return sizes.reduce((sum, size) => sum + size, this.#live().bytes);
   }

@@ -20,7 +20,7 @@ export type BucketCall =
   | ({ name: 'plan'; folder: string } & DraftedFile)
   | ({ name: 'upload'; folder: string } & DraftedFile)
   | ({ name: 'verify'; folder: string; index: OffloadedFile['index'] } & DraftedFile)
-  | { name: 'home'; path: string; target: string; data_key: Uint8Array | null }
+  | { name: 'restore'; path: string; target: string; data_key: Uint8Array | null }
   | { name: 'fetch'; object: string; copy: string; bytes: number; sha256: string }
   | { name: 'put'; object: string; bytes: Uint8Array }
   | { name: 'get'; object: string }
@@ -35,7 +35,7 @@ export interface BucketAnswers {
   /** Bytes that were sent. */
   upload: number;
   verify: null;
-  home: null;
+  restore: null;
   fetch: null;
   put: null;
   get: Uint8Array | null;

@@ -42,8 +42,8 @@ export class BucketWork {
         return this.#upload(call);
       case 'verify':
         return this.#verify(call);
-      case 'home':
-        return this.#home(call);
+      case 'restore':
+        return this.#restore(call);
       case 'fetch':
         return this.#fetch(call);
       case 'put':
@@ -89,7 +89,7 @@ export class BucketWork {
     };
     const builder = new PackBuilder({ path, draft, data_key });
     try {
-      const { packs } = builder.away;
+      const { packs } = builder.content;
       for (const [pack, [bytes, sha256]] of packs.entries()) {
         this.#check();
         const name = `${folder}/${pack}`;
@@ -110,12 +110,12 @@ export class BucketWork {
 
   /** Reads everything back and compares it. */
   async #verify({ path, draft, folder, index, data_key }: Call<'verify'>): Promise<null> {
-    const away = await readDraft(path, draft, data_key);
+    const content = await readDraft(path, draft, data_key);
     const parts = [...splitParts(await readFile(draft))];
     if (parts.length !== index.length || parts.some((part, at) => hashOf(part) !== index[at]![1]))
       throw new StaleDraftError(`${draft} is not the draft that was sent`);
     const all = [
-      ...away.packs.map(([bytes, sha256], pack) => ({ object: `${folder}/${pack}`, bytes, sha256 })),
+      ...content.packs.map(([bytes, sha256], pack) => ({ object: `${folder}/${pack}`, bytes, sha256 })),
       ...index.map(([bytes, sha256], at) => ({ object: `${folder}/index-${at}`, bytes, sha256 })),
     ];
     for (const wanted of all) {
@@ -127,7 +127,7 @@ export class BucketWork {
     return null;
   }
 
-  async #home({ path, target, data_key }: Call<'home'>): Promise<null> {
+  async #restore({ path, target, data_key }: Call<'restore'>): Promise<null> {
     const reader: PackReader = async (object, bytes, sha256) => {
       this.#check();
       return this.#get({ object, bytes, sha256 });

@@ -43,7 +43,7 @@ const noteSchema = z.object({
     entrySchema.extend({
       /** All of it is in the bucket. */
       is_uploaded: z.boolean(),
-      /** An erasure or another key takes it back: its objects must be removed before that ends. */
+      /** An erasure or another key changes it: its objects must be removed before that ends. */
       is_erasing: z.boolean(),
     }),
   ),

@@ -1,5 +1,5 @@
 /**
- * Moves sealed capture files into a bucket, and takes them back for an erasure. A file is sent when it is sealed. Its blocks
+ * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent when it is sealed. Its blocks
  * leave the local disk when CAPTURE_LOCAL_KEEP says so and everything was read back and compared. Each pass can be repeated, and
  * continues what an earlier process began. Nothing that stores exchanges waits for it. Capture process, command line.
  *
@@ -17,7 +17,6 @@ import { SealedObjects } from '../bucket/sealed-objects.ts';
 import { hasOrder } from '../capture/erase-order.ts';
 import { cacheFolder, listSealed, type SealedFile } from '../capture/layout.ts';
 import { findRewriteOrder } from '../capture/rewrite-order.ts';
-import { AwayFiles } from './away-file.ts';
 import { StaleDraftError, StoppedError } from './bucket-failures.ts';
 import { BucketThread } from './bucket-thread.ts';
 import {
@@ -32,6 +31,7 @@ import {
   readNote,
   writeNote,
 } from './offload-note.ts';
+import { OffloadedFiles } from './offloaded-file.ts';
 import { removeFile } from './pack-files.ts';
 
 interface OffloadOptions {
@@ -60,8 +60,8 @@ export interface OffloadState {
   waiting_files: number;
   waiting_bytes: number;
   /** Files whose blocks are in the bucket alone, and the bytes of these. */
-  away_files: number;
-  away_bytes: number;
+  offloaded_files: number;
+  offloaded_bytes: number;
   /** Objects and folders that are to be removed. */
   removing: number;
   /** Bytes that this process has sent. */
@@ -79,17 +79,17 @@ export type OffloadStep =
   | 'offload_compared'
   | 'offload_replaced'
   | 'offload_removed'
-  | 'offload_home';
+  | 'offload_restored';
 
-const DRAFT = '.away-draft';
-const HOME = '.home';
+const DRAFT = '.offload-draft';
+const RESTORED = '.restored';
 
 export class Offload {
   readonly #options: OffloadOptions;
   readonly #objects: SealedObjects;
   readonly #thread: BucketThread;
   #note: OffloadNote;
-  readonly #away: AwayFiles;
+  readonly #offloaded: OffloadedFiles;
   #isManifestDue = false;
   #sent = 0;
   #failure: string | null = null;
@@ -117,7 +117,7 @@ export class Offload {
   private constructor(options: OffloadOptions, note: OffloadNote) {
     this.#options = options;
     this.#note = note;
-    this.#away = new AwayFiles(options.data_key);
+    this.#offloaded = new OffloadedFiles(options.data_key);
     this.#objects = new SealedObjects(openDataKey(options.data_key));
     this.#thread = new BucketThread(note.place);
   }
@@ -151,19 +151,19 @@ export class Offload {
     if (this.#isManifestDue || this.#note.removing.length > 0) await this.#remove();
     for (const file of this.#listFiles()) {
       if (this.#isPaused) return;
-      if (this.#away.isAway(file.path)) continue;
+      if (this.#offloaded.isOffloaded(file.path)) continue;
       const entry = this.#find(file);
       if (entry?.is_uploaded !== true) await this.#send(file, entry);
     }
     if (this.#isManifestDue) await this.#writeManifest();
     for (const { file, entry } of this.#listDue()) {
       if (this.#isPaused) return;
-      if (host.isSearchable(file)) await this.#letGo(file, entry, host);
+      if (host.isSearchable(file)) await this.#evict(file, entry, host);
     }
     if (this.#options.keep === 'all')
       for (const file of this.#listFiles()) {
         if (this.#isPaused) return;
-        if (this.#away.isAway(file.path)) await this.#takeHome(file, host.replace);
+        if (this.#offloaded.isOffloaded(file.path)) await this.#restore(file, host.replace);
       }
   }
 
@@ -184,14 +184,14 @@ export class Offload {
     writeNote(this.#options.path, this.#note);
   }
 
-  /** Forgets entries of files that are whole again, or whose draft is gone. */
+  /** Forgets entries of files that were restored, or whose draft is gone. */
   #reconcile(): void {
     const files = new Map(this.#listFiles().map((file) => [`${file.first_id}-${file.last_id}`, file]));
     let hasChanged = false;
     for (const entry of [...this.#note.files]) {
       const file = files.get(`${entry.first_id}-${entry.last_id}`);
       // A file that is missing stays in the bucket: it may come back with its disk.
-      if (file === undefined || this.#away.isAway(file.path)) continue;
+      if (file === undefined || this.#offloaded.isOffloaded(file.path)) continue;
       if (!entry.is_erasing && existsSync(`${file.path}${DRAFT}`)) continue;
       if (!entry.is_erasing && !entry.is_uploaded) continue;
       this.#drop(entry);
@@ -263,7 +263,7 @@ export class Offload {
 
   #listDue(): { file: SealedFile; entry: NotedFile }[] {
     const files = this.#listFiles()
-      .filter(({ path }) => !this.#away.isAway(path))
+      .filter(({ path }) => !this.#offloaded.isOffloaded(path))
       .flatMap((file) => {
         const entry = this.#find(file);
         const bytes = statSync(file.path).size;
@@ -275,7 +275,7 @@ export class Offload {
   }
 
   /** Compares what is in the bucket; then the draft takes the file's name. */
-  async #letGo(file: SealedFile, entry: NotedFile, host: OffloadHost): Promise<void> {
+  async #evict(file: SealedFile, entry: NotedFile, host: OffloadHost): Promise<void> {
     const { path } = file;
     const draft = `${path}${DRAFT}`;
     const { folder, index } = entry;
@@ -296,11 +296,11 @@ export class Offload {
     this.#options.fault?.('offload_replaced');
   }
 
-  /** Makes the sealed file again, and puts it in place. */
-  async #takeHome(file: SealedFile, replace: OffloadHost['replace']): Promise<void> {
+  /** Makes the sealed file again with its blocks, and puts it in place. */
+  async #restore(file: SealedFile, replace: OffloadHost['replace']): Promise<void> {
     const { path } = file;
-    const target = `${path}${HOME}`;
-    await this.#thread.call({ name: 'home', path, target, data_key: this.#options.data_key });
+    const target = `${path}${RESTORED}`;
+    await this.#thread.call({ name: 'restore', path, target, data_key: this.#options.data_key });
     await replace(() => {
       if (!existsSync(path)) return removeFile(target);
       // The file without blocks is the draft again.
@@ -309,7 +309,7 @@ export class Offload {
       renameSync(target, path);
       syncPath(dirname(path));
     });
-    this.#options.fault?.('offload_home');
+    this.#options.fault?.('offload_restored');
   }
 
   /** Records that retention is about to remove a sealed file: its objects go with it. @throws Error of the file system */
@@ -334,10 +334,10 @@ export class Offload {
   }
 
   /**
-   * For an erasure or another key, while paused: makes files whole again that it will change. Their objects are removed by `removeErased`.
+   * For an erasure or another key, while paused: restores the files that it will change. `removeErased` removes their objects.
    * @throws StoreError if the bucket cannot be read
    */
-  async takeBack(
+  async restoreErasing(
     isMeant: (file: SealedFile) => Promise<boolean>,
     replace: OffloadHost['replace'],
   ): Promise<void> {
@@ -346,7 +346,7 @@ export class Offload {
       if (entry === undefined || !(entry.is_erasing || (await isMeant(file)))) continue;
       entry.is_erasing = true;
       this.#save();
-      if (this.#away.isAway(file.path)) await this.#takeHome(file, replace);
+      if (this.#offloaded.isOffloaded(file.path)) await this.#restore(file, replace);
     }
   }
 
@@ -433,8 +433,8 @@ export class Offload {
     const state: OffloadState = {
       waiting_files: 0,
       waiting_bytes: 0,
-      away_files: 0,
-      away_bytes: 0,
+      offloaded_files: 0,
+      offloaded_bytes: 0,
       removing: this.#note.removing.length,
       sent_bytes: this.#sent,
       failure: this.#failure,
@@ -444,9 +444,9 @@ export class Offload {
       if (entry?.is_uploaded !== true) {
         state.waiting_files++;
         state.waiting_bytes += statSync(file.path, { throwIfNoEntry: false })?.size ?? 0;
-      } else if (this.#away.isAway(file.path)) {
-        state.away_files++;
-        state.away_bytes += entry.bytes;
+      } else if (this.#offloaded.isOffloaded(file.path)) {
+        state.offloaded_files++;
+        state.offloaded_bytes += entry.bytes;
       }
     }
     return state;

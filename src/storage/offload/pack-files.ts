@@ -12,18 +12,24 @@ import { readCaptureKeys } from '../capture/capture-keys.ts';
 import { cutBlock, joinBlock, pointToPack, readBlockCount, readPackPlace } from '../capture/codec.ts';
 import { readChanges } from '../capture/file-erasure.ts';
 import {
-  AWAY_FORMAT,
   CAPTURE_FORMAT,
   type CaptureEnv,
   createCaptureEnv,
   livePath,
   makeReadOnly,
+  OFFLOADED_FORMAT,
   openCaptureEnv,
 } from '../capture/layout.ts';
 import { SummaryTable } from '../capture/summary-table.ts';
-import { type AwayFile, isAwayRow, packName, readAwayFile, writeAwayFile } from './away-file.ts';
 import { StaleDraftError } from './bucket-failures.ts';
 import type { PlannedFile } from './bucket-protocol.ts';
+import {
+  isOffloadedRow,
+  type OffloadedContent,
+  packName,
+  readOffloadedFile,
+  writeOffloadedFile,
+} from './offloaded-file.ts';
 
 /** A pack of this size takes no more blocks. A reader fetches a whole pack for one exchange. */
 const PACK_BYTES = 4 << 20;
@@ -54,12 +60,12 @@ export async function makeDraft(options: DraftOptions): Promise<Omit<PlannedFile
   try {
     const span = readSpan(source, path);
     if (span === null) return null;
-    const packs: AwayFile['packs'] = [];
+    const packs: OffloadedContent['packs'] = [];
     await writeLike({ path, copy: draft, source, data_key }, async (target) => {
-      copyMeta(source, target, AWAY_FORMAT);
+      copyMeta(source, target, OFFLOADED_FORMAT);
       packs.push(...pointBlocks(source, target, check));
       copyTables(source, target);
-      target.root.transactionSync(() => writeAwayFile(target, { folder, ...span, packs }));
+      target.root.transactionSync(() => writeOffloadedFile(target, { folder, ...span, packs }));
     });
     const bytes = packs.reduce((sum, [size]) => sum + size, 0);
     return { ...span, bytes, packs: packs.length };
@@ -69,7 +75,7 @@ export async function makeDraft(options: DraftOptions): Promise<Omit<PlannedFile
 }
 
 /** When the first exchange began and the last one ended; null if the index is incomplete. */
-function readSpan(env: CaptureEnv, path: string): Pick<AwayFile, 'from_ms' | 'to_ms'> | null {
+function readSpan(env: CaptureEnv, path: string): Pick<OffloadedContent, 'from_ms' | 'to_ms'> | null {
   const blocks = new BlockReader(env, path, CACHE_BYTES);
   const [firstId, lastId] = [blocks.readFirstId(), blocks.readLastId()];
   const table = new SummaryTable(env, firstId);
@@ -83,8 +89,8 @@ function readSpan(env: CaptureEnv, path: string): Pick<AwayFile, 'from_ms' | 'to
   return { from_ms: Math.min(first.from, last.from), to_ms: Math.max(first.from, last.to) };
 }
 
-function pointBlocks(source: CaptureEnv, target: CaptureEnv, check: () => void): AwayFile['packs'] {
-  const packs: AwayFile['packs'] = [];
+function pointBlocks(source: CaptureEnv, target: CaptureEnv, check: () => void): OffloadedContent['packs'] {
+  const packs: OffloadedContent['packs'] = [];
   const rows = new Batch(target);
   let hash = createHash('sha256');
   let offset = 0;
@@ -118,14 +124,14 @@ export class PackBuilder {
   readonly #source: CaptureEnv;
   readonly #draft: CaptureEnv;
   /** What the draft says. */
-  readonly away: AwayFile;
+  readonly content: OffloadedContent;
   /** The first block of the next pack. */
   #next = { pack: 0, key: 1 };
 
   constructor({ path, draft, data_key }: { path: string; draft: string; data_key: Uint8Array | null }) {
     this.#source = openCaptureEnv(path, 'read', data_key);
     this.#draft = openCaptureEnv(draft, 'read', findKey(this.#source, path, data_key));
-    this.away = readAwayFile(this.#draft)!;
+    this.content = readOffloadedFile(this.#draft)!;
   }
 
   /** @param pack in ascending order */
@@ -165,7 +171,7 @@ interface WholeOptions {
 export async function makeWhole({ path, target: copy, data_key, read }: WholeOptions): Promise<void> {
   const source = openCaptureEnv(path, 'read', data_key);
   try {
-    const away = readAwayFile(source);
+    const content = readOffloadedFile(source);
     await writeLike({ path, copy, source, data_key }, async (target) => {
       copyMeta(source, target, CAPTURE_FORMAT);
       const rows = new Batch(target);
@@ -176,10 +182,10 @@ export async function makeWhole({ path, target: copy, data_key, read }: WholeOpt
         else {
           if (pack.number !== place.pack) {
             rows.write();
-            const [bytes, sha256] = away!.packs[place.pack]!;
+            const [bytes, sha256] = content!.packs[place.pack]!;
             pack = {
               number: place.pack,
-              bytes: await read(packName(away!, place.pack), bytes, sha256),
+              bytes: await read(packName(content!, place.pack), bytes, sha256),
             };
           }
           rows.addBlock(key, pack.bytes.subarray(place.offset, place.offset + place.bytes));
@@ -198,13 +204,17 @@ export async function makeWhole({ path, target: copy, data_key, read }: WholeOpt
  * What a draft says.
  * @throws StaleDraftError if it is not about the sealed file as it is
  */
-export async function readDraft(path: string, draft: string, dataKey: Uint8Array | null): Promise<AwayFile> {
+export async function readDraft(
+  path: string,
+  draft: string,
+  dataKey: Uint8Array | null,
+): Promise<OffloadedContent> {
   const source = openCaptureEnv(path, 'read', dataKey);
   try {
     const env = openCaptureEnv(draft, 'read', findKey(source, path, dataKey));
     try {
-      const away = readAwayFile(env);
-      if (away !== null && readChanges(env) === readChanges(source)) return away;
+      const content = readOffloadedFile(env);
+      if (content !== null && readChanges(env) === readChanges(source)) return content;
       throw new StaleDraftError(`${path} has changed since its draft was made`);
     } finally {
       await env.root.close();
@@ -233,7 +243,7 @@ function joinWhole(env: CaptureEnv, value: Buffer): Buffer {
 function copyMeta(source: CaptureEnv, target: CaptureEnv, format: number): void {
   target.root.transactionSync(() => {
     for (const { key, value } of source.meta.getRange({}))
-      if (!isAwayRow(key)) target.meta.putSync(key, value);
+      if (!isOffloadedRow(key)) target.meta.putSync(key, value);
     target.meta.putSync('format', Buffer.from(String(format)));
   });
 }

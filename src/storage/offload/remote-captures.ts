@@ -1,6 +1,6 @@
 /**
  * Captures of gateways in a bucket, for a reader on another machine: fetches the files without blocks into a folder, where they
- * are read like any capture database. Bodies are fetched when they are read (away-reads.ts). Command line.
+ * are read like any capture database. Bodies are fetched when they are read (offloaded-reads.ts). Command line.
  */
 import { createHash } from 'node:crypto';
 import { appendFileSync, chmodSync, readdirSync, renameSync, rmSync } from 'node:fs';
@@ -12,7 +12,6 @@ import { type ObjectStore, StoreError } from '../bucket/object-store.ts';
 import { openStore } from '../bucket/open-store.ts';
 import { SealedObjects } from '../bucket/sealed-objects.ts';
 import { cacheFolder, listSealed, openCaptureEnv, sealedPath } from '../capture/layout.ts';
-import { readAwayFile } from './away-file.ts';
 import {
   contentSchema,
   GATEWAYS,
@@ -22,6 +21,7 @@ import {
   type OffloadedFile,
   writeNote,
 } from './offload-note.ts';
+import { readOffloadedFile } from './offloaded-file.ts';
 import { removeFile } from './pack-files.ts';
 
 /** The captures of one gateway. */
@@ -141,7 +141,7 @@ class RemoteFiles {
     try {
       const env = openCaptureEnv(path, 'read', this.#dataKey);
       try {
-        return readAwayFile(env)?.folder === folder;
+        return readOffloadedFile(env)?.folder === folder;
       } finally {
         await env.root.close();
       }

@@ -6,9 +6,9 @@ import { statSync } from 'node:fs';
 import { z } from 'zod';
 import { type CaptureEnv, openCaptureEnv } from '../capture/layout.ts';
 
-const AWAY = 'away';
+const OFFLOADED = 'offloaded';
 
-const awaySchema = z.object({
+const contentSchema = z.object({
   /** The folder of its objects in the bucket, without a slash at the end. */
   folder: z.string(),
   /** When its first exchange began, and when its last one ended, in milliseconds since the epoch. */
@@ -18,33 +18,33 @@ const awaySchema = z.object({
   packs: z.array(z.tuple([z.int().nonnegative(), z.string()])),
 });
 
-export type AwayFile = z.output<typeof awaySchema>;
+export type OffloadedContent = z.output<typeof contentSchema>;
 
-const known = new WeakMap<object, AwayFile>();
+const known = new WeakMap<object, OffloadedContent>();
 
 /** @returns null for a file that has its blocks. @throws Error if it cannot be read */
-export function readAwayFile(env: CaptureEnv): AwayFile | null {
+export function readOffloadedFile(env: CaptureEnv): OffloadedContent | null {
   const read = known.get(env);
   if (read !== undefined) return read;
-  const bytes = env.meta.get(AWAY);
+  const bytes = env.meta.get(OFFLOADED);
   if (bytes === undefined) return null;
-  const away = awaySchema.parse(JSON.parse(bytes.toString()));
-  known.set(env, away);
-  return away;
+  const content = contentSchema.parse(JSON.parse(bytes.toString()));
+  known.set(env, content);
+  return content;
 }
 
 /** Within a transaction. */
-export function writeAwayFile(env: CaptureEnv, away: AwayFile): void {
-  env.meta.putSync(AWAY, Buffer.from(JSON.stringify(away)));
+export function writeOffloadedFile(env: CaptureEnv, content: OffloadedContent): void {
+  env.meta.putSync(OFFLOADED, Buffer.from(JSON.stringify(content)));
 }
 
 /** Whether a row of `meta` describes only where the blocks are. */
-export function isAwayRow(key: string): boolean {
-  return key === AWAY;
+export function isOffloadedRow(key: string): boolean {
+  return key === OFFLOADED;
 }
 
 /** Remembers which sealed files have their blocks in a bucket. */
-export class AwayFiles {
+export class OffloadedFiles {
   readonly #dataKey: Uint8Array | null;
   readonly #known = new Map<string, { inode: bigint; bytes: number | null }>();
 
@@ -54,7 +54,7 @@ export class AwayFiles {
   }
 
   /** @returns false for a file that does not exist. @throws CaptureFileError */
-  isAway(path: string): boolean {
+  isOffloaded(path: string): boolean {
     return this.measure(path) !== null;
   }
 
@@ -69,8 +69,8 @@ export class AwayFiles {
     if (known?.inode === inode) return known.bytes;
     const env = openCaptureEnv(path, 'read', this.#dataKey);
     try {
-      const away = readAwayFile(env);
-      const bytes = away === null ? null : away.packs.reduce((sum, [size]) => sum + size, 0);
+      const content = readOffloadedFile(env);
+      const bytes = content === null ? null : content.packs.reduce((sum, [size]) => sum + size, 0);
       this.#known.set(path, { inode, bytes });
       return bytes;
     } finally {
@@ -80,6 +80,6 @@ export class AwayFiles {
 }
 
 /** The name of a pack in the bucket. */
-export function packName({ folder }: Pick<AwayFile, 'folder'>, pack: number): string {
+export function packName({ folder }: Pick<OffloadedContent, 'folder'>, pack: number): string {
   return `${folder}/${pack}`;
 }

@@ -7,9 +7,9 @@ import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { PackPlace } from '../capture/codec.ts';
 import { bucketNotePath, type CaptureEnv, CaptureFileError, cacheFolder } from '../capture/layout.ts';
-import { packName, readAwayFile } from './away-file.ts';
 import { BucketThread } from './bucket-thread.ts';
 import { readNote } from './offload-note.ts';
+import { packName, readOffloadedFile } from './offloaded-file.ts';
 
 /** How long a read waits for an object. */
 const FETCH_MS = 20_000;
@@ -38,13 +38,13 @@ function cacheName(object: string): string {
 
 /**
  * @param path of the file
- * @throws CaptureFileError `away` if the block cannot be fetched; `damaged`
+ * @throws CaptureFileError `remote` if the block cannot be fetched; `damaged`
  */
-export function readAwayBlock(env: CaptureEnv, path: string, place: PackPlace): Buffer {
-  const away = readAwayFile(env);
-  const pack = away?.packs[place.pack];
-  if (away === null || pack === undefined) throw new RangeError('it does not say where the block is');
-  const object = packName(away, place.pack);
+export function readOffloadedBlock(env: CaptureEnv, path: string, place: PackPlace): Buffer {
+  const content = readOffloadedFile(env);
+  const pack = content?.packs[place.pack];
+  if (content === null || pack === undefined) throw new RangeError('it does not say where the block is');
+  const object = packName(content, place.pack);
   const copy = join(cacheFolder(path), cacheName(object));
   const cached = readPart(copy, place.offset, place.bytes);
   if (cached !== null) return cached;
@@ -86,7 +86,7 @@ function sourceOf(path: string): Source {
 }
 
 function refuse(path: string, why: string): CaptureFileError {
-  return new CaptureFileError('away', path, `its bodies are in a bucket and cannot be read now: ${why}`);
+  return new CaptureFileError('remote', path, `its bodies are in a bucket and cannot be read now: ${why}`);
 }
 
 /** @returns null if the file does not exist */
