@@ -15,7 +15,7 @@ export interface TidyPass {
   /** Amount of work done; 0 if no work is left. */
   done: number;
   took_ms: number;
-  /** Share of one core that such passes may use while exchanges arrive. */
+  /** Share of one core that passes over postponed work may use while exchanges arrive. */
   share: number;
 }
 
@@ -52,7 +52,7 @@ export class CaptureLogAdapter {
   #failing: PlaceCause | null = null;
   #log: Promise<ExchangeLog> | null = null;
   readonly #reader = new BatchReader();
-  /** The end of the queue of appends: each batch is read after the previous one is stored. */
+  /** Resolves after the last queued append. Each batch is read after the previous one is stored. */
   #tail: Promise<unknown> = Promise.resolve();
 
   /**

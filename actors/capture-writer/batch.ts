@@ -313,7 +313,7 @@ type Head = [
   varying: readonly number[],
 ];
 
-// Written out field by field: loops over names would dominate the cost of this code.
+// The fields are written one by one, because loops over their names would dominate the cost of this code.
 
 function makeHead(exchange: FinishedExchange): Head {
   const { headers, varying } = exchange.request_form;

@@ -21,7 +21,10 @@ interface WriterMemory {
   busy: boolean;
   /** Appends that are not answered yet. */
   under_way: number;
-  /** The amount that arrived since then, over `TIDY_AFTER_MS` or somewhat longer. */
+  /**
+   * Start of the interval in which `exchanges` and `bytes` are counted. It lasts `TIDY_AFTER_MS` or somewhat
+   * longer.
+   */
   since_ms: number;
   exchanges: number;
   bytes: number;
@@ -38,14 +41,17 @@ interface WriterInternal {
 
 type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterInternal>;
 
-/** Passes begin this long after an append or the start. */
+/** Delay from an append, or from the start, to the first pass. */
 const TIDY_AFTER_MS = 300;
 /** Maximum amount within `TIDY_AFTER_MS` that counts as little traffic. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
 /** Pause between two passes over a backlog, and the longest pass under load. */
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MAX_MS = 1_000;
-/** Number of appends in progress from which the writer is behind, and the maximum share of passes then. */
+/**
+ * The writer counts as behind from this number of appends in progress on. Passes then get at most this share of one
+ * core.
+ */
 const BEHIND_APPENDS = 3;
 const BEHIND_SHARE = 0.05;
 

@@ -49,7 +49,10 @@ export interface OpenReply {
   last_id: number;
 }
 
-/** A batch: locations in the mapped memory, or the number of slabs among the bodies that were sent before. */
+/**
+ * A batch: either its locations in the mapped memory, or the number of slabs among the bodies that were sent before
+ * this message.
+ */
 export interface AppendInput {
   slabs: number;
   places: BatchPlaces['places'] | null;
@@ -83,7 +86,7 @@ export type FromCapture =
 /** An error as data. */
 export interface CaptureFailure {
   message: string;
-  /** A cause, or the system's own. */
+  /** A `PlaceCause`, or the error code of the system. */
   code?: string;
   /** `damage`: the file's content is damaged; `system`: the file system reports an error; `other`: neither. */
   kind: 'damage' | 'system' | 'other';

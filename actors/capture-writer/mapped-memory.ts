@@ -39,7 +39,8 @@ export interface MappedMemoryPlace {
 }
 
 /**
- * Creates the memory. It is smaller if the machine does not have enough, because the system counts all of it as used.
+ * Creates the memory. It is smaller if the machine does not have enough memory, because the system counts all of it
+ * as used.
  * @param queueBytes GW_MAX_QUEUE_BYTES: maximum bytes of bodies in the memory
  * @param servers number of server threads that share it
  * @returns null if the system does not support it: bodies then go through a pipe

@@ -21,8 +21,8 @@ export class PatternStoreAdapter {
   #isClosed = false;
 
   /**
-   * @param open opens the store. If it fails, it is called again after a delay and at the next call; if the store
-   *   cannot read its data, at the next call
+   * @param open opens the store. If it fails, it is called again after a delay and at the next call. If the store
+   * cannot read its data, it is called again only at the next call
    */
   constructor(open: () => Promise<PatternStore>) {
     this.#open = open;

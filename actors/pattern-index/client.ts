@@ -45,8 +45,8 @@ export class PatternIndexClient {
 
   /**
    * Adds patterns, or merges each into its near-duplicate. They are on the disk when this resolves.
-   * @throws CatalogueError `conflict` if there is no room, `unavailable` if it is not possible now. Nothing is stored
-   *   then, except that after a deadline the outcome is unknown
+   * @throws CatalogueError `conflict` if there is no room, `unavailable` if it is not possible now. Nothing is
+   * stored then. Only after a deadline is the outcome unknown
    */
   add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]> {
     const added = patterns.map((pattern) => ({ ...pattern, source_trace_id: null }));

@@ -147,7 +147,7 @@ export class GraphKeeper {
           isTold = true;
           log.info({ unlinked: home.index.unlinked }, 'building the graph of patterns');
         }
-        // Searches are slow until the graph is complete, so only other work of the thread comes between.
+        // Searches are slow until the graph is complete, so the build pauses only for other work of the thread.
         await nextTick();
       }
     }

@@ -112,7 +112,7 @@ export class PatternIntake {
     return outcomes;
   }
 
-  /** The stored pattern of the same trace with the same lesson; null if only the pattern itself has it. */
+  /** The stored pattern of the same trace with the same lesson; null if only the given pattern has it. */
   findTwin(home: Scope, pattern: Pattern, vector: Float32Array): Pattern | null {
     const accept = (id: number) => home.entries[id]?.pattern_id !== pattern.pattern_id;
     for (const { id, similarity } of home.index.search(vector, TWIN_CANDIDATES, accept, SAME_LESSON_COSINE)) {
@@ -138,7 +138,7 @@ export class PatternIntake {
     const sourceName = row?.join('/') ?? '';
     if (row !== null) {
       const before = sources.get(sourceName)?.value ?? tables.get<SourceRow>(PATTERN_SOURCES, row);
-      // The pattern made from this source may have been removed since.
+      // The pattern that was made from this source may have been removed since.
       const isThere =
         before !== undefined &&
         (drafts.has(before.pattern_id) ||

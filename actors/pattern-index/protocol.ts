@@ -68,7 +68,7 @@ export interface RemoveRequest {
 export interface IndexState {
   /** Every stored pattern has been read. */
   is_loaded: boolean;
-  /** Patterns that are known. */
+  /** Number of known patterns. */
   patterns: number;
   /** Number of known patterns without a vector of the current embedder. */
   unembedded: number;

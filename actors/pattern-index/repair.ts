@@ -130,7 +130,7 @@ class Repair {
     return life.alone(async () => {
       const home = scopes.of(seen);
       const row = parts.tables.get<PatternRow>(PATTERNS, patternKey(home.scope, seen.pattern_id));
-      // It was removed meanwhile.
+      // The pattern was removed meanwhile.
       if (row === undefined) return 'retired';
       const stored = { ...seen, ...row };
       const general = generalizePattern(stored);

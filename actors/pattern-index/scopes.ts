@@ -37,7 +37,10 @@ export interface Scope {
   unembedded: Set<number>;
   /** Vectors of another embedder for these entries; null without such entries. */
   former: VectorIndex | null;
-  /** Patterns were removed since the start. The graph contains traces of their vectors and must not be saved. */
+  /**
+   * Whether patterns were removed since the start. If so, the graph contains traces of their vectors and must not
+   * be saved.
+   */
   has_removed: boolean;
 }
 
@@ -74,7 +77,7 @@ export class PatternScopes {
     return this.#patterns;
   }
 
-  /** Number of these without a vector of the current embedder. */
+  /** Number of patterns without a vector of the current embedder. */
   get unembedded(): number {
     return this.#unembedded;
   }

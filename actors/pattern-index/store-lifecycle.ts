@@ -5,7 +5,7 @@
 import { CatalogueError } from '../../src/errors.ts';
 
 export class StoreLifecycle {
-  /** Writes come one after another. */
+  /** The last queued write. Each write begins after the previous one has ended. */
   #writing: Promise<unknown> = Promise.resolve();
   #isOver = false;
   readonly #wakes = new Set<() => void>();

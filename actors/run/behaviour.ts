@@ -500,7 +500,10 @@ function encodeState(state: RunState): unknown {
   };
 }
 
-/** A step's features without zeros, which are four of five bytes; events of former versions lack `feature_bytes`. */
+/**
+ * A step's features without the zeros, which are four fifths of the bytes. Events of former versions lack
+ * `feature_bytes`.
+ */
 type StoredDigest = StepEvent['digest'] & { feature_bytes?: number };
 
 function encodeEvent(event: RunEvent): unknown {

@@ -317,7 +317,10 @@ function readStatus(status: unknown): StoredStatus {
   }
 }
 
-/** `lookup_key` is a plan's name or `<plan>_…` (decisions, Billing); of `pro` and `pro_plus` the longer one counts. */
+/**
+ * `lookup_key` is a plan's name or `<plan>_…` (decisions, Billing); if both `pro` and `pro_plus` fit, the longer
+ * one counts.
+ */
 export function planOfLookupKey(key: string, plans: readonly string[]): string | null {
   const fitting = plans.filter((plan) => key === plan || key.startsWith(`${plan}_`));
   return fitting.sort((a, b) => b.length - a.length)[0] ?? null;

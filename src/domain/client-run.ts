@@ -170,9 +170,9 @@ function readOpencode({ id }: Found): ClientRun | null {
   return { ...run, session_id: parent, parent_run_id: parent, kind: 'subagent' };
 }
 
-/** Other clients use the same header name; Cline also sends its version. */
+/** Several clients use the same header name. Cline also sends its version, by which it is recognized. */
 function readCline({ id, word }: Found): ClientRun | null {
-  // With a ChatGPT sign-in it uses another header for the session.
+  // With a ChatGPT sign-in Cline names the session in another header.
   const isSignedIn = word('originator') === 'cline';
   const task = isSignedIn ? id('session_id') : word('x-core-version') === '' ? null : id('x-task-id');
   return task === null ? null : nameSession(task);

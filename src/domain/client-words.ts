@@ -3,7 +3,7 @@
  * user did not say it, so it is no part of the task. Pure; any thread.
  */
 
-/** The elements that enclose it: Claude Code and Codex; Cline and its relatives. */
+/** The elements that enclose such text: Claude Code and Codex; Cline and its relatives. */
 const ELEMENTS = [
   'system-reminder',
   'environment_context',
@@ -11,7 +11,7 @@ const ELEMENTS = [
   'environment_details',
   'command-message',
 ] as const;
-/** Elements of one kind that are removed from one text; further ones stay. */
+/** Maximum number of elements of one kind that are removed from one text. Further ones stay. */
 const REMOVED = 64;
 const ALONE = new RegExp(String.raw`^\s*<(${ELEMENTS.join('|')})>[\s\S]*</\1>\s*$`);
 

@@ -44,9 +44,12 @@ const SHOWN_BEFORE = 60;
 
 /** Texts that clients write instead of an empty answer. */
 const PLACEHOLDERS = new Set(['(nocontent)', '[nocontent]', '.', '-']);
-/** Least share of the read text in an echo: with less, the client has replaced the text. */
+/** If an echo contains less than this share of the text that was read, the client has replaced the text. */
 const SHARED_AT_LEAST = 0.5;
-/** Characters of both texts that are compared for that, in pieces of this length. */
+/**
+ * For this share, the texts are compared in short pieces. SHARED_CHARACTERS: characters of each text that are
+ * compared; PIECE: characters of a piece.
+ */
 const SHARED_CHARACTERS = 20_000;
 const PIECE = 3;
 /** The marks with which clients cut a text. */
@@ -248,8 +251,8 @@ function hasCallsInText(read: Said, repeated: Said): boolean {
 }
 
 /**
- * Whether the echo contains little of what was read: then the client replaced it, because our reading cannot be wrong
- * in every word.
+ * Whether the echo contains little of what was read. The client has then replaced the text, because our reading
+ * cannot be wrong in every word.
  */
 function isReplaced(said: string, echo: string): boolean {
   const pieces = listPieces(said);

@@ -12,7 +12,7 @@ import type { EndCause } from './end-cause.ts';
 /** A turn is one answer of a model in a conversation; everything else (counting tokens, listing models) is other. */
 export type ExchangeKind = 'turn' | 'other';
 
-/** Who answered. `student` comes with relegation. */
+/** Who answered. `student` occurs only with relegation. */
 export type ServedBy = 'upstream' | 'student';
 
 /** Wires of which a student can answer steps (GW_RELEGATION_WIRES). */

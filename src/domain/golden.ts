@@ -105,10 +105,10 @@ export interface GoldenVerdict {
   reasons: GoldenReason[];
 }
 
-/** Disjoint ranges of seq numbers that a run may fall into. In order of arrival there is one. */
+/** Maximum number of disjoint ranges of a run's seq numbers. If the numbers arrive in order, there is one range. */
 export const MAX_SEQ_RANGES = 1024;
 
-/** Different failed calls without a successful retry yet. */
+/** Maximum number of different failed calls that have no successful retry yet. */
 export const MAX_FAILED_CALLS = 64;
 
 /** A failed call without a successful retry yet. */
@@ -117,8 +117,8 @@ interface FailedCall {
   seq: number | null;
   call: string;
   /**
-   * Fingerprint of the whole request; null if it was not or cannot be read: then any success of the call counts as
-   * its retry.
+   * Fingerprint of the whole request; null if it is unknown or cannot be read. In that case any success of the call
+   * counts as its retry.
    */
   asked: string | null;
   /** Fingerprints of the answer that it continues. */
@@ -130,7 +130,7 @@ const NAMED_IDS = 5;
 
 /** What the rule needs to know about wire formats; `GOLDEN_WIRES` of src/providers implements it. */
 export interface GoldenWires {
-  /** Runs of such turns can be golden. */
+  /** Whether runs of such turns can be golden. */
   canBeGolden(shape: ApiShape | null): boolean;
   /** Whether this stop word means that the model ended its turn by itself. */
   endsItself(shape: ApiShape, stop_reason: string): boolean;
@@ -195,7 +195,7 @@ export class GoldenTally {
   readonly #wires: GoldenWires;
   #turns = 0;
   #withSeq = 0;
-  // One of these is in memory for every run of a database, so lists that are usually empty take no memory.
+  // Whether there is a turn of which it is unknown how it continues the others.
   #lists: IdLists = NO_LISTS;
   #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
@@ -442,7 +442,7 @@ export function countErrors(
 ): number {
   const failed = hasFailed(exchange);
   const isBrokenOff = exchange.aborted && exchange.stop_reason === null;
-  // The results in a failed call are repeated in its retry.
+  // The retry of a failed call contains the same results, and they are counted with the retry.
   return failed || isBrokenOff ? 1 : (exchange.failed_results ?? 0);
 }
 

@@ -1,7 +1,7 @@
 /** How long captures stay on the local disk when they are also in a bucket (CAPTURE_LOCAL_KEEP). Pure. */
 
 export type LocalKeep =
-  /** Always: the bucket is only a second place. */
+  /** Always, so that the bucket is only a second place. */
   | 'all'
   /** Until this long after their last exchange. */
   | { age_ms: number }

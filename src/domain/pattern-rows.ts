@@ -69,9 +69,8 @@ export function readPattern(key: Key, row: PatternRow): Pattern {
 }
 
 /**
- * Bits of each number in a stored vector, and count of numbers that share an exponent. Three vectors of 1,024
- * numbers fit on a page of LMDB. Cosines have an error of some 1e-4: of the ten nearest vectors, 99.7 % stay
- * the nearest.
+ * Bits of each number in a stored vector, and how many numbers share an exponent. Three vectors of 1,024 numbers
+ * fit on a page of LMDB. Cosines have an error of about 1e-4: of the ten nearest vectors, 99.7 % stay the nearest.
  */
 const NUMBER_BITS = 9;
 const NUMBER_MAX = 2 ** (NUMBER_BITS - 1) - 1;
@@ -80,9 +79,9 @@ const EXPONENT_MAX = 255;
 const VECTOR_HEAD_BYTES = 4;
 
 /**
- * Encodes a vector: a 32-bit float, then one byte per block of numbers, then a 9-bit integer per number,
- * least bits first. A number is its integer, halved as many times as the byte of its block says, and divided
- * by the float. The float is chosen so that the product of the packed and the original vector is exact.
+ * Encodes a vector: a 32-bit float, then one byte per block of numbers, then a 9-bit integer per number, least bits
+ * first. To decode a number, take its integer, halve it as often as the byte of its block says, and divide it by
+ * the float. The float is chosen so that the product of the packed and the original vector is exact.
  */
 export function encodeVector(vector: Float32Array): Buffer {
   const bytes = Buffer.alloc(packedBytes(vector.length));
@@ -147,8 +146,9 @@ function greatestOf(vector: Float32Array): number {
 }
 
 /**
- * How often the greatest number of all can be halved without becoming smaller than the greatest of a block.
- * @param share quotient of the two
+ * How often the greatest number of the vector can be halved without becoming smaller than the greatest number of a
+ * block.
+ * @param share quotient of these two numbers
  */
 function chooseExponent(share: number): number {
   let exponent = 0;

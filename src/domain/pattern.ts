@@ -51,7 +51,7 @@ export interface Pattern extends NewPattern {
   project_id: string;
   /** How often it was seen: 1, plus one for each near-duplicate merged into it. */
   support: number;
-  /** The latest traces that it, or near-duplicates merged into it, came from. */
+  /** The latest traces that the pattern, or a near-duplicate merged into it, came from. */
   sources: string[];
   /** RFC 3339 UTC with milliseconds. */
   created_at: string;

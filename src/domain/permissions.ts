@@ -29,7 +29,7 @@ export const PERMISSIONS = {
   'billing.read': 'viewer',
   'billing.change': 'owner',
   'audit.read': 'admin',
-  /** Save searches for oneself, and see and forget them. */
+  /** Save one's own searches, list them and delete them. */
   'searches.keep': 'viewer',
 } as const satisfies Record<string, Role>;
 

@@ -12,9 +12,9 @@ interface PriceSource {
   read_on: string;
   /** The provider's page. */
   page: string;
-  /** Where its figures were read. */
+  /** Where the prices on this page were read. */
   source: string;
-  /** By model, in dollars per million tokens. Cache prices that are absent follow the defaults in price.ts. */
+  /** Prices by model, in dollars per million tokens. The defaults in price.ts replace absent cache prices. */
   prices: Readonly<Record<string, Price>>;
 }
 

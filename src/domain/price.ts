@@ -24,13 +24,13 @@ export type Prices = Readonly<Record<string, Price>>;
 
 /** A price for a model. */
 type FoundPrice = Price & {
-  /** The model has no price; this is the price of a model whose name is a prefix of its name. */
+  /** The model itself has no price. This is the price of a model whose name is a prefix of its name. */
   readonly guessed?: true;
 };
 
 /**
- * `told`: the provider reported the tokens, and the model has a price. Otherwise the cost is an estimate, for this
- * reason.
+ * The basis of a cost. `told`: the provider reported the tokens, and the model has a price. The other words say why
+ * the cost is an estimate.
  */
 export const COST_BASES = ['told', 'guessed_price', 'estimated_tokens'] as const;
 export type CostBasis = (typeof COST_BASES)[number];

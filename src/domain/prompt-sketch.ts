@@ -18,7 +18,7 @@ const EXACT_CHARS = 4;
 /** Of a longer block, this many characters of the beginning and of the end are examined. */
 const LOOKED_AT_CHARS = 4_096;
 
-/** In all blocks together; further text is only measured. */
+/** Maximum for all blocks together. Further text only counts by its length. */
 const MAX_LOOKED_AT_CHARS = 16_384;
 
 /** How many prompts are remembered with their sketches, and how long such a prompt may be. */
@@ -26,8 +26,8 @@ const REMEMBERED = 8;
 const REMEMBERED_CHARS = 65_536;
 
 /**
- * Prompts at least this similar may belong to the same agent. A short prompt with as many words of noise comes close
- * to this.
+ * Prompts with at least this similarity may belong to the same agent. Two prompts of one agent come close to this
+ * limit if they are short and half of their words are noise.
  */
 export const ALIKE = 0.25;
 

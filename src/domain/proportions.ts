@@ -28,7 +28,7 @@ export function wilsonInterval(rate: number, size: number): Interval {
   const square = Z * Z;
   const centre = (rate + square / (2 * size)) / (1 + square / size);
   const half = (Z / (1 + square / size)) * Math.sqrt((rate * (1 - rate)) / size + square / (4 * size * size));
-  // At a rate of 0 or 1 the end of the interval equals the rate, apart from rounding.
+  // At a rate of 0 or 1, one end of the interval equals the rate, apart from rounding.
   return [rate === 0 ? 0 : Math.max(0, centre - half), rate === 1 ? 1 : Math.min(1, centre + half)];
 }
 

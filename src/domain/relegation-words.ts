@@ -2,10 +2,16 @@
  * Relegation's decisions about steps in words, and what would make the student serve such a step. Data; any thread.
  */
 
-/** A clause about a decision, and a clause about its remedy that continues "it …"; '' if no change is needed. */
+/**
+ * Two clauses: the decision in words, and its remedy as the end of a sentence that begins with "it". The remedy is
+ * '' if no change is needed.
+ */
 type DecisionWords = readonly [words: string, remedy: string];
 
-/** Decisions made without a student or against it, and reasons of a student for not covering a step. */
+/**
+ * Decisions that were made without a student or against its answer, and a student's reasons for not covering a
+ * step.
+ */
 const DECISIONS: Readonly<Record<string, DecisionWords>> = {
   served: ['the student served it', ''],
   would_serve: [

@@ -29,11 +29,11 @@ export interface RowSnapshots {
 
 /** Rows that are read between two checks of the time, about a millisecond. */
 const ROWS_AT_ONCE = 200;
-/** A run may be listed this much later than one that began after it, and is still found. */
+/** A run may be listed up to this much later than a run that began after it. It is still found. */
 const LATE_MS = 5_000;
 /** Running and ended runs that each call rereads. */
 const LOOKED_AT = { going_on: 500, ended: 100 } as const;
-/** Shared names. */
+/** Maximum number of names that runs share. */
 const SHARED_NAMES = 10_000;
 
 export class ReportedRuns {

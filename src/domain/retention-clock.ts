@@ -51,7 +51,7 @@ export function judgeClock(last: ClockReading | 'unreadable' | null, now: ClockR
   const advancedMs = now.wall_ms - last.wall_ms;
   if (advancedMs > explainedMs(last, now))
     return { verdict: 'ahead', now_ms: last.wall_ms + Math.min(advancedMs, UNCONFIRMED_MS), note: null };
-  // The later time stays noted: a clock that returns to it has not jumped.
+  // The later time stays in the note, so that a clock that returns to it does not count as a jump.
   if (advancedMs < 0)
     return { verdict: advancedMs < -CLOCK_SLACK_MS ? 'behind' : 'accepted', now_ms: now.wall_ms, note: null };
   return { verdict: 'accepted', now_ms: now.wall_ms, note: now };

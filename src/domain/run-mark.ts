@@ -105,8 +105,8 @@ export interface CaptureOwner {
 /** External statements about a run. */
 export interface RunWords extends RunMarks {
   /**
-   * Outcome of the finished monitor run with its id, if that organization's statements count for captures; of
-   * several, one that is not a success. null: none.
+   * Outcome of the finished monitor run with its id, if the statements of that run's organization count for
+   * captures. If there are several such runs, an outcome other than success counts. null: no outcome.
    */
   outcome: string | null;
 }

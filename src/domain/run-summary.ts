@@ -1,6 +1,6 @@
 /**
- * The stored data of a run in an experiment, for the experiment's report: one row per run, which the run actor writes
- * in the transaction of the event that changes it. Pure; any thread.
+ * The stored data of a run in an experiment, for the experiment's report: one row per run, which the run actor
+ * writes in the transaction of the event that changes the row. Pure; any thread.
  */
 
 import { createHash } from 'node:crypto';

@@ -45,7 +45,10 @@ export interface RunStart {
   fingerprint: string;
   /** The organization's custom profile at the time of the start; null for a built-in one. */
   profile: MonitorProfile | null;
-  /** Only a repeated start may be answered: the named profile no longer exists for a new run. */
+  /**
+   * Set if the start may only be answered when it repeats an earlier one, because the named profile no longer
+   * exists for a new run.
+   */
   is_repeat_only?: true;
 }
 
@@ -183,7 +186,7 @@ function countFired(counts: readonly number[], { fired }: StepOutcome): number[]
   return MONITOR_NAMES.map((name, at) => (counts[at] ?? 0) + (fired.includes(name) ? 1 : 0));
 }
 
-/** Copies the text: a slice would keep the whole text alive, and a step may have megabytes. */
+/** Copies the text, because a slice would keep the whole text of the step in memory, which may have megabytes. */
 function detach(intervention: Intervention | null): Intervention | null {
   return intervention === null ? null : { ...intervention, text: Buffer.from(intervention.text).toString() };
 }

@@ -63,7 +63,7 @@ export interface StudentReport {
       is_suspended: boolean;
     }[];
   }[];
-  /** Entries of the ledger by day and agent. */
+  /** Figures of the ledger by day and agent. */
   ledger: LedgerRow[];
   /** The totals; null if the ledger is not readable, or without a student. */
   ledger_total: LedgerTotal | null;

@@ -1,6 +1,6 @@
 /**
- * How usage is counted: one row of counters for each organization, UTC day and project, updated in the transaction of
- * the counted event. Pure; any thread.
+ * The counters of usage: one row of counters for each organization, UTC day and project, updated in the transaction
+ * of the counted event. Pure; any thread.
  */
 
 /** Days of the longest usage report. */

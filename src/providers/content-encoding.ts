@@ -19,7 +19,7 @@ export const DECODED_BODY_BYTES = 128 << 20;
 const MAX_CODINGS = 4;
 
 interface DecodedContent {
-  /** Decoded as far as it went; empty when nothing could be. */
+  /** The decoded bytes, up to the first damage; empty if nothing could be decoded. */
   bytes: Uint8Array;
   /** '' without a problem, otherwise its description. */
   problem: string;

@@ -38,7 +38,7 @@ import type { WireAnswer, WireRequest } from './wire.ts';
 /** An answer of this many characters is identified by its words alone; shorter ones ("Done.") occur in many turns. */
 const TELLING_TEXT_CHARS = 64;
 
-/** The same for an answer that calls tools: names, arguments and ids together. */
+/** The same limit for an answer that calls tools. Names, arguments and ids count together. */
 const TELLING_CALL_CHARS = 40;
 
 /** Tools of one answer that the index names, and the characters of a name. */
@@ -66,7 +66,7 @@ export interface Conversation {
   answered_id: string | null;
   /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;
-  /** The last answer in the request alone, likewise. */
+  /** The last answer in the request alone; null under the same conditions. */
   last_answer_alone: string | null;
   /** Index of that answer's end among the prefixes; -1 when the request holds no answer. */
   last_answer_at: number;
@@ -196,7 +196,10 @@ function countFailedResults(messages: readonly TurnMessage[]): number {
   return blocks.filter((block) => block.type === 'tool_result' && block.is_error).length;
 }
 
-/** First and last message of the last answer in a request; wires that list items divide one answer into several. */
+/**
+ * First and last message of the last answer in a request; a wire that lists items divides one answer into several
+ * messages.
+ */
 function findLastAnswer(messages: readonly TurnMessage[]): [from: number, to: number] {
   let to = messages.length - 1;
   while (to >= 0 && messages[to]!.role !== 'assistant') to -= 1;
@@ -259,7 +262,7 @@ interface ChainState {
   /** Role and kind of the current text; text of the same role and kind continues without a new mark. */
   mark: string;
   withIds: boolean;
-  /** Receives the same input while an answer passes. */
+  /** Receives the same input while an answer is hashed; otherwise null. */
   alone: AnswerAlone | null;
 }
 
@@ -346,7 +349,10 @@ function describeBlock(block: OtherBlock, withIds: boolean): string {
   }
 }
 
-/** Differences between an answer and its echo: ids and states of tools that the provider runs, signatures. */
+/**
+ * Fields in which an answer and its echo may differ: ids and states of tools that the provider runs, and
+ * signatures.
+ */
 const MARKS: ReadonlySet<string> = new Set([
   'type',
   'id',
@@ -384,8 +390,8 @@ function linkToAnswer(id: string): string {
 }
 
 /**
- * JSON with sorted keys, without cache markers and null fields. Numbers are rounded to doubles, because clients that
- * round them continue the same conversation.
+ * JSON with sorted keys, without cache markers and null fields. Numbers are rounded to doubles, because a client
+ * that rounds them still continues the same conversation.
  */
 function fingerprintJson(value: unknown, depth = 0): string {
   if (typeof value !== 'object' || value === null || depth >= MAX_CANONICAL_DEPTH) {

@@ -23,11 +23,11 @@ export type { StoredExchange } from './stored-exchange.ts';
 
 /** The index entry, and the links between the turns of a run. */
 export interface DecodedExchange extends ExchangeEntry, Omit<Conversation, 'prefixes'> {
-  /** Finds out whether it is a side call (side-call.ts). */
+  /** Finds out whether the exchange is a side call (side-call.ts). */
   findSideCall: (offersTools: boolean) => SideKind | null;
   /** The shape shown by the bodies when the path shows none, otherwise null. */
   told_shape: ApiShape | null;
-  /** The answer's stream was interrupted, or ended with an error. */
+  /** Whether the answer's stream was interrupted or ended with an error. */
   broke_off: boolean;
   /** False for an embedding, which uses InvokeModel's path and is no turn. */
   is_turn: boolean;

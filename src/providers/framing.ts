@@ -15,7 +15,7 @@ type Framing = 'json' | 'events' | 'event_stream' | 'empty';
 interface FramesRead {
   /** The first unreadable part in words; '' if all was readable. */
   problem: string;
-  /** A JSON array of chunks is truncated. */
+  /** Whether a JSON array of chunks is truncated. */
   is_cut_off: boolean;
 }
 
@@ -24,8 +24,8 @@ export interface FrameSink {
   readWhole(value: unknown): void;
   readEvent(name: string, value: unknown): void;
   /**
-   * Whether no number's digits matter in an event, as in most events; it is then parsed faster. When left out, digits
-   * always matter.
+   * Whether an event may be parsed faster because the digits of its numbers do not matter, as in most events. If
+   * left out, digits always matter.
    */
   isPlain?(text: string): boolean;
 }
@@ -45,7 +45,7 @@ const MAX_EVENT_STREAM_MESSAGE = 24 * 1024 * 1024;
 /**
  * Feeds an answer's frames to the sink: those before an unreadable part, and those after it if the framing allows.
  * @param contentType the answer's; if it is wrong or absent, the first bytes decide
- * @param isPlain no number's digits matter in any of it
+ * @param isPlain the digits of its numbers do not matter
  */
 export function readFrames(
   bytes: Uint8Array,
@@ -74,7 +74,8 @@ function tellFraming(bytes: Uint8Array, contentType: string): Framing {
   while (first < bytes.byteLength && isSpace(bytes[first]!)) first++;
   if (first >= bytes.byteLength) return 'empty';
   const byte = bytes[first];
-  // `{` or `[`: no server-sent event begins so, and some providers answer errors in JSON under text/event-stream.
+  // `{` or `[`: no server-sent event begins like this, and some providers answer errors in JSON under
+  // text/event-stream.
   if (byte === 0x7b || byte === 0x5b) return 'json';
   if (type.includes('text/event-stream')) return 'events';
   const head = utf8.decode(bytes.subarray(first, first + 8));

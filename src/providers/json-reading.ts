@@ -47,7 +47,7 @@ export function pick(object: JsonObject, name: string, otherName: string): unkno
 /**
  * Parses JSON. `JSON.parse` accepts any depth, but walking the value afterwards (as in `JSON.stringify`) needs a stack
  * for it.
- * @param isPlain no number's digits matter
+ * @param isPlain the digits of the numbers do not matter
  * @throws SyntaxError, and RangeError for JSON nested deeper than TURN_JSON_LEVELS
  */
 export function parseJson(text: string, isPlain = false): unknown {

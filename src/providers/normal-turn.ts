@@ -27,7 +27,7 @@ export interface ReadTurn extends NormalTurn {
   stop_word: string | null;
   /** Counts in the meaning of the wire's `usage`. */
   told_usage: TokenUsage;
-  /** The answer's frames are truncated. */
+  /** Whether the answer's frames are truncated. */
   is_cut_off: boolean;
   /** False for an embedding, which uses a turn's path. */
   is_turn: boolean;
@@ -66,7 +66,7 @@ export function readTurn(exchange: StoredExchange, purpose: ReadPurpose = 'all')
     ) ?? unreadRequest();
   const { answer, is_cut_off } = readAnswer(wire, exchange, reading, problems, isPlain);
   const is_turn = !asked.embeds && !answer.embeds;
-  // After an error the word is meaningless: proxies close a failed stream with `stop`.
+  // After an error the stop word is meaningless: proxies close a failed stream with `stop`.
   if (answer.error !== null) answer.stop_word = null;
   const conversation =
     purpose !== 'content' && is_turn

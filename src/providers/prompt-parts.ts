@@ -29,7 +29,7 @@ export interface PromptPart {
    * order.
    */
   text: string;
-  /** Everything up to here may be cached by request.  */
+  /** Whether the request asks to cache everything up to here. */
   is_cache_point: boolean;
   /** The lifetime that the cache point asks for; null: the default. */
   ttl: string | null;
@@ -39,7 +39,7 @@ export interface PromptPart {
 export interface Prompt {
   caching: PromptLayout['caching'];
   parts: PromptPart[];
-  /** The beginning of the prompt is kept by the provider and is not part of the request. */
+  /** Whether the provider keeps the beginning of the prompt, which is then not part of the request. */
   is_continued: boolean;
 }
 

@@ -36,7 +36,7 @@ interface Remembered {
   messages: readonly HashedMessage[];
   /** One hash after each message. */
   prefixes: readonly string[];
-  /** Behind the last messages; null before. */
+  /** The hash state after each of the last messages; null for earlier ones. */
   states: readonly (HashState | null)[];
   chars: number;
 }

@@ -15,6 +15,6 @@ export interface StoredExchange {
   response_headers: readonly string[];
   request_body: Uint8Array;
   response_body: Uint8Array;
-  /** A stored body is only its beginning. */
+  /** Whether a stored body is only the beginning of the real one. */
   truncated: boolean;
 }

@@ -12,7 +12,7 @@ const BYTES_PER_TOKEN = 4;
 const MESSAGE_TOKENS = 4;
 /** Tokens of an image of usual size at most providers. */
 const IMAGE_TOKENS = 1_000;
-/** Values that are examined; a larger request is estimated by those. */
+/** Maximum number of values that are examined. A larger request is estimated from those values alone. */
 const VALUES_MAX = 1_000_000;
 
 /** The estimate, marked as one. Its input includes cached tokens, because nothing is known about a cache. */

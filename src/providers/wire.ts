@@ -14,15 +14,15 @@ import { emptyRequest, type NormalReading } from './normal-reading.ts';
 /** A request: its normal form, and the facts needed to link turns. */
 export interface WireRequest {
   normal: NormalRequest;
-  /** The provider keeps the answer, so a later request may name it instead of holding it. */
+  /** Whether the provider keeps the answer, so that a later request may name it instead of containing it. */
   is_kept: boolean;
   /** The conversation in which the provider keeps the answer; null if absent. */
   kept_in: string | null;
-  /** The request is for an embedding, which is not a turn, although the path is the same. */
+  /** Whether the request is for an embedding, which is not a turn, although the path is the same. */
   embeds: boolean;
 }
 
-/** An answer. All fields are null or empty without an answer. */
+/** An answer. If there is no answer, all fields are null or empty. */
 export interface WireAnswer {
   id: string | null;
   model: string | null;
@@ -33,7 +33,7 @@ export interface WireAnswer {
   usage: TokenUsage;
   /** The provider's error in words, from an error answer or from within the answer, otherwise null. */
   error: string | null;
-  /** The answer is an embedding. */
+  /** Whether the answer is an embedding. */
   embeds: boolean;
 }
 
@@ -74,7 +74,7 @@ export interface PromptLayout {
   messages: readonly string[];
   /** The field of a message that holds its parts. */
   blocks: 'content' | 'parts';
-  /** Settings of which a change invalidates the messages. */
+  /** Settings that invalidate the cached messages when they change. */
   settings: readonly string[];
   /** A field by which the request continues a prompt that the provider keeps; null: the wire has none. */
   kept_by: string | null;
@@ -104,13 +104,13 @@ export interface Wire<S extends ApiShape = ApiShape> {
   readonly usage: WireUsage;
   /** How the provider caches the prompt. */
   readonly prompt: PromptLayout;
-  /** The ids of its tool calls come from the provider. Otherwise clients make up their own. */
+  /** Whether the ids of its tool calls come from the provider. Otherwise clients make up their own. */
   readonly has_call_ids: boolean;
   /** Name of its operation in OpenTelemetry's GenAI conventions. */
   readonly span_operation: 'chat' | 'generate_content' | 'text_completion';
   /** The kind of a coding agent's side call; null for a call of the work itself. */
   findSideCall(request: NormalRequest, offersTools: boolean): SideKind | null;
-  /** Runs of such turns can be golden. */
+  /** Whether runs of such turns can be golden. */
   readonly can_be_golden: boolean;
   /** null when no student answers its steps. */
   readonly served: S extends RelegationWire ? ServedForm : null;

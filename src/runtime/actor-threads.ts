@@ -75,7 +75,7 @@ interface Life {
   thread: OwnThread;
   /** Resolves when the thread has exited. */
   exited: Promise<void>;
-  /** The composition root has finished and the thread answers. */
+  /** Whether the composition root has finished and the thread answers. */
   isUp: boolean;
 }
 

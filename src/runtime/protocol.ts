@@ -170,7 +170,7 @@ interface SnapshotRule<State> {
   version: number;
   /** A snapshot is taken after this many events, and when an idle actor is passivated; not at the end of the host. */
   every_events: number;
-  /** Requests a snapshot after an event that leads to such a state. Pure. */
+  /** Whether a snapshot is due after an event that leads to this state. Pure. */
   isDue?(state: State): boolean;
   /** The state as plain data. */
   encode(state: State): unknown;

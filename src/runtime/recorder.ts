@@ -35,7 +35,7 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
   readonly bodies: readonly Uint8Array[];
   readonly effects: Effect[] = [];
   state: unknown;
-  /** The handler keeps the answer for later. */
+  /** Whether the handler keeps the answer for later. */
   held = false;
   /** Number of events recorded. */
   persisted = 0;

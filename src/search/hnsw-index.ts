@@ -33,7 +33,7 @@ const M = 24;
 const EF_CONSTRUCTION = 100;
 /** Number of candidates of the first walk, and of the two wider walks. bench/notes/retrieval.md has the quality. */
 const LOOKS = [112, 320, 960] as const;
-/** Minimum number of candidates that are compared exactly. For many results, it is this factor times their number. */
+/** Minimum number of candidates that are compared exactly. */
 const COMPARED_MIN = 32;
 const COMPARED_WANTED = 2;
 /** For a search for many results: minimum number of candidates per result. */
@@ -41,7 +41,7 @@ const COMPARED_FACTOR = 4;
 /** Minimum number of candidates when a filter drops some of them. */
 const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
-/** A wider walk follows if the last candidate's similarity is less than this below that of the last result. */
+/** A wider walk follows if the last candidate is nearly as similar as the last result: less than this below it. */
 const MARGINS = [0.03, 0.015] as const;
 /** Maximum number of dimensions of the graph. */
 const GRAPH_DIMENSIONS = 1_536;
@@ -129,7 +129,7 @@ export class HnswIndex implements SavableIndex {
   #idOf: number[] = [];
   /** Vectors that are in the exact index but not in the graph. */
   readonly #pending = new Set<number>();
-  /** A file is being written or read, during which the graph must not grow. */
+  /** Whether a file is being written or read. Meanwhile the graph must not grow. */
   #isFrozen = false;
 
   /**

@@ -78,7 +78,7 @@ export class SharedIndex {
     this.#engine.dropGraph(this.#handle);
   }
 
-  /** A vector without this data is not found. */
+  /** Stores the data about a vector. Searches do not find a vector without it. */
   describe(id: number, { name, kind, family }: SharedLabel): void {
     this.change(() => this.#engine.describeVector(this.#handle, id, name, kind, family));
   }

@@ -19,7 +19,7 @@ interface TextBatcherOptions {
 interface Request {
   vectors: Float32Array[];
   missing: number;
-  /** The request has failed: its remaining texts are dropped. */
+  /** Whether the request has failed. Its remaining texts are then dropped. */
   has_failed: boolean;
   resolve(vectors: Float32Array[]): void;
   reject(error: CatalogueError): void;

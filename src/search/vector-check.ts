@@ -27,7 +27,7 @@ export function checkVector(vector: Float32Array, dimensions: number): void {
   if (!(a + b + c + d <= VECTOR_NUMBER_MAX ** 2)) checkNumbers(vector);
 }
 
-/** Checks the numbers one by one, because a long vector need not have a number that is too large. */
+/** Checks the numbers one by one, because the sum of a long vector may be large although none of its numbers is. */
 function checkNumbers(vector: Float32Array): void {
   for (const number of vector) {
     if (!(Math.abs(number) <= VECTOR_NUMBER_MAX)) throw new RangeError(`${number} in a vector`);

@@ -24,7 +24,7 @@ const REOPEN_MS = 200;
 export class CaptureCopy {
   readonly #db: string;
   readonly #dataKey: Uint8Array | null;
-  /** Of the backup. */
+  /** The backup's folder. */
   readonly #folder: string;
 
   constructor(db: string, dataKey: Uint8Array | null, folder: string) {
@@ -119,7 +119,7 @@ export class CaptureCopy {
     }
   }
 
-  /** One file for each range of ids: a file that was just sealed may exist under both names. */
+  /** Lists one file for each range of ids, because a file that was just sealed may exist under both names. */
   #listOthers(): SealedFile[] {
     const files = listSealed(this.#db);
     return files.filter(

@@ -10,7 +10,7 @@ import { hashText, mixHash } from './words.ts';
 const PARSED_CHARACTERS = 32_768;
 /** Values nested deeper than this count as equal; the arguments of real calls are not nested that deep. */
 const CANONICAL_DEPTH = 24;
-/** Of a longer text, this many characters of the beginning, of the end, and of samples in between are hashed. */
+/** Of a longer text, this many characters are hashed: of the beginning, of the end, and of samples in between. */
 const SAMPLED_CHARACTERS = 8_192;
 
 /** The parsed input, or undefined if it is not a JSON object or list. */

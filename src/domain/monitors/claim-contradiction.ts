@@ -30,7 +30,10 @@ const MISSING_SCORE = 0.6;
 const PART_SCORE = 0.55;
 const REVERSAL_SCORE = 0.6;
 
-/** Words of a list taken from the last result: about three names. */
+/**
+ * If a step takes this many words from the last result, it uses items of its list. Five words are about three
+ * names.
+ */
 const TAKEN_UP_WORDS = 5;
 /** Two steps are about the same matter if the cosine of their inputs is at least this. */
 const SAME_MATTER_COSINE = 0.35;

@@ -96,7 +96,10 @@ function markUnknown(step: MonitorStep): ToldStep {
 
 /** Characters of a result that are examined to classify it. */
 const SIGN_CHARACTERS = 600;
-/** In a result up to this length, words of denial make it a denial; in a longer one they are part of its content. */
+/**
+ * In a result up to this length, words of denial mean that the result is a denial. In a longer result they are part
+ * of its content.
+ */
 const DENIAL_CHARACTERS = 700;
 /** The same for a result that says that something is not finished. */
 const PENDING_CHARACTERS = 300;
@@ -129,7 +132,7 @@ function findFailureLine(signs: string, failure: RegExpExecArray | null): string
   return signs.slice(from, end < 0 ? undefined : end);
 }
 
-/** Whether the text that looks like a failure is what the step searched for, such as errors in a log. */
+/** Whether the step searched for the text that looks like a failure, such as errors in a log. */
 function isAskedFor(step: ToldStep, failure: RegExpExecArray): boolean {
   const asked = step.action_input.slice(0, 300).toLowerCase();
   const word = /[a-z]{4,}/.exec(failure[0].toLowerCase())?.[0];
@@ -141,7 +144,10 @@ function isAskedFor(step: ToldStep, failure: RegExpExecArray): boolean {
 export const ENUMERATION =
   /(?:['"“‘][^'"“”‘’\n]{2,60}['"”’](?: \([^)\n]{0,40}\))?(?:,? and |, ?|; ?)){2,}|(?:\b[A-Z][\w&'.-]*(?: [\w&'.-]+){0,5}(?: \([^)\n]{0,40}\))?, ){2,}/;
 
-/** Whether a sentence of the agent's own words makes a claim without hedging, in a text that admits no failure. */
+/**
+ * Whether a sentence in the agent's own words makes a claim without hedging. A text that admits a failure makes no
+ * claim.
+ */
 function claims(claim: RegExp, hedge: RegExp, text: string): boolean {
   if (!claim.test(text) || ADMITTING.test(text)) return false;
   let start = 0;
@@ -241,7 +247,7 @@ function flagStep(
   if (mayPend && (inSigns & TRIGGER.pending) !== 0 && PENDING.test(signs)) flags |= FLAG.pending;
   if ((inSigns & TRIGGER.partial) !== 0 && PARTIAL.test(signs)) flags |= FLAG.partial;
   if ((inOwn & TRIGGER.claiming) !== 0 && claims(CLAIMING, HEDGING, own)) flags |= FLAG.claims_success;
-  // Examined only if the step might make a claim, because this runs at every step.
+  // The text is examined only if the step might make a claim, because this runs at every step.
   const tells =
     (flags & (FLAG.speaks | FLAG.final)) !== 0 || (step.action === '' && step.action_input === '');
   if (tells && claims(CHANGED, DOUBTING, own)) flags |= FLAG.claims_change;

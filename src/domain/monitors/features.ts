@@ -171,7 +171,7 @@ export class StepFeatures extends StepSlot {
    */
   readonly scalars: Uint16Array;
   readonly filter: Uint8Array;
-  /** Words of the thought, in the same way. */
+  /** The words of the thought, in the form of `filter`. */
   readonly thoughtFilter: Uint8Array;
 
   /** All bytes. */

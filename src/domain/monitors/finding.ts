@@ -10,7 +10,7 @@ export interface Finding {
   kind: string;
   /** `step_index` of the earlier steps that are the evidence, oldest first, at most EVIDENCE_STEPS. */
   steps: readonly number[];
-  /** The count, for rules that count; otherwise 0. */
+  /** The count of a rule that counts; otherwise 0. */
   count: number;
 }
 

@@ -25,14 +25,14 @@ export interface MaskedStep {
   sent: MonitorStep;
   /** At least the first `SHOWN_CHARACTERS` of each text, without secrets. */
   shown: StepTextFields;
-  /** No text has a secret in its first `SHOWN_CHARACTERS`; `shown` then contains the original texts. */
+  /** Whether no text has a secret in its first `SHOWN_CHARACTERS`. If so, `shown` contains the original texts. */
   is_plain: boolean;
 }
 
 /** Longest stored text of a step, in UTF-16 units, by field. */
 export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
 
-/** How far after a cut secrets are searched for: longer than any key and most tokens. */
+/** Secrets are searched for up to this many characters after a cut, which is longer than any key and most tokens. */
 const SECRET_MARGIN = 1_024;
 
 /** Characters searched in every text, in UTF-16 units. A quote uses no more. */

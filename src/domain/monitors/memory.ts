@@ -259,7 +259,7 @@ export function makeMemory(task: string): Uint8Array {
     if (FUNCTION_WORDS.has(whole)) return;
     words.add(stem);
     const short = shortHash(stem);
-    // The first word of a task is always capitalised.
+    // The capital of a task's first word says nothing, because nearly every task begins with one.
     if (
       ((capital && !first && length > 2) || digits > 0) &&
       names.length < TASK_NAMES &&

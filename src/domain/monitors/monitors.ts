@@ -36,7 +36,7 @@ export interface StepOutcome {
  * not.
  */
 const CALM_STEPS = 2;
-/** At and after this step of a streak, the nudge has not helped. */
+/** At this step of a streak and later, the nudge has not helped. */
 const STOP_STEPS = 4;
 
 const LEVELS: readonly (InterventionLevel | null)[] = [null, 'nudge', 'stop'];
@@ -95,9 +95,9 @@ function advanceStreaks(
   for (const name of fired) {
     const streak = streaks[name];
     const due = streak.length >= STOP_STEPS ? 2 : 1;
-    // With a threshold of 0, a monitor also fires without a finding.
+    // If the threshold is 0, a monitor also fires without a finding.
     if (due <= streak.level || scores[name] === 0) continue;
-    // Never stop without a nudge before.
+    // A stop never comes without a nudge before it.
     const level = Math.min(due, streak.level + 1);
     const loudness = level * 10 + scores[name] * (profile.weights[name] > 0 ? profile.weights[name] : 0.01);
     if (loudness > loudest) {

@@ -34,7 +34,10 @@ import { cosineOf, cosineTo, holdsWord, overlapOf, squareOf } from './words.ts';
 
 /** Weight of the new value in a moving average. */
 const AVERAGE_SHARE = 0.5;
-/** In instructions of up to this many words retry words are counted individually, in longer ones by density. */
+/**
+ * In instructions of up to this many words, each retry word counts. In longer ones, the density of retry words
+ * counts.
+ */
 const RETRY_WORDS_PER = 20;
 
 /** The inputs of the logistic. */
@@ -137,7 +140,7 @@ function isNextOfBatch(step: StepFeatures, memory: RunMemory): boolean {
   return fresh > 0 && answered / fresh >= BATCH_SHARE;
 }
 
-/** Whether the instruction of one of the last steps contains the word. */
+/** Whether one of the last instructions contains the word. */
 function isSpokenOf(word: number, memory: RunMemory): boolean {
   for (let ago = 1; ago <= memory.slotCount; ago++) {
     const past = memory.slot(ago);
@@ -172,10 +175,10 @@ function cameToNothing(flags: number): boolean {
 }
 
 function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): Finding {
-  // Tests of one part after the other may each fail.
+  // A test of each part in turn may fail every time.
   if (step.has(FLAG.prose | FLAG.waits | FLAG.pending | FLAG.checks)) return NO_FINDING;
   const nothing = cameToNothing(step.flags);
-  // The same page of results for another query is nothing new.
+  // Another query that returns the same page of results shows nothing new.
   const tells =
     step.has(FLAG.reads) && !step.has(FLAG.mutates) && step.observationLength >= SAME_RESULT_WORDS;
   if (!nothing && !tells) return NO_FINDING;

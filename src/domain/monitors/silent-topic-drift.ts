@@ -28,9 +28,9 @@ import { holdsWord, overlapOf } from './words.ts';
 
 const TASK_WORDS_MIN = 4;
 const NAMES_MIN = 3;
-/** Instructions within which the names should appear. */
+/** Number of instructions within which the names should appear. */
 const OPENING_INSTRUCTIONS = 2;
-/** Least shares of the names, and of all words. */
+/** Minimum share of the task's names, and of all its words, that these instructions should contain. */
 const NAMES_SHARE = 0.34;
 const WORDS_SHARE = 0.15;
 /** An instruction with this share of the task's words covers the whole task, not a first part. */
@@ -47,7 +47,10 @@ const STRAY_SCORES = [0, 0, 0.1, 0.25, 0.4, 0.55, 0.65, 0.75, 0.85] as const;
  * it.
  */
 const TALK_STEPS = 3;
-/** Least steps on the task before a stray. With fewer, the run has not begun the task. */
+/**
+ * Minimum number of steps on the task before the run can stray from it. With fewer steps, the run has not begun the
+ * task.
+ */
 const ON_TASK_STEPS = 2;
 /** Additional steps required when the run has not begun the task: it may still be on its way there. */
 const UNBEGUN_STEPS = 2;
@@ -63,7 +66,7 @@ const PLAIN_WORDS_MIN = 2;
  * deviations.
  */
 const CHANCE_DEVIATIONS = 3;
-/** A step is on the task when this many of its words, or this share, are the task's. */
+/** A step is on the task if at least this many of its words, or this share of them, are words of the task. */
 const OWN_WORDS = 2;
 const OWN_SHARE = 0.25;
 
@@ -128,7 +131,7 @@ function judgeOpening(step: StepFeatures, memory: RunMemory, shared: number): Fi
   const { counters, nameCount, names } = memory;
   if (counters[COUNTER.instructions]! >= OPENING_INSTRUCTIONS) return NO_FINDING;
   let seen = counters[COUNTER.names_seen]!;
-  // A plan that recites the task has all its names; a short thought is about the step.
+  // A plan that recites the task contains all its names. A short thought is about the step itself.
   const thinks = step.plainWords <= SHORT_WORDS;
   for (let i = 0; i < nameCount; i++)
     if (holdsWord(step.words, step.wordCount, names[i]!) || (thinks && step.thinksOf(names[i]!)))

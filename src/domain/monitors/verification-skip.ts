@@ -28,10 +28,10 @@ const BLIND_SCORE = 0.6;
 const UNANSWERED_SCORE = 0.55;
 /** A result that mentions less than this share of the words asked for is no answer. */
 const ANSWERED_SHARE = 0.12;
-/** From this cosine on, the next step is still about the check. */
+/** A result that mentions less than this share of the words that the step asked for is no answer. */
 const SAME_CHECK_COSINE = 0.55;
 
-/** The edit must contain this share of what a reading step names. */
+/** A step reads an edit back if the edit contains this share of what the step names. */
 const READ_BACK_SHARE = 0.6;
 
 /** Share of the step's own words that its result mentions; 1 if it has none. */
@@ -62,7 +62,7 @@ function isReadBack(step: StepFeatures, memory: RunMemory): boolean {
   return false;
 }
 
-/** Whether the step is or may be a check; what a call with an unknown input examined is unknown. */
+/** Whether the step is a check or may be one. It is unknown what a call with an unknown input examined. */
 function mayCheck(step: StepFeatures, memory: RunMemory): boolean {
   if (step.has(FLAG.mutates)) return false;
   if (step.has(FLAG.checks | FLAG.runs)) return true;

@@ -4,10 +4,10 @@
  */
 
 export interface ScannedValue {
-  /** The string without quotes and escapes, or the digits of the number. */
+  /** The string value without quotes and escapes, or the digits of the number. */
   text: string;
   is_number: boolean;
-  /** The value is itself the key of an object. */
+  /** Whether the value is itself the key of an object. */
   is_key: boolean;
   /** The nearest key above; '' without one. */
   key: string;

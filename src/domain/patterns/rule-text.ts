@@ -28,7 +28,7 @@ export const NO_RUN: RunWords = {
   isOrdinary: () => false,
 };
 
-/** Changes with the rules: each version checks the stored patterns once. */
+/** Increase it when the rules change: the stored patterns are then checked once with the new rules. */
 export const RULE_VERSION = 1;
 
 const OMITTED = '…';
@@ -42,7 +42,7 @@ const CLOCK = '\\d{1,2}:\\d{2}(?::\\d{2}(?:[.,]\\d{1,9})?)?';
 const STREET =
   'Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Court|Ct|Way|Place|Pl|Terrace|Square|Sq|Highway|Hwy|Parkway|Pkwy|Circle|Cir|Alley|Close|Crescent|Row';
 
-/** Values of several words, or in a form that no word has, in the order of the search. */
+/** Values that consist of several words, and values in a form that no word has, in the order of the search. */
 const FORMS: readonly (readonly [RegExp, string])[] = [
   [/[\p{L}\p{N}._%+'-]{1,80}@[\p{L}\p{N}-]{1,80}(?:\.[\p{L}\p{N}-]{1,40}){1,6}/gu, 'an e-mail address'],
   [/\b[a-z][a-z0-9+.-]{1,15}:\/\/[^\s"'`<>()[\]{}|]{1,2000}/gi, 'a URL'],
@@ -207,7 +207,7 @@ function replaceField(
   const [, word = '', rest = ''] = /^(\S+(?: \p{Lu}\S*)*)(.*)$/su.exec(bare ?? '') ?? [];
   const [end] = /[.,;:!?'’]*$/.exec(word)!;
   const value = double ?? single ?? word.slice(0, word.length - end.length);
-  // "The name is required", `name=a name`, `cabin_name="economy"`: nothing to replace.
+  // In "The name is required", `name=a name` and `cabin_name="economy"` there is nothing to replace.
   if (NO_VALUE.test(value) || /^\W*$/.test(value)) return whole;
   const isStrict =
     /[:=]/.test(link) || field.includes('_') || text.slice(0, at).endsWith('--') || /\d/.test(value);
@@ -383,7 +383,7 @@ export function isCommon(word: string): boolean {
   );
 }
 
-/** `SELEC`: a keyword without its last letter. The pattern may be about this typing error. */
+/** `SELEC`: a keyword without its last letter. It stays, because the pattern may be about this typing error. */
 function isCutOff(lower: string): boolean {
   for (const letter of 'abcdefghijklmnopqrstuvwxyz') if (COMMON_WORDS.has(lower + letter)) return true;
   return false;

@@ -268,7 +268,7 @@ function nameTool({ action, action_input }: TraceStep): string {
   return /^[A-Za-z][\w.:-]{0,60}$/.test(action) && !/\d{2}/.test(action) ? action : 'an earlier step';
 }
 
-/** Whether a value under this key is specific to the run. */
+/** Whether a value under this key belongs to this run only. */
 function isInstance(text: string, key: string, isNumber: boolean): boolean {
   if (isNumber) return text.replace(/\D/g, '').length > 1;
   if (text.length < 2 || text.length > VALUE_CHARACTERS || CODE.test(text)) return false;

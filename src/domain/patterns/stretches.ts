@@ -54,7 +54,7 @@ const FAILED =
 const SUCCEEDED =
   /^(?:succe|pass|solved|resolved|complete|correct|done$|ok$|true$|yes$|1(?:\.0+)?$|reward[ :=]*1)/i;
 
-/** How a trace's outcome counts for what it may teach. */
+/** Whether a trace with this outcome counts as a success, as a failure or as neither. */
 function classifyTraceOutcome(outcome: string): 'success' | 'failure' | 'unknown' {
   const known = classifyOutcome(outcome);
   if (known !== 'other') return known;
@@ -147,7 +147,7 @@ class StretchFinder {
     return last === start ? null : { failures, recovery: null, end: last, way: 'dead_end' };
   }
 
-  /** Drops failures after the last repeated try; keeps all of them if there was only one try. */
+  /** Keeps the failures up to the last repeated try. Keeps all of them if there was only one try. */
   #onlyOnTheWay(failures: readonly number[], tries: readonly number[]): number[] {
     const last = tries.at(-1)!;
     return failures.filter((at) => at <= last || tries.length === 1);

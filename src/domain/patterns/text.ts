@@ -43,7 +43,8 @@ export function cleanText(text: string, head: number, tail = 0): string {
   if (text.length <= most + 2 * SCAN_MARGIN_BYTES) {
     kept = cutMiddle(plain(maskSecrets(text)), head, tail);
   } else {
-    // Too long to mask completely: only the ends are, with a margin for a secret that crosses the cut.
+    // The text is too long to be masked completely. Only its ends are masked, with a margin for a secret that
+    // crosses the cut.
     const first = plain(maskSecrets(text.slice(0, head + SCAN_MARGIN_BYTES))).slice(0, head);
     const last = tail === 0 ? '' : plain(maskSecrets(text.slice(-(tail + SCAN_MARGIN_BYTES)))).slice(-tail);
     kept = joinEnds(first, last, text.length - first.length - last.length);

@@ -19,7 +19,7 @@ interface PatternTexts {
   unlock: string;
 }
 
-/** The texts, and how far the unlock is explained rather than only recorded: 0 … 4. */
+/** The texts, and a number from 0 to 4: how far the unlock is explained rather than only recorded. */
 interface Wording extends PatternTexts {
   insight: number;
 }
@@ -197,7 +197,8 @@ function findAttempts(
   for (let tried = at - 1; tried > (before ?? Math.max(-1, at - FIRST_ATTEMPT_REACH)); tried--) {
     const { failed, is_talk, is_look } = verdicts[tried]!;
     if (failed || is_talk || is_look || isSameCall(tried)) continue;
-    // Before the first failure, all earlier work precedes the check; only the edit right before it is an attempt.
+    // Before the first failure, all earlier work precedes the check. Only an edit right before the check is an
+    // attempt.
     if (before === undefined && !EDIT.test(steps[tried]!.action.trim())) break;
     found.unshift(tried);
     if (found.length === (before === undefined ? 1 : ATTEMPTS)) break;
@@ -319,7 +320,7 @@ function compareInputs(failed: TraceStep, worked: TraceStep, values: RunValues):
   for (const path of new Set([...was.keys(), ...is.keys()])) {
     const [old, now] = [was.get(path), is.get(path)];
     if (old?.text === now?.text) continue;
-    // Long values differ in some part; the complete call shows that better.
+    // Long values differ only in a part of them, which the complete call shows better.
     if ((old?.text ?? '').length > 120 || (now?.text ?? '').length > 120) return [];
     const name = quote(values.text(path));
     if (old === undefined) changes.push(`${name} = ${values.argument(now!.value)} added`);
@@ -352,7 +353,7 @@ function compareValues(old: unknown, now: unknown, values: RunValues): string {
 /** Compares line by line, including white space, so that wrong indentation shows. */
 function compareLines(before: string, after: string, values: RunValues): string[] {
   const [was, is] = [before.split('\n'), after.split('\n')];
-  // The complete call shows a single line better, unless only white space differs.
+  // A single line is shown better by the complete call, unless only white space differs.
   const isOther = was.length === 1 && oneLine(before, 500) !== oneLine(after, 500);
   if (was.length !== is.length || isOther) return [];
   const changes: string[] = [];

@@ -14,14 +14,14 @@ interface Completions {
   from: number;
   to: number;
   items: Completion[];
-  /** Whose values are completed, and the rest of the query; null: a field is. */
+  /** The question for the values to complete, with the rest of the query; null if a field is completed. */
   asked: AskedValues | null;
 }
 
-/** Which values would help. */
+/** A question for values that complete the query. */
 export interface AskedValues {
   field: string;
-  /** What of the value is typed. */
+  /** The part of the value that is typed. */
   contains: string;
   /** The query without the word that is being typed. */
   rest: string;

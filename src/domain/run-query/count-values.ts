@@ -12,7 +12,7 @@ import type { RunReader } from './match.ts';
 const COUNTED_VALUES = 10_000;
 /** Longer values are left out, as they would not fit into a query. */
 const VALUE_CHARACTERS = 500;
-/** Fields with another value in each run: completing them helps in nothing. */
+/** Fields with another value in each run: completing them is of no use. */
 const NOT_COUNTED: ReadonlySet<string> = new Set(['text', 'task', 'run']);
 
 /** Fields whose values can be counted. */
@@ -73,7 +73,7 @@ export class ValueCounter<Run> {
 
 const NOTHING: readonly string[] = [];
 
-/** A list whose runs have no such field has no values of it. */
+/** If the runs of a list have no such field, it has no values. */
 function readerOf<Run>(field: string, reader: RunReader<Run>): (run: Run) => readonly string[] {
   const { kind, values = NOTHING } = QUERY_FIELDS.get(field) ?? {};
   if (kind === 'name') {

@@ -6,9 +6,9 @@ import { CHILD_KINDS } from '../child-kind.ts';
 import { MONITOR_NAMES } from '../monitors/names.ts';
 import { RUN_STATUSES } from '../run-status-name.ts';
 
-/** Traits that `is:` asks for. */
+/** Traits that `is:` tests. */
 const RUN_TRAITS = ['golden', 'captured', 'reported', 'child', 'good', 'bad'] as const;
-/** Things that `has:` asks for. */
+/** Things that `has:` tests. */
 const RUN_HOLDINGS = [
   'error',
   'tool',

@@ -46,7 +46,7 @@ export interface RunReader<Run> {
     matches: (text: string) => boolean,
     matchesShared: (name: string) => boolean,
   ) => boolean;
-  /** false: some words of the run are not read yet, so `text` may still match. */
+  /** Whether all words of the run are read. If not, `text` may still match. */
   isTextRead?: (run: Run) => boolean;
 }
 

@@ -40,8 +40,8 @@ export interface TimeRange {
 }
 
 /**
- * Monitors that a word names completely or in part, and at how many steps one of them must have fired; null: at any
- * number.
+ * The monitors that a word names completely or in part, and the number of steps at which one of them must have
+ * fired; null: any number.
  */
 export interface MonitorValue {
   text: string;
@@ -58,13 +58,13 @@ export type Condition =
   | { kind: 'monitor'; field: 'monitor'; values: MonitorValue[] };
 
 export type Term = Condition & {
-  /** Runs that do not match. */
+  /** Whether the term selects the runs that do not match. */
   is_not: boolean;
 };
 
 export interface SortOrder {
   field: SortField;
-  /** Largest first, newest first. */
+  /** Whether the order is descending: largest first, newest first. */
   is_descending: boolean;
 }
 

@@ -55,7 +55,10 @@ export class ChatAnswerReader implements AnswerReader {
     return answer;
   }
 
-  /** @returns the choices that form the answer; some servers divide one answer into several with the same index */
+  /**
+   * @returns the choices that form the answer; some servers divide one answer into several choices with the same
+   * index
+   */
   #readHead(name: string, body: JsonObject): JsonObject[] {
     const answer = this.#answer;
     answer.id = asText(body.id) ?? answer.id;

@@ -1,6 +1,6 @@
 /**
- * Tables of how servers that speak chat-completions differ from OpenAI's. The body decides which row applies, not the
- * host, because the same server is reached under many names. Each row names a server and the source of its form. Pure;
+ * Tables of how servers that speak chat-completions differ from OpenAI's. The body decides which row applies, not
+ * the host, because a server can have many host names. Each row names a server and the source of its form. Pure;
  * runs where stored copies are read.
  */
 

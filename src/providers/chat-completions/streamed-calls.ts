@@ -127,7 +127,7 @@ function hasWholeArguments({ progress, value }: OpenCall): boolean {
   return progress.isWhole || value !== undefined;
 }
 
-/** Whether it repeats a whole call, as some servers do at the end of a stream. */
+/** Whether the piece repeats a whole call, as some servers do at the end of a stream. */
 function isResent(call: OpenCall, { id, name, text, value }: Piece): boolean {
   if (id === null || id !== call.id || name !== call.name || !hasWholeArguments(call)) return false;
   return value === undefined ? text === call.text : JSON.stringify(value) === JSON.stringify(call.value);

@@ -11,7 +11,7 @@ export const chatCompletions: Wire<'chat_completions'> = {
   shape: 'chat_completions',
   paths: {
     routes: 'all',
-    // Unambiguous, so no version is required before it.
+    // The ending is unambiguous, so no version is required before it.
     tell: (path) => (path.endsWith('/chat/completions') ? 'turn' : null),
     examples: ['/v1/chat/completions', '/openai/v1/chat/completions'],
   },

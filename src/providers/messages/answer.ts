@@ -188,7 +188,7 @@ function readUsage(value: unknown, usage: TokenUsage): void {
       const count = asCount(read(asObject(round)));
       if (count !== null) sum = (sum ?? 0) + count;
     }
-    // A list that omits the top-level count does not account for it.
+    // If the list omits this count, the top-level count is used.
     const top = asCount(read(from));
     if (sum === null || (top !== null && top > sum)) sum = top;
     (usage as unknown as Record<string, number | null>)[name] = laterCount(sum, usage[name] as number | null);

@@ -48,7 +48,7 @@ export interface Cell {
   /** Counts restarts, so that an outcome for an earlier life is recognized. */
   life: number;
   history: RestartHistory;
-  /** The delay has passed; the actor restarts when none of its effects waits for the journal. */
+  /** Whether the delay has passed. The actor then restarts when none of its effects waits for the journal. */
   restart_due: boolean;
   touched_at_ms: number;
 

@@ -18,8 +18,8 @@ const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
 const SWEEP_EVERY_MS = { least: 10, most: 1000 };
 /**
- * Maximum numbers of actors that are checked to make room for another, and of idle actors among them. The longest
- * unused actor of so few has been unused long enough.
+ * Maximum number of actors that are checked to make room for another, and maximum number of idle actors among them.
+ * Even among so few, the longest unused actor has been unused long enough.
  */
 const ROOM_CELLS = 256;
 const ROOM_IDLE_CELLS = 16;
@@ -98,7 +98,7 @@ export class Passivation {
       try {
         this.#parts.journal.stageSnapshot(cell);
       } catch (thrown) {
-        // All events of the actor are stored, so only its next start takes longer.
+        // Without the snapshot, only the actor's next start takes longer, because all of its events are stored.
         cell.kind.stats.errors++;
         this.#parts.report(describeFailure(cell.self, 'snapshot', thrown, 'lost'));
       }

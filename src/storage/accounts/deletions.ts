@@ -21,7 +21,10 @@ const EVERYTHING = '';
 
 interface DeletionRow {
   at_ms: number;
-  /** All data was searched once. Data that was in transit at the time of the deletion may have arrived since. */
+  /**
+   * Whether all data was searched once. Data that was in transit at the time of the deletion may have arrived
+   * since.
+   */
   is_swept: boolean;
 }
 
@@ -35,7 +38,7 @@ export interface DeletedScope {
 /** A deletion that may have left data behind. */
 export interface Deletion extends DeletedScope, DeletionRow {}
 
-/** With the removal of its record. */
+/** Notes a deletion, in the transaction that removes the record. */
 export function noteDeletion(tx: TableTransaction, scope: DeletedScope, nowMs: number): void {
   const value: DeletionRow = { at_ms: nowMs, is_swept: false };
   tx.write({ op: 'put', table: DELETIONS, row: keyOf(scope), value });

@@ -114,7 +114,7 @@ export function isOnlyOwner(tables: TableReader, org_id: string, user_id: string
   return owners.length === 1 && owners[0]!.user_id === user_id;
 }
 
-/** Newest first; of two that joined at the same moment, the greater id. */
+/** Newest first; of two that joined at the same moment, the greater id first. */
 export function listMembers(tables: TableReader, org_id: string, { limit, offset }: Page): Listing<Member> {
   const total = countMembers(tables, org_id);
   if (offset >= total) return { items: [], total };

@@ -34,7 +34,7 @@ export function effectiveOf(tables: TableReader, org_id: string): EffectiveSubsc
   return effectiveSubscription(subscriptionsOf(tables, org_id));
 }
 
-/** Whether a subscription of the organization goes on. */
+/** Whether a subscription of the organization will be renewed. */
 export function hasRenewal(tables: TableReader, org_id: string): boolean {
   return subscriptionsOf(tables, org_id).some(doesRenew);
 }
@@ -91,7 +91,7 @@ export function applyBillingEvent(
   }
   if (event.change === null)
     return { ...nothing, duplicate: false, handled, org_id: handled ? org_id : null };
-  // Kept while its organization is unknown, because the event that names it may arrive last.
+  // The subscription is kept while its organization is unknown, because the event that names it may arrive last.
   const { id } = event.change;
   const after = mergeSubscription(kept, org_id, event.change);
   if (kept !== undefined && kept.org_id !== org_id)

@@ -6,9 +6,9 @@ import { StoreError } from './object-store.ts';
 
 export interface BucketPlace {
   bucket: string;
-  /** Before each object's name; '' or with a slash at its end. */
+  /** The prefix of each object's name; '' or with a slash at its end. */
   prefix: string;
-  /** null: that of AWS. */
+  /** null: the endpoint of AWS. */
   endpoint: string | null;
   /** null: what the SDK finds in the environment. */
   region: string | null;
@@ -20,7 +20,7 @@ const BUCKET = /^[a-z\d][a-z\d.-]{1,61}[a-z\d]$/;
 const PREFIX = /^(?:[\w.=+@-]+\/)*$/;
 const PARAMETERS: ReadonlySet<string> = new Set(['endpoint', 'region', 'insecure']);
 const RULE = 'a bucket is named like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1';
-/** Where no server is known to look at the region. */
+/** Region for other servers, which are not known to check it. */
 const ANY_REGION = 'us-east-1';
 
 export function isBucketPlace(place: string): boolean {

@@ -69,7 +69,7 @@ export class FolderStore implements ObjectStore {
     }
   }
 
-  /** Removes an empty folder, and parent folders that are then empty: each layer of a point has its folder. */
+  /** Removes an empty folder, and parent folders that are then empty: each layer of a point has a folder. */
   #removeEmpty(folder: string): void {
     try {
       for (let at = folder; at.length > this.name.length; at = dirname(at)) {
@@ -77,7 +77,7 @@ export class FolderStore implements ObjectStore {
         this.#made.delete(at);
       }
     } catch {
-      // It has other objects, or does not exist.
+      // The folder has other objects, or does not exist.
     }
   }
 

@@ -10,11 +10,11 @@ import { OBJECT_BYTES_MAX, type ObjectStore, type StoredObject, StoreError } fro
 import { explainS3 } from './s3-errors.ts';
 
 const CONNECT_MS = 10_000;
-/** Without a byte from the server. */
+/** Longest time without a byte from the server. */
 const SILENCE_MS = 60_000;
 /** Attempts for each request, with growing pauses. */
 const ATTEMPTS = 4;
-/** Keys of one request to list or to remove. */
+/** Maximum number of keys in one request that lists or removes objects. */
 const KEYS_MAX = 1_000;
 
 type Sdk = typeof import('@aws-sdk/client-s3');

@@ -27,7 +27,7 @@ const TOUCH_EVERY_MS = 3_600_000;
 export const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
 
 const PLACEHOLDER_HEAD = '\0@svc-file:';
-/** What every placeholder begins with. */
+/** The beginning of every placeholder. */
 export const PLACEHOLDER_HEAD_BYTES = Buffer.from(PLACEHOLDER_HEAD, 'latin1');
 const PLACEHOLDER_NEEDLE = packNeedles([PLACEHOLDER_HEAD_BYTES]);
 const PLACEHOLDER_BYTES = PLACEHOLDER_HEAD.length + 1 + 64 + 1;
@@ -167,7 +167,8 @@ export class AttachmentStore {
   /** Written since the last sync, by name. */
   #unsynced: { name: string; sha256: string }[] = [];
   /**
-   * A sync has failed. The next one would succeed although the kernel has dropped the pages that it could not write.
+   * Whether a sync has failed. The next one would then succeed although the kernel has dropped the pages that it
+   * could not write.
    */
   #isInDoubt = false;
   #made = false;

@@ -33,8 +33,8 @@ export interface BaseEntry {
 }
 
 /**
- * Places in a body at which the preceding bytes give a fingerprint. Each place is half as far again as the one
- * before.
+ * Places in a body at which the preceding bytes give a fingerprint. Each place is 1.5 times as far from the
+ * beginning as the one before.
  */
 const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i));
 /** Bytes of a fingerprint. A fingerprint is only a hint: candidates are compared byte for byte from the beginning. */
@@ -70,7 +70,7 @@ const EDIT_BYTES = 384;
 export interface ChosenBase {
   entry: BaseEntry;
   prefix: number;
-  /** Chosen only because the path is the same: the headers compress well, the body hardly. */
+  /** Whether it was chosen only because the path is the same. Then the headers compress well, but hardly the body. */
   by_path: boolean;
 }
 
@@ -94,7 +94,7 @@ export class BaseCache {
     this.#maxBytes = maxBytes;
   }
 
-  /** Drops some entries: what is stored of them has changed. */
+  /** Drops these entries, because what is stored of them has changed. */
   forget(ids: ReadonlySet<number>): void {
     for (const id of ids) {
       const entry = this.#entries.peek(id);

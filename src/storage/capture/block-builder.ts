@@ -53,7 +53,7 @@ export class BlockBuilder {
   readonly #stage: RawStage;
   readonly #sealing: FileSealing | null;
   readonly #pace: Pace;
-  /** Full blocks are not compressed. */
+  /** Whether full blocks are stored uncompressed. */
   readonly #isPressed: boolean;
   #nextId: number;
   #nextPiece: number;

@@ -48,7 +48,7 @@ interface ScanSpan {
   to: number;
   before: readonly Edit[];
   after: readonly Edit[];
-  /** Attachments stay in the body, in the reused parts, too. */
+  /** Whether attachments stay in the body, also in the reused parts. */
   keeps_files: boolean;
 }
 
@@ -171,8 +171,8 @@ function takeOutFiles(
       files.push(file);
       edits.push({ start, end, text: file.placeholder, is_file: true });
     } else {
-      // It stays in the body in standard base64, whatever the original variant: masking has changed the content
-      // anyway.
+      // The file stays in the body in standard base64, whatever the original variant: masking has changed the
+      // content anyway.
       const text = leaveRest(Buffer.from(maskRanges(content, inside).toString('base64'), 'latin1'));
       edits.push({ start, end, text, is_file: false });
     }

@@ -29,7 +29,7 @@ export function isSearchedInParts(raw: Buffer, contentType: string | null): bool
 }
 
 function beginsAsEvents(raw: Buffer): boolean {
-  // JSON is nearly all there is.
+  // Nearly all bodies are JSON.
   if (raw.length === 0 || raw[0] === OPENING_BRACE) return false;
   return EVENT_BEGINNINGS.some((field) => field.equals(raw.subarray(0, field.length)));
 }

@@ -78,7 +78,7 @@ export function readKeyChange(db: string): KeyChange | null {
   try {
     return keyChangeSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (thrown) {
-    // It was removed meanwhile.
+    // The file was removed meanwhile.
     if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw refuse(path);
   }

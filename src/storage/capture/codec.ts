@@ -407,7 +407,7 @@ export interface PackPlace {
   bytes: number;
 }
 
-/** The value in `blocks` for a block in a pack. @param count its exchanges */
+/** The value in `blocks` for a block in a pack. @param count number of exchanges in the block */
 export function pointToPack(count: number, { pack, offset, bytes }: PackPlace): Buffer {
   const numbers = [count, pack, offset, bytes];
   let size = 1;

@@ -35,9 +35,9 @@ export const DECOMPRESSION = {
 /** What became of a body. */
 export interface DecodedBody {
   body: Buffer;
-  /** The stored copy is not in the encoding that its header names. */
+  /** Whether the stored copy was decoded, so that its header names an encoding that it no longer has. */
   decoded: boolean;
-  /** Something at the end is missing. */
+  /** Whether something at the end is missing. */
   cut: boolean;
   /** Why the body is withheld (and empty); null if it is not. */
   withheld: WithheldCause | null;
@@ -211,7 +211,7 @@ function judgeOpaque(body: Buffer, decoded: boolean): DecodedBody {
   return looksLikeText(body) ? { body, decoded, cut: false, withheld: null } : withhold('undecodable');
 }
 
-/** Cost of a partly decoded body by its output. Other threads do the work itself. */
+/** The cost of a partly decoded body is estimated from its output, because other threads do the work itself. */
 const PARTLY_BYTES_PER_MS = 200_000;
 
 /** Decodes bodies one after the other. Bodies that expand to many times their size share a time budget. */

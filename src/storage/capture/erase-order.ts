@@ -19,7 +19,7 @@ const orderSchema = z.object({
   format: z.literal('understudy_erase_v1'),
   /** Ids to erase: first and last of each range, ascending. */
   ranges: z.array(z.tuple([z.int().positive(), z.int().positive()])),
-  /** Turns that continue an erased one, and stay. */
+  /** Turns that stay although they continue an erased turn. */
   followers: z.array(z.int().positive()),
   /** The runs of the erased exchanges. */
   run_ids: z.array(z.string()),
@@ -32,7 +32,7 @@ const orderSchema = z.object({
    * database, and nothing is erased from it.
    */
   marks: z.array(z.object({ id: z.int().positive(), started_at: z.string() })),
-  /** The last exchange that was looked at. */
+  /** The last exchange that was examined. */
   last_id: z.int().nonnegative(),
 });
 

@@ -67,12 +67,12 @@ export class ExchangeEncoder {
     this.#saveAttachment = saveAttachment;
   }
 
-  /** Later exchanges are not stored against those encoded so far. */
+  /** From now on, no exchange is stored against those that were encoded so far. */
   forget(): void {
     this.#bases.clear();
   }
 
-  /** Later exchanges are not stored against these: what is stored of them has changed. */
+  /** From now on, no exchange is stored against these, because what is stored of them has changed. */
   forgetSome(ids: ReadonlySet<number>): void {
     this.#bases.forget(ids);
   }
@@ -171,7 +171,7 @@ export class ExchangeEncoder {
     return { draft, meta, request, response, base };
   }
 
-  /** As a base for later ones. */
+  /** Keeps an exchange as a base for later ones. */
   #keep(
     { exchange, secrets }: PreparedExchange,
     id: number,

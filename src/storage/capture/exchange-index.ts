@@ -23,7 +23,10 @@ import {
 } from './summary-table.ts';
 import { type Correction, type LinkChanges, TurnLinks, type TurnRow } from './turn-links.ts';
 
-/** Moves that a file remembers, the latest ones. Readers that follow the file look far more often. */
+/**
+ * Number of moves that a file remembers: the latest ones. Readers that follow the file read each move long before
+ * it is dropped.
+ */
 const MOVES_KEPT = 1_024;
 
 /** The content of one write. */
@@ -49,7 +52,7 @@ export class ExchangeIndex {
   readonly #runHeaders: readonly string[];
   /** Last id whose summary is written. */
   #stored: number;
-  /** Summaries to write: those of the ids after that one, without gaps. */
+  /** Summaries to write: those of the ids after `#stored`, without gaps. */
   #pending: IndexedSummary[] = [];
   /** By id: corrections of summaries that are written already. */
   readonly #corrections = new Map<number, Correction>();
@@ -294,12 +297,15 @@ export class ExchangeIndex {
     return { moves, forgotten_to: forgotten.at(-1)?.at ?? forgotten_to };
   }
 
-  /** Stored rows were changed: forgets what it remembers of them. Nothing may be pending. */
+  /** Forgets what it remembers of stored rows, because they were changed. Nothing may be pending. */
   forgetRows(): void {
     this.#table.forget();
   }
 
-  /** Turns were removed from `tails`: reads them again when they are needed. Nothing may be pending. */
+  /**
+   * Forgets the turns in memory, because some were removed from `tails`. They are read again when they are needed.
+   * Nothing may be pending.
+   */
   forgetTurns(): void {
     this.#links.forget(this.#stored);
   }

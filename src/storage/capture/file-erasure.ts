@@ -73,9 +73,9 @@ export class FileErasure {
   readonly #env: CaptureEnv;
   readonly #path: string;
   readonly #erased: ReadonlySet<number>;
-  /** Those of this file. */
+  /** The erased exchanges of this file. */
   readonly #mine: ReadonlySet<number>;
-  /** Those of this file that are left to do, ascending. */
+  /** The exchanges of this file that are still to be erased, ascending. */
   readonly #left: number[];
   readonly #dependents: Dependents = { records: new Map(), blocks: new Map() };
   readonly #firstId: number;
@@ -84,8 +84,8 @@ export class FileErasure {
   #lookedTo: number;
 
   /**
-   * @param erased of all files
-   * @param marks by which the file is known as the one that was meant
+   * @param erased ids to erase, of all files
+   * @param marks show whether this file is the one that was meant
    */
   constructor(env: CaptureEnv, path: string, erased: ReadonlySet<number>, marks: EraseOrder['marks']) {
     this.#env = env;
@@ -117,7 +117,10 @@ export class FileErasure {
     return changed;
   }
 
-  /** Finds what refers to erased exchanges, up to the last exchange now; a second call looks at what came since. */
+  /**
+   * Finds what refers to erased exchanges, up to the present last exchange. A second call examines what was stored
+   * since then.
+   */
   *findDependents(): Generator<void> {
     if (this.#mine.size === 0) return;
     const changed = this.listChanged();
@@ -176,7 +179,7 @@ export class FileErasure {
   }
 
   /**
-   * Forgets which runs exchanged turns, where that names an erased run.
+   * Forgets the moves that name an erased run.
    * @param runs the runs of the erased exchanges
    */
   eraseMoves(runs: ReadonlySet<string>): void {
@@ -231,7 +234,7 @@ export class FileErasure {
     return nextPiece;
   }
 
-  /** A commit after the last one that erases: then neither head of the file has anything of what was erased. */
+  /** Commits once more after the last erasing commit, so that neither head of the file contains erased data. */
   settle(): void {
     this.#env.root.transactionSync(() => this.#countChange());
   }

@@ -29,7 +29,7 @@ interface Part {
   last_id: number;
   /** The last listed exchange. In a file that is still written, that is the last indexed one. */
   listed_id: number;
-  /** The file is being sealed, and its last exchanges may not be indexed yet. */
+  /** Whether the file is being sealed, and its last exchanges may not be indexed yet. */
   is_sealing: boolean;
 }
 
@@ -45,7 +45,7 @@ export class FollowedFiles {
   /** Open sealed files by path, the most recently used last. */
   readonly #open = new Map<string, { reader: CaptureReader; inode: bigint | null }>();
   #epoch = 0;
-  /** As the live file counts them. */
+  /** Number of completed erasures, as the live file counts them. */
   #liveErasures = 0;
   #erasures = 0;
 
@@ -155,7 +155,7 @@ export class FollowedFiles {
     }
   }
 
-  /** The runs that exchanged turns because a turn was stored late, after that exchange. @throws CaptureFileError */
+  /** The runs that exchanged turns because a turn after that exchange was stored late. @throws CaptureFileError */
   movesAfter(id: number): RunMoves {
     const all: RunMoves = { moves: [], forgotten_to: 0 };
     for (const part of this.#parts) {

@@ -6,7 +6,7 @@ import type { CapturedExchange } from '../../domain/exchange.ts';
 /** The JSON for a request's head in the meta part, masked. Requests that a client sends in the same way share it. */
 export interface HeadMeta {
   run_id: string;
-  /** The fields from the note to the answerer. */
+  /** The JSON fields that precede the headers: from the gateway's note to the one that answered. */
   route: string;
   headers: string;
 }

@@ -41,7 +41,7 @@ interface PreparedHeads {
 /** A request's stored headers, and the secrets in the headers and the query. */
 interface RequestHeaders {
   headers: string;
-  /** Only headers whose names mean credentials were masked. */
+  /** Whether only headers whose names mean credentials were masked. */
   is_plain: boolean;
   secrets: SecretSet;
   /** Fingerprint of the request's credential; null without one. */
@@ -245,7 +245,7 @@ function maskHeaders(headers: readonly string[], session: string | null = null):
 /**
  * Splits headers, as JSON, at the values that vary. The caller makes sure that no value is partly masked.
  * @param end JSON that follows the headers
- * @returns null if a varying header has more than a value
+ * @returns null if a varying header has more than one value
  */
 function cutVarying(
   { request_form, request_headers }: CapturedExchange,
@@ -275,13 +275,13 @@ function cutVarying(
   return pieces;
 }
 
-/** Headers whose values are read once for all requests of a form. */
+/** A text that JSON writes unchanged. */
 const READ_HEADERS = new Set(['content-type', 'content-encoding']);
 
 /** A text that does not occur in JSON. */
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
 
-/** Inside of a JSON string. */
+/** The text as the inside of a JSON string. */
 function encodePiece(text: string): string {
   return PLAIN_TEXT.test(text) ? text : JSON.stringify(text).slice(1, -1);
 }
@@ -350,5 +350,5 @@ function isFreeOf(text: string, secrets: SecretSet): boolean {
   return byteEngine.isPlain(scratch.subarray(0, bytes), secrets.packed_all, MORE_THAN_FITS);
 }
 
-/** Base64 is not searched. */
+/** More bytes than a text can have, so that base64 is not searched. */
 const MORE_THAN_FITS = SCRATCH_BYTES + 1;

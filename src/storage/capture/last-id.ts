@@ -25,7 +25,7 @@ export function readLastId(path: string): number {
   }
 }
 
-/** Writes it. */
+/** Writes the file. */
 export class LastIdFile {
   readonly #place: string;
   #file: number | null = null;

@@ -73,7 +73,7 @@ interface BlocksToAppend {
 interface OpenedFile {
   env: CaptureEnv;
   index: ExchangeIndex;
-  /** Which file the path led to. */
+  /** Identifies the file that the path named. */
   id: string;
   next_id: number;
   next_piece: number;
@@ -147,12 +147,12 @@ export class LiveFile implements WritePosition {
     return this.#isOpen && !this.#isGivenUp ? this.measurePages().unused_bytes : 0;
   }
 
-  /** The file must be reopened before it is used. */
+  /** Whether the file must be reopened before it is used. */
   get isGivenUp(): boolean {
     return this.#isGivenUp;
   }
 
-  /** The file was removed or replaced: writes to the open file would be lost. */
+  /** Whether the file was removed or replaced. Writes to the open file would then be lost. */
   get isGone(): boolean {
     return readFileId(this.path) !== this.#file.id;
   }
@@ -243,7 +243,7 @@ export class LiveFile implements WritePosition {
     return true;
   }
 
-  /** Exchanges of this or of other files were erased. Readers that follow the file begin again. */
+  /** Counts an erasure of exchanges, in this file or in others. Readers that follow the file then begin again. */
   countErasure(): void {
     const { env } = this.#file;
     env.root.transactionSync(() => env.meta.putSync(ERASURES, Buffer.from(String(readErasures(env) + 1))));

@@ -17,7 +17,7 @@ const DAY_MS = 86_400_000;
 
 /** When a live file is sealed. */
 interface SealLimits {
-  /** It has so many bytes. */
+  /** A file of this size is sealed. */
   bytes: number;
   /**
    * A file of at least this size is sealed when its first exchange is this old. Smaller files stay, because each

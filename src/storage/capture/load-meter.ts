@@ -52,14 +52,14 @@ export class LoadMeter {
     return this.#rate >= this.#pressedRate || this.#byteRate >= PRESSED_BYTE_RATE || bytes >= PRESSED_BYTES;
   }
 
-  /** Storing a batch took so long. */
+  /** Records how long storing a batch took. */
   noteWork(ms: number): void {
     const now = performance.now();
     this.#work = this.#work * Math.exp((this.#workAt - now) / 1_000) + ms;
     this.#workAt = now;
   }
 
-  /** Storing takes so much time that other work must wait for it. */
+  /** Whether storing takes so much time that other work must wait for it. */
   get isBusy(): boolean {
     const now = performance.now();
     if (this.#rate * Math.exp((this.#at - now) / 1_000) < BUSY_RATE) return false;

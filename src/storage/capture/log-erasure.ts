@@ -39,7 +39,7 @@ const PAUSE_MS = 15;
 /** Memory for what is read of a sealed file. */
 const CACHE_BYTES = 4 << 20;
 
-/** The log, as an erasure needs it. */
+/** The methods of the log that an erasure needs. */
 interface ErasableLog {
   readonly path: string;
   readonly data_key: Uint8Array | null;
@@ -64,7 +64,7 @@ interface ErasableLog {
   reopenLive(): Promise<void>;
   /** Restores files whose blocks are in a bucket, if they are meant. @throws StoreError */
   restoreOffloaded(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
-  /** Removes what the bucket has of these files. @throws StoreError */
+  /** Removes from the bucket what it has of those files. @throws StoreError */
   removeErasedObjects(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ export class LogErasure {
   readonly #order: EraseOrder;
   readonly #ids: ReadonlySet<number>;
   readonly #runs: ReadonlySet<string>;
-  /** The last exchange that was looked at: a later one may continue an erased one. */
+  /** The last exchange that was examined: a later one may continue an erased one. */
   readonly #lastId: number;
 
   /**
@@ -131,7 +131,7 @@ export class LogErasure {
     for (const _ of erasure.findDependents()) await pause(0);
     for (let isMore = erasure.hasAny; isMore; await pause(PAUSE_MS))
       isMore = await log.hold(() => {
-        // Until now, exchanges could still be stored against some of them.
+        // Until now, exchanges could still be stored against some of the erased exchanges.
         for (const _ of erasure.findDependents());
         log.forgetBases(erasure.listChanged());
         return live.eraseSome(erasure);
@@ -177,7 +177,7 @@ export class LogErasure {
     } finally {
       await closeEnv(env);
     }
-    // LMDB's buffers go with the environment.
+    // The buffers of LMDB hold erased content. They are freed with the environment, so it is opened anew.
     const again = await log.hold(() => openCaptureEnv(path, 'write', log.data_key));
     try {
       await wipeUnusedBytes(path, (work) => log.hold(work));
@@ -239,7 +239,7 @@ export class LogErasure {
     }
   }
 
-  /** Removes those that no later exchange has. */
+  /** Removes the attachments that no later exchange has. */
   #removeAttachments(): void {
     const { path, data_key, live } = this.#log;
     const gone = new Set(this.#order.attachments);

@@ -47,7 +47,7 @@ const UNUSED_BYTES_MIN = 64 << 10;
 /** Least unused part of a file that is worth a rewrite: when an order asks for it, and after an erasure. */
 export const UNUSED_SHARE = { ordered: 1 / 8, erased: 1 / 2 } as const;
 
-/** The log, as a rewrite needs it. */
+/** The methods of the log that a rewrite needs. */
 interface RewritableLog {
   readonly path: string;
   readonly data_key: Uint8Array | null;
@@ -212,7 +212,7 @@ class KeyRewrite {
       times = statSync(path);
       plain = openAttachment(name, readFileSync(path), this.#old);
     } catch (thrown) {
-      // Retention may have removed it meanwhile.
+      // Retention may have removed the attachment meanwhile.
       if (thrown instanceof SealError || (thrown as NodeJS.ErrnoException).code === 'ENOENT') return;
       throw thrown;
     }

@@ -94,7 +94,10 @@ export interface CaptureLogOptions {
   data_dir?: string;
   /** Decodes exchanges for the index while they are stored; if omitted, only `indexSome` and `tidySome` index. */
   decode?: DecodeExchange;
-  /** The bucket that sealed files go to; omitted or null: only what an earlier process put into one is looked after. */
+  /**
+   * The bucket that sealed files go to; omitted or null: no further files go to a bucket, and only what an earlier
+   * process put into one is maintained.
+   */
   bucket?: { place: string; keep: LocalKeep } | null;
   /** Keeps a full-text index beside the database; needs `decode`. */
   has_text_index?: boolean;
@@ -130,9 +133,9 @@ interface CaptureLogStats {
   packing: PackingState;
   /** Bodies that were not stored because their content could not be inspected, by cause, since the log was opened. */
   withheld: Record<WithheldCause, number>;
-  /** How far the full-text index is; null without one. */
+  /** Progress of the full-text index; null without one. */
   text: TextIndexState | null;
-  /** How far the bucket is; null without one. */
+  /** Progress of the bucket; null without one. */
   bucket: OffloadState | null;
 }
 
@@ -174,7 +177,7 @@ export class CaptureLog {
   #fileWork: Promise<void> | null = null;
   /** Ends an erasure. */
   readonly #ending = new AbortController();
-  /** The end of the queue of calls. */
+  /** Resolves after the last queued call. */
   #tail: Promise<unknown> = Promise.resolve();
 
   /**
@@ -258,7 +261,7 @@ export class CaptureLog {
     const key = this.#live.sealing?.key ?? null;
     await this.#live.reopen(lastSealedId, turns);
     const now = this.#live.sealing?.key ?? null;
-    // The file's key names its attachments.
+    // The names of attachments depend on the file's key.
     if (now?.id !== key?.id) this.#files = new AttachmentStore(attachmentsFolder(this.#options.path), now);
   }
 
@@ -505,7 +508,7 @@ export class CaptureLog {
 
   /** Runs work that must not meet another rotation or erasure. */
   #alone<Value>(work: () => Promise<Value>): Promise<Value> {
-    // It begins in this call where it can, so that calls made after it come after it.
+    // The work begins within this call if possible, so that later calls come after it.
     const done = this.#fileWork === null ? work() : this.#fileWork.then(work);
     const ended = done.then(ignore, ignore).then(() => {
       if (this.#fileWork === ended) this.#fileWork = null;
@@ -565,7 +568,7 @@ export class CaptureLog {
       const live = this.#live;
       await this.#offload?.pause();
       try {
-        // What is in a bucket keeps its key there.
+        // Content in a bucket keeps its key there, so it is restored first.
         if (kind === 'rekey') await this.#restoreOffloaded(async () => true);
         await rewriteOrdered(
           {
@@ -615,7 +618,8 @@ export class CaptureLog {
   }
 
   /**
-   * Sends sealed files to the bucket, and removes blocks that are there from the disk; as long as it takes. Nothing waits for it.
+   * Sends sealed files to the bucket, and removes blocks that are there from the disk. This takes as long as it needs,
+   * because nothing waits for it.
    * @throws StoreError, or Error of the file system: the next call goes on
    */
   async offloadSome(): Promise<void> {
@@ -673,7 +677,7 @@ export class CaptureLog {
     try {
       const sealed = await this.#sealed.seal(rotated.moved);
       this.#text?.reconcile();
-      // The whole file has been rewritten.
+      // The whole file has been rewritten, so the failed sync no longer matters.
       if (this.#syncFailure === failure) this.#syncFailure = null;
       return { sealed, opened };
     } catch (error) {
@@ -803,7 +807,7 @@ export class CaptureLog {
     this.#textSources?.close();
   }
 
-  /** Flushes and ends the log, after the calls made before. A second call does nothing. An erasure is broken off. */
+  /** Flushes and ends the log, after the calls made before. A second call does nothing. An erasure is interrupted. */
   async close(): Promise<void> {
     this.#ending.abort(new Error('the capture log is being closed'));
     await this.#offload?.close();
