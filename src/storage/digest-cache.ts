@@ -106,7 +106,7 @@ export class DigestCache {
     if (this.#pendingBytes >= BATCH_BYTES || this.#pending.size >= BATCH_ROWS) await this.flush();
   }
 
-  /** Writes what waits. */
+  /** Writes the pending rows. */
   async flush(): Promise<void> {
     if (this.#pending.size === 0) return;
     const writes = [...this.#pending];

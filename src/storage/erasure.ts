@@ -83,7 +83,7 @@ type ErasureProgress = (name: string, doneBytes: number, ofBytes: number) => voi
 const CACHE_BYTES = 32 << 20;
 /** Exchanges that are read before the read transaction is renewed. */
 const RENEW_AFTER = 256;
-/** How often to look whether the writing process has done something, and whether it still runs. */
+/** Interval of the checks whether the writing process has made progress, and whether it still runs. */
 const LOOK_MS = 50;
 const LOOKS_PER_CLAIM = 20;
 const ACCEPT_MS = 20_000;
@@ -195,7 +195,7 @@ async function awaitEnd(options: ErasureOptions, progress: ErasureProgress, hold
   }
 }
 
-/** Carries out the order of a process that has ended meanwhile. @returns false: it has not ended */
+/** Carries out the order of a process that has ended meanwhile. @returns false if it has not ended */
 async function finishAlone({ capture_db: path, data_key, decode }: ErasureOptions): Promise<boolean> {
   let claim: WriterClaim;
   try {
@@ -221,7 +221,7 @@ async function finishAlone({ capture_db: path, data_key, decode }: ErasureOption
 interface FilePlan {
   path: string;
   erased: Set<number>;
-  /** The first of them. */
+  /** The first exchange to erase, which marks the file. */
   mark: EraseOrder['marks'];
 }
 

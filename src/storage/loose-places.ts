@@ -9,12 +9,12 @@ import { basename, dirname, join } from 'node:path';
 /** Folders and files open to other users that the start counts. The message names one of them. */
 const LOOSE_PLACES_MAX = 1_000;
 
-/** What others may use. */
+/** What other users may access. */
 interface LoosePlaces {
   count: number;
   /** The search stopped at the limit; there may be more. */
   is_cut: boolean;
-  /** The first one. */
+  /** The first place that was found. */
   first: string;
 }
 

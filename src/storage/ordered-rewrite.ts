@@ -47,7 +47,7 @@ interface RewriteReport {
 
 type RewriteProgress = (name: string, doneBytes: number, ofBytes: number) => void;
 
-/** How often to look whether the writing process has done something, and whether it still runs. */
+/** Interval of the checks whether the writing process has made progress, and whether it still runs. */
 const LOOK_MS = 50;
 const LOOKS_PER_CLAIM = 20;
 const ACCEPT_MS = 20_000;
@@ -67,8 +67,8 @@ export async function compactCaptures(
 }
 
 /**
- * Encrypts the captures with another key. Until `rekeyData` has changed the databases beside them, the old key opens
- * all of it, and `capture.mdb.keys` belongs to the captures.
+ * Encrypts the captures with another key. Until `rekeyData` has changed the databases beside them, the old key
+ * opens all data, and `capture.mdb.keys` belongs to the captures.
  * @throws RewriteError; DataKeyError; CaptureFileError; Error of the file system
  */
 export async function rekeyCaptures(
@@ -175,7 +175,7 @@ async function awaitEnd(
   }
 }
 
-/** Carries out the order of a process that has ended meanwhile. @returns false: it has not ended */
+/** Carries out the order of a process that has ended meanwhile. @returns false if it has not ended */
 async function finishAlone(options: RewriteOptions, kind: RewriteKind): Promise<boolean> {
   let claim: WriterClaim;
   try {

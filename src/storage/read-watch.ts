@@ -1,11 +1,10 @@
 /**
- * Ends processes that read a database in one transaction for too long. Such a transaction keeps LMDB from reusing pages
- * that were freed since, so the file grows with each write and never shrinks. The commands and the capture reader
- * renew their transactions with each call; a copy for a backup is one transaction. To end a reader is safe: it changes
- * nothing, and a process that is ended in a write transaction leaves the state before it. Capture process for captures,
- * main thread for the databases of DATA_DIR.
- * A process is ended only if the system says that it maps the file (Linux), because its id may come from another container
- * that shares the file.
+ * Ends processes that read a database in one transaction for too long. Such a transaction keeps LMDB from reusing
+ * pages that were freed since, so the file grows with each write and never shrinks. The commands and the capture
+ * reader renew their transactions with each call; a copy for a backup is one transaction. Ending a reader is safe:
+ * it changes nothing, and a process that is ended in a write transaction leaves the state before it. Capture
+ * process for captures, main thread for the databases of DATA_DIR. A process is ended only if the system says that
+ * it maps the file (Linux), because its id may come from another container that shares the file.
  */
 import { readFileSync, realpathSync } from 'node:fs';
 import { type Clock, systemClock } from '../std/clock.ts';
@@ -44,7 +43,7 @@ export class ReadWatch {
   readonly #options: ReadWatchOptions;
   readonly #ages: ReadAges;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
-  /** The transactions of the last look; LMDB has room for a bounded number of them. */
+  /** The transactions of the last check; LMDB has room for a bounded number of them. */
   #reads = new Map<string, WatchedRead>();
 
   constructor(options: ReadWatchOptions) {
@@ -53,7 +52,7 @@ export class ReadWatch {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Looks once. */
+  /** Checks all read transactions once. */
   look(): void {
     const now = this.#clock.monotonicMs();
     const reads = new Map<string, WatchedRead>();
@@ -68,7 +67,7 @@ export class ReadWatch {
     this.#reads = reads;
   }
 
-  /** Age of the oldest read transaction of another process at the last look, in seconds; 0 without one. */
+  /** Age of the oldest read transaction of another process at the last check, in seconds; 0 without one. */
   get oldest_s(): number {
     const now = this.#clock.monotonicMs();
     let oldest = 0;
@@ -93,7 +92,7 @@ export class ReadWatch {
     try {
       return process.kill(pid, signal);
     } catch {
-      // It has ended, or belongs to another user.
+      // The process has ended, or belongs to another user.
       return false;
     }
   }

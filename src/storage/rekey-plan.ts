@@ -158,7 +158,7 @@ export function finishPlan({ data_dir: dataDir }: PlanPlace, plan: RekeyPlan, st
   const folders = new Set<string>([dataDir]);
   for (const { from, to } of plan.moves) {
     folders.add(dirname(to));
-    // Not there: it was moved before.
+    // The file is not there, because it was moved before.
     if (!existsSync(from)) continue;
     step();
     rmSync(to, { recursive: true, force: true });

@@ -53,7 +53,7 @@ export async function restoreBackup(
 }
 
 /**
- * Removes what a restore left that was ended by a signal.
+ * Removes what was left by a restore that a signal ended.
  * @throws BackupError while another restore runs; Error of the file system
  */
 export async function undoRestore(into: BackupSource): Promise<void> {

@@ -24,12 +24,12 @@ const FORMAT = 'understudy_retention_clock_v1';
 const CONFIRM =
   'understudy retention shows the details, and understudy retention --confirm accepts the present clock';
 
-/** Of runs, traces and findings. */
+/** Path of the note for runs, traces and findings. */
 export function recordsNotePath(dataDir: string): string {
   return join(dataDir, 'retention-clock');
 }
 
-/** Of captures. */
+/** Path of the note for captures. */
 export function capturesNotePath(captureDb: string): string {
   return `${captureDb}.retention-clock`;
 }

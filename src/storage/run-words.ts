@@ -110,7 +110,10 @@ class FolderWords {
     return this.#readMarks([runId]).get(runId) ?? null;
   }
 
-  /** The marks of runs that count for captured ones; of several, what was said last. @param prefix of the keys */
+  /**
+   * The marks of runs that count for captured ones; of several marks of a run, the last one counts. @param prefix
+   * of the keys
+   */
   #readMarks(prefix: readonly string[]): Map<string, RunMarks> {
     const marks = new Map<string, RunMarks>();
     const main = this.#openMain();

@@ -1,6 +1,4 @@
-/**
- * Tells a DATA_DIR from others, for places outside the machine that take one of them. Command line.
- */
+/** Identifies a DATA_DIR, for places outside the machine that accept the data of only one. Command line. */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +6,7 @@ import { isThere } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 
 /**
- * It is in no backup, so a restored DATA_DIR is another one.
+ * No backup contains the id, so a restored DATA_DIR gets another one.
  * @throws Error of the file system
  */
 export function readSourceId(dataDir: string): string {

@@ -45,7 +45,7 @@ export class StoreReads {
           return listReads(root);
         },
         tell: (read) => tell(path, read),
-        // The process that reads captures looks here, too. It renews its transactions.
+        // The process that reads captures reads these databases, too. It renews its transactions.
         isSpared: isOwnChild,
         ...(ages === undefined ? {} : { ages }),
       });
@@ -54,7 +54,7 @@ export class StoreReads {
     this.#timer = setInterval(() => this.look(), look_ms).unref();
   }
 
-  /** Looks once. */
+  /** Checks all read transactions once. */
   look(): void {
     for (const watch of this.#watches.values()) watch.look();
   }

@@ -24,8 +24,8 @@ export const LEAST_SHARE = 0.05;
 /** The largest share: the rest is for new exchanges. */
 const SHARE_MAX = 0.5;
 /**
- * Waiting bytes at which packing gets its largest share: as many as the packed database holds, because the disk then
- * holds twice as much as necessary; or this many, because a new database holds very little.
+ * Packing gets its largest share when as many bytes wait as the packed database has, because the disk then holds
+ * twice as much as necessary. A new database has very few bytes, so at least this many must wait.
  */
 const WAITING_BYTES = 2 ** 31;
 /** Age of the oldest waiting block at which packing gets its largest share. */

@@ -18,7 +18,7 @@ export interface PreparedBody {
   /** `raw` itself if nothing was changed. */
   stored: Buffer;
   edits: Edit[];
-  /** The body itself contains the beginning of a placeholder, so its attachments stay inside. */
+  /** Whether the body itself contains the beginning of a placeholder. Its attachments then stay inside. */
   keeps_files: boolean;
   has_files: boolean;
   /** Attachments of this body that its base did not have, until they are saved. */

@@ -21,7 +21,7 @@ export interface PreparedExchange {
   response_raw: Buffer;
   request_decoded: boolean;
   response_decoded: boolean;
-  /** A part of a body is missing. */
+  /** Whether a part of a body is missing. */
   truncated: boolean;
   /** Why a body is withheld; null if it is stored. Final once both bodies are edited. */
   request_withheld: WithheldCause | null;

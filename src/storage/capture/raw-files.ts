@@ -88,7 +88,7 @@ interface Gathering {
   /** Holds the copied parts. */
   memory: Buffer;
   used: number;
-  /** Where the copied bytes begin that are not in `buffers` yet. */
+  /** Offset of the first copied byte that is not in `buffers` yet. */
   run_from: number;
   buffers: Buffer[];
   /** Total length of `buffers`. */

@@ -49,7 +49,7 @@ export class CaptureReader {
   readonly #blocks: BlockReader;
   readonly #table: SummaryTable;
   readonly #skipped: ReaderOptions['skipped'];
-  /** Changes of stored exchanges that it knows of. */
+  /** The file's count of changes, as of the last reading. */
   #changes: number;
 
   /**

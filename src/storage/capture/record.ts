@@ -60,7 +60,7 @@ export interface StoredMeta {
   record: ExchangeRecord;
   request_has_files: boolean;
   response_has_files: boolean;
-  /** The stored body is not in the encoding that its content-encoding header names. */
+  /** Whether the body was stored decoded, so that its content-encoding header no longer applies. */
   request_decoded: boolean;
   response_decoded: boolean;
 }
@@ -153,7 +153,7 @@ function takeDecision(record: ExchangeRecord): ExchangeRecord {
   try {
     record.relegation = parseExact(text) as RecordedDecision;
   } catch {
-    // Masking has changed it.
+    // Masking has changed the JSON.
   }
   return record;
 }

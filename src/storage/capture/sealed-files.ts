@@ -35,7 +35,7 @@ export class SealedFiles {
   #lastId: number;
   /** Files that an earlier process left before they were sealed. */
   readonly #unfinished: readonly SealedFile[];
-  /** One is sealed after the other. */
+  /** Resolves after the last seal. Files are sealed one after the other. */
   #work: Promise<unknown> = Promise.resolve();
 
   /**

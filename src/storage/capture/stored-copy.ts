@@ -37,7 +37,7 @@ export interface DecodedEntry extends ExchangeEntry {
   answer_alone?: string | null;
   last_answer_alone?: string | null;
   last_answer_at?: number;
-  /** Whether this is a side call of a client that always, or not always, offers tools to its model. */
+  /** Finds out whether this is a side call. `offersTools`: the client always offers tools to its model. */
   findSideCall?: (offersTools: boolean) => SideKind | null;
   /** Computes the sketch of the system prompt. */
   sketchSystem?: () => string;
@@ -45,7 +45,7 @@ export interface DecodedEntry extends ExchangeEntry {
   failed_results?: number;
   /** Names of the tools that the answer calls, without repetitions. */
   tools?: string[];
-  /** The answer was cut off, or ended with an error. */
+  /** Whether the answer was cut off, or ended with an error. */
   broke_off?: boolean;
   /** The wire format according to the bodies, if the path does not tell it. The exchange is a turn then. */
   told_shape?: ApiShape | null;

@@ -78,7 +78,7 @@ export class SummaryTable {
     this.#indexed = indexed;
   }
 
-  /** Rows were changed: reads them again. */
+  /** Forgets the rows that it has read, because they were changed. */
   forget(): void {
     this.#block = null;
   }

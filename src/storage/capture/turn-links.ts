@@ -49,7 +49,7 @@ import {
 
 /** The latest known turns that a new file copies from the previous one. */
 const INDEXED_TURNS_CARRIED = 10_000;
-/** The longest prefixes of one conversation that are looked up. */
+/** Maximum number of prefixes of one conversation that are looked up: the longest ones. */
 const MAX_PREFIXES = 2_048;
 
 /** A change to an earlier turn, caused by a turn that was stored late. */
@@ -115,7 +115,7 @@ export class TurnLinks {
     return { added: this.#added.map(encode), changed: [...this.#changed].map(encode), moves: this.#moves };
   }
 
-  /** All changes have been written. */
+  /** Records that all changes have been written. */
   settle(): void {
     this.#added = [];
     this.#changed.clear();
@@ -199,9 +199,9 @@ export class TurnLinks {
   }
 
   /**
-   * A turn was stored after turns that arrived later. Those that continue it are linked to it, as they would have
-   * been in arrival order. The cost does not depend on the size of the file: it is a few candidates for each key of
-   * the turn, and the turns of the runs that change.
+   * Places a turn that was stored after turns that arrived later. The turns that continue it are linked to it, as
+   * they would have been in arrival order. The cost does not depend on the size of the file: it is a few candidates
+   * for each key of the turn, and the turns of the runs that change.
    */
   #placeLate(turn: Turn, first: string | undefined): void {
     const turns = this.#turns();

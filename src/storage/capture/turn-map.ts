@@ -49,7 +49,7 @@ export interface Turn extends TurnPlace {
   run_id: string | null;
   /** Cache of its run since the index was opened. Reading the summary takes longer than everything else. */
   known_run: string | null;
-  /** Its own headers name its run. */
+  /** Whether its own headers name its run. */
   is_labelled: boolean;
   /** Key of the request; if it was answered, also that of request and answer, and that of the answer alone. */
   keys: string[];
@@ -236,7 +236,7 @@ export class TurnMap {
     else before.followers.push(turn);
   }
 
-  /** The turn starts a conversation. */
+  /** Records that the turn starts a conversation. */
   unlink(turn: Turn): void {
     const before = this.#byId.get(turn.follows);
     if (before?.followers != null)

@@ -39,7 +39,7 @@ export function mergeCounts(changes: readonly Change[]): readonly Change[] {
     adds++;
   }
   if (adds < 2) return changes;
-  /** By database and row: the sum to which the next counts are added; null after a put or a removal. */
+  /** For each row of a database: the sum to which the next counts are added; null after a put or a removal. */
   const sums = new Map<string, Record<string, number> | null>();
   const merged: Change[] = [];
   /** The last counted row. The next one is usually the same, and comparing bytes is faster than the lookup. */

@@ -139,7 +139,7 @@ export class LmdbJournal implements JournalStore {
     try {
       this.#backlog?.close();
     } catch {
-      // It stays in the log.
+      // The commit stays in the log.
     }
     await this.#environment.close();
   }

@@ -151,7 +151,7 @@ export class PageWipe {
     const used = new Uint8Array(this.#countPages());
     this.#used = used;
     used.fill(1, 0, HEAD_PAGES);
-    // Most pages belong to both.
+    // Most pages belong to the trees of both heads.
     const enters = (page: number) => used[page] === 0;
     const page = Buffer.alloc(page_size);
     for (const head of this.#heads) {
@@ -176,7 +176,7 @@ export class PageWipe {
     return Math.floor(fstatSync(this.#file).size / this.#heads[0].page_size);
   }
 
-  /** @param buffer for what stands there */
+  /** @param buffer receives the present bytes */
   async #wipe(from: number, to: number, buffer: Buffer): Promise<void> {
     for (let at = from; at < to; ) {
       const bytes = Math.min(to - at, buffer.length);

@@ -199,7 +199,7 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
   if (record === undefined && isNew) {
     const table = root.openDB<Buffer, Buffer>(OPTIONS);
     root.transactionSync(() => {
-      // Another thread may have been quicker.
+      // Another thread may have written the record meanwhile.
       if (table.get(RECORD) !== undefined) return;
       table.putSync(RECORD, Buffer.concat([Buffer.from(key.id, 'hex'), randomBytes(IDENTITY_BYTES)]));
     });
@@ -246,7 +246,7 @@ export function copySealing(from: AnyRoot, to: AnyRoot): void {
   if (record !== undefined) to.openDB<Buffer, Buffer>(OPTIONS).putSync(RECORD, record);
 }
 
-/** Makes the values of an empty file have checksums, if no key encrypts them. */
+/** Gives the values of an empty file checksums, unless a key encrypts them. */
 export function markChecksums(root: AnyRoot): void {
   root.openDB<Buffer, Buffer>(OPTIONS).putSync(CHECKS, Buffer.from([1]));
 }

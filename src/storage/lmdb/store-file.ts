@@ -150,7 +150,7 @@ function openRoot(path: string, readOnly: boolean): Root {
     noSubdir: true,
     maxDbs: MAX_NAMED,
     overlappingSync: false,
-    // Synced once, when it is whole.
+    // The file is synced once, when it is complete.
     noSync: !readOnly,
     readOnly,
     ...BYTES,

@@ -21,7 +21,7 @@ import { LmdbTables } from './tables.ts';
 export interface DatabasePaths {
   main: string;
   runs: string;
-  /** Secret; null: they are not sealed. */
+  /** The key that encrypts them. Secret; null: no encryption. */
   data_key: Uint8Array | null;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Overwrites the unused bytes of a database file to which this process alone writes: free pages, the free space of
  * pages in use, and the bytes after a long value on its last page. LMDB leaves removed content there. Unlike
- * page-wipe.ts it needs no quiet time, because the caller can hold up its own writes for a moment.
+ * page-wipe.ts it needs no quiet time, because the caller can pause its own writes for a moment.
  *   1. hold a snapshot, so that LMDB does not reuse its pages, and write zeros over the unused bytes of these pages
  *   2. stop the writes for some milliseconds, and write zeros over the pages that neither that snapshot nor a later
  *      commit uses
@@ -92,7 +92,7 @@ class UnusedBytes {
     }
   }
 
-  /** The unused bytes of the snapshot's pages. */
+  /** Overwrites the unused bytes of the snapshot's pages. */
   async #wipePages(head: FileHead): Promise<void> {
     const { page_size } = head;
     this.#used = new Uint8Array(Math.floor(fstatSync(this.#file).size / page_size));
@@ -110,9 +110,9 @@ class UnusedBytes {
   }
 
   /**
-   * A part of the pages that nothing uses.
+   * Overwrites a part of the pages that nothing uses.
    * @param from number of the first page
-   * @returns the page to go on with
+   * @returns the page with which to continue
    */
   async #wipeFree(from: number, { page_size, txn }: FileHead): Promise<number> {
     const until = performance.now() + READERS_MS;
@@ -169,7 +169,10 @@ class UnusedBytes {
     return at;
   }
 
-  /** Writes zeros, unless they are there. @param buffer of the length, for what is there */
+  /**
+   * Writes zeros, unless the bytes are zeros already. @param buffer receives the present bytes; its length is their
+   * number
+   */
   #zero(at: number, buffer: Buffer): void {
     const read = readSync(this.#file, buffer, 0, buffer.length, at);
     if (buffer.compare(ZEROS, 0, read, 0, read) === 0) return;

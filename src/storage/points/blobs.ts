@@ -16,14 +16,14 @@ import { isAttachmentName, type PointFile } from './point.ts';
 export class Blobs {
   readonly #store: ObjectStore;
   readonly #objects: SealedObjects;
-  /** By path: what the file was like. One entry for each file of the last point. */
+  /** For each file of the last point, by path: its state when it was stored, and its entry. */
   #known = new Map<string, { stamp: string; entry: PointFile }>();
   /** Attachments that are in the place. */
   #attachments: Set<string> | null = null;
   /** In the order in which they were found, so that the list of a point changes at its end. */
   #listed: string[] = [];
   #isListed: ReadonlySet<string> = new Set();
-  /** They are in the place, not in the folder, and their removal is noted. */
+  /** Attachments that are in the place but no longer in the folder, and whose removal is noted. */
   #gone = new Set<string>();
 
   constructor(store: ObjectStore, objects: SealedObjects) {
@@ -144,13 +144,16 @@ export class Blobs {
     return this.#isListed.has(attachment);
   }
 
-  /** The removal of those that left the folder is noted; those that came back are no longer gone. */
+  /**
+   * Records which attachments have left the folder, with their removal noted. Attachments that came back are not
+   * among them.
+   */
   noteGone(gone: readonly string[]): void {
     for (const name of this.#gone) if (this.#isListed.has(name)) this.#gone.delete(name);
     for (const name of gone) this.#gone.add(name);
   }
 
-  /** They were removed from the place. */
+  /** Records that attachments were removed from the place. */
   forgetAttachments(names: readonly string[]): void {
     for (const name of names) {
       this.#attachments?.delete(name);

@@ -23,7 +23,7 @@ export interface OpenedFile extends Pick<PointFile, 'name' | 'kind'> {
 }
 
 interface OpenedCaptures {
-  /** The live file, those that are not sealed yet, and the raw files. The caller closes them. */
+  /** The live file, the files that are not sealed yet, and the raw files. The caller closes them. */
   changing: OpenedFile[];
   /** Sealed files, which do not change. */
   sealed: { name: string; path: string }[];

@@ -41,11 +41,11 @@ import { Spool } from './spool.ts';
 
 /** What a pass did. */
 interface PassResult {
-  /** Time before which all that was acknowledged is in the place. */
+  /** Everything that was acknowledged before this time is in the place. */
   from_ms: number;
   /** The name of the new point; null: nothing changed since the last one. */
   point: string | null;
-  /** Sent for databases and other files that change. */
+  /** Bytes that were sent for databases and other files that change. */
   bytes: number;
 }
 
@@ -70,7 +70,7 @@ export class Follower {
   readonly #lineage: string;
   #files = new Map<string, LayeredFile>();
   #layers = 0;
-  /** All of it is in the spool or in the place. */
+  /** A point whose objects are all in the spool or in the place; null: no point waits. */
   #pending: PendingPoint | null = null;
   #lastAtMs = 0;
   /** The files of the last point, to see whether a new one is needed. */
@@ -158,7 +158,7 @@ export class Follower {
     return this.#readingSinceMs === null ? 0 : performance.now() - this.#readingSinceMs;
   }
 
-  /** Removes points that are too old or too close together, and what no point has. @throws StoreError */
+  /** Removes points that are too old or too close together, and objects to which no point refers. @throws StoreError */
   async prune(nowMs: number): Promise<void> {
     const removed = await this.#pruning.run(nowMs, (attachment) => this.#blobs.isListed(attachment));
     this.#blobs.forgetAttachments(removed);
@@ -216,7 +216,7 @@ export class Follower {
     if (list.length > 0) await add({ name: ATTACHMENTS, kind: 'attachments', source: memoryPages(list) });
     const constant = [
       ...sealed.map((file) => ({ ...file, kind: 'sealed' as const })),
-      // They exist before the first file that needs them.
+      // These files exist before the first file that needs them.
       ...[keysPath(capture_db)]
         .filter(isThere)
         .map((path) => ({ name: CAPTURE_KEYS, kind: 'keys' as const, path })),
@@ -232,7 +232,7 @@ export class Follower {
     return { point, files, from_ms: fromMs, at_ms: atMs };
   }
 
-  /** Notes that read transactions are open meanwhile. */
+  /** Runs a read, and records that its read transactions are open meanwhile. */
   async #reading<Value>(read: () => Promise<Value>): Promise<Value> {
     this.#readingSinceMs = performance.now();
     try {

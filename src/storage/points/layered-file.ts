@@ -8,7 +8,7 @@ import type { PageSource } from './page-source.ts';
 import { PageTable } from './page-table.ts';
 import type { LayerRef, PointFile } from './point.ts';
 
-/** Layers of changes after which one layer holds them all again. */
+/** After this many layers of changes, one layer holds all changes again. */
 const CHANGES_MAX = 60;
 
 /** What is known of a file as of the last point. */
@@ -16,13 +16,13 @@ export interface LayeredFile {
   readonly entry: PointFile;
   readonly stamp: string | null;
   readonly table: PageTable;
-  /** The pages of the first layer; null where changes since then are not told. */
+  /** The pages of the first layer; null if no later layer is compared with it. */
   readonly base: PageTable | null;
   readonly base_layers: readonly LayerRef[];
-  /** Pages of the first layer, and of the one that holds the changes since. */
+  /** Number of pages in the first layer, and in the layer that holds all changes since. */
   readonly base_pages: number;
   readonly change_pages: number;
-  /** Layers after those. */
+  /** Number of layers after those two. */
   readonly changes: number;
 }
 
@@ -86,7 +86,7 @@ export async function addLayer(
   return { ...usable, entry: entry([...usable.entry.layers, ...added]), stamp, table, changes };
 }
 
-/** The state that the next layer is told against; null: none, it holds all pages. */
+/** The state with which the next layer is compared; null: the layer holds all pages. */
 function chooseReference(known: LayeredFile | null): PageTable | null {
   if (known === null) return null;
   if (known.changes < CHANGES_MAX) return known.table;

@@ -31,7 +31,7 @@ export interface PageSource {
   readonly page_bytes: number;
   /** Length of the file. */
   readonly bytes: number;
-  /** Tells this state of the file from others; null: it may change without a trace. */
+  /** Identifies this state of the file; null: the file may change without a trace. */
   readonly stamp: string | null;
   /** Calls `each` for every page that may have bytes other than zero, once, in any order. */
   read(each: EachPage): Promise<void>;
@@ -45,7 +45,7 @@ export interface PageSource {
 export function openDatabasePages(path: string, dataKey: Uint8Array | null): PageSource {
   checkDatabase(path);
   const file = openSync(path, constants.O_RDONLY);
-  // Alone with its read transaction: lmdb would share it with other reads of the same handle.
+  // A separate handle, because lmdb would share the read transaction with other reads of the same handle.
   let root: RootDatabase<Buffer, Buffer> | null = null;
   try {
     root = open<Buffer, Buffer>({
@@ -146,7 +146,7 @@ class DatabasePages implements PageSource {
   }
 }
 
-/** Time after which a later write has another time of change, whatever the file system's clock is like. */
+/** If the last change of a file is older than this, a later write certainly gives the file another time of change. */
 const SETTLED_MS = 2_000;
 
 /** @throws Error of the file system */

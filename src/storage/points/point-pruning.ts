@@ -122,7 +122,7 @@ export class PointPruning {
         due.push(name);
         for (const attachment of attachments) gone.add(attachment);
       } else {
-        // It came back after an earlier removal, and points from between have it.
+        // The attachment came back after an earlier removal, and points between the two have it.
         for (const attachment of attachments) gone.delete(attachment);
       }
     }

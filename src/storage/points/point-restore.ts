@@ -51,7 +51,7 @@ export function fetchFolder(dataDir: string): string {
   return `${dataDir.replace(/[/\\]+$/, '')}.fetched`;
 }
 
-/** What a machine needs that only looks at captures: nothing of accounts, and no secret. */
+/** The kinds of files for a machine that only reads captures: no accounts and no secrets. */
 const CAPTURE_KINDS: ReadonlySet<PointFile['kind']> = new Set([
   'capture',
   'sealed',
@@ -63,7 +63,7 @@ const CAPTURE_KINDS: ReadonlySet<PointFile['kind']> = new Set([
 export interface PointChoice {
   /** The newest point at or before this time; null: the newest one. */
   to_ms: number | null;
-  /** Nothing but captured exchanges. */
+  /** Whether only captured exchanges are restored. */
   only_captures: boolean;
 }
 
@@ -108,7 +108,10 @@ export async function restorePoint(
   }
 }
 
-/** Before anything is fetched; `restoreBackup` checks every file. An unfinished restore is removed there. */
+/**
+ * Refuses a destination with data before anything is fetched. Later, `restoreBackup` checks every file and removes
+ * an unfinished restore.
+ */
 function refuseOccupied(into: BackupSource): void {
   const present = [...DATABASES.map((name) => join(into.data_dir, name)), into.capture_db].find(isThere);
   if (present !== undefined && readMarker(into) === null)

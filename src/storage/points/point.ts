@@ -21,7 +21,7 @@ export const PLACE_FORMAT = 'understudy_points_v1';
 
 const aboutSchema = z.object({
   format: z.literal(PLACE_FORMAT),
-  /** Of the DATA_DIR. */
+  /** Identifies the DATA_DIR. */
   source: z.string(),
   /** Identifies the data key; null: the objects are not encrypted. */
   key: z.string().nullable(),
@@ -60,9 +60,9 @@ export type LayerRef = PointFile['layers'][number];
 
 const pointSchema = z.object({
   format: z.literal(PLACE_FORMAT),
-  /** All that was acknowledged before is in it. */
+  /** The point contains everything that was acknowledged before this time. */
   from: z.iso.datetime(),
-  /** What came later is not in it. */
+  /** The point contains nothing that came after this time. */
   at: z.iso.datetime(),
   files: z.array(fileSchema).refine((files) => new Set(files.map(({ name }) => name)).size === files.length),
 });

@@ -53,7 +53,7 @@ export class KnownMessages {
     return lists.flatMap((list) => list.map(({ text }) => text));
   }
 
-  /** What these runs said counts as new again. @param runs `runKey` of each */
+  /** Forgets the messages of these runs, so that they count as new again. @param runs `runKey` of each */
   forgetRuns(runs: ReadonlySet<number>): void {
     for (const key of this.#known.keys())
       if (runs.has(Number(key.slice(0, key.indexOf(' '))))) this.#known.delete(key);

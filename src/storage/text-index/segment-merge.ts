@@ -8,7 +8,7 @@ import { RUN_BLOCK, type SegmentContents } from './segment-format.ts';
 import type { SegmentReader, WordList } from './segment-reader.ts';
 import { SegmentWriter } from './segment-writer.ts';
 
-/** So many neighbours are merged at a time, if the largest has at most `LARGEST_PART` of their exchanges. */
+/** This many neighbours are merged at a time, if the largest has at most `LARGEST_PART` of their exchanges. */
 const MERGED = 8;
 const LARGEST_PART = 0.25;
 /** Words between two pauses of a merge. */

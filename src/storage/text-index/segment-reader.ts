@@ -174,7 +174,7 @@ export class SegmentReader {
       const ids: number[] = [];
       let id = this.contents.first_id - 1;
       while (reader.at < end) {
-        // Usually a single byte.
+        // The number usually has a single byte.
         const byte = block[reader.at]!;
         if (byte < 128) {
           id += byte + 1;

@@ -135,14 +135,14 @@ export class TextIndex {
   #backfill: { builder: SegmentBuilder; to: number; known: KnownMessages } | null = null;
   #check: { segment: KeptSegment; reader: SegmentReader; work: Generator<void> } | null = null;
   #unchecked: KeptSegment[] = [];
-  /** The capture files may have changed. */
+  /** Whether the capture files may have changed. */
   #isStale = false;
   #counted = { unsearched: 0, at_ms: Number.NEGATIVE_INFINITY };
-  /** Segments had to be removed because the index was too large. */
+  /** Whether segments had to be removed because the index was too large. */
   #isTrimmed = false;
-  /** The last check found nothing to read again. */
+  /** Whether the last check found nothing to read again. */
   #isComplete = false;
-  /** Exchanges are being erased: nothing else is done. */
+  /** Whether exchanges are being erased. Meanwhile nothing else is done. */
   #isErasing = false;
 
   /**
@@ -517,7 +517,7 @@ export class TextIndex {
     } catch (thrown) {
       if (!(thrown instanceof SegmentDamage)) throw thrown;
       this.#stopMerge();
-      // The check finds the damaged one.
+      // The check finds the damaged segment.
       this.#unchecked.push(...sources);
     }
     return true;
@@ -546,7 +546,7 @@ export class TextIndex {
     return false;
   }
 
-  /** The exchanges of an incomplete segment are read again. */
+  /** Stops writing the segment. Its exchanges are read again later. */
   #stopWriting(): void {
     this.#writing?.return(undefined);
     this.#writing = null;

@@ -136,7 +136,7 @@ export class TextSearch {
       return opened;
     } catch (thrown) {
       if (thrown instanceof SegmentDamage) this.#setAside(file);
-      // It was merged into another segment since the last reading of the folder.
+      // The segment was merged into another segment since the last reading of the folder.
       else if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
       return null;
     }

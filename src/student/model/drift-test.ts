@@ -60,7 +60,7 @@ function suspected(promise: number): number {
   return Math.max(Math.min(0.5, 4 * promise), promise + (1 - promise) * 0.05);
 }
 
-/** A suspicion after the answer that raised it. */
+/** The suspicion after the answer that raised it. */
 export function startSuspicion(promise: number): number {
   return doubt(0, true, promise);
 }

@@ -46,7 +46,10 @@ export interface Wording {
    * because nearly all texts have them; absent in older models.
    */
   situated?: number[];
-  /** Stems that golden texts affirm, where texts report what was done; left out where they answer a question. */
+  /**
+   * Stems that golden texts affirm. Present where texts report what was done; left out where they answer a
+   * question.
+   */
   affirmed?: number[];
 }
 
@@ -229,7 +232,10 @@ interface KnownWording {
   others: Set<number>;
 }
 
-/** Whether the step contains every word that only one of the texts has and that golden texts took from their steps. */
+/**
+ * Golden texts take some words from their steps. Whether the step contains each such word that only one of the two
+ * texts has.
+ */
 export function areGrounded(
   a: TextFacts,
   b: TextFacts,
