@@ -39,7 +39,7 @@ export interface WireAnswer {
 
 /** Assembles a whole or streamed answer. One object reads one answer, and must assume nothing about its JSON. */
 export interface AnswerReader extends FrameSink {
-  /** The answer so far. Called once, last. */
+  /** Returns the answer. It is called once, after all other calls. */
   finish(): WireAnswer;
 }
 

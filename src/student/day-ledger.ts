@@ -244,7 +244,7 @@ export class KeptLedger {
     this.#save();
   }
 
-  /** Another thread has taken over and writes the file from now on. */
+  /** Ends the writing, because another thread has taken over and writes the file from now on. */
   retire(): void {
     this.#isRetired = true;
     if (this.#timer !== null) clearTimeout(this.#timer);

@@ -110,7 +110,7 @@ export class StudentWatch {
     this.#saveSoon(0);
   }
 
-  /** Another thread has taken over and writes the file from now on. */
+  /** Ends the writing, because another thread has taken over and writes the file from now on. */
   retire(): void {
     this.#isRetired = true;
     if (this.#timer !== null) clearTimeout(this.#timer);

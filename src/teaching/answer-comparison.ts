@@ -20,7 +20,8 @@ export interface AnswerComparison {
   /** Whether audits count the two answers as equal (`src/student/model/equivalence.ts`). */
   agree: boolean;
   /**
-   * Two readings of the upstream's answer differ (`src/student/serving/answer-bytes.ts`), so its content is unknown.
+   * Whether two readings of the upstream's answer differ (`src/student/serving/answer-bytes.ts`). Its content is
+   * then unknown.
    */
   reading_differs: boolean;
   /** The values that differ come first. */

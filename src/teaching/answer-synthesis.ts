@@ -58,7 +58,7 @@ export interface AnswerClass {
   runs: number;
 }
 
-/** Maximum number of times that examples are divided, one division within the other. */
+/** Maximum depth to which examples are divided: one division within the other. */
 const CUTS = 6;
 
 /**
@@ -859,7 +859,8 @@ function isLeafOf(text: string, context: StepContext): boolean {
 }
 
 /**
- * Whether a piece is a capitalised word inside a sentence. It may be equal by chance: two runs may have one customer.
+ * Whether a piece is a capitalised word inside a sentence. It may be equal by chance: two runs may have the same
+ * customer.
  */
 function isNameLike(piece: Piece, before: Piece | undefined): boolean {
   if (piece.text.length < 3 || before === undefined || /^[.!?:\n]$/.test(before.text)) return false;

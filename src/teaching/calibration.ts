@@ -161,7 +161,7 @@ export function calibrateStudent(
   return { ...calibrate(), without: calibrate };
 }
 
-/** A form of an agent's answers, whichever part of its scope the agent is. */
+/** Key of a form of answers. It is the same for all agents into which a scope is divided. */
 export function keyOfForm(agent: string, form: string): string {
   return `${agent.split('.')[0]!} ${form}`;
 }
@@ -228,7 +228,7 @@ export const KIND_RUNS_MIN = 11;
 /** Maximum number of runs that {@link countNeeded} returns. */
 const RUNS_TRIED = 1 << 16;
 
-/** Number of golden runs of one agent without which no kind of its answers is served. */
+/** Minimum number of golden runs of one agent for any kind of its answers to be served. */
 export function countRunsNeeded(target: number): number {
   return countNeeded(0, false, target, false);
 }
@@ -308,7 +308,7 @@ function calibrateForms(
   const isWholeServed = whole.refused === null;
   const mayDiffer = isWholeServed || doFormsDiffer(answered, depth, on);
   const alone: KindCalibration[] = [];
-  // Errors also chose what is left when they rule out a form.
+  // If errors rule out a form, they also chose the remaining answers.
   let isChosen = depth > 0 || !isWholeServed;
   for (const [part, steps] of groupBy(answered, ({ forms }) => forms?.[depth + 1] ?? '')) {
     const isBad = hasFailed(part, on) || (mayDiffer && isLikelyWrong(steps, on));

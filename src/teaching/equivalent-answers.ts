@@ -69,8 +69,8 @@ const ANSWERED = 0.25;
 const PATH_RUNS = 4;
 const PATH_SHARE = 0.12;
 /**
- * Number of runs of one path that must make the other's call later; with several paths, the least share for
- * each.
+ * Minimum share of the runs of one path that make the other's call later; with several paths, minimum share for each
+ * of them.
  */
 const PATH_LATER = 0.8;
 const PATH_SEEN = 0.05;
@@ -455,7 +455,7 @@ class Labelling {
     return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
   }
 
-  /** Whether both ways look with other tools, enough runs go either way, and go on alike. */
+  /** Whether both ways only look, with different tools; enough runs go each way; and both ways continue alike. */
   #areOtherLooks(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
     const tools = new Set(this.#toolsOf(main));
@@ -724,7 +724,7 @@ function looksBeside(calls: readonly string[], content: readonly StudentBlock[])
   return own.size > 0 || calls.length === 0 ? null : beside;
 }
 
-/** Whether a step behind this part of a stage answers the user, or what a tool found. */
+/** Whether this part of a stage stands for the user's words or for the result of a look. */
 function isLookOrTask(name: string): boolean {
   const tool = name.replace(/[!×]+$/, '');
   return tool === 'task' || tool === 'said' || LOOKS.test(tool) || READS.test(tool);
@@ -840,7 +840,7 @@ function isTested(columns: readonly MarkColumn[], a: number, b: number): boolean
 
 /** Of a label's steps, the least share in a situation whose style counts. */
 const SITUATION_SHARE = 0.1;
-/** Texts, and tokens of steps, that the search for situations looks at. */
+/** Texts, and tokens of steps, that the search for situations examines. */
 const STYLE_TEXTS = 300;
 const TOKEN_COLUMNS = 3_000;
 const TOKEN_KIND = 99;

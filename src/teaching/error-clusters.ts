@@ -2,8 +2,9 @@
  * Tests whether the errors of a kind of answer depend on the form of the answer. Where they do not, a form without an error is a
  * matter of chance, and its evidence is that of the whole kind. Pure; teaching.
  *
- * A permutation test: the errors are dealt out again among the same answers, and the shares of the forms are compared each
- * time (Good, "Permutation, Parametric and Bootstrap Tests of Hypotheses", 2005). It holds for small numbers, too.
+ * A permutation test: the errors are distributed again at random among the same answers, and the shares of the
+ * forms are compared each time (Good, "Permutation, Parametric and Bootstrap Tests of Hypotheses", 2005). It holds
+ * for small numbers, too.
  */
 
 import { createPrng } from '../std/prng.ts';
@@ -15,7 +16,7 @@ export interface FormAnswer {
   is_right: boolean;
 }
 
-/** How often errors that do not depend on the form seem to. */
+/** How often errors seem to depend on the form although they do not. */
 const CHANCE = 0.003;
 const DEALS = 999;
 

@@ -6,7 +6,7 @@ export const DISTILL_BOUNDS = {
   steps: 20_000,
   steps_per_run: 1_000,
   steps_bytes: 32 << 20,
-  /** Consecutive runs that no agent needs after which older runs are not read. */
+  /** After this many consecutive runs that no agent needs, older runs are not read. */
   passed_over: 50_000,
   /** Maximum number of times that a round out of memory starts again, each time with half of these bounds. */
   halvings: 6,

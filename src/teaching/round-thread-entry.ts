@@ -55,7 +55,7 @@ try {
     error instanceof ServiceFailedError ||
     error instanceof ExportError;
   const { message, stack = message } = error as Error;
-  // For example a full disk, or a folder of another user.
+  // The cause may be a full disk, or a folder of another user.
   const refusal = describeRefusal(error);
   const words = refusal ?? (isExpected ? message : stack);
   post({ type: 'failed', words, is_expected: isExpected || refusal !== null });

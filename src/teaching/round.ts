@@ -97,7 +97,7 @@ export interface RoundOptions {
 interface RoundPatterns {
   /** Number of written patterns, with near-duplicates merged. */
   count: number;
-  /** The number found in the golden runs. */
+  /** Number of patterns found in the golden runs, before merging. */
   found: number;
   path: string | null;
 }
@@ -206,7 +206,7 @@ function describeWaiting(version: number): string {
   return `version ${version} is made and kept, and an operator holds the one that serves: understudy student publish ${version}`;
 }
 
-/** @returns the reason to make no new student: the same material already gave one; null if that is not so */
+/** @returns why no new student is made: the same material already gave one. null if it did not */
 async function findSame(
   out: string,
   before: StudentManifest | null,

@@ -91,7 +91,7 @@ interface AskedStep {
   answers: (ServiceAnswer | null)[];
 }
 
-/** Asks, sets the thresholds and measures. */
+/** Asks the service, sets the thresholds, and measures the result. */
 export async function calibrateService(
   { teaching, held_out }: SplitRuns<GoldenRun>,
   service: StudentService,

@@ -1,7 +1,7 @@
 /**
- * Finds answers that the upstream stopped giving: from one run on, golden runs answer the same situations otherwise. The earlier
- * steps with such an answer are no longer golden, and would make the student disagree with itself for as long as they are many.
- * Pure; teaching.
+ * Finds answers that the upstream stopped giving: from one run on, golden runs answer the same situations
+ * differently. The earlier steps with such an answer are no longer golden. As long as there are many of them, they
+ * would make the student disagree with itself. Pure; teaching.
  *
  * Situations are those of the fit (student-fit.ts): steps with the same decisive marks. If a mark shows which of two answers follows, the
  * student learns the mark, and both answers stay.
@@ -34,10 +34,10 @@ const ENDED = 0.1;
 const USUAL = 0.8;
 /** Probability that a change is found where nothing changed, for each stage. */
 const CHANCE = 0.001;
-/** Beginnings of a change that are tried. */
+/** Maximum number of places that are tried as the beginning of a change. */
 const BEGINNINGS = 60;
 
-/** The golden runs without steps whose answers have ended, and what has ended. */
+/** Leaves out the steps whose answers have ended. Returns the runs with the remaining steps, and the changes. */
 export function leaveOutEnded(runs: readonly GoldenRun[]): { runs: GoldenRun[]; changes: SilentChange[] } {
   const changes: SilentChange[] = [];
   const ended = new Set<number>();

@@ -79,7 +79,10 @@ interface TeachOptions {
   service?: StudentService;
   /** For kind `http`: share of the runs that is held out; null for as many as it needs. */
   held_out?: number | null;
-  /** Says why measured figures rule out publishing; then the student is not taught all runs. Null: they do not. */
+  /**
+   * Returns why the measured figures rule out publishing; the student is then not taught all runs. Null if they
+   * allow it.
+   */
   refuse?: (measured: MeasuredFigures) => Promise<string | null>;
 }
 
@@ -308,7 +311,7 @@ async function teachAsker(
   };
 }
 
-/** The results as if answers of failed forms had not been served. */
+/** The results as they would be if answers of failed forms had not been served. */
 function leaveFailedOut(asked: readonly MeasuredStep[], failed: ReadonlySet<string>): MeasuredStep[] {
   return asked.map((step) =>
     listForms(step).some((form) => failed.has(keyOfForm(step.step.step.scope, form)))
@@ -453,7 +456,7 @@ async function decide(
   const decision = student.decide(golden.step, threshold);
   if (!decision.covered) return { covered: false, reason: decision.reason };
   const { answer, form, forms, agrees } = decision;
-  // Like the gateway: an answer that breaks a rule of the request goes to the upstream.
+  // As in the gateway, an answer that breaks a rule of the request goes to the upstream.
   if (answer !== null && !(await isFit(golden, answer))) return { covered: false, reason: 'invalid' };
   const found = { covered: true, answer } as const;
   return agrees === undefined || form === undefined || forms === undefined

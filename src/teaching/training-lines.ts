@@ -94,7 +94,7 @@ type Said = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' }>;
 
 interface Piece extends PlainMessage {
   content: Said[];
-  /** An answer of the upstream in this run. */
+  /** Whether it is an answer of the upstream in this run. */
   teaches: boolean;
 }
 

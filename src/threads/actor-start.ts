@@ -32,7 +32,7 @@ import type { ServiceParts } from './service-parts.ts';
 /** The inputs of every step of a start. */
 export interface Starting {
   config: Config;
-  /** The listeners that were asked for. */
+  /** The requested listeners. */
   parts: Parts;
   shared: ReturnType<typeof allocateShared>;
   /** Memory for captured exchanges; null without capture, or if the capture process cannot map it. */

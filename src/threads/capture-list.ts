@@ -69,7 +69,7 @@ interface NewestRuns {
   not_before: number;
 }
 
-/** With prices in any case. */
+/** The start of the reader, with prices in any case. */
 type PricedStart = CaptureReaderStart & { prices: Prices };
 
 export class CaptureList {
@@ -278,7 +278,7 @@ export class CaptureList {
     return this.#isReportedMore;
   }
 
-  /** Keeps what is new. */
+  /** Saves what is new. */
   close(): void {
     this.#save();
     void this.#index?.close();
@@ -379,7 +379,7 @@ export class CaptureList {
     this.#follow(this.#runs, last_id);
   }
 
-  /** Turns that were stored late have changed runs in the list. */
+  /** Updates the runs in the list that changed because a turn was stored late. */
   #follow(runs: CapturedRuns, after: number): void {
     const { moves, forgotten_to } = this.#files.movesAfter(after);
     if (after > 0 && forgotten_to > after) this.#dropIndex();
@@ -397,7 +397,7 @@ export class CaptureList {
       this.#unsaved++;
       if (++added === CAPTURE_LIST.exchanges_added) return;
     }
-    // The last ones are damaged.
+    // The last exchanges are damaged.
     this.#runs.last_id = this.#lastId;
   }
 
@@ -441,7 +441,8 @@ export class CaptureList {
       const sums = { ...this.#recent.takeChanges(), ...this.#cache.takeChanges() };
       index.write({ state: JSON.stringify(whole), runs, gone, ...sums });
     } catch {
-      // For example a full disk: the list continues in memory, and the next process continues from what was saved.
+      // The cause may be a full disk. The list continues in memory, and the next process continues from what was
+      // saved.
       this.#isWritten = false;
     }
   }

@@ -74,7 +74,10 @@ const ORDER_WORDS = {
 /** Interval of the checks for read transactions that are too old. */
 const READ_LOOK_MS = 10_000;
 
-/** Interval of the checks for sealed files to send to the bucket, the pause after a failure, and how often that is told. */
+/**
+ * Interval of the checks for sealed files to send to the bucket, the pause after a failure, and how often the
+ * failure is logged.
+ */
 const BUCKET_LOOK_MS = 2_000;
 const BUCKET_AGAIN_MS = 30_000;
 const BUCKET_TELL_MS = 600_000;

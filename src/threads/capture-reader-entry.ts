@@ -111,7 +111,7 @@ class CaptureLibrary {
 
   /** @throws CaptureFileError, or another error of reading */
   async answer(question: CaptureQuestion): Promise<CaptureAnswer> {
-    // A list does not wait for a bucket: first words and verdicts that are there alone stay unknown.
+    // A list does not wait for a bucket: first words and verdicts that are only in the bucket stay unknown.
     allowFetching(!LISTS.has(question.name));
     this.#look();
     switch (question.name) {
@@ -339,7 +339,7 @@ class CaptureLibrary {
     return kept.epoch === this.#files.epoch && kept.last_id === lastId ? kept.rest : null;
   }
 
-  /** What a turn adds depends on those before it, so a page is computed from the beginning. */
+  /** What a turn adds depends on the turns before it, so a page is computed from the beginning. */
   #begin(
     runId: string,
     { first_id, last_id }: { first_id: number; last_id: number },
@@ -384,7 +384,7 @@ function toJson(value: object | undefined): CaptureAnswer {
 }
 
 let library: CaptureLibrary | null = null;
-/** The end of the queue: questions, and pieces of work between them. */
+/** Resolves after the last item of the queue: a question, or a piece of work between questions. */
 let tail: Promise<void> = Promise.resolve();
 let waiting = 0;
 let isWorking = false;

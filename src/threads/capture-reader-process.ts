@@ -48,7 +48,7 @@ interface Waiting {
 interface Life {
   child: ChildProcess;
   waiting: Map<number, Waiting>;
-  /** An answer was not received in time. */
+  /** Whether an answer was not received in time. */
   is_overdue: boolean;
 }
 
@@ -174,7 +174,10 @@ export class CaptureReaderProcess implements CaptureAsker {
     if (life.child.connected) life.child.disconnect();
   }
 
-  /** It answers questions in order, so the later ones would wait in vain, too. */
+  /**
+   * Gives up a process that does not answer in time. It answers in order, so later questions would wait in vain,
+   * too.
+   */
   #giveUp(life: Life): void {
     life.is_overdue = true;
     life.child.kill('SIGKILL');

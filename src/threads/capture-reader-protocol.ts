@@ -21,13 +21,13 @@ export interface CaptureReaderOptions {
   student: string | null;
   /** Wires on which a student is used. */
   wires: readonly RelegationWire[];
-  /** Of the program. Data that another version saved is not read. */
+  /** Version of the program. Data that another version saved is not read. */
   version: string;
 }
 
 /** Options of one life of the process. */
 export interface CaptureReaderStart extends CaptureReaderOptions {
-  /** Earlier processes ended unexpectedly, possibly because of what they saved. */
+  /** Whether earlier processes ended unexpectedly, possibly because of what they saved. */
   is_suspect: boolean;
   /** Whether the process reads ahead of questions. false after an unexpected end, which reading ahead may have caused. */
   reads_ahead: boolean;

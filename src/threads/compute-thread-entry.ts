@@ -29,7 +29,7 @@ interface LoadedModel {
 
 /** Loaded models by folder: the configured one, and others while they are needed. */
 const loading = new Map<string, Promise<LoadedModel>>();
-/** The configured model, a former one, and one that stands in. */
+/** Maximum number of loaded models: the configured one, a former one, and one that replaces it. */
 const MODELS_MAX = 3;
 
 /** Loads a model with the first task that needs it, once per thread. A failed load is tried again. */

@@ -130,7 +130,7 @@ export class GatewayServer {
     else this.#relegation.link.attach(port, facts);
   }
 
-  /** There is no student now. @param isExpected one is being loaded */
+  /** Records that there is no student now. @param isExpected whether one is being loaded */
   withdrawStudent(isExpected: boolean): void {
     this.#relegation?.link.withdraw(isExpected);
   }

@@ -26,9 +26,9 @@ interface ListenerLog {
 const told = new Map<string, { text: string; by: object }>();
 
 /**
- * The certificate of a listener, if it has one. Renewals and failed renewals are logged. All listeners of the process
- * use the same files, so the main thread's first listener logs for all. A failure on another thread only is logged,
- * too.
+ * The certificate of a listener, if it has one. Renewals and failed renewals are logged. All listeners of the
+ * process use the same files, so the main thread's first listener logs for all. A failure that occurs only on
+ * another thread is logged, too.
  */
 export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<ServerOptions, 'tls'> {
   if (tls === null) return {};

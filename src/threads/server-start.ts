@@ -138,7 +138,7 @@ export async function startServers(
 
 /** The shared parts of the server threads of this process. */
 interface Shared extends Capture {
-  /** With the ports on which all of them listen. */
+  /** The configuration, with the ports on which all of them listen. */
   config: Config;
   roster: Roster;
   proxy: LateProxy;

@@ -18,7 +18,7 @@ import type { Parts } from './server-thread.ts';
 
 /** The input of a server thread at its start; both ports are transferred. */
 export interface ServerThreadTask {
-  /** With the ports on which the main thread's server listens. */
+  /** The configuration, with the ports on which the main thread's server listens. */
   config: Config;
   parts: Parts;
   placement: Placement;
@@ -55,7 +55,7 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   openRoute(route: ProxiedRoute): Promise<number>;
   /** Takes a port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
-  /** There is no student now. @param isExpected one is being loaded */
+  /** Records that there is no student now. @param isExpected whether one is being loaded */
   withdrawStudent(isExpected: boolean): void;
   /** Finishes the requests. The actors continue. */
   drain(): Promise<void>;
@@ -76,6 +76,6 @@ export interface RemoteServices {
   /** Runs a task of the stateless pool. */
   compute(task: string, input: unknown): Promise<unknown>;
   renderMetrics(): Promise<string>;
-  /** The thread's host of actors has restarted after a fault. */
+  /** Reports that the thread's host of actors has restarted after a fault. */
   hostIsUp(): void;
 }

@@ -92,7 +92,7 @@ export class ServerThread implements ThreadCapture {
     else this.#gateway.attachStudent(port, facts);
   }
 
-  /** There is no student now. @param isExpected one is being loaded */
+  /** Records that there is no student now. @param isExpected whether one is being loaded */
   withdrawStudent(isExpected: boolean): void {
     this.#gateway?.withdrawStudent(isExpected);
   }

@@ -27,7 +27,7 @@ import type {
 import type { StudentSeeker } from './student-thread.ts';
 
 interface ServerThreadsOptions {
-  /** With the ports on which the main thread's server listens. */
+  /** The configuration, with the ports on which the main thread's server listens. */
   config: Config;
   parts: Parts;
   placement: Placement;

@@ -14,7 +14,7 @@ import { readSourceId } from '../storage/source-id.ts';
 import { StudentFollowing, StudentSharing } from '../student/shared-student.ts';
 import type { StudentSharingTask } from './student-sharing.ts';
 
-/** How often it looks. A gateway looks at its directory every three seconds. */
+/** Interval of the checks. A gateway checks its directory every three seconds. */
 const LOOK_MS = 2_000;
 /** How often a failure that lasts is logged. */
 const TELL_AGAIN_MS = 600_000;

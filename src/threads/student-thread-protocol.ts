@@ -17,7 +17,7 @@ export interface StudentTask {
   prices: Prices;
   /** Share of covered steps that is audited. */
   audit_share: number;
-  /** A run stays with the upstream once the upstream has served one of its steps. */
+  /** Whether a run stays with the upstream once the upstream has served one of its steps. */
   sticky: boolean;
   /** Where the drift watch is saved; null: in memory only. */
   watch_path: string | null;
@@ -45,14 +45,14 @@ export interface StudentControl {
   copyLedger(): LedgerCopy;
   takeLedgerOver(copy: LedgerCopy): void;
   takeWatchOver(copy: DriftCopy): void;
-  /** Writes the ledger's last changes first. */
+  /** The watch's report. Writes the ledger's last changes first. */
   describeWatch(): Promise<WatchReport>;
   /**
    * Reads the operator's orders.
    * @throws Error with one line; the earlier orders stay in force
    */
   obey(): Promise<void>;
-  /** Another thread has taken over. From now on, answers change nothing on disk. */
+  /** Records that another thread has taken over. From now on, answers change nothing on disk. */
   retire(): void;
   ping(): void;
   stop(): Promise<void>;

@@ -87,7 +87,10 @@ async function checkStudent(directory: string): Promise<boolean> {
 export interface StudentSeeker {
   /** Gives the server a port, which it then owns. */
   attach(port: MessagePort, facts: StudentFacts): void;
-  /** There is no student: the server sends no further steps to its port. @param isExpected one is being loaded */
+  /**
+   * Ends the use of the port, because there is no student: the server sends no further steps to it. @param
+   * isExpected whether one is being loaded
+   */
   withdraw(isExpected: boolean): void;
 }
 
@@ -125,7 +128,7 @@ export class StudentThread implements RelegationState {
   /** The seat whose student is being loaded. */
   #next: Seat | null = null;
   #isOpening = false;
-  /** No student can be loaded, so servers need not wait for one. */
+  /** Whether no student can be loaded. Servers then need not wait for one. */
   #isAbsent = false;
   /** Stamp of the last manifest that was loaded or tried; '' without a manifest. */
   #stamp = '';
@@ -266,7 +269,7 @@ export class StudentThread implements RelegationState {
     const longest = this.#options.timeout_ms ?? Math.max(...Object.values(STUDENT_TIMEOUT_MS));
     const timer = setTimeout(() => {
       void seat.control.stop().catch(() => {});
-      // In case it does not stop.
+      // Ends the thread if it does not stop by itself.
       setTimeout(() => void seat.abort(), STUDENT_PING_MS).unref();
     }, longest).unref();
     this.#timers.push(timer);
@@ -391,7 +394,7 @@ export class StudentThread implements RelegationState {
     this.#options.log.info({ directory: this.#options.directory }, words);
   }
 
-  /** There is no student now. @param isExpected one is being loaded */
+  /** Tells the servers that there is no student now. @param isExpected whether one is being loaded */
   #tellSeekers(isExpected: boolean): void {
     this.#isAbsent = !isExpected;
     for (const seeker of this.#seekers) seeker.withdraw(isExpected);

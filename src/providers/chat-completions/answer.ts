@@ -85,7 +85,7 @@ export class ChatAnswerReader implements AnswerReader {
 class StreamedMessage {
   readonly #reading: NormalReading;
   readonly #calls: StreamedCalls;
-  /** Text and thinking in order of their beginning, and other parts of lists. */
+  /** Blocks of text and thinking, in the order in which they began, and other parts of lists. */
   readonly #blocks: TurnBlock[] = [];
   /** A plain field continues where it began, whatever came in between. */
   #text: Extract<TurnBlock, { type: 'text' }> | null = null;

@@ -221,7 +221,7 @@ const manifest = z.object({
     teaching_runs: count,
     /** Steps taught. */
     steps: count,
-    /** Runs whose hash is below this share of all hashes are held out. From it a later round knows these runs. */
+    /** Runs whose hash is below this share of all hashes are held out. A later round recognizes these runs by it. */
     held_out_below: share,
     /** Identifies the runs and the method; equal fingerprints mean equal students. */
     fingerprint: z.string().max(100),

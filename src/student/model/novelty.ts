@@ -42,7 +42,7 @@ const STATES = 64;
 const WORDS = 4_000;
 /** Surprise of a single new word at a place where golden runs almost never had a new word. */
 const SINGLE_WORD = 0.6;
-/** Distance above the largest golden share of new words from which a share is a full surprise. */
+/** A share of new words is a full surprise if it exceeds the largest golden share by this much. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
 /** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */

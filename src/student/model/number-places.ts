@@ -53,7 +53,10 @@ export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value
       visit({ from: 'task', path: [BEHIND + word] }, number);
 }
 
-/** @returns the numbers at the place: no, one or, for a list's elements, several numbers; other values are left out */
+/**
+ * @returns the numbers at the place: none, one, or several for the elements of a list. Values that are not numbers
+ * are left out
+ */
 export function readNumbersAt(step: StepDigest, { from, path }: NumberPlace): number[] {
   let found: unknown[] = [step.sources.find(({ name }) => name === from)?.value];
   for (const key of path)

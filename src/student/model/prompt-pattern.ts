@@ -18,7 +18,10 @@ const VALUE_FORMS = 32;
 const VALUES_MIN = { plain: 2, names: 3 } as const;
 /** Largest share of values that may consist of everyday words alone. */
 const EVERYDAY_MOST = 0.2;
-/** Two sentences are alike if at least this share and number of words are equal, and no value has more words. */
+/**
+ * Two sentences are alike if at least this share and this number of their words are equal, and each value has at
+ * most this many words.
+ */
 const ALIKE = { share: 0.5, words: 2, value: 4 } as const;
 
 /** A key that is equal for sentences that differ only in values with a recognisable form. */
@@ -107,7 +110,7 @@ export function findCommon(sentences: readonly (readonly PromptToken[])[]): stri
 interface CutPattern {
   /** null when the values at some place show no kind. */
   parts: PatternPart[] | null;
-  /** Some of the fixed parts are words. */
+  /** Whether some of the fixed parts are words. */
   hasWords: boolean;
   /** For each sentence, its words at places that hold no value. */
   closed: string[];

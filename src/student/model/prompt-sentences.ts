@@ -23,7 +23,10 @@ export interface Sentence {
   start: number;
   end: number;
   isChanging: boolean;
-  /** The sentence contains a path or an address, which may differ between runs although no word was levelled. */
+  /**
+   * Whether the sentence contains a path or an address, which may differ between runs although no word was
+   * levelled.
+   */
   isPlace: boolean;
   /**
    * Hash of its numbers as written; 0 for a sentence without numbers, or with a day or a time, which may

@@ -38,7 +38,7 @@ export interface TemplateSentence {
   anchor?: number;
   /** For a sentence without `anchor`: the possible numbers of anchors before it. */
   gaps?: number[];
-  /** Every golden prompt had it. */
+  /** Set if every golden prompt had it. */
   needed?: true;
   /** Maximum number of occurrences in one prompt. */
   most: number;

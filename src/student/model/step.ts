@@ -38,17 +38,17 @@ export interface StepDigest {
   breaches: string[];
   /** Why no student may answer, in words; '' if a student may. */
   unsupported: string;
-  /** Thinking is on, so a tool call would need a thinking block before it. */
+  /** Whether thinking is on. A tool call would then need a thinking block before it. */
   is_thinking: boolean;
   /** Names of the tools that may be called; null when calls are not allowed. */
   callable: string[] | null;
-  /** A tool must be called. */
+  /** Whether a tool must be called. */
   must_call: boolean;
   /** Maximum number of calls in one answer. */
   calls_max: number;
   /** null when there is no limit. */
   max_output_tokens: number | null;
-  /** Text must be JSON that matches a schema. */
+  /** Whether text must be JSON that matches a schema. */
   wants_json: boolean;
   /** Number of the model's answers before this one. */
   turn: number;

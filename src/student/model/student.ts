@@ -216,7 +216,7 @@ class ReadyStage {
 
 /** Additional distance, compared with the nearest neighbour, at which a neighbour's weight is a third. */
 const KERNEL = 0.04;
-/** Half a run of doubt, which counts beside the runs that agree. */
+/** Doubt that counts like half a run, beside the runs that agree. */
 const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
 /** Doubt when a number is far from the golden numbers at its place. */

@@ -139,7 +139,7 @@ export const FALLBACK_REASONS = [
   'too_large',
   /** The rest of the body is slow to arrive. */
   'slow_body',
-  /** Compressed, or not JSON by its content type. */
+  /** The body is compressed, or its content type is not JSON. */
   'encoded',
   /** The operator has not named the credential, and the upstream has not accepted it recently. */
   'unknown_credential',

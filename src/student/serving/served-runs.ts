@@ -32,7 +32,7 @@ export interface ServedRunsCopy {
 export interface StepPlace {
   run_id: string | null;
   seq: number | null;
-  /** The conversation has no answer yet. */
+  /** Whether the conversation has no answer yet. */
   is_fresh: boolean;
   /** Identifies the conversation's last answer; null when there is no answer yet. */
   mark: string | null;

@@ -71,7 +71,7 @@ export function fromChatAnswer(value: unknown): StudentAnswer | null {
     if (input === undefined) return null;
     content.push({ type: 'tool_call', id: '', name, input });
   }
-  // Some services end a forced call with `stop`; none ends an answer without calls with `tool_calls`.
+  // Some services end a forced call with `stop`. No service ends an answer without calls with `tool_calls`.
   if (finish === 'tool_calls' && calls.length === 0) return null;
   const usage = asObject(body.usage);
   return {

@@ -18,7 +18,7 @@ import { isPlainObject, joinSystem, type PlainBlock, type PlainMessage } from '.
 export interface ServiceStep {
   system: string;
   messages: PlainMessage[];
-  /** All run by the client, as functions. */
+  /** The client runs all of them, as functions. */
   tools: readonly TurnTool[];
   choice: TurnToolChoice | null;
   /** null when the client does not set it. */

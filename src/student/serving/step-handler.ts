@@ -576,8 +576,8 @@ const RESULT_IDS: Readonly<Record<RelegationWire, Buffer>> = {
 
 /**
  * The id of the call that the last result in a raw body answers. A match is always a field, because quotes inside a
- * text are escaped. The field may still belong to a tool's input; then the step goes to the upstream, which does no
- * other harm.
+ * text are escaped. The field may still belong to a tool's input; the step then goes to the upstream, which does no
+ * harm.
  */
 export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages): string | null {
   // Search forwards first, which is fast when there is no match; then backwards, because the last match is near the

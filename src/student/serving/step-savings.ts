@@ -22,7 +22,7 @@ const AGENTS = 1_000;
 export interface PricedStep {
   model: string;
   prefixes: RequestPrefixes;
-  /** The conversation has an answer already. */
+  /** Whether the conversation has an answer already. */
   is_under_way: boolean;
 }
 
@@ -39,7 +39,7 @@ export function readPricedStep(
 /** An amount in millionths of a dollar. */
 interface Amount {
   micro_usd: number;
-  /** The price is that of a model with a similar name. */
+  /** Whether the price is that of a model with a similar name. */
   is_guessed: boolean;
 }
 
@@ -54,7 +54,7 @@ export interface AskedService {
 interface AgentUse {
   tokens: number;
   characters: number;
-  /** The agent's provider reported reads from, or writes to, a cache. */
+  /** Whether the agent's provider reported reads from, or writes to, a cache. */
   reads: boolean;
   writes: boolean;
 }

@@ -142,11 +142,11 @@ export class StudentService {
     }
     const read = this.#style.fromAnswer(parseExact(await answer.body.text()));
     if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
-    // A model that loops may still stop by itself.
+    // A model that repeats itself may still stop, so the length of its answer is checked.
     const said = JSON.stringify(read.content);
     if (said.length > SERVICE_CONTENT_BYTES)
       throw new ServiceFailure("the answer of the student's service is too long");
-    // Clients must never see it.
+    // Clients must never see the key.
     if (this.#key !== '' && said.includes(this.#key))
       throw new ServiceFailure("the answer of the student's service contains the service's key");
     return read;
