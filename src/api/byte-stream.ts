@@ -12,7 +12,7 @@ const BYTE_STREAMS = { all: 8, own: 3 } as const;
 /** A reader that accepts nothing for this long counts as disconnected. */
 const STALLED_MS = 60_000;
 
-/** How many each organization has; '' is the operator. */
+/** Number of open streams by organization; '' is the operator. */
 const open = new Map<string, number>();
 
 function count(owner: string, by: 1 | -1): void {
@@ -22,7 +22,7 @@ function count(owner: string, by: 1 | -1): void {
 }
 
 /**
- * Begins what will be a byte stream, which counts as one meanwhile.
+ * Begins work that will become a byte stream. It counts as an open stream from now on.
  * @param owner the organization that asks; '': the operator
  * @throws CatalogueError `unavailable` when too many are open, and what `begin` throws
  */

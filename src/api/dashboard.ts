@@ -70,7 +70,7 @@ export function dashboardRoutes(facts: DashboardFacts): ApiRoute[] {
   ];
 }
 
-/** A single page if nothing was built: a checkout without its development packages. */
+/** The built files. If nothing was built (a checkout without its development packages), a single page says so. */
 function listBuilt(): BuiltFile[] {
   try {
     return (JSON.parse(readFileSync(new URL('files.json', FOLDER), 'utf8')) as { files: BuiltFile[] }).files;
@@ -115,7 +115,7 @@ function serve(path: string, media_type: string, handle: ApiRoute['handle']): Ap
       id: `dashboard${path.replace(/\W/g, '_')}`,
       method: 'GET',
       path,
-      // The address that people type.
+      // People also type this address.
       aliases: path === '/' ? ['/dashboard'] : [],
       auth: 'open',
       summary: "A file of the dashboard's page",

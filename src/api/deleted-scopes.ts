@@ -15,7 +15,7 @@ const DELETED_NAMES_REMEMBERED = 10_000;
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** The questions of handlers. */
+/** The methods that handlers call. */
 export type DeletedView = Pick<DeletedScopes, 'hiddenIn' | 'checkOrganization' | 'checkProject'>;
 
 /** For a process in which nothing can be deleted. */

@@ -1,9 +1,9 @@
 /**
- * Handlers of `contract/exports.ts`: a list as a file. They request page after page from the list's handler,
+ * Handlers of `contract/exports.ts`: a list as a file. Each handler requests page after page from the list's handler,
  * so a file has the same content and permissions as the list. Server threads.
  *
- * Bound: one page of rows, or one row group of Parquet, for each export, and a number of exports, of which one organization has
- * some (byte-stream.ts).
+ * Bound: one page of rows, or one row group of Parquet, for each export. byte-stream.ts bounds the number of exports,
+ * in all and of one organization.
  */
 import type { Endpoint } from '../contract/endpoint.ts';
 import type { EXPORTS, FINDINGS_EXPORT } from '../contract/exports.ts';
@@ -32,7 +32,7 @@ export interface FileToSend {
   stream: NonNullable<ApiReply['stream']>;
 }
 
-/** What is asked for, and by whom. */
+/** The requested list, and who requests it. */
 interface ExportRequest {
   request: Pick<ApiRequest, 'method'>;
   /** The organization that asks; '': the operator. */

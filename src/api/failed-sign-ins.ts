@@ -5,8 +5,9 @@
 import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
 /**
- * Invalid credentials that one address may send at once (decisions, Rate limits), and buckets in shared memory. Addresses that
- * share a bucket share its rate: more addresses only mean that invalid credentials are refused sooner.
+ * Invalid credentials that one address may send at once (decisions, Rate limits), and the number of buckets in shared
+ * memory. Addresses in the same bucket share its rate. So with many addresses, invalid credentials are only refused
+ * sooner.
  */
 export const FAILED_SIGN_INS = { burst: 100, buckets: 65_536 } as const;
 

@@ -67,7 +67,7 @@ export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
   });
 }
 
-/** In the order in which docs/README.md lists them. */
+/** Sorts the guides in the order in which docs/README.md lists them. */
 function sortAsTold(guides: readonly Guide[]): Guide[] {
   const told = guides.find(({ name }) => name === INDEX)?.markdown ?? '';
   const placeOf = ({ name }: Guide) => {
@@ -108,9 +108,7 @@ ${contents}
 `;
 }
 
-/**
- * @param names guides to which a link may lead; of a link to another file, the text and the file's path remain
- */
+/** @param names guides to which a link may lead; a link to another file becomes its text and the file's path */
 function renderMarkdown(markdown: string, names: ReadonlySet<string>): { html: string; headings: Heading[] } {
   const headings: Heading[] = [];
   const taken = new Map<string, number>();

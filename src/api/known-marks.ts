@@ -9,7 +9,8 @@ import { listRunMarks } from '../storage/accounts/run-marks.ts';
 import type { TableReader } from '../storage/tables.ts';
 
 /**
- * Marked runs of one organization that queries find. Further ones match no query for marks, tags and notes.
+ * Maximum number of marked runs of one organization that queries find. Further runs match no query for marks, tags and
+ * notes.
  */
 const MARKED_RUNS = 50_000;
 /** Up to this number, marks are read for each query; more are cached for a while. */

@@ -245,7 +245,7 @@ export class LiveReaders {
       reader.cursor = page.last_id;
       audience.told_id ??= page.last_id;
       const heard = Math.max(audience.told_id, audience.published_id);
-      // If a hub repeatedly returns nothing more, the reader goes live, whatever was published.
+      // If the hub repeatedly returns no further events, the reader goes live, even if more was published.
       if (!page.more && (heard <= reader.cursor || standing >= MAX_STANDING_PAGES)) {
         reader.is_live = true;
         return;

@@ -189,13 +189,13 @@ interface MetricsSources {
   verdicts?(): { differing_runs: number };
   /** Figures of the captured traffic of this UTC day; null: not known now. Left out: nothing is captured. */
   today?(): Promise<TrafficFigures | null>;
-  /** What the last point of each place has that `backup --follow` fills. */
+  /** The time up to which the last point of each place of `backup --follow` has everything. */
   points?(): { place: string; from_ms: number }[];
   /** Databases of the API, by their names. */
   databases?(): Record<string, { oldest_read_s: number }>;
 }
 
-/** Kind of a number: a counter only grows while the process lives, a gauge goes up and down. */
+/** Kinds of a metric: a counter only grows while the process lives, a gauge goes up and down. */
 const GROWS = Counter;
 const VARIES = Gauge;
 
@@ -408,7 +408,7 @@ const TODAY_NUMBERS = [
   'estimated_turns',
 ] as const;
 
-/** What Costs says of one day. A cost that is not known has no series: 0 would be a claim. */
+/** The figures that the screen Costs shows for one day. An unknown cost has no series, because 0 would be wrong. */
 function describeToday(figures: TrafficFigures): Registry {
   const registry = new Registry();
   const registers = [registry];

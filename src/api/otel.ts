@@ -265,7 +265,7 @@ function boundStep(step: ToldRun['steps'][number]['step']): ToldRun['steps'][num
   };
 }
 
-/** Units are never more than characters. */
+/** Cuts a text at this number of UTF-16 units, and so at this number of characters or earlier. */
 function cut(text: string, characters: number): string {
   return text.length <= characters ? text : text.slice(0, characters).toWellFormed();
 }

@@ -68,8 +68,8 @@ export function runRecordHandlers(
   const lists = new RunLists(services.stores, deleted, clock);
 
   /**
-   * The actor of a running run has its totals. If the actor cannot be asked now, the totals from the start of
-   * the run are used.
+   * Only the actor of a running run has the run's present totals. If the actor cannot be asked now, the stored totals
+   * are used.
    */
   const describe = async (tenant: Tenant, { row, start }: StoredRun): Promise<RunRecord> => {
     const totals =

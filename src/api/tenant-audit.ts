@@ -17,7 +17,7 @@ export function tenantAuditActor({ actor }: Tenant, { address }: ApiRequest): Au
   return { type: actor.type === 'static' ? 'operator' : actor.type, id: actor.id, address };
 }
 
-/** In the change's own transaction. */
+/** Writes the entry in the transaction of the change. */
 export function writeTenantAudit(
   tx: TableTransaction,
   tenant: Tenant,

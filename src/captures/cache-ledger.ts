@@ -1,10 +1,11 @@
 /**
- * What turns lost by cache misses, by day, agent, cause and place. The exchanges are divided into parts by id. The ledger
- * examines each exchange once, keeps sums for each part, and adds them up for a question. It examines the newest part
- * first, and only as far back as needed. Pure except for its source; capture reader and command line.
+ * What turns lost by cache misses, by day, agent, cause and place. The exchanges are divided into parts by id. The
+ * ledger examines each exchange once, keeps sums for each part, and adds them up for a question. It examines the newest
+ * part first, and only as far back as needed. Pure except for its source; capture reader and command line.
  *
  * Memory: at most PART_CELLS sums of some hundred bytes for each part, and MAX_PARTS parts; older exchanges are not
- * examined. Further sums of a part count under {@link OTHER_AGENTS}, without a place. Two doctors at a time keep prompts.
+ * examined. Further sums of a part count under {@link OTHER_AGENTS}, without a place. At most two cache doctors at a
+ * time keep prompts in memory.
  */
 
 import {
@@ -193,7 +194,7 @@ export class CacheLedger {
       for (const record of readBatch(source, part.next_id - EARLIER_EXCHANGES, part.next_id))
         doctor.examine({ record, follows: record.follows ?? null });
     }
-    // The last one that was used is the last in the map.
+    // Moves the doctor to the end of the map, which is in the order of last use.
     this.#doctors.delete(part);
     this.#doctors.set(part, doctor);
     if (this.#doctors.size > MAX_DOCTORS) this.#doctors.delete(this.#doctors.keys().next().value!);

@@ -308,7 +308,7 @@ class Numbers {
   }
 }
 
-/** The nearest rank of ascending values; null if absent. */
+/** A quantile of ascending values, by the nearest-rank method; null if there are no values. */
 function quantile(ascending: Float64Array, share: number): number | null {
   return ascending[Math.max(0, Math.ceil(ascending.length * share) - 1)] ?? null;
 }

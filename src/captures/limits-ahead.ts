@@ -98,7 +98,7 @@ function collect(
   return { clients: [...clients.values()], is_whole };
 }
 
-/** Exchanges come in the order of ids; the newest of each SAMPLE_MS is kept. */
+/** Adds an exchange; call in the order of ids. The newest exchange of each SAMPLE_MS is kept. */
 function addSample({ samples, tokens }: Client, exchange: ListedExchange, at_ms: number): void {
   const newest = samples[0];
   const slot = Math.floor(at_ms / SAMPLE_MS);

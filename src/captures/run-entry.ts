@@ -69,8 +69,8 @@ export function idOf({ listed, reported }: RunEntry): string {
 }
 
 /**
- * The reported run that belongs to a captured run. The result is stored with the captured run, because otherwise these
- * lookups take half of the time of a search.
+ * The reported run that belongs to a captured run. The result is stored with the captured run, because these lookups
+ * would otherwise take half of the time of each search.
  * @param version the version of `said`
  */
 export function findReported(run: ListedRun, said: SaidOfRuns, version: number): ReportedRun | null {

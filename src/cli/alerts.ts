@@ -42,7 +42,7 @@ Exit status: 0 done, 1 failed (also if a destination did not accept a test), 2 w
 
 /** A test waits for each destination, which may take ten seconds. */
 const CALL_MS = 30_000;
-/** For the few calls of one command. */
+/** Lifetime of the token, enough for the few calls of one command. */
 const TOKEN_S = 300;
 const FILE_BYTES = 1 << 20;
 
@@ -168,7 +168,7 @@ async function listAlerts({ call, isJson, io }: Asked): Promise<number> {
   return EXIT.done;
 }
 
-/** Beyond it, a cell is cut: one long query would pad every line. */
+/** Maximum width of a cell. A longer cell is cut, because one long query would pad every line. */
 const COLUMN_WIDTH = 70;
 
 function sayState({ is_on, state }: Alert): string {

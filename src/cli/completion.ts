@@ -127,7 +127,7 @@ complete -o default -F _understudy ${NAMES.join(' ')}
 `;
 }
 
-/** Works from a folder of fpath, and when it is sourced. */
+/** Writes a script that works in a folder of fpath, and when it is sourced. */
 function writeZsh(commands: readonly Completion[]): string {
   const described = (all: readonly { name: string; summary: string }[]) =>
     all.map(({ name, summary }) => quote(summary === '' ? name : `${name}:${summary}`)).join(' ');

@@ -91,7 +91,7 @@ export async function runErase(argv: string[], io: CliIo): Promise<number> {
   }
 }
 
-/** What was said of the erased runs, where it counted for captures. */
+/** Erases the marks of the erased runs in the organizations whose marks count for captures. */
 async function eraseMarks(config: Config, runIds: readonly string[]): Promise<void> {
   const paths = databasePaths(config.data_dir, config.data_key);
   if (runIds.length === 0 || !existsSync(paths.main)) return;

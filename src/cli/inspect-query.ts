@@ -34,7 +34,7 @@ const TASK_COLUMNS = 60;
 
 /**
  * The query of the command: its words, with the flags that narrow it.
- * @throws UsageError with the word that is wrong marked
+ * @throws UsageError that marks the wrong word
  */
 export function readInspectQuery(text: string, flags: Pick<InspectFlags, 'since_ms' | 'golden'>): RunQuery {
   const query = parse(text);

@@ -13,8 +13,8 @@ export const INTERRUPTED = 'understudy: interrupted by';
 const STOPS = ['SIGINT', 'SIGTERM'] as const;
 
 /**
- * Dies of a signal without handlers. The first process of a container cannot: it exits with the status that a shell
- * would show.
+ * Ends this process by a signal, without handlers. The first process of a container cannot end in this way, so it exits
+ * with the status that a shell would show.
  */
 export function dieOf(signal: NodeJS.Signals): void {
   process.kill(process.pid, signal);

@@ -5,7 +5,7 @@ import { askRunWords } from '../captures/run-words.ts';
 import type { Config } from '../config.ts';
 import type { MarkedRun } from '../storage/accounts/run-marks.ts';
 
-/** Whose marks count for the run, as POST /capture/runs/{id}/mark has it; null: there is no such run. */
+/** Finds whose marks count for the run, by the rule of POST /capture/runs/{id}/mark; null: there is no such run. */
 export async function findMarkedRun(config: Config, runId: string): Promise<MarkedRun | null> {
   const { capture, data_dir, data_key } = config;
   const owner = readCaptureOwner(config);

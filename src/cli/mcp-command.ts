@@ -1,6 +1,6 @@
 /**
- * The MCP server as a command, without what loads the service's configuration: `understudy mcp`, and the package of that server
- * alone (clients/mcp). Main thread of a separate process.
+ * The MCP server as a command: `understudy mcp`, and the separate package of that server (clients/mcp). This file does
+ * not load the service's configuration. Main thread of a separate process.
  */
 
 import type { AgentConnection } from '../config/agent-connection.ts';
@@ -15,7 +15,7 @@ const MCP_CALL_MS = 20_000;
 interface McpHost {
   /** The command as its users type it. */
   readonly name: string;
-  /** The same for another program, which starts it from any folder. */
+  /** The command line with which another program starts it from any folder. */
   readonly line: string;
   readonly version: string;
   /** @throws ConfigError without a key, or at a value that is not allowed */

@@ -7,10 +7,10 @@ import type { CliIo } from './io.ts';
 import { describeRemaining, RemainingTime } from './remaining-time.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** How often progress is shown on a terminal at most, and how often it is shown again while nothing is told. */
+/** Minimum time between two texts on a terminal, and the time after which a text is shown again if no other came. */
 const PROGRESS_INTERVAL_MS = 200;
 const REPEAT_MS = 1_000;
-/** How often a line is printed elsewhere; the first one after this time. */
+/** Interval at which a line is printed elsewhere. The first line comes after one interval. */
 const LINE_INTERVAL_MS = 30_000;
 
 /** The beginning of each line that is printed where standard error is no terminal. */
@@ -37,7 +37,7 @@ export class Progress {
     this.#hasLines = hasLines && !this.#isShown;
     this.#now = now;
     this.#lineMs = now();
-    // A step that takes minutes tells nothing meanwhile.
+    // A step may take minutes without a new text.
     this.#timer = hasLines ? setInterval(() => this.repeat(), REPEAT_MS).unref() : null;
   }
 

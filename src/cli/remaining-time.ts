@@ -13,7 +13,7 @@ interface Observation {
   done: number;
 }
 
-/** Remaining time of one part after the other. */
+/** Estimates the remaining time of each part of the work, one part after the other. */
 export class RemainingTime {
   readonly #seen: Observation[] = [];
   #of = 0;

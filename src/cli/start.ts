@@ -16,7 +16,7 @@ import { watchEnd } from './end-watch.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 
-/** How long a start that was given up, and a stop, may take beyond what they wait for. Then the process is ended. */
+/** Maximum time for a start that was given up, and for a stop. After it, the process is ended. */
 const GIVE_UP_GRACE_MS = 25_000;
 const STOP_GRACE_MS = DRAIN_DEADLINE_MS + 10_000;
 

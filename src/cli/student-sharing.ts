@@ -15,9 +15,9 @@ import { SharedStudentError, StudentFollowing, StudentSharing } from '../student
 import type { CliIo } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** How often each side looks. A gateway looks at its directory every three seconds. */
+/** Interval at which each side checks for news. A gateway checks its directory every three seconds. */
 const LOOK_MS = 2_000;
-/** How often a failure that lasts is told again. */
+/** Interval at which a lasting failure is reported again. */
 const TELL_AGAIN_MS = 600_000;
 
 interface Sharing {
@@ -29,7 +29,7 @@ interface Sharing {
 
 /**
  * Runs until SIGTERM or SIGINT.
- * @throws the first look's error; later ones are told, and tried again
+ * @throws the error of the first check; later errors are reported, and the check is repeated
  */
 export async function runSharing(
   { action, directory, place, is_json }: Sharing,

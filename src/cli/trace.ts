@@ -208,7 +208,7 @@ async function writeLine(
     held.push(escapeJson(next.value));
     heldChars += next.value.length;
     if (heldChars < TRACE_LINE_HELD_CHARS) continue;
-    // One by one: joined, they might exceed the longest string.
+    // Writes the pieces one by one: joined, they might exceed the maximum length of a string.
     for (const piece of held) await sink.write(piece);
     held = [];
     heldChars = 0;

@@ -197,7 +197,7 @@ export class Forward implements AnswerHandler {
     if (framing === 'length' && stream.bodyComplete) {
       body = received.length === 1 ? received[0]! : Buffer.concat(received);
     }
-    // The joined body, if there is one, so that its chunks are not kept as well.
+    // If the body was joined, keep only the joined body, and not its chunks as well.
     const pieces = body === null ? received : [body];
     this.#sent = {
       method: stream.head.method,
@@ -244,8 +244,9 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Forwards the body from capture's copy, if that is in one piece. This is a field, because a closure that `start` created
-   * and passed to the stream kept a third of all objects alive through every young-generation collection.
+   * Forwards the body from capture's copy, if that is in one piece. This is a field and not a closure that `start`
+   * creates: the stream kept such closures, and with them a third of all objects survived each young-generation
+   * collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));

@@ -146,7 +146,7 @@ function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[])
 function placeHeaders(headers: readonly string[]): number {
   let sum = headers.length;
   for (let at = 1; at < headers.length; at += 2) {
-    // The varying headers whose values differ in length have names of 14 and 9 characters.
+    // Leaves out the varying headers whose values differ in length: their names have 14 or 9 characters.
     const { length } = headers[at - 1]!;
     if (length !== 14 && length !== 9) sum = (sum * 31 + headers[at]!.length) | 0;
   }

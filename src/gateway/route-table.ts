@@ -12,7 +12,7 @@ import type { Upstream, UpstreamPools } from './upstream/upstream-pools.ts';
 const ROUTE_REGION = /^[a-z]{2,16}(?:-[a-z]{1,16}){0,3}(?:-?\d{1,2})?$/;
 /** A region in `/bedrock/{region}`. Lower case only, because it becomes part of a host name. */
 const BEDROCK_REGION = /^[a-z]{2}(-[a-z]+)+-\d$/;
-/** Longest region, because the pattern has no upper bound: that of a DNS label (RFC 1035, 2.3.4). */
+/** Maximum length of a region, because the pattern sets none: that of a DNS label (RFC 1035, 2.3.4). */
 const BEDROCK_REGION_CHARACTERS = 63;
 
 export interface RouteBases {

@@ -17,7 +17,7 @@ import { STATUS_CODES } from './status-codes.ts';
 const DROPPED_BODY_BYTES = 64 << 20;
 /** Bytes of incomplete request bodies on a server thread. Beyond it the oldest request gets 503. */
 const OPEN_BODIES_BYTES = 512 << 20;
-/** Smaller bodies do not count towards that, because the limit of connections bounds their number. */
+/** Smaller bodies do not count towards this bound, because the limit of connections bounds their number. */
 export const OPEN_BODY_BYTES_MIN = 64 << 10;
 
 /** A request in the form that the dispatch takes (`UnroutedRequest` of `src/api`). */
@@ -107,8 +107,8 @@ export function serveApi(
 }
 
 /**
- * Number of pieces that are joined into one. Pieces of one byte would take a hundred times their size, and each could be the
- * last one that keeps its memory (body-pieces.ts).
+ * Number of pieces that are joined into one. A separate piece of one byte would take a hundred times its size, and it
+ * could keep a whole block of shared memory alive (body-pieces.ts).
  */
 const PIECES_JOINED = 64;
 

@@ -9,7 +9,7 @@ const FREE_BODY_PIECES_BYTES = 32 << 20;
 
 /** Size up to which a piece is kept in shared memory: allocating memory for each costs more than copying. */
 const POOLED_BYTES = 8 * 1024;
-/** Size of shared memory. It is held as long as one of its pieces: at worst this much for each piece. */
+/** Size of a block of shared memory. One piece keeps the whole block alive, so at worst each piece costs this much. */
 const POOL_BYTES = 64 * 1024;
 let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let poolUsed = 0;
@@ -60,7 +60,7 @@ export class BodyPieces {
     keepFree(Buffer.from(piece.buffer));
   }
 
-  /** Releases all pieces. Without this call they are left to the collector. */
+  /** Releases all pieces. Without this call they are left to the garbage collector. */
   release(): void {
     if (this.#taken === null) return;
     for (const memory of this.#taken) keepFree(memory);

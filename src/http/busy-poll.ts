@@ -7,8 +7,9 @@
  */
 
 /**
- * When several clients ask at once, requests that arrive during a sleep are read together, which is cheaper: eight connections got 5 %
- * fewer answers with polling. So the loop does not poll for this time after a tick that answered several requests.
+ * When several clients ask at once, requests that arrive during a sleep are read together, which is cheaper: eight
+ * connections got 5 % fewer answers with polling. So after a tick that answered several requests, the loop does not
+ * poll for this time.
  */
 const CROWDED_MS = 100;
 

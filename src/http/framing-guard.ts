@@ -28,7 +28,7 @@ const refusals: Readonly<Record<number, FramingRefusal>> = {
   13: { status: 505, words: 'HTTP/1.1 only' },
 };
 
-/** @param number of the refusal in `native/sockets/framing.h` */
+/** @param number the refusal's number in `native/sockets/framing.h` */
 export function findRefusal(number: number): FramingRefusal {
   return refusals[number] ?? refusals[2]!;
 }

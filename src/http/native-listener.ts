@@ -182,8 +182,8 @@ class NativeListener implements HttpServer {
   /** New connections get the certificate that is in the files; open ones continue. */
   async #renewCertificate(): Promise<void> {
     const listenSocket = await this.#listenOn(this.port, true);
-    // After the loop's poll, which has accepted all waiting connections. Connections that arrive before the next line
-    // are reset.
+    // Waits for the loop's poll, which accepts all waiting connections. Connections that arrive between the poll and
+    // the next line are reset.
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#listenSocket === null) {
       this.#native.us_listen_socket_close(listenSocket);
@@ -273,7 +273,7 @@ class NativeListener implements HttpServer {
         isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
       }
     });
-    // The addon's two header lines come last. No client knows the mark.
+    // The addon appends two header lines to a switch. One holds the mark, which no client knows.
     const isSwitch =
       contentLength === SWITCHED_LENGTH && this.#mark !== '' && headers[headers.length - 4] === this.#mark;
     if (isSwitch) {
@@ -427,7 +427,7 @@ function restoreBytes(head: RequestHead, req: HttpRequest): string | null {
       headers[at] = toBytes(value);
       continue;
     }
-    // Another accessor returns the bytes of the first line of that name.
+    // `getHeader` returns the bytes unchanged, but only for the first line of a name.
     const name = headers[at - 1]!;
     if (headers.indexOf(name) !== at - 1) return `A repeated header (${name}) is not valid UTF-8`;
     headers[at] = req.getHeader(name);

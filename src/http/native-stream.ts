@@ -39,7 +39,7 @@ export class NativeStream extends HttpStream {
   #headLines = '';
   #framing: ReplyFraming = { kind: 'chunked' };
   #headSent = false;
-  /** An informational answer used the native status line. Later ones travel as header lines. */
+  /** An informational answer used the native status line. Later status lines are written as header lines. */
   #statusSent = false;
   #staged: Buffer[] = [];
   /** Staged data waits for the client, in copies. */
@@ -337,7 +337,7 @@ export class NativeStream extends HttpStream {
   #writeHeadLines(status: string, headerLines: string): void {
     if (!this.#statusSent) {
       this.#statusSent = true;
-      // The bytes that the library writes itself before the first header.
+      // The library writes `200 OK` itself before the first header.
       if (status !== '200 OK') this.#res.writeStatus(toWire(status));
       if (headerLines !== '') this.#writeRaw(headerLines.slice(0, -2));
     } else {

@@ -352,7 +352,7 @@ class PlainListener implements HttpServer {
     const { status, words } = findRefusal(number);
     const isHead = isOfHead(thrown);
     if (open === null) this.#refuseRaw(socket, number, isHead);
-    // After a valid message, whose answer is sent first.
+    // The rejected bytes follow a valid message, whose answer is sent first.
     else if (open.bodyComplete) connection.waiting.push(() => this.#refuseRaw(socket, number, isHead));
     else this.#breakOff(open, status, words);
   }
@@ -382,7 +382,7 @@ class PlainListener implements HttpServer {
 }
 
 function deliver(stream: PlainStream, chunk: Buffer, isLast: boolean): void {
-  // A stream takes whole memories.
+  // A stream takes a whole ArrayBuffer, so a chunk that is a part of one is copied.
   const isWhole = chunk.byteOffset === 0 && chunk.byteLength === chunk.buffer.byteLength;
   const { buffer } = isWhole ? chunk : new Uint8Array(chunk);
   stream.takeBody(buffer as ArrayBuffer, isLast);

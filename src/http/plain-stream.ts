@@ -28,7 +28,7 @@ export class PlainStream extends HttpStream {
   #isSwitched = false;
   #isBlocked = false;
   #isFlushScheduled = false;
-  /** The argument for `onClosed` when the reply has been passed to the system. */
+  /** The argument with which `onClosed` is called once the reply has been passed to the system. */
   #isAborted = false;
 
   /**

@@ -210,7 +210,7 @@ export class CaptureQueue implements ByteBudget {
     return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes, this.#arrivals.next());
   }
 
-  /** The gateway refused the request itself, so it was no exchange. */
+  /** The gateway refused the request itself, so this is not an exchange. */
   cancel(tee: Tee | null): void {
     this.#attempted--;
     if (tee === null) {
@@ -460,8 +460,8 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * For example a full disk: the batch waits and others queue behind it. Beyond the queue's bound, exchanges are
-   * dropped.
+   * The storage place fails, for example because the disk is full: the batch waits, and others queue behind it. Beyond
+   * the queue's bound, exchanges are dropped.
    */
   #retryLater(batch: Batch): void {
     this.#retryAfterMs = Math.min(Math.max(this.#retryAfterMs * 2, RETRY_FIRST_MS), RETRY_MAX_MS);

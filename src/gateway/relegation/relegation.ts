@@ -118,7 +118,8 @@ export class Relegation implements RelegationDesk {
     if (kind !== 'turn' || !this.#wires.has(shape as RelegationWire)) return null;
     const wire = shape as RelegationWire;
     const end = stepPathOf(wire);
-    // The path after a prefix may begin like the upstream's base path; a tunnel to another host has no prefix.
+    // After a prefix the path only has to end as a step's does, because the upstream's base path may come first. A
+    // tunnel to another host has no prefix, so its requests are not steps.
     const isStep =
       route === 'default'
         ? path === end

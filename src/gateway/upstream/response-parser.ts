@@ -262,7 +262,7 @@ function readFraming(head: ResponseHead): string | null {
   const { names, headers } = head;
   for (let at = 0; at < names.length; at++) {
     const name = names[at]!;
-    // The four have these lengths.
+    // The four names that matter here have these lengths.
     if (name.length !== 10 && name.length !== 14 && name.length !== 17) continue;
     const value = headers[2 * at + 1]!;
     if (name === 'content-length') {

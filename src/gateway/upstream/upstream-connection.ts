@@ -114,7 +114,7 @@ export class UpstreamConnection implements ResponseSink {
     }, UPSTREAM_CONNECT_MS);
   }
 
-  /** It does not count as silent: we paused the upstream, or the client has not sent its body yet. */
+  /** Whether the upstream's silence does not count, because we paused it, or the client has not sent its body yet. */
   get isWaitingForUs(): boolean {
     return this.#isPaused || (!this.#isUploadDone && !this.#isUploadBlocked);
   }
@@ -123,7 +123,7 @@ export class UpstreamConnection implements ResponseSink {
     return this.#handler === null;
   }
 
-  /** How long the upstream keeps it, by its last answer; null when not stated. */
+  /** How long the upstream keeps the connection, by its last answer; null when not stated. */
   get kept_ms(): number | null {
     return this.#parser.kept_ms;
   }
@@ -411,11 +411,12 @@ export class UpstreamConnection implements ResponseSink {
     if (!this.#parser.isUnframed || socket instanceof TLSSocket) {
       this.#finish(true);
     } else if (socket.writableLength === 0) {
-      // A reset that comes together with bytes is reported as an orderly end. Even an empty write reveals it.
+      // The system reports a reset that comes together with bytes as an orderly end. Even an empty write reveals the
+      // reset.
       socket.write(NOTHING, (error) => this.#finish(error == null && this.#hasEnded()));
     } else {
-      // The write would wait behind the upload, which an upstream that has ended may never read. The system retries the
-      // upload right after such a reset, in the same tick, and fails.
+      // An empty write would wait behind the upload, which an upstream that has ended may never read. But the system
+      // retries the upload right after such a reset, in the same tick, and that fails.
       setImmediate(() => this.#finish(this.#hasEnded()));
     }
   }
@@ -425,10 +426,7 @@ export class UpstreamConnection implements ResponseSink {
     return this.#lostUpload === null || (TELLS_END_BEFORE_RESET && this.#lostUpload.code === 'EPIPE');
   }
 
-  /**
-   * No more will come.
-   * @param isOrderly it was no reset
-   */
+  /** The upstream sends no more. @param isOrderly false after a reset */
   #finish(isOrderly: boolean): void {
     if (this.#isOver) return;
     if (isOrderly && this.#handler !== null && this.#parser.finish()) this.#complete(true);
@@ -469,7 +467,7 @@ export class UpstreamConnection implements ResponseSink {
   #fail(reason: UpstreamError): void {
     if (this.#isOver) return;
     const handler = this.#handler;
-    // The failed write was known first.
+    // If a write failed before, its error is the cause.
     const error = this.#lostUpload !== null && CONNECTION_DEATHS.has(reason.code) ? this.#lostUpload : reason;
     this.#handler = null;
     error.isStaleConnection =
