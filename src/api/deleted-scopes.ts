@@ -18,7 +18,7 @@ const NONE: ReadonlySet<string> = new Set();
 /** The methods that handlers call. */
 export type DeletedView = Pick<DeletedScopes, 'hiddenIn' | 'checkOrganization' | 'checkProject'>;
 
-/** For a process in which nothing can be deleted. */
+/** The view for a process in which nothing can be deleted. */
 export const NOTHING_DELETED: DeletedView = {
   hiddenIn: () => NONE,
   checkOrganization: () => {},

@@ -13,7 +13,7 @@ interface DomainCounter {
   counter: string;
   name: string;
   help: string;
-  /** Its label, with all possible values; null without a label. */
+  /** The counter's label, with all possible values; null without a label. */
   by: { label: string; values: readonly string[] } | null;
 }
 
@@ -92,7 +92,7 @@ interface Remembered {
 
 /** Sums the counts of threads, including restarted threads and threads that did not answer. */
 export class DomainMetrics {
-  /** By thread and kind. */
+  /** Counts by thread and kind of actor. */
   readonly #remembered = new Map<string, Remembered>();
 
   /** @param hosts the threads that have answered */

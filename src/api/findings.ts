@@ -66,7 +66,7 @@ async function embedNow(embedder: Embedder, content: string): Promise<Float32Arr
   }
 }
 
-/** Only deletions are logged: agents store findings all the time, but people decide about deletions. */
+/** Only deletions get an audit entry: agents store findings all the time, but people decide about deletions. */
 function auditOf(
   action: string,
   tenant: Tenant,

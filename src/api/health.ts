@@ -11,7 +11,7 @@ import { type Checks, identify } from './pipeline.ts';
 
 /** Whether a part of the process is ready, or why it is not. */
 type Probed = boolean | string;
-/** By name. A probe that throws or rejects counts as not ready. */
+/** Probes by name. A probe that throws or rejects counts as not ready. */
 export type ReadinessProbes = Readonly<Record<string, () => Probed | Promise<Probed>>>;
 
 export function answerHealth(version: string): ApiReply {
@@ -52,7 +52,7 @@ export async function answerReady(probes: ReadinessProbes, capture?: CaptureProb
 
 /** Headers that a proxy adds. With one of them, the sending machine is not the caller. */
 const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
-/** With any other host name, a page of another site may be the sender (DNS rebinding). */
+/** Host names of this machine. With any other name, a page of another site may be the sender (DNS rebinding). */
 const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;
 
 /**
@@ -76,7 +76,7 @@ export async function answerMetrics(
   return { status: 200, headers: [type, ['cache-control', 'no-store']], body: await render() };
 }
 
-/** As the server writes addresses. */
+/** Whether an address, in the form in which the server writes it, is a loopback address. */
 function isLoopbackAddress(address: string): boolean {
   return /^127\.\d+\.\d+\.\d+$/.test(address) || address === '::1' || /^(0000:){7}0001$/.test(address);
 }

@@ -30,7 +30,7 @@ export class KnownMarks {
     this.#main = main;
   }
 
-  /** By run. */
+  /** The organization's marks, by run. */
   of(orgId: string): ReadonlyMap<string, RunMarks> {
     const known = this.#organizations.get(orgId);
     if (known !== undefined && known.marks.size > READ_EACH_TIME && performance.now() < known.until_ms)

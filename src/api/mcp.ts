@@ -95,7 +95,7 @@ function readQuery({ query }: ApiRequest): URLSearchParams {
   return new URLSearchParams(Buffer.from(query, 'latin1').toString());
 }
 
-/** The caller's credential, with the headers of a new body. */
+/** The headers of the inner request: the caller's credential, and headers that fit its new body. */
 class InnerHeaders implements RequestHeaders {
   readonly #outer: RequestHeaders;
 
@@ -126,7 +126,7 @@ async function callRoute(route: ApiRoute, request: ApiRequest): Promise<ApiReply
 }
 
 function readReply({ status, headers, body }: ApiReply): ApiAnswer {
-  // From another thread, bytes come without the methods of a Buffer.
+  // Bytes from another thread come without the methods of a Buffer.
   const text = typeof body === 'string' ? body : Buffer.from(body ?? []).toString();
   const seconds = Number(headers.find(([name]) => name === 'retry-after')?.[1] ?? Number.NaN);
   return {

@@ -179,7 +179,7 @@ function checkUniversal(main: Tables, { actor }: Tenant, patternId: string): voi
     throw new CatalogueError('conflict', 'A starter pattern comes with the product; it cannot be deleted');
 }
 
-/** As it stands on the wire. */
+/** A pattern in the form in which the API returns it. */
 function describePattern(pattern: Pattern) {
   const { situation, dead_ends, unlock, org_id: _org, project_id, ...told } = pattern;
   const fields = { situation, dead_ends, unlock };

@@ -64,7 +64,7 @@ interface FoundRuns {
 export class SearchedRuns {
   readonly #tables: RowSnapshots;
   readonly #marks: KnownMarks;
-  /** By organization, in the order of their last search. */
+  /** The runs in memory by organization, in the order of the organizations' last search. */
   readonly #organizations = new Map<string, ReportedRuns>();
 
   /** @param main the database with the marks */

@@ -899,7 +899,7 @@ export class CapturedRuns {
   }
 }
 
-/** What decides where a run stands in the list by start. */
+/** The facts that decide a run's place in the list by start. */
 interface RunStart {
   first_ms: number;
   trace_id: string | null;

@@ -489,7 +489,7 @@ class LinkFinder {
     // The last answer is the same, even if earlier messages were rewritten or dropped.
     if (at < 0 && lastAnswer !== null && lastAnswer === this.#answerAlone) return 'continues';
     if (at < 0) return messages.some(isAnswer) ? 'breaks' : 'starts';
-    // After the answer only the client may speak. Another answer there belongs to a turn that was not captured.
+    // Only messages of the client may follow the answer. Another answer there belongs to a turn that was not captured.
     return messages.slice(at + 1).some(isAnswer) ? 'breaks' : 'continues';
   }
 }

@@ -91,7 +91,7 @@ function lookUpReported({ tally: { summary } }: ListedRun, said: SaidOfRuns): Re
 /** Verdicts on runs, as far as they are known. */
 interface Verdicts {
   weigh: (run: RunEntry) => WeighedRun;
-  /** Only whether the run is golden, for a test over all runs. */
+  /** Only tells whether the run is golden, for a test over all runs. */
   isGolden: (run: RunEntry) => boolean | null;
 }
 

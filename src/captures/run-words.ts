@@ -9,7 +9,7 @@ export function listWordFolders(db: string, dataDir: string): string[] {
   return [...new Set([resolve(dataDir), dirname(resolve(db))])];
 }
 
-/** What is needed to read statements. */
+/** The parameters for reading statements. */
 interface WordsReader {
   /** The databases' key, a secret; null if they are not encrypted. */
   data_key: Uint8Array | null;

@@ -110,7 +110,7 @@ function placeOfReported({ started_ms, run_id }: ReportedRun): PagePlace {
   return { key: started_ms, started: started_ms, stored: 0, run_id };
 }
 
-/** How many runs stand behind a place. @param runs ascending */
+/** Counts the runs after a place. @param runs ascending */
 function countBehind<Run>(runs: readonly Run[], place: PagePlace, placeOf: (run: Run) => PagePlace): number {
   let low = 0;
   let high = runs.length;

@@ -27,7 +27,7 @@ interface CommandHelp {
 }
 
 interface Option {
-  /** With both dashes. */
+  /** The option's name with both dashes. */
   name: string;
   summary: string;
   takes_value: boolean;
@@ -92,7 +92,7 @@ function readCompletion({ name, summary, help }: CommandHelp): Completion {
   return { name, summary, words: [...words], options: [...options.values()] };
 }
 
-/** In single quotes, as these shells read them. */
+/** Puts a text in single quotes, as these shells read them. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
@@ -101,7 +101,7 @@ const namesOf = (options: readonly Option[]) => options.map(({ name }) => name);
 const withValue = (options: readonly Option[]) =>
   options.filter(({ takes_value }) => takes_value).map(({ name }) => name);
 
-/** Without a word to offer, bash completes names of files (`-o default`). */
+/** Writes the script for bash. If it has no word to offer, bash completes names of files (`-o default`). */
 function writeBash(commands: readonly Completion[]): string {
   const cases = commands.map(
     ({ name, words, options }) =>

@@ -21,7 +21,7 @@ interface Fork {
   db: string;
   /** Where the live part went; the new run is captured there. */
   gateway: string;
-  /** For the note. */
+  /** A text for the note. */
   how: string;
   /** null: the result was not judged. */
   judged: { command: string; status: number } | null;

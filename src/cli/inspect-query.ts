@@ -80,7 +80,7 @@ export async function showQuery(view: InspectView, db: string, question: Questio
   view.progress.clear();
   const found: FoundRows = {
     rows,
-    // Without a limit all runs were read, and some of them did not match.
+    // If the limit was not reached, all runs were read: those that matched are in `rows`.
     matched: rows.length < read.most ? rows.length : read.count,
     not_indexed,
     left_out_runs: runs.left_out,
@@ -97,7 +97,7 @@ export interface QuestionOfRuns {
   /** The text search for `said`. */
   texts: RunTexts;
   now_ms: number;
-  /** What the service has stored of runs. */
+  /** Facts about runs that the service has stored. */
   findStored: FindStoredRun | undefined;
 }
 

@@ -74,7 +74,7 @@ export function nameAll(names: string[]): string {
   return names.length === 0 ? '-' : makeHarmlessLine(names.join(', '));
 }
 
-/** With thousands separators; `-` when unknown. */
+/** Formats a count with thousands separators; `-` when unknown. */
 export function formatCount(n: number | null): string {
   return n === null ? '-' : n.toLocaleString('en-US');
 }
@@ -85,7 +85,7 @@ function formatCost(usd: number, basis: CostBasis | null): string {
   return basis === 'estimated_tokens' ? `~${formatDollars(usd)} (estimated tokens)` : formatDollars(usd);
 }
 
-/** With as many decimals as are meaningful. */
+/** Formats dollars with as many decimals as are meaningful. */
 export function formatDollars(usd: number): string {
   if (usd > 0 && usd < 0.000_001) return '<$0.000001';
   return usd === 0 ? '$0' : `$${usd < 0.1 ? usd.toFixed(6).replace(/0+$/, '') : usd.toFixed(2)}`;

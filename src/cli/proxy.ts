@@ -10,9 +10,9 @@ import { authorityPath, bundlePath, showAuthority } from '../proxy/authority.ts'
 import { quoteForShell } from '../std/shell-word.ts';
 import { type CliIo, EXIT } from './io.ts';
 
-/** For clients that trust one file in addition to the usual authorities. */
+/** Variables of clients that trust one file in addition to the usual authorities. */
 const EXTRA_VARIABLES = ['NODE_EXTRA_CA_CERTS', 'CODEX_CA_CERTIFICATE'];
-/** For clients that trust only one file, which therefore includes the usual authorities. */
+/** Variables of clients that trust only one file, which therefore includes the usual authorities. */
 const BUNDLE_VARIABLES = ['SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'AWS_CA_BUNDLE'];
 
 /**

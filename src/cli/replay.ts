@@ -130,7 +130,7 @@ async function serve(run: RecordedRun, flags: ReplayFlags, io: CliIo): Promise<n
   }
 }
 
-/** How the agent and the judge ended, and what became of the live part; null: there was none. */
+/** How the agent and the `--verify` command ended, and the result of the live part; null without one. */
 interface Ends {
   status: number | null;
   verdict: number | null;

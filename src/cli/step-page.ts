@@ -49,7 +49,7 @@ export async function showStep(
   return EXIT.done;
 }
 
-/** By the version that decided, if it is kept, otherwise by the serving one. */
+/** Explains the step by the version that decided, if it is kept, otherwise by the serving one. */
 async function explainFrom(
   source: ExchangeSource,
   id: number,

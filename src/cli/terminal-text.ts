@@ -203,7 +203,7 @@ export function* layOutLines(
 /** Shrinks columns towards their `min`; returns by how much the table is still too wide. */
 function shrink(columns: Column[], widths: number[], width: number): number {
   let excess = widths.reduce((sum, columnWidth) => sum + columnWidth, 0) + 2 * (columns.length - 1) - width;
-  // From the right, because the most important columns are on the left.
+  // Shrink from the right, because the most important columns are on the left.
   for (let i = columns.length - 1; i >= 0 && excess > 0; i -= 1) {
     const { min } = columns[i]!;
     if (min === undefined) continue;

@@ -126,7 +126,7 @@ export class Forward implements AnswerHandler {
   readonly #requestClass: RequestClass;
   readonly #request: FilteredRequest;
   readonly #tee: Tee | null;
-  /** No other code has seen the request's body. */
+  /** Whether no other code has seen the request's body. */
   readonly #ownsBody: boolean;
   readonly #startedAt: number;
   readonly #startedAtMs: number;
@@ -453,7 +453,7 @@ export function replyError(stream: HttpStream, error: CatalogueError, headerLine
   );
 }
 
-/** What the client reads; addresses and causes stay here. */
+/** The error text for the client. It contains no addresses and no causes. */
 function describeFailure(error: UpstreamError): CatalogueError {
   const { code } = error;
   if (code === 'BAD_REQUEST') {

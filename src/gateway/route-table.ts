@@ -39,7 +39,7 @@ export interface Destination {
 
 /** Destination of everything that a client sends through one of the proxy's tunnels. */
 export interface ProxiedRoute {
-  /** As `Host` names it: lower case, with a port unless it is the usual one. */
+  /** The host in the form of `Host`: lower case, with a port unless it is the usual one. */
   authority: string;
   /** Label for its captured exchanges. */
   provider: string;

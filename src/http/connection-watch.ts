@@ -33,7 +33,7 @@ export function findFramingGuard(isSecure: boolean): FramingGuard {
   return isWatched && (!isSecure || socketEngine.watchSecureConnections() === 1) ? 'native' : 'js';
 }
 
-/** In the form of the gateway's stats. */
+/** The counts of connections, in the form of the gateway's stats. */
 export interface ConnectionCounts {
   open: number;
   /** 0: there is no cap. */

@@ -273,7 +273,8 @@ class NativeListener implements HttpServer {
         isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
       }
     });
-    // The addon appends two header lines to a switch. One holds the mark, which no client knows.
+    // The addon appends two header lines to a request for WebSocket. One of them contains the mark, which no client
+    // knows.
     const isSwitch =
       contentLength === SWITCHED_LENGTH && this.#mark !== '' && headers[headers.length - 4] === this.#mark;
     if (isSwitch) {

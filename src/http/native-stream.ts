@@ -25,7 +25,7 @@ const CHUNK_FRAME_BYTES = 16;
 const OWN_LINES_BYTES = 256;
 /** Longer chunks are split. */
 const CHUNK_BYTES_MAX = CORK_BYTES - 2 * CHUNK_FRAME_BYTES;
-/** How the native library writes an IPv4 address on a socket for both versions. */
+/** The beginning that the native library gives an IPv4 address on a socket for both versions. */
 const MAPPED_IPV4 = '0000:0000:0000:0000:0000:ffff:';
 
 function readMappedIpv4(text: string): string {
@@ -202,8 +202,8 @@ export class NativeStream extends HttpStream {
     if (this.closed || !this.replied) return;
     do this.#res.cork(this.#flushCorked);
     while (this.#isFlushCut && !this.closed);
-    // Only after the cork has sent the bytes, because the owner may do much work at the end while the client waits
-    // for them.
+    // Close only after the cork has sent the bytes: the owner may do much work at the end, while the client waits for
+    // them.
     if (this.#isComplete) this.close(false);
     // A connection that ends with its reply can be closed only after the cork has sent the bytes.
     if (this.#closesConnection && !this.closed) {

@@ -5,7 +5,7 @@
 
 import type { HttpStream } from './http-stream.ts';
 
-/** How long a request with a length that has sent no body yet is held back before it is passed on. */
+/** How long a request with a length waits for the first bytes of its body before it is passed on. */
 const FIRST_BYTES_WAIT_MS = 10;
 /** Measurements within the time over which a rate is averaged. */
 const PACE_LOOKS = 4;

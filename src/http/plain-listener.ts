@@ -100,7 +100,7 @@ interface Connection {
    * Requests that arrived before the answer to the first. The socket is paused meanwhile, so they fit into one read.
    */
   waiting: (() => void)[];
-  /** No further request of the connection is served. */
+  /** Whether no further request of the connection is served. */
   isRefused: boolean;
 }
 
@@ -305,7 +305,7 @@ class PlainListener implements HttpServer {
     this.#streams.remove(stream);
     if (connection.open !== stream) return;
     connection.open = null;
-    // In order of arrival, but not within the end of the previous one.
+    // Serve the requests in the order of arrival, but not within the end of the previous one.
     const next = connection.waiting.shift();
     if (next !== undefined && !socket.destroyed) setImmediate(next);
   }

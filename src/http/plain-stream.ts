@@ -14,7 +14,7 @@ const MAPPED_IPV4 = /^::ffff:(?=\d+\.)/i;
 /** The listener's objects for a request. */
 export interface PlainHandles {
   request: IncomingMessage;
-  /** It has the request's socket. */
+  /** The response, which has the request's socket. */
   response: ServerResponse;
   socket: Socket;
 }

@@ -32,7 +32,7 @@ export interface RawInput {
   body: unknown;
 }
 
-/** The output of the schemas for the parts. */
+/** The parts of a request after validation: the output of their schemas. */
 interface CheckedInput {
   params: Record<string, unknown>;
   query: Record<string, unknown>;
@@ -71,7 +71,7 @@ function readQuery(query: string, ...names: (readonly string[])[]): Record<strin
   return values;
 }
 
-/** No encoding, even if it is named several times. */
+/** Matches a `Content-Encoding` that means no encoding, even if it names that several times. */
 const IDENTITY = /^\s*(identity\s*)?(,\s*(identity\s*)?)*$/i;
 
 /** A body that is not declared as JSON is a text, and a text is not an object: 422, as in the recorded service. */
@@ -286,7 +286,7 @@ function judgeSize(issue: Issue, input: unknown): Judgement {
   };
 }
 
-/** As Python prints a literal. */
+/** Formats a value as Python prints a literal. */
 function quote(value: unknown): string {
   return typeof value === 'string' ? `'${value}'` : String(value);
 }

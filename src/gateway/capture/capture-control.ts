@@ -36,7 +36,7 @@ interface CaptureControlOptions {
   stuck_ms?: number;
   /** null or left out when relegation is off. */
   relegation?: RelegationState | null;
-  /** For the whole process, for the stats. */
+  /** Returns the connections of the whole process, for the stats. */
   connections?: () => object;
   /** Name of the component that checks request framing; left out when unknown. */
   framing_guard?: () => string;
@@ -201,7 +201,7 @@ export class CaptureControl {
       student: state?.facts?.kind ?? null,
       version: state?.facts?.version ?? null,
       ...counts,
-      // From the ledger, which survives a restart: this process has counted only a part.
+      // Take the sum from the ledger, which survives a restart: this process has counted only a part.
       money_saved_usd: ledger?.ledger_total.saved_usd ?? null,
       audit,
       shadow,

@@ -108,7 +108,7 @@ const RETRY_MAX_MS = 5_000;
 /** What a stop could not store. */
 export interface LeftAtStop {
   exchanges: number;
-  /** Of those, the ones that the writer has received without an answer. */
+  /** The number of those that the writer has received but not acknowledged. */
   may_be_stored: number;
   reason: string;
 }
@@ -133,7 +133,7 @@ interface Batch {
   bytes: number;
   /** Number of its first exchange, counted since start. */
   first: number;
-  /** When the writer received it, by performance.now(); 0 before that. */
+  /** When the batch was sent to the writer, by performance.now(); 0 before that. */
   sent_at_ms: number;
 }
 

@@ -23,7 +23,7 @@ const ADVICE: Readonly<Partial<Record<DropCause, string>>> = {
   writer_killed: 'capture was stopped by POST /__gw/writer/kill. It resumes when the process restarts',
 };
 
-/** What is needed of the process's log. */
+/** The method of the process's log that the report needs. */
 interface DropLog {
   error(fields: object, message: string): void;
 }

@@ -30,7 +30,7 @@ export interface BodyMemory {
   take(bytes: number): Uint8Array;
   /** A fast `into.set(from, at)`. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
-  /** Like `copy`, for a copy that this thread does not read. */
+  /** Does the same as `copy`, for a copy that this thread does not read. */
   copyAside(from: Uint8Array, into: Uint8Array, at: number): void;
   give(cell: Uint8Array): void;
 }

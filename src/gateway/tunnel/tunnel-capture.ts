@@ -33,7 +33,7 @@ const FRAMES: RequestClass = Object.freeze({ kind: 'other', shape: null });
 const TURN: RequestClass = Object.freeze({ kind: 'turn', shape: 'responses' });
 /** The events that end an answer. */
 const LAST_EVENTS = new Set(['response.completed', 'response.failed', 'response.incomplete', 'error']);
-/** For turns of a client that names no stream. */
+/** The stream of turns for which the client names no stream. */
 const NO_STREAM = '';
 
 interface WireEvent {

@@ -57,7 +57,7 @@ export interface ConnectionOwner {
   readonly trust: SecureContext | undefined;
   /** The answer is complete, and the connection may carry another request. */
   onRest(connection: UpstreamConnection): void;
-  /** It has ended, or accepts no more requests. */
+  /** The connection has ended, or accepts no more requests. */
   onGone(connection: UpstreamConnection): void;
 }
 
