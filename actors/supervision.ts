@@ -143,8 +143,8 @@ export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0
 export const SERVER_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
 
 /**
- * Of these, kinds whose actors run on the thread that first asks for them: a run's requests usually share a
- * connection.
+ * The kinds among them whose actors run on the thread that first asks for them, because a run's requests usually
+ * share a connection.
  */
 export const MOVING_KINDS: readonly string[] = [RUN_KIND];
 

@@ -27,8 +27,8 @@ import type { MemoryPart } from './mapped-memory.ts';
 import { CAPTURE_SLAB_BYTES } from './mapped-memory.ts';
 
 /**
- * Free slabs that a server thread keeps: enough for the batches in transit and the batch being filled. Others are
- * dropped.
+ * Maximum number of free slabs that a server thread keeps: enough for the batches in transit and the batch being
+ * filled. Others are dropped.
  */
 export const CAPTURE_FREE_SLABS = 6;
 
@@ -353,7 +353,7 @@ interface EncodedHead {
   index: number;
 }
 
-/** The most recent heads of a request form; collected together with the form. */
+/** The most recent heads of a request form. They are freed together with the form. */
 const encodedHeads = new WeakMap<RequestForm, EncodedHead[]>();
 const MAX_HEADS_OF_FORM = 8;
 

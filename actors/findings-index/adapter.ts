@@ -25,7 +25,7 @@ const EMPTY: CodebaseRow = { next_seq: 0, count: 0, embedder_id: null };
 
 export interface LoadedFindings {
   next_seq: number;
-  /** In the order of their places. */
+  /** The rows, in the order of their places. */
   rows: (IndexedRow & { seq: number })[];
 }
 

@@ -21,7 +21,7 @@ const LIVE_RING_BYTES = 16 << 20;
 /** Numbers that one commit reserves. After a restart, up to this many may be skipped. */
 const ID_BLOCK = 10_000;
 
-/** Only the reserved number is stored; the ring is lost when the actor ends. */
+/** The hub's state. Only the reserved number is stored; the ring is lost when the actor ends. */
 interface Hub {
   reserved_to: number;
   ring: EventRing;

@@ -14,7 +14,7 @@ import type { StoreParts } from './store-parts.ts';
 const SAVED_MIN = 1_000;
 /** If more than this share of a graph is unsaved, it is saved without waiting for a quiet period. */
 const UNSAVED_SHARE_MAX = 0.25;
-/** Checks for due graphs per quiet period. */
+/** Number of checks for due graphs per quiet period. */
 const LOOKS_PER_QUIET = 5;
 
 export class GraphKeeper {
@@ -63,7 +63,7 @@ export class GraphKeeper {
     if (home.index.unlinked === 0) return;
     this.#untended.add(home);
     const unsaved = this.#unsaved.get(home);
-    // On the first vector that causes a graph: earlier vectors go into the graph with it.
+    // This is the first vector that causes a graph. Earlier vectors go into the graph with it.
     if (unsaved === undefined)
       this.#unsaved.set(home, { count: home.index.unlinked, at_ms: performance.now() });
     else {

@@ -54,8 +54,8 @@ const TWIN_CANDIDATES = 8;
 /** Maximum number of situations embedded in one call. */
 export const EMBED_TEXTS = 32;
 /**
- * With more vectors than this outside the graph, an import helps to build the graph, so that its search for duplicates
- * stays fast.
+ * If more vectors than this are outside the graph, an import helps to build the graph, so that its search for
+ * duplicates stays fast.
  */
 const UNLINKED_MAX = 512;
 

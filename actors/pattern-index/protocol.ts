@@ -66,7 +66,7 @@ export interface RemoveRequest {
 
 /** The state of the index. */
 export interface IndexState {
-  /** Every stored pattern has been read. */
+  /** Whether every stored pattern has been read. */
   is_loaded: boolean;
   /** Number of known patterns. */
   patterns: number;

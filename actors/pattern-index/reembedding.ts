@@ -36,7 +36,7 @@ import type { StoreParts } from './store-parts.ts';
 
 /** The embedder of the stored vectors; written once every pattern has a vector of it. */
 const EMBEDDER_ROW: RowKey = ['embedder'];
-/** Rows removed in one transaction, and the pause between two transactions. */
+/** Number of rows removed in one transaction, and the pause between two transactions. */
 const DROP_ROWS = 200;
 const PAUSE_MS = 3;
 
@@ -184,7 +184,7 @@ export class Reembedding {
     }
   }
 
-  /** In memory only, because these vectors are soon replaced. */
+  /** These vectors are kept only in memory, because they are soon replaced. */
   async #embedLacking(home: Scope, embedder: Embedder, lacking: readonly number[]): Promise<void> {
     for (let at = 0; at < lacking.length && !this.#life.isOver; at += EMBED_TEXTS) {
       const batch = this.#readSituations(home, lacking.slice(at, at + EMBED_TEXTS));

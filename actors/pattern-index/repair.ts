@@ -33,7 +33,7 @@ import type { StoreParts } from './store-parts.ts';
 
 /** Key of the row that records how far the present rule has been applied. */
 const RULE_ROW: RowKey = ['rule'];
-/** Patterns checked at a time, and the pause between. */
+/** Number of patterns checked at a time, and the pause between. */
 const BATCH = 32;
 const PAUSE_MS = 3;
 

@@ -23,7 +23,10 @@ export interface Candidate {
   is_preferred: boolean;
 }
 
-/** Matches requested in each scope beyond `top_k`, because some may not be on the disk yet, or not any more. */
+/**
+ * Number of matches requested in each scope beyond `top_k`, because some may not be on the disk yet, or not any
+ * more.
+ */
 const SPARE_MATCHES = 4;
 
 /**

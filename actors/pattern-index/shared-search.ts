@@ -17,7 +17,7 @@ import { type Candidate, lookOf, rankFound } from './search.ts';
 
 /** Maximum number of scopes that are searched on the request's thread. Beyond that, the pattern index searches. */
 const SHARED_SEARCH_SCOPES = 16;
-/** Searches on a thread before it handles its sockets again, about 0.2 ms each. */
+/** Maximum number of searches on a thread before it handles its sockets again, about 0.2 ms each. */
 const SHARED_SEARCHES_A_TICK = 4;
 
 interface SharedSearchParts {

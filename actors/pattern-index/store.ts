@@ -38,7 +38,7 @@ import { nextTick, PROGRESS_EVERY_MS, StoreLifecycle } from './store-lifecycle.t
 import type { StoreParts } from './store-parts.ts';
 import { packVectors } from './vector-packing.ts';
 
-/** Rows read at a time while the store loads. */
+/** Maximum number of rows read at a time while the store loads. */
 const LOAD_ROWS = 200;
 /** Maximum time that a retrieval waits for a store that is loading. After that it searches what is loaded. */
 const LOAD_WAIT_MS = 2_000;

@@ -14,7 +14,7 @@ import { RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLifecycle } from './store-lifec
 import type { StoreParts } from './store-parts.ts';
 
 const PACKING_ROW: RowKey = ['vectors'];
-/** Rows checked in one transaction, and the pause between two transactions. */
+/** Number of rows checked in one transaction, and the pause between two transactions. */
 const BATCH = 64;
 const PAUSE_MS = 3;
 

@@ -16,7 +16,7 @@ import type { Trace } from '../../src/domain/trace.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { unpackTrace } from './trace-body.ts';
 
-/** Traces that one thread works on at a time. */
+/** Maximum number of traces that one thread works on at a time. */
 export const TRACES_READ_AT_ONCE = 2;
 
 /** Duration of one slice of the thread's time. */

@@ -40,7 +40,7 @@ import {
   UNFINISHED_TRACES,
 } from './protocol.ts';
 
-/** Attempts at a trace before it is given up. An attempt that a restart interrupts counts. */
+/** Maximum number of attempts at a trace before it is given up. An attempt that a restart interrupts counts. */
 export const PATTERN_MAKER_ATTEMPTS = 5;
 
 /** The thread's adapter: `distil` and `merge` of adapter.ts. */

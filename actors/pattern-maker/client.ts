@@ -21,7 +21,7 @@ import { packTrace } from './trace-body.ts';
 /** How long a legacy trace may take, including the wait for other traces and for a language model. */
 const SUBMIT_DEADLINE_MS = 30_000;
 const WAKE_DEADLINE_MS = 5_000;
-/** Unfinished traces that one call wakes; the next call wakes further ones. */
+/** Maximum number of unfinished traces that one call wakes; the next call wakes further ones. */
 const WAKES = 1_000;
 
 export class PatternMakerClient {

@@ -30,7 +30,7 @@ const texts = z.object({
   unlock: z.string().trim().min(10).max(PATTERN_BOUNDS.unlock),
 });
 
-/** Steps before the first failure that are shown to the model. */
+/** Number of steps before the first failure that are shown to the model. */
 const STEPS_BEFORE = 2;
 const STEPS_SHOWN = 24;
 

@@ -9,11 +9,11 @@ import { RATE_BUCKET_KIND, type RateBucketProtocol, type RateLimit } from './pro
 interface Bucket {
   /** Tokens at `at_ms`; null before the first take: the full burst. */
   tokens: number | null;
-  /** On the monotonic clock. */
+  /** The time of `tokens`, on the monotonic clock. */
   at_ms: number;
   /** The limit of the last take, at whose rate the bucket refills. */
   limit: RateLimit;
-  /** The timer that keeps the bucket in memory is set. */
+  /** Whether the timer that keeps the bucket in memory is set. */
   awake: boolean;
 }
 

@@ -42,7 +42,7 @@ export class RateBucketClient {
 
 /** How long to wait before a key without a slot requests one again. */
 const NO_SLOT_MS = 1_000;
-/** Keys that one thread counts by itself while the actors do not answer. */
+/** Maximum number of keys that one thread counts by itself while the actors do not answer. */
 const OWN_SLOTS = 4_096;
 
 /**
@@ -56,7 +56,7 @@ export class SharedRateLimiter {
   readonly #limit: RateLimit;
   readonly #buckets: RateBucketClient;
   readonly #now: ReadNs;
-  /** Where each key's bucket is. */
+  /** The place of each key's bucket. */
   readonly #known = new RecentMap<string, { slot: number; generation: number }>(2 * RATE_SLOTS);
   readonly #asked = new Map<string, Promise<{ slot: number; generation: number } | null>>();
   /** Keys without a slot, and when to ask again. */

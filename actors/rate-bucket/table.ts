@@ -52,7 +52,7 @@ export const readMonotonicNs: ReadNs = () => ORIGIN_NS + performance.now() * NS_
 
 export class RateTable {
   readonly slots: number;
-  /** When each bucket is full again, in nanoseconds. */
+  /** The time at which each bucket is full again, in nanoseconds. */
   readonly #fullAtNs: BigInt64Array;
   readonly #generations: Int32Array;
   readonly #now: ReadNs;

@@ -38,7 +38,10 @@ interface EvaluateStepsRequest {
 export interface EvaluateStepsReply {
   /** Whether the streak's text should be returned. */
   due: boolean;
-  /** The same steps were evaluated before: the answer is the same, and its intervention is already counted. */
+  /**
+   * Whether the same steps were evaluated before. Then the answer is the same, and its intervention is already
+   * counted.
+   */
   is_repeat: boolean;
 }
 

@@ -100,7 +100,7 @@ export interface AlertState {
   is_told: boolean;
   /** Time of the last message about a crossing, in milliseconds since the epoch; null: never. */
   told_ms: number | null;
-  /** When it changed to this state. */
+  /** When the alert changed to this state. */
   since_ms: number;
   /** null: unknown. */
   value: number | null;
@@ -151,7 +151,7 @@ export interface AlertNews {
   threshold: number;
   window_s: number;
   query: string;
-  /** The same as a sentence. */
+  /** The message as a sentence. */
   text: string;
 }
 
@@ -250,7 +250,7 @@ const TYPE_WORDS: Readonly<Record<EventType, string>> = {
   test: 'Test of the alert',
 };
 
-/** One line, whatever the name of the alert. */
+/** Describes an event in one line, whatever characters the name of the alert contains. */
 function describeEvent(rule: Omit<AlertRow, 'id'>, type: EventType, value: number | null): string {
   const { name, measure, fires, threshold, query, of_query, window_s } = rule;
   const figure = value === null ? 'not known' : formatFigure(measure, value);

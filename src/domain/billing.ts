@@ -46,7 +46,7 @@ export interface Subscription {
   org_id: string;
   customer: Dated<string> | null;
   object: ObjectState | null;
-  /** A canceled subscription is never revived by the processor. */
+  /** Whether the subscription has ended. The processor never revives a canceled subscription. */
   is_ended: boolean;
   /** A plan's name: from the subscription's own price, and from orders or bills, which may be older. */
   priced_plan: Dated<string> | null;

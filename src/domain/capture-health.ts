@@ -74,7 +74,7 @@ export interface CaptureFacts {
   dropping: DropCause[];
 }
 
-/** The same, with the work that the writer has postponed. */
+/** These facts, together with the work that the writer has postponed. */
 export interface JudgedFacts extends CaptureFacts {
   /** How long the oldest block has waited for compression. */
   packing_oldest_s: number;
@@ -118,7 +118,7 @@ export function judgeCapture(
       add('stuck', `The writer has not answered for ${countSeconds(oldest_append_ms)} s: the disk may hang`);
     }
   }
-  // Stopped capture drops everything, which is already reported.
+  // A stopped capture drops every exchange, and that is already reported.
   const causes = dropping.filter((cause) => cause !== 'writer_killed');
   if (causes.length > 0) {
     const why = causes.map((cause) => DROP_WORDS[cause]).join('; ');

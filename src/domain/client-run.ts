@@ -17,7 +17,7 @@ export interface ClientRun {
   parent_run_id: string | null;
   /** null: the session's own run. */
   kind: ChildKind | null;
-  /** A coding agent that offers tools to its model in every call of its work. */
+  /** Whether it is a coding agent that offers tools to its model in every call of its work. */
   always_offers_tools: boolean;
 }
 

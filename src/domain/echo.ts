@@ -34,11 +34,11 @@ export interface EchoDifference {
   repeated: string;
 }
 
-/** Answers of a run whose echo may still follow. */
+/** Maximum number of answers of a run whose echo may still follow. */
 const OPEN_ANSWERS = 64;
 /** Maximum characters of texts and arguments in an answer that is compared. */
 const ANSWER_CHARACTERS = 1_000_000;
-/** Characters shown of each side, and how many of them precede the difference. */
+/** Number of characters shown of each side, and how many of them precede the difference. */
 const SHOWN_CHARACTERS = 400;
 const SHOWN_BEFORE = 60;
 

@@ -40,7 +40,7 @@ export function describeEnd(cause: EndCause): string {
   return WORDS[cause];
 }
 
-/** By the code of a connection's error: from the system, Node or the upstream client. */
+/** End causes by the code of a connection's error, which comes from the system, Node or the upstream client. */
 const BY_CODE: Readonly<Record<string, EndCause>> = {
   ECONNREFUSED: 'upstream_refused',
   EHOSTUNREACH: 'upstream_unreachable',

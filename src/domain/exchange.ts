@@ -41,11 +41,11 @@ export interface RequestForm {
 }
 
 /**
- * Why a body is not kept: it could not be shown to hold no secret.
- *   redaction_budget      it takes more work to search than it may (`REDACTION_WORK`)
- *   decompression_budget  it unpacks to far more than it is, and the time for such bodies was used up (`DECOMPRESSION`)
+ * Why a body is not kept: its search for secrets could not be completed.
+ *   redaction_budget      the search takes more work than is allowed (`REDACTION_WORK`)
+ *   decompression_budget  it unpacks to many times its size, and the time for such bodies was used up (`DECOMPRESSION`)
  *   undecodable           compressed in a way that we do not know, or damaged from the beginning
- *   failed                the search itself failed, which is a mistake of ours
+ *   failed                the search itself failed because of a fault in this program
  */
 export const WITHHELD_CAUSES = ['redaction_budget', 'decompression_budget', 'undecodable', 'failed'] as const;
 export type WithheldCause = (typeof WITHHELD_CAUSES)[number];
@@ -81,7 +81,7 @@ export interface CapturedExchange {
   aborted: boolean;
   /** Who ended it, and why; absent if it succeeded. */
   end_cause?: EndCause;
-  /** A body was longer than the capture limit: the stored copy is its beginning. */
+  /** Whether a body was longer than the capture limit. The stored copy is then its beginning. */
   truncated: boolean;
   served_by: ServedBy;
   request_headers: readonly string[];
@@ -112,7 +112,7 @@ export interface TokenUsage {
   cache_write_tokens: number | null;
   /** The part of `cache_write_tokens` that the provider bills at its one-hour rate. */
   cache_write_1h_tokens: number | null;
-  /** The provider reported no counts: these are estimated from the texts. */
+  /** Set if the provider reported no counts, and these are estimated from the texts. */
   estimated?: true;
 }
 
@@ -132,7 +132,7 @@ export interface ExchangeEntry {
   model: string | null;
   usage: TokenUsage;
   stop_reason: string | null;
-  /** A turn whose body could not be read (encoding, framing, JSON, size); its bytes are stored anyway. */
+  /** Whether it is a turn whose body could not be read (encoding, framing, JSON, size). Its bytes are stored anyway. */
   undecodable: boolean;
   /** Why, in words, when undecodable; '' otherwise. */
   reason: string;
@@ -234,8 +234,8 @@ export interface ExchangeRecord {
   truncated: boolean;
   undecodable: boolean;
   /**
-   * Set while it is not indexed. Until then, its model, stop reason and usage are unknown, and so is its run,
-   * unless the request named it.
+   * Set while the exchange is not indexed. Until then, its model, stop reason and usage are unknown, and so is its
+   * run, unless the request named it.
    */
   not_indexed?: true;
   served_by: ServedBy;

@@ -60,7 +60,7 @@ export function prepareFindingType(type: string): string {
   return cutCharacters(maskKeys(type), FINDING_BOUNDS.finding_type);
 }
 
-/** Equal for two equal notes in one project: the second one is a repetition. */
+/** Two equal notes in one project have the same hash, so the second one is a repetition. */
 export function hashFinding(finding: Omit<Finding, 'finding_id' | 'created_at'>): string {
   const { project_id, content, file_path, finding_type, metadata } = finding;
   const parts = [project_id, content, file_path, finding_type, sortKeys(parseExact(metadata))];

@@ -17,7 +17,7 @@ export interface ForkPlace {
   turn: number;
 }
 
-/** As `x-svc-tags` has them; null for an id that no header can hold. */
+/** The tags of a fork as the header `x-svc-tags` contains them; null for an id that no header can hold. */
 export function writeForkTags({ run_id, turn }: ForkPlace): string | null {
   if (!/^[\x21-\x7e]+$/.test(run_id) || run_id.includes(',')) return null;
   return `${RUN_PREFIX}${run_id},${TURN_PREFIX}${turn}`;

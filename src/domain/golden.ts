@@ -195,12 +195,12 @@ export class GoldenTally {
   readonly #wires: GoldenWires;
   #turns = 0;
   #withSeq = 0;
-  // Whether there is a turn of which it is unknown how it continues the others.
+  // One of these is in memory for every run of a database, so lists that are usually empty take no memory.
   #lists: IdLists = NO_LISTS;
   #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
-  /** It is unknown how some turn continues the others. */
+  /** Whether there is a turn of which it is unknown how it continues the others. */
   #hasUnchecked = false;
   #lastTurn: LastTurn | null = null;
 

@@ -53,7 +53,7 @@ export interface TextHit {
   found: FoundText[];
 }
 
-/** What a search has looked through. */
+/** The exchanges that a search has examined. */
 export interface SearchedExchanges {
   /** Captured exchanges that are not indexed yet; the search may have missed matches in them. */
   not_searched: number;

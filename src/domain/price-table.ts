@@ -171,7 +171,7 @@ export const PRICE_SOURCES: readonly PriceSource[] = [
   },
 ];
 
-/** All of them. */
+/** The prices of all sources. */
 export const SHIPPED_PRICES: Readonly<Record<string, Price>> = Object.freeze(
   Object.assign({}, ...PRICE_SOURCES.map(({ prices }) => prices)) as Record<string, Price>,
 );

@@ -3,7 +3,10 @@
  * Other tunnels are forwarded without decryption. Pure; main thread at the start, proxy thread for each tunnel.
  */
 
-/** Entries of GW_PROXY_HOSTS, after `default` is expanded. Each is a name in the authority's certificate. */
+/**
+ * Maximum number of entries of GW_PROXY_HOSTS, after `default` is expanded. Each is a name in the authority's
+ * certificate.
+ */
 const PROXY_HOSTS_MAX = 500;
 
 /** A host, or all hosts below a domain. */

@@ -8,7 +8,7 @@ import { hash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
 import type { TextEmbedder } from './situation-vectors.ts';
 
-/** Vectors of recent retrieval texts. The oldest are dropped. */
+/** Maximum number of vectors of recent retrieval texts. The oldest are dropped. */
 export const EMBEDDINGS_REMEMBERED = 1_024;
 
 export class RememberedEmbedder {

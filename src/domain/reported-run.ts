@@ -1,5 +1,5 @@
 /**
- * A reported run (`POST /v1/monitor/runs`, telemetry, hooks) in the compact form that lists search. Pure;
+ * A reported run (`POST /v1/monitor/runs`, telemetry, hooks) in the compact form in which lists search it. Pure;
  * server threads, capture reader, command line.
  */
 import { MONITOR_NAMES } from './monitors/names.ts';
@@ -9,7 +9,7 @@ import type { RunRow, RunStartRow } from './run-rows.ts';
 import { tellStatus } from './run-status.ts';
 import { classifyOutcome } from './run-summary.ts';
 
-/** Characters of a task that lists search and show. */
+/** Maximum number of characters of a task that lists show and search. */
 const LISTED_TASK_CHARACTERS = 200;
 
 export interface ReportedRun {

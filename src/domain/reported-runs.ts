@@ -27,7 +27,7 @@ export interface RowSnapshots {
   snapshot<Value>(tables: readonly string[], work: (reader: RowReader) => Value): Value;
 }
 
-/** Rows that are read between two checks of the time, about a millisecond. */
+/** Number of rows that are read between two checks of the time, about a millisecond. */
 const ROWS_AT_ONCE = 200;
 /** A run may be listed up to this much later than a run that began after it. It is still found. */
 const LATE_MS = 5_000;

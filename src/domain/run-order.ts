@@ -10,7 +10,7 @@
  */
 import type { ExchangeRecord } from './exchange.ts';
 
-/** Exchanges of the longest run that is ordered as a whole, about 600 bytes each. */
+/** Maximum number of exchanges of a run that is ordered as a whole, about 600 bytes each. */
 const RUN_ORDER_EXCHANGES = 8_192;
 
 /** The facts on which the order depends. */

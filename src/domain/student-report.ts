@@ -41,7 +41,7 @@ export interface StudentReport {
     agent: string;
     /** The operator's name for it, otherwise the first words of its prompt; '' without either. */
     name: string;
-    /** An operator gave it this name. */
+    /** Whether an operator gave it this name. */
     is_named: boolean;
     tools: string[];
     state: 'serving' | 'not_served' | 'suspended';

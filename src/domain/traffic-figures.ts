@@ -29,7 +29,7 @@ export interface FigureQuestion {
   where: Partial<Record<FigureDimension, string>>;
 }
 
-/** Days of the longest answer. */
+/** Maximum number of days in one answer. */
 export const FIGURE_DAYS_MAX = 366;
 
 /** Maximum number of rows of one answer; the others are summed in one row. */

@@ -13,7 +13,7 @@ export type TurnBlock =
   | {
       type: 'text';
       text: string;
-      /** As the provider gave them; absent without any. */
+      /** The citations as the provider gave them; absent without any. */
       citations?: unknown[];
       /**
        * A signature that the provider expects back with this text to continue its reasoning (newer Gemini models);

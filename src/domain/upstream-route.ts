@@ -4,14 +4,14 @@
  */
 import { collectCredentials } from '../redaction/credentials.ts';
 
-/** Routes that GW_ROUTES may name, and headers that one route may add. */
+/** Maximum number of routes that GW_ROUTES may name, and headers that one route may add. */
 const UPSTREAM_ROUTES = 64;
 
 /** The destination of requests under a prefix. */
 export interface UpstreamRoute {
   /** Begins with `/` and does not end with one; without `{region}`. */
   readonly prefix: string;
-  /** The segment after the prefix is a region, which is inserted into the base. */
+  /** Whether the segment after the prefix is a region, which is inserted into the base. */
   readonly takes_region: boolean;
   /** Without a trailing slash; with `{region}` wherever the region goes. */
   readonly base: string;

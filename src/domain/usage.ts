@@ -3,7 +3,7 @@
  * of the counted event. Pure; any thread.
  */
 
-/** Days of the longest usage report. */
+/** Maximum number of days in a usage report. */
 export const USAGE_DAYS_MAX = 365;
 
 /** Table of these rows, in `runs.mdb`. */

@@ -62,7 +62,7 @@ export interface Conversation {
    * answer. When two runs began alike, it shows which of them a request continues.
    */
   answered: string | null;
-  /** The same by the answer's id, when the provider keeps the answer, otherwise null. */
+  /** The same kind of prefix, by the answer's id, when the provider keeps the answer, otherwise null. */
   answered_id: string | null;
   /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;

@@ -33,7 +33,7 @@ export interface ReadTurn extends NormalTurn {
   is_turn: boolean;
 }
 
-/** Characters kept of an error answer that is not JSON. */
+/** Maximum number of characters kept of an error answer that is not JSON. */
 const ERROR_WORDS_CHARS = 500;
 
 /** The stored exchange in normal form; null when it is no turn. */

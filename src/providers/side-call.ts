@@ -6,7 +6,7 @@
 import type { SideKind } from '../domain/child-kind.ts';
 import type { NormalRequest } from '../domain/turn.ts';
 
-/** Characters of a text that are examined: an instruction is at its beginning or at its end. */
+/** Maximum number of characters of a text that are examined: an instruction is at its beginning or at its end. */
 const LOOKED_AT_CHARACTERS = 600;
 
 /** Phrases in the system prompts of such calls, by client: docs/clients.md. */

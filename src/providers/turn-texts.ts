@@ -11,7 +11,7 @@ import { decodeContent } from './content-encoding.ts';
 import { normalizeTurn } from './normal-turn.ts';
 import type { StoredExchange } from './stored-exchange.ts';
 
-/** Characters that are read of a body that is not a turn. */
+/** Maximum number of characters that are read of a body that is not a turn. */
 const TEXT_CHARS = 1 << 20;
 /** JSON below this depth is not read. */
 const MAX_DEPTH = 64;
@@ -68,7 +68,7 @@ function placeOf(role: TurnRole): TextPlace {
 
 /** Lists texts one after the other. */
 class TextList {
-  /** A number may have had more digits before it was parsed. */
+  /** Whether a number may have had more digits before it was parsed. */
   hasRounded = false;
 
   listTurn(request: NormalRequest, answer: NormalAnswer): ExchangeTexts {

@@ -59,7 +59,7 @@ interface WirePaths {
 
 /** The meaning of the counts in a wire's answers. */
 interface WireUsage {
-  /** `input_tokens` includes tokens read from a cache or written to it. */
+  /** Whether `input_tokens` includes tokens read from a cache or written to it. */
   includes_cache: boolean;
 }
 

@@ -61,7 +61,10 @@ interface OuterHost {
   stats(): HostStats | null | Promise<HostStats | null>;
 }
 
-/** Drains are repeated until no thread has handled a new message, because threads may send each other messages. */
+/**
+ * Maximum number of drains of a thread. They are repeated until no thread has handled a new message, because
+ * threads may send each other messages.
+ */
 const DRAIN_ROUNDS = 16;
 /**
  * Maximum time from the start of the threads until the first client is connected to all of them. It ends the wait for a

@@ -55,9 +55,9 @@ export interface HostParts extends EffectPerformers {
   report(report: HostReport): void;
 }
 
-/** Messages that one actor handles before the next ready actor has its turn. */
+/** Maximum number of messages that one actor handles before the next ready actor has its turn. */
 const FAIR_SHARE = 16;
-/** Messages handled before the event loop ticks; only chains of local tells reach it. */
+/** Maximum number of messages handled before the event loop ticks; only chains of local tells reach it. */
 const RUN_BUDGET = 4096;
 
 /** Runs the actors of one thread. */
@@ -348,8 +348,8 @@ export class ActorHost {
 
   /** Called when a commit has ended: releases the effects that waited for it, or withdraws them, and continues. */
   #decide(batch: Batch, error: Error | null): void {
-    // A released effect may be a tell to an actor of this host. No message is handled before all effects are released.
-    // Otherwise the answer to that tell could overtake effects that are not released yet.
+    // No message is handled before all effects are released, because a released effect may be a tell to an actor of
+    // this host. Otherwise the answer to that tell could overtake effects that are not released yet.
     this.#running = true;
     try {
       if (error === null) this.#release(batch);

@@ -27,9 +27,9 @@ import type { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 
-/** Neighbours of a point; twice as many on the lowest level. */
+/** Number of neighbours of a point; twice as many on the lowest level. */
 const M = 24;
-/** Candidates considered as neighbours of a new point. */
+/** Maximum number of candidates considered as neighbours of a new point. */
 const EF_CONSTRUCTION = 100;
 /** Number of candidates of the first walk, and of the two wider walks. bench/notes/retrieval.md has the quality. */
 const LOOKS = [112, 320, 960] as const;
@@ -61,7 +61,7 @@ const GRAPH_SIZE_DIMENSIONS = 384;
 const NO_ID = -1;
 /** Maximum share of removed points, which make searches slower. Beyond it, the graph is rebuilt. */
 const REMOVED_SHARE_MAX = 0.3;
-/** Points added between two checks of the clock. */
+/** Maximum number of points added between two checks of the clock. */
 const TEND_STEP = 4;
 /** Links (4 bytes each, 2M on the lowest level and about one more level), label, lock and list heads of one point. */
 const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
@@ -394,7 +394,7 @@ function markRemoved(engine: GraphEngine, graph: Graph, label: number): void {
   try {
     engine.markRemoved(graph, label);
   } catch {
-    // It is marked already.
+    // The point is marked already.
   }
 }
 

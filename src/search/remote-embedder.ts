@@ -12,7 +12,7 @@ import { TextBatcher } from './text-batcher.ts';
 export const EMBEDDING_REMOTE_TEXTS = 96;
 const EMBEDDING_REMOTE_TIMEOUT_MS = 20_000;
 const EMBEDDING_REMOTE_ANSWER_BYTES = 32 << 20;
-/** Concurrent requests to the service, and the delay before the only retry. */
+/** Maximum number of concurrent requests to the service, and the delay before the only retry. */
 const EMBEDDING_REMOTE_PARALLEL = 4;
 const EMBEDDING_REMOTE_RETRY_MS = 500;
 /** Delays between attempts at a service that was down at the start. */

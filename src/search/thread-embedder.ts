@@ -13,7 +13,7 @@ export class ThreadEmbedder {
     this.#openOne = open;
   }
 
-  /** Rejects with what opening threw. */
+  /** Returns the open embedder. Rejects with the error of opening it. */
   open(): Promise<Embedder> {
     if (this.#opened === null) {
       const opening = this.#openOne();

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import type { Tokenizer } from '@huggingface/tokenizers';
 import { RecentMap } from '../std/recent-map.ts';
 
-/** Words whose tokens a model's thread caches, about 200 bytes each. */
+/** Maximum number of words whose tokens a model's thread caches, about 200 bytes each. */
 export const TOKEN_WORDS_REMEMBERED = 16_384;
 
 /** Digests of tokenizers that add no tokens around a text and handle words separately: only the shipped tokenizer. */

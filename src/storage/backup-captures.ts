@@ -16,7 +16,7 @@ import { hasOrder } from './capture/erase-order.ts';
 import { listSealed, rawFolder, type SealedFile, sealedPath } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
 
-/** Attempts to copy a file that is renamed during the copy. */
+/** Maximum number of attempts to copy a file that is renamed during the copy. */
 const ATTEMPTS = 5;
 /** How long a rotation may need to open its new live file. */
 const REOPEN_MS = 200;

@@ -102,7 +102,7 @@ export async function writeBackup(
   }
 }
 
-/** Copies the keys of captures whose key was changed beside the service. @returns their entry */
+/** Copies the keys of captures, if their data key was changed while the service ran. @returns their entry */
 function copyKeys(captureDb: string, folder: string): FileEntry[] {
   const path = keysPath(captureDb);
   if (!isThere(path)) return [];

@@ -14,7 +14,7 @@ import { compressZstd, decompressZstd } from '../std/zstd.ts';
 import { checkFileHead } from './lmdb/file-head.ts';
 import { LmdbTables } from './lmdb/tables.ts';
 
-/** Compressed digests of runs that are kept between rounds. */
+/** Maximum bytes of the compressed digests that are kept between rounds. */
 const DIGEST_CACHE_BYTES = 512 << 20;
 
 /** Identifies a digest, and the state of the run from which it was computed. */

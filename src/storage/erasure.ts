@@ -58,7 +58,7 @@ interface ErasureOptions {
   data_key: Uint8Array | null;
   decode: DecodeExchange;
   target: ErasureTarget;
-  /** Reports what would be erased, and changes nothing. */
+  /** Whether only to report what would be erased, without changes. */
   is_dry: boolean;
   /** How long the process that writes may take to accept the order; default ACCEPT_MS. */
   accept_ms?: number;
@@ -81,13 +81,13 @@ export interface ErasureReport {
 type ErasureProgress = (name: string, doneBytes: number, ofBytes: number) => void;
 
 const CACHE_BYTES = 32 << 20;
-/** Exchanges that are read before the read transaction is renewed. */
+/** Number of exchanges that are read before the read transaction is renewed. */
 const RENEW_AFTER = 256;
 /** Interval of the checks whether the writing process has made progress, and whether it still runs. */
 const LOOK_MS = 50;
 const LOOKS_PER_CLAIM = 20;
 const ACCEPT_MS = 20_000;
-/** Attempts to read the files while they are rotated. */
+/** Maximum number of attempts to read the files while they are rotated. */
 const READ_TRIES = 5;
 
 /**

@@ -94,14 +94,14 @@ function markUnknown(step: MonitorStep): ToldStep {
   };
 }
 
-/** Characters of a result that are examined to classify it. */
+/** Maximum number of characters of a result that are examined to classify it. */
 const SIGN_CHARACTERS = 600;
 /**
  * In a result up to this length, words of denial mean that the result is a denial. In a longer result they are part
  * of its content.
  */
 const DENIAL_CHARACTERS = 700;
-/** The same for a result that says that something is not finished. */
+/** The same limit for a result that says that something is not finished. */
 const PENDING_CHARACTERS = 300;
 /** An input is prose if it has at least this share of function words and this many words. */
 const PROSE_SHARE = 0.2;

@@ -8,9 +8,9 @@
 
 import { SKETCH_DIMENSIONS } from './words.ts';
 
-/** Words kept of an action's input. */
+/** Maximum number of words kept of an action's input. */
 export const INPUT_WORDS = 40;
-/** Words kept of an observation's beginning. */
+/** Maximum number of words kept of an observation's beginning. */
 export const HEAD_WORDS = 20;
 /** Bits of the filter that tells whether the observation contains a word. */
 export const OBSERVATION_FILTER_BITS = 2048;

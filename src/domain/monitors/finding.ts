@@ -14,7 +14,7 @@ export interface Finding {
   count: number;
 }
 
-/** Earlier steps that a finding names. */
+/** Maximum number of earlier steps that a finding names. */
 const EVIDENCE_STEPS = 6;
 
 export const NO_FINDING: Finding = { score: 0, kind: '', steps: [], count: 0 };

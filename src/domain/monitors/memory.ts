@@ -12,11 +12,11 @@ import { holdsWord, readWords, SKETCH_DIMENSIONS, shortHash, WordSet } from './w
 const SLOTS = 12;
 /** Number of last steps of which the call and the outcome are stored. */
 export const CALLS = 32;
-/** Words of the task. */
+/** Maximum number of words kept of the task. */
 const TASK_WORDS = 64;
 /** Maximum number of names, numbers and quoted words kept of the task, which a step must not lose sight of. */
 const TASK_NAMES = 24;
-/** Characters of the task that are read. */
+/** Maximum number of characters of the task that are read. */
 const TASK_CHARACTERS = 8192;
 
 const COUNTERS = 20;
@@ -174,7 +174,7 @@ export class RunMemory {
     };
   }
 
-  /** The same without an object: only the call's hash. */
+  /** Only the hash of a call; unlike `call`, it creates no object. */
   callHash(ago: number): number {
     return this.#calls[((this.steps - ago) % CALLS) * CALL_WORDS]!;
   }

@@ -51,7 +51,7 @@ function roundScore(score: number): number {
   return Math.round(Math.min(1, Math.max(0, score)) * 1000) / 1000;
 }
 
-/** In the order of MONITOR_NAMES. */
+/** The monitors' judges, in the order of MONITOR_NAMES. */
 const JUDGES = MONITOR_NAMES.map((name) => MONITORS[name].judge);
 
 /** Weighted mean of the scores; the plain mean when all weights are zero. */

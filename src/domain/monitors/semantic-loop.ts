@@ -217,7 +217,7 @@ function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Findi
   const evidence: number[] = [];
   for (let ago = 1; ago <= reach; ago++) {
     const past = memory.slot(ago);
-    // The same thought with different calls is a batch, unless the calls achieve nothing or return the same.
+    // The same thought with different calls is a batch, unless the calls achieve nothing or have the same results.
     if (past.thought !== step.thought) continue;
     if (step.hasSameOutcome(past) || (cameToNothing(past.flags) && cameToNothing(step.flags)))
       if (step.hasSameCall(past) || cameToNothing(step.flags) || !step.has(FLAG.acts))

@@ -11,7 +11,7 @@ import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from '.
 
 /** Characters read of each text: this many from the beginning, half as many from the end. */
 export const READ_CHARACTERS = 4096;
-/** Characters of the result whose words are its head. */
+/** Number of characters of the result whose words are its head. */
 const HEAD_CHARACTERS = 160;
 
 /** Index of each count. */

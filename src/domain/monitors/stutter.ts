@@ -5,7 +5,7 @@
 
 import { hashText } from './words.ts';
 
-/** Sentences examined per text; more would not change the result. */
+/** Maximum number of sentences examined per text; more would not change the result. */
 const SENTENCES_MAX = 256;
 /** Shorter ones are interjections. */
 const SENTENCE_CHARACTERS = 16;

@@ -26,9 +26,9 @@ const UNCHECKED_MOST = 0.9;
 const PASSING_SCORE = 0.35;
 const BLIND_SCORE = 0.6;
 const UNANSWERED_SCORE = 0.55;
-/** A result that mentions less than this share of the words asked for is no answer. */
-const ANSWERED_SHARE = 0.12;
 /** A result that mentions less than this share of the words that the step asked for is no answer. */
+const ANSWERED_SHARE = 0.12;
+/** From this cosine on, the next step is still about the check. */
 const SAME_CHECK_COSINE = 0.55;
 
 /** A step reads an edit back if the edit contains this share of what the step names. */

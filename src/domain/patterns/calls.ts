@@ -88,7 +88,7 @@ class ConversationReader {
     }
   }
 
-  /** @param isError the steps of this answer failed, whatever their results say */
+  /** @param isError whether the steps of this answer failed, whatever their results say */
   readAnswer(response: unknown, isError: boolean): void {
     const before = this.steps.length;
     this.#readAnswer(response);

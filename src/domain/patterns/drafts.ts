@@ -34,7 +34,7 @@ export interface PatternCandidate extends PatternDraft {
   worth: number;
 }
 
-/** Candidates to compare. At most three of them become patterns. */
+/** Maximum number of candidates to compare. At most three of them become patterns. */
 const CANDIDATES = 8;
 /** A candidate of lower value is dropped. */
 const LEAST_WORTH = 2;
@@ -51,7 +51,7 @@ export function findPatterns(trace: Trace): PatternCandidate[] {
   }
 }
 
-/** The same, but it yields after each step, so that the caller can let other work run. */
+/** Like `findPatterns`, but it yields after each step, so that the caller can let other work run. */
 export function* findPatternsInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
   const { steps } = trace;
   const monitor = new TraceMonitor(trace);

@@ -8,7 +8,7 @@ import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from '../m
 import type { Trace } from '../trace.ts';
 import type { TraceStep } from '../trace-step.ts';
 
-/** Steps that the monitors see; later steps of a longer trace are not monitored. */
+/** Maximum number of steps that the monitors see; later steps of a longer trace are not monitored. */
 const MONITORED_STEPS = 2_000;
 const NONE: readonly MonitorName[] = [];
 

@@ -14,9 +14,9 @@ export interface RunWords {
   find(value: string): string | undefined;
   /** The longest value of the run that begins here, with its end and its replacement. */
   match(text: string, at: number): { start: number; end: number; phrase: string } | undefined;
-  /** The word names a tool or an argument. */
+  /** Whether the word names a tool or an argument. */
   isTerm(word: string): boolean;
-  /** The word occurs in lower case in the conversation. */
+  /** Whether the word occurs in lower case in the conversation. */
   isOrdinary(word: string): boolean;
 }
 

@@ -12,7 +12,7 @@ import { looksLikeJson, type ScannedValue, scanJson } from './json-scan.ts';
 import { generalizeText, isCommon, type RunWords } from './rule-text.ts';
 import { renderJson } from './text.ts';
 
-/** Values kept of a run, the first ones. Further values are recognized only by their form. */
+/** Maximum number of values kept of a run, the first ones. Further values are recognized only by their form. */
 const VALUES = 8_000;
 /** Maximum number of values read from one text, and maximum characters read of a text that is not JSON. */
 const VALUES_A_TEXT = 400;
@@ -20,7 +20,7 @@ const TEXT_CHARACTERS = 16_000;
 /** Longer strings are sentences, which are generalized word by word. */
 const VALUE_CHARACTERS = 100;
 const VALUE_WORDS = 8;
-/** Characters of the conversation kept to check whether a value was mentioned. */
+/** Maximum number of characters of the conversation kept to check whether a value was mentioned. */
 const HEARD_CHARACTERS = 64_000;
 
 /** Fields with personal data, whatever their value. */

@@ -8,7 +8,7 @@ import { MONITOR_NAMES } from '../monitors/names.ts';
 import { type ChoiceField, type NameField, QUERY_FIELDS } from './fields.ts';
 import type { RunReader } from './match.ts';
 
-/** Different values of one count. */
+/** Maximum number of different values of one count. */
 const COUNTED_VALUES = 10_000;
 /** Longer values are left out, as they would not fit into a query. */
 const VALUE_CHARACTERS = 500;
@@ -29,7 +29,7 @@ export interface CountedValue {
 export interface CountedValues {
   /** The most frequent first. */
   values: CountedValue[];
-  /** false: there are more values, or runs that were not looked at. */
+  /** false: there are more values, or runs that were not examined. */
   is_whole: boolean;
 }
 

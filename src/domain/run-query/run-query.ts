@@ -13,7 +13,7 @@ export interface NameValue {
   text: string;
   /** `part`: it contains the text; `whole`: it is the text. `*` stands for any characters in both. */
   is: 'part' | 'whole';
-  /** It was in quotes: for `text`, the words must be in this order. */
+  /** Whether it was in quotes. For `text`, the words must then be in this order. */
   is_phrase: boolean;
 }
 

@@ -22,7 +22,7 @@ import {
   readMessagesThinking,
 } from '../normal-reading.ts';
 
-/** Nesting levels of tool results that are read; clients nest one. */
+/** Maximum number of nesting levels of tool results that are read; clients nest one. */
 const MAX_NESTING = 4;
 
 /** The model id in `/model/{id}/verb`, percent-decoded; null when the path has none. */

@@ -129,7 +129,7 @@ function readUsageHeaders(headers: readonly string[]): TokenUsage {
   };
 }
 
-/** Fills counts that the body left open. */
+/** Fills in the counts that the body does not have. */
 function fillUsage(usage: TokenUsage, from: TokenUsage): void {
   usage.input_tokens ??= from.input_tokens;
   usage.output_tokens ??= from.output_tokens;

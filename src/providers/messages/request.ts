@@ -26,7 +26,7 @@ import {
   textBlocks,
 } from '../normal-reading.ts';
 
-/** Nesting levels of tool results that are read; clients nest one. */
+/** Maximum number of nesting levels of tool results that are read; clients nest one. */
 const MAX_NESTING = 4;
 
 /** A Messages request body. */

@@ -22,7 +22,7 @@ export interface Delivery {
   payload: unknown;
   bodies: readonly Uint8Array[];
   body_bytes: number;
-  /** The actor's own message: a timer or an outcome. */
+  /** Whether it is the actor's own message: a timer or an outcome. */
   internal: boolean;
   reply_to: ReplyTo | null;
   /** Monotonic; Infinity for a tell. */

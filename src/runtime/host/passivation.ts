@@ -11,8 +11,8 @@ import type { Tenure } from './tenure.ts';
 
 const SWEEP_CELLS = 2_000;
 /**
- * Actors that are passivated at once, and the pause after that. Their snapshots form one commit, for which sockets
- * wait.
+ * Number of actors that are passivated at once, and the pause after that. Their snapshots form one commit, for
+ * which sockets wait.
  */
 const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;

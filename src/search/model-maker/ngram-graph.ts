@@ -7,10 +7,10 @@ import { OnnxGraph } from './onnx-graph.ts';
 
 /** Weights that the corpus provides. */
 export interface NgramWeights {
-  /** By bucket: weight × sign, in units of `bucket_scale`. */
+  /** For each bucket: weight × sign, in units of `bucket_scale`. */
   buckets: Int8Array;
   bucket_scale: number;
-  /** By word bucket: the weight of the word's pieces, in hundredths. */
+  /** For each word bucket: the weight of the word's pieces, in hundredths. */
   words: Uint8Array;
   /** [SKETCH, axes]: directions in which texts differ most, in units of `axis_scale`. */
   axes: Int8Array;

@@ -15,7 +15,7 @@ import { type Page, readNewest } from './page.ts';
 
 export type { AuditFacts } from '../../domain/audit-rows.ts';
 
-/** Entries copied to the log in one transaction. */
+/** Maximum number of entries copied to the log in one transaction. */
 const CARRIED_ENTRIES = 200;
 
 export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: number, facts: AuditFacts): void {

@@ -7,7 +7,7 @@ import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, type Listing, type Page, readNewest } from './page.ts';
 
-/** Invitations that one answer lists. */
+/** Maximum number of invitations that one answer lists. */
 const INVITATIONS_SHOWN_MAX = 100;
 /** How long an invitation can be accepted (decisions, Identifiers and roles). */
 const INVITATION_DAYS = 7;

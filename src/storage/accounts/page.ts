@@ -15,7 +15,7 @@ export interface Page {
 
 export interface Listing<Value> {
   items: Value[];
-  /** Without the page. */
+  /** Number of entries on all pages. */
   total: number;
 }
 

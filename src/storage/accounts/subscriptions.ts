@@ -27,7 +27,7 @@ const EVENTS_BY_TIME = 'billing_events_by_time';
 
 /** The processor repeats an event for at most 30 days. */
 const EVENT_MEMORY_MS = 90 * 86_400_000;
-/** Old events that are removed with each new one. */
+/** Number of old events that are removed with each new one. */
 const FORGOTTEN_AT_ONCE = 4;
 
 export function effectiveOf(tables: TableReader, org_id: string): EffectiveSubscription {

@@ -13,7 +13,7 @@ import { RecentMap } from '../../std/recent-map.ts';
 import type { Stores } from '../stores.ts';
 import type { TableReader } from '../tables.ts';
 
-/** Organizations whose past days a server thread keeps in memory, about 70 KB each. */
+/** Maximum number of organizations whose past days a server thread keeps in memory, about 70 KB each. */
 const USAGE_ORGS_REMEMBERED = 200;
 
 const DAY_MS = 86_400_000;
@@ -27,7 +27,7 @@ interface DaysOver {
   days: ReadonlyMap<string, UsageCounts>;
 }
 
-/** By database, then by organization. */
+/** Days that are over, by database, then by organization. */
 const DAYS_OVER = new WeakMap<TableReader, RecentMap<string, DaysOver>>();
 
 export type DayCounts = UsageCounts & { date: string };

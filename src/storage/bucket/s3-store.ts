@@ -12,7 +12,7 @@ import { explainS3 } from './s3-errors.ts';
 const CONNECT_MS = 10_000;
 /** Longest time without a byte from the server. */
 const SILENCE_MS = 60_000;
-/** Attempts for each request, with growing pauses. */
+/** Maximum number of attempts for each request, with growing pauses. */
 const ATTEMPTS = 4;
 /** Maximum number of keys in one request that lists or removes objects. */
 const KEYS_MAX = 1_000;

@@ -19,7 +19,7 @@ import { leaveRest } from '../../std/own-memory.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { syncPath } from '../../std/synced-path.ts';
 
-/** Files known to be saved, so that a save need not check the disk. */
+/** Maximum number of files known to be saved, so that a save need not check the disk. */
 const MAX_KNOWN = 65_536;
 /** A file's modification time is updated at most this often. */
 const TOUCH_EVERY_MS = 3_600_000;

@@ -39,13 +39,13 @@ export interface BaseEntry {
 const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i));
 /** Bytes of a fingerprint. A fingerprint is only a hint: candidates are compared byte for byte from the beginning. */
 const PRINT_BYTES = 256;
-/** Odd and with spread bits, so that the same bytes at another place give another fingerprint. */
+/** The factor is odd and has spread bits, so that the same bytes at another place give another fingerprint. */
 const PLACE_FACTOR = 0x9e3779b1;
 /** V8 stores integers up to this in maps without a heap object for each. */
 const SMALL_MASK = 0x3fff_ffff;
 const MAX_PRINTS = 65_536;
 const MAX_RUNS = 16_384;
-/** Candidates kept for one fingerprint: the latest ones. */
+/** Maximum number of candidates kept for one fingerprint: the latest ones. */
 const CANDIDATES = 8;
 
 /** Weight of one lookup in the moving share of successful lookups. */

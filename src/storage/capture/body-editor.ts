@@ -37,7 +37,7 @@ interface BodySearch {
   needles: SecretSet;
   shapes: boolean;
   contentType: string | null;
-  /** The body may end in the middle of a secret. Then the beginning of a secret at its end is masked, too. */
+  /** Whether the body may end in the middle of a secret. Then the beginning of a secret at its end is masked, too. */
   cut: boolean;
   work: Work;
 }

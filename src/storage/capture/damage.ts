@@ -18,7 +18,7 @@ const LMDB_DAMAGE: readonly unknown[] = [
   -30_797, -30_796, -30_793, -30_787, -30_786, -30_782, -30_779, -30_778,
 ];
 
-/** The same errors when a copy fails, for which LMDB gives only a text. */
+/** The same errors, by the text that LMDB gives if a copy fails. */
 const LMDB_WORDS = /^(?:Error: )?MDB_(?:CORRUPTED|PAGE_NOTFOUND|INVALID)\b/;
 
 /**
@@ -55,7 +55,7 @@ export function setLiveAside(path: string, now: Date): string | null {
   return existsSync(path) ? setAside(path, path, now) : null;
 }
 
-/** The same for all files that were about to be sealed. */
+/** Renames all files that were about to be sealed, in the same way. */
 export function setSealingAside(path: string, now: Date): string[] {
   return listSealed(path).flatMap((file) => (file.sealing ? [setAside(file.path, path, now)] : []));
 }

@@ -15,7 +15,7 @@ import type { WithheldCause } from '../../domain/exchange.ts';
 import { ZSTD_FRAMES } from '../../limits.ts';
 import { beginsLikeZstd, decompressFrames, measureZstd } from '../../std/zstd.ts';
 
-/** Layers of compression of one body. */
+/** Maximum number of layers of compression of one body. */
 const BODY_CODINGS_MAX = 4;
 /**
  * How far a compressed body may expand. Each pair of bounds is a fixed number of bytes and a factor of the compressed size. Up to

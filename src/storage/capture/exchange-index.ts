@@ -54,7 +54,7 @@ export class ExchangeIndex {
   #stored: number;
   /** Summaries to write: those of the ids after `#stored`, without gaps. */
   #pending: IndexedSummary[] = [];
-  /** By id: corrections of summaries that are written already. */
+  /** Corrections of summaries that are written already, by the id of the exchange. */
   readonly #corrections = new Map<number, Correction>();
   #reader: { decode: DecodeExchange; facts: FactsReader } | null = null;
 

@@ -41,9 +41,9 @@ import {
 
 /** The provider of an erased exchange. */
 export const ERASED = 'erased';
-/** Exchanges that one transaction erases. */
+/** Maximum number of exchanges that one transaction erases. */
 const ERASED_AT_ONCE = 32;
-/** Rows that are looked at between two pauses. */
+/** Maximum number of rows that are read between two pauses. */
 const ROWS_AT_ONCE = 64;
 const CACHE_BYTES = 8 << 20;
 /** Counts the changes of stored exchanges, so that readers drop what they remember. */
@@ -63,9 +63,9 @@ export function readErasures(env: CaptureEnv): number {
 
 /** Exchanges and blocks that refer to others. */
 interface Dependents {
-  /** By base: exchanges that stay and are stored against an erased one. */
+  /** For each base: exchanges that stay and are stored against an erased one. */
   records: Map<number, number[]>;
-  /** By exchange: keys of blocks with that exchange as dictionary. */
+  /** For each exchange: keys of blocks with that exchange as dictionary. */
   blocks: Map<number, number[]>;
 }
 

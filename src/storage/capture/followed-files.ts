@@ -14,7 +14,7 @@ import type { ExchangeSummary } from './record.ts';
 import type { StoredCopy } from './stored-copy.ts';
 import type { RunMoves } from './summary-table.ts';
 
-/** Sealed files that are open at once. Each keeps up to 64 MiB decompressed. */
+/** Maximum number of sealed files that are open at once. Each keeps up to 64 MiB decompressed. */
 export const OPEN_CAPTURE_FILES = 2;
 
 interface FollowedOptions {
@@ -33,7 +33,7 @@ interface Part {
   is_sealing: boolean;
 }
 
-/** Attempts to list the files while a rotation changes them. */
+/** Maximum number of attempts to list the files while a rotation changes them. */
 const LOOKS = 10;
 
 export class FollowedFiles {

@@ -275,10 +275,10 @@ function cutVarying(
   return pieces;
 }
 
-/** A text that JSON writes unchanged. */
+/** Headers whose values are read once for all requests of a form. */
 const READ_HEADERS = new Set(['content-type', 'content-encoding']);
 
-/** A text that does not occur in JSON. */
+/** A text that JSON writes unchanged. */
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
 
 /** The text as the inside of a JSON string. */

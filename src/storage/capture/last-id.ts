@@ -6,7 +6,7 @@
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 
-/** Digits of the largest id: every text has this length, so the file never grows. */
+/** Number of digits of the largest id: every text has this length, so the file never grows. */
 const DIGITS = 16;
 
 function placeOf(path: string): string {

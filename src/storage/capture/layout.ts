@@ -366,7 +366,7 @@ export function openCaptureEnv(
     checkpoints = new Checkpoints(path);
     return { ...upgradeFile(env, Number(format.toString())), checkpoints };
   } catch (error) {
-    // For example a full disk: the file itself is intact.
+    // The cause may be a full disk; the file itself is intact.
     void checkpoints?.close();
     void root.close();
     throw namePlace(error, path);

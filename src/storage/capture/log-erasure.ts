@@ -177,7 +177,7 @@ export class LogErasure {
     } finally {
       await closeEnv(env);
     }
-    // The buffers of LMDB hold erased content. They are freed with the environment, so it is opened anew.
+    // The buffers of LMDB hold erased content. They are freed with the environment, so it is closed and opened again.
     const again = await log.hold(() => openCaptureEnv(path, 'write', log.data_key));
     try {
       await wipeUnusedBytes(path, (work) => log.hold(work));

@@ -49,11 +49,14 @@ import { describeSetApart } from './set-apart.ts';
 import type { DecodeExchange } from './stored-copy.ts';
 import { CaptureTextSources, markExchange } from './text-sources.ts';
 
-/** Attempts for a batch that fails for a reason other than its storage; then each exchange is stored separately. */
+/**
+ * Maximum number of attempts for a batch that fails for a reason other than its storage; then each exchange is
+ * stored separately.
+ */
 const BATCH_TRIES = 2;
 /** Delay from a write to the background fsync. */
 const SYNC_DELAY_MS = 1_000;
-/** Exchanges that a pass indexes before it writes. */
+/** Maximum number of exchanges that a pass indexes before it writes. */
 const INDEX_BATCH = 256;
 /** Longest that a flush indexes before it syncs. */
 const FLUSH_INDEX_MS = 200;
@@ -99,7 +102,7 @@ export interface CaptureLogOptions {
    * process put into one is maintained.
    */
   bucket?: { place: string; keep: LocalKeep } | null;
-  /** Keeps a full-text index beside the database; needs `decode`. */
+  /** Whether to keep a full-text index beside the database; needs `decode`. */
   has_text_index?: boolean;
   /** For tests: exchanges per second from which blocks are stored raw; default PRESSED_RATE. */
   pressed_rate?: number;
@@ -450,7 +453,7 @@ export class CaptureLog {
     try {
       return this.#text.tidySome(budgetMs, isIdle);
     } catch {
-      // For example a full disk. The exchanges count as not searchable, and a later pass reads them again.
+      // The cause may be a full disk. The exchanges count as not searchable, and a later pass reads them again.
       return 0;
     }
   }

@@ -75,7 +75,7 @@ interface OpenFile {
   /** Whether the file has writes since the last fsync began. */
   isDirty: boolean;
   isSyncing: boolean;
-  /** No more data is written to the file; it is closed when it has been synced or removed. */
+  /** Whether no more data is written to the file. It is then closed when it has been synced or removed. */
   isRetired: boolean;
   isGone: boolean;
 }
@@ -116,7 +116,7 @@ export class RawFiles {
   /** Files with data that a power failure would lose, including retired files. */
   readonly #unsynced = new Set<OpenFile>();
   #isFolderNew = false;
-  /** By file number: the blocks that wait to be packed, and the file's bytes. */
+  /** For each file number: the blocks that wait to be packed, and the file's bytes. */
   readonly #waiting = new Map<number, { blocks: number; bytes: number }>();
   #nextNumber = 1;
   /** File numbers of the blocks staged since the last `commit`. */

@@ -149,7 +149,7 @@ export class SealedFiles {
 
 /** Memory for what the index reads. */
 const CACHE_BYTES = 16 << 20;
-/** Exchanges to index before each write. */
+/** Number of exchanges to index before each write. */
 const INDEX_BATCH = 256;
 /** Longest time of indexing between two turns of the event loop. */
 const INDEX_MS = 20;

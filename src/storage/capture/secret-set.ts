@@ -14,7 +14,7 @@ export interface SecretSet {
   bytes: Buffer[];
   /** The secrets in the byte engine's format. */
   packed: Uint8Array;
-  /** The same, together with everything else to search for in a body. */
+  /** The secrets, together with everything else to search for in a body. */
   packed_all: Uint8Array;
   /** The search for the secrets alone, and the search for secrets and key shapes. */
   alone: Wanted;

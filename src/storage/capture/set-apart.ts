@@ -5,7 +5,7 @@ import type { SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { maskText } from '../../redaction/mask.ts';
 
-/** Stack lines in the report. */
+/** Maximum number of stack lines in the report. */
 const STACK_LINES = 4;
 const TOLD_PATH_CHARACTERS = 200;
 

@@ -10,7 +10,7 @@ import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import { type CaptureEnv, readMetaNumber } from './layout.ts';
 import type { ExchangeSummary } from './record.ts';
 
-/** Summaries that share one row. */
+/** Number of summaries that share one row. */
 const FACTS_PER_BLOCK = 64;
 /** No exchange has this id. */
 const MOVES_KEY = 0;

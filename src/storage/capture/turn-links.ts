@@ -77,7 +77,7 @@ export interface TurnRow {
 
 /** The changes since the last write. */
 export interface LinkChanges {
-  /** Of new turns, ascending. */
+  /** Rows of new turns, ascending. */
   added: TurnRow[];
   changed: TurnRow[];
   moves: RunMove[];

@@ -8,10 +8,10 @@
 import { hash } from 'node:crypto';
 import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
 
-/** Turns among which a later turn's predecessor is found. The oldest are dropped first. */
+/** Maximum number of turns among which a later turn's predecessor is found. The oldest are dropped first. */
 export const INDEXED_TURNS_KNOWN = 50_000;
 
-/** Turns with the same key that are compared: the latest ones. */
+/** Maximum number of turns with the same key that are compared: the latest ones. */
 const MAX_CANDIDATES = 16;
 /** A prompt counts as equally similar if its similarity is at most this much lower than the best. */
 const SIMILARITY_SLACK = 0.15;

@@ -179,7 +179,7 @@ export class Backlog implements Promises {
       this.#log.wipe();
       if (this.#log.isEmpty) return;
     } catch {
-      // For example on a full or damaged disk: another attempt follows.
+      // The cause may be a full or damaged disk. Another attempt follows.
     }
     this.#wipeTimer = setTimeout(this.#wipeLater, REDO_LOG.wipe_ms).unref();
   };

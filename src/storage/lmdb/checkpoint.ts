@@ -253,7 +253,7 @@ export class Checkpoints {
       this.#writeSlot(head);
       await sync(this.#safe);
     } catch (thrown) {
-      // For example on a full disk: the previous checkpoint is in the other slot, and its pages are still held.
+      // The disk may be full. The previous checkpoint is in the other slot, and its pages are still held.
       held.done();
       this.#number -= 1;
       throw thrown;

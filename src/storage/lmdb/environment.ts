@@ -27,7 +27,7 @@ export type BinaryDatabase = ValueTable<Buffer>;
 
 /** Prefix of the databases that are tables. */
 export const TABLE_PREFIX = 'rows:';
-/** Named databases in a file, counting tables and the journal. */
+/** Maximum number of named databases in a file, counting tables and the journal. */
 export const MAX_NAMED = 128;
 /**
  * Address space reserved for a file; neither a bound nor memory. LMDB doubles a map that is too small and keeps all
@@ -184,7 +184,10 @@ export class Environment {
     this.promises?.settle();
   }
 
-  /** The same before the read of a single row. Usually no pending commit affects the row, and nothing is written. */
+  /**
+   * Does the same before the read of a single row. Usually no pending commit affects the row, and nothing is
+   * written.
+   */
   settleRow(database: string, key: Buffer): void {
     if (this.promises?.mayHold(database, key, 0)) this.settleIfPossible();
   }
@@ -294,7 +297,7 @@ export class Environment {
       encoding: 'binary',
       keyEncoding: 'binary',
       cache: false,
-      // With this option, a resolved promise would not mean "on the disk".
+      // If this option were on, a resolved promise would not mean "on the disk".
       overlappingSync: false,
       // On other systems, a map may use disk space for its whole size.
       ...(process.platform === 'linux' ? { mapSize: MAP_BYTES } : {}),

@@ -211,7 +211,10 @@ function encodeWrites(writes: readonly JournalWrite[]): Change[] {
 /** Removes the events that a later snapshot, or the end of their actor's history, makes superfluous. */
 function dropSuperseded(changes: readonly Change[]): readonly Change[] {
   if (!changes.some(({ op, database }) => op === 'clear' && database === JOURNAL)) return changes;
-  /** By address: the number after the last superfluous event. Goes backwards, because events after a removal stay. */
+  /**
+   * For each address: the number after the last superfluous event. Goes backwards, because events after a removal
+   * stay.
+   */
   const cleared = new Map<string, number>();
   const kept: Change[] = [];
   for (const change of changes.toReversed()) {
