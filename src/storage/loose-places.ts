@@ -6,13 +6,13 @@
 import { type Dirent, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
-/** Folders and files open to other users that the start counts. The message names one of them. */
+/** Maximum number of folders and files open to other users that the start counts. The message names one of them. */
 const LOOSE_PLACES_MAX = 1_000;
 
 /** What other users may access. */
 interface LoosePlaces {
   count: number;
-  /** The search stopped at the limit; there may be more. */
+  /** Whether the search stopped at the limit. Then there may be more. */
   is_cut: boolean;
   /** The first place that was found. */
   first: string;

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 
-/** Where a plan may change something. */
+/** The folders in which a plan may change something. */
 export interface PlanPlace {
   data_dir: string;
   capture_db: string;

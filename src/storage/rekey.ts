@@ -73,7 +73,7 @@ export interface RekeyReport {
 /** Called for each file at the start and while it is processed, and before each step that moves files into place. */
 type RekeyProgress = (name: string, doneBytes: number, ofBytes: number) => void;
 
-/** Blocks that are packed at once. */
+/** Maximum number of blocks that are packed at once. */
 const PACKED_AT_ONCE = 1_000;
 const MAX_NAMED = 128;
 const BINARY = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;

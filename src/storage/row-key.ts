@@ -12,7 +12,7 @@ const TEXT = 2;
 const NUMBER_BYTES = 9;
 /** Greater than every type byte: ends the range of keys that extend a prefix. */
 const AFTER_ALL = 255;
-/** LMDB's limit. */
+/** LMDB's limit for the length of a key. */
 const MAX_ROW_KEY_BYTES = 1_978;
 
 /**

@@ -15,7 +15,7 @@ import {
 import type { RowKey } from '../runtime/protocol.ts';
 import type { Row, TableReader, Tables } from './tables.ts';
 
-/** Rows that one transaction adds to the lists. */
+/** Maximum number of rows that one transaction adds to the lists. */
 export const RUN_LISTING_ROWS = 500;
 
 /** Progress of one listing; key [table of the lists]. */

@@ -42,7 +42,7 @@ type SpeaksOfCaptures = (main: TableReader | null, org_id: string) => boolean;
 /** How long the answer for an organization is cached. */
 const REMEMBERED_MS = 5_000;
 
-/** Reported runs in memory for queries: the newest of each organization. */
+/** Maximum number of reported runs in memory for queries: the newest of each organization. */
 const REPORTED_RUNS = 100_000;
 /**
  * Up to this many marks and organizations are read again for each question; if there are more, they are cached for a
@@ -54,7 +54,7 @@ const LISTED_EACH_TIME = { marks: 1_000, organizations: 100 } as const;
 class FolderWords {
   readonly #paths: DatabasePaths;
   readonly #speaks: SpeaksOfCaptures;
-  /** By organization, for those that have reported an outcome within the caching time. */
+  /** Whether an organization's outcomes count; for organizations that reported one within the caching time. */
   readonly #speakers = new Map<string, boolean>();
   #speakersUntil = 0;
   #runs: LmdbTables | null = null;
@@ -62,7 +62,7 @@ class FolderWords {
   /** Outcomes of an earlier version that are not listed by id; null: not scanned yet. */
   #unlisted: Map<string, string> | null = null;
   #isListed = false;
-  /** By organization. */
+  /** Reported runs by organization. */
   #reported = new Map<string, ReportedRuns>();
   /** Number of organizations with runs, whether their outcomes count or not. */
   #organizations = 0;

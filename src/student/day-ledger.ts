@@ -43,7 +43,7 @@ const schema = z.object({
   days: z
     .array(
       z.object({
-        /** In UTC. */
+        /** The day in UTC. */
         day: z.iso.date(),
         agents: z.array(z.tuple([z.string().max(200), counts])).max(LEDGER.agents + 1),
       }),

@@ -15,7 +15,7 @@ import { isSuspendedBy, NO_ORDERS, type Orders, readOrders, shareOf } from './or
 import { reportWatched } from './student-watch.ts';
 import { readWatchFile } from './watch-file.ts';
 
-/** Kinds of an agent's answers that the dashboard lists. */
+/** Maximum number of kinds of an agent's answers that the dashboard lists. */
 const MANIFEST_SHOWN_KINDS = 20;
 
 export interface StudentPlaces {

@@ -34,7 +34,7 @@ import { doErrorsCluster } from './error-clusters.ts';
 import { findFinalTools } from './final-tools.ts';
 import { type FitOptions, fitStudent, nameAgents } from './student-fit.ts';
 
-/** Parts into which a calibration divides the runs. */
+/** Number of parts into which a calibration divides the runs. */
 export const CALIBRATION_FOLDS = 5;
 
 interface CalibrationOptions extends FitOptions {
@@ -109,7 +109,7 @@ interface KindCalibration {
   threshold: number;
   /** null when it is served. */
   refused: KindRefusal | null;
-  /** The answer calls a tool whose calls no lookup follows. */
+  /** Whether the answer calls a tool whose calls no lookup follows. */
   is_final: boolean;
   /** Runs, steps and errors below the threshold; for a kind that is not served, below the largest score allowed. */
   runs: number;

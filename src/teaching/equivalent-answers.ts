@@ -85,7 +85,7 @@ const READS = /^(?:query|tail|head|count)(?:[_A-Z-]|$)/;
 /** Names of arguments, numbers and switches, that determine how much a look shows. */
 const OPTIONS =
   /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
-/** Words and constants kept for one label and place. */
+/** Maximum number of words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
 /** Maximum number of affirmed words; larger than texts need, because a word beyond it would count as never affirmed. */
 const AFFIRMED_KEPT = 5_000;
@@ -838,7 +838,7 @@ function isTested(columns: readonly MarkColumn[], a: number, b: number): boolean
   return Math.min(a, b) >= TESTED && 2 * whole >= 1.5 * (CHANCE + 2 * Math.log(Math.max(1, columns.length)));
 }
 
-/** Of a label's steps, the least share in a situation whose style counts. */
+/** The style of a situation counts if the situation has at least this share of a label's steps. */
 const SITUATION_SHARE = 0.1;
 /** Texts, and tokens of steps, that the search for situations examines. */
 const STYLE_TEXTS = 300;

@@ -72,7 +72,7 @@ export interface RoundOptions {
   since_ms?: number | null;
   /** Share of the golden runs held out for a service; null for as many as it needs. */
   held_out?: number | null;
-  /** Only reports what a model would serve, and publishes nothing. */
+  /** Whether to report only what a model would serve, without publishing anything. */
   evaluates?: boolean;
   /** Exports golden runs as training lines in that form, and makes no student. */
   exports?: TrainingForm | null;

@@ -71,7 +71,7 @@ interface CalibratedService {
   service: ServiceMeasures;
 }
 
-/** Parts of the held-out runs. */
+/** Number of parts of the held-out runs. */
 const FOLDS = 5;
 
 /** A service may answer at stages where the student has learned nothing. */

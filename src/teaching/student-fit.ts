@@ -45,7 +45,7 @@ export interface FitOptions {
   support_min?: number;
   /** Seed of every random draw; default 1. */
   seed?: number;
-  /** Keeps stages whose answers no template explains, because a service may have the answers. */
+  /** Whether to keep stages whose answers no template explains, because a service may have the answers. */
   keeps_unexplained?: boolean;
 }
 

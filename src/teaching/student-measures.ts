@@ -32,7 +32,7 @@ export interface MeasuredStep {
   run_id: string;
   step: GoldenStep;
   served: boolean;
-  /** Served, and different from the golden answer. */
+  /** Whether the answer was served and differs from the golden answer. */
   wrong: boolean;
   /** Form whose evidence let the answer be served; null when no answer was served. */
   kind: string | null;

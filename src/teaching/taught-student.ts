@@ -486,8 +486,8 @@ export interface Gate {
   target_error: number;
   served_min: number;
   /**
-   * Gateways leave a run to the upstream once it has served a step of it, so the steps before that are also judged
-   * separately.
+   * Whether gateways leave a run to the upstream once the upstream has served a step of it. The steps before that
+   * are then also judged separately.
    */
   sticky: boolean;
 }

@@ -59,7 +59,7 @@ import type { Stores } from '../storage/stores.ts';
 import { renameAgent, reportStudent } from '../student/student-report.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
 
-/** Concurrent batches of texts that a server thread sends to the model. */
+/** Maximum number of concurrent batches of texts that a server thread sends to the model. */
 const SHARED_SEARCH_RUNS = 4;
 /** Interval of the search for traces whose pattern making was interrupted. */
 const RESUME_TRACES_MS = 30_000;

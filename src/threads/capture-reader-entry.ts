@@ -38,9 +38,9 @@ import { ExplainingStudents } from './explaining-students.ts';
 
 /** Time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
-/** The same for a filtered page that has no result yet: fewer empty pages, each of which costs a request. */
+/** The same time for a filtered page that has no result yet. It is longer, because each empty page costs a request. */
 const CAPTURE_EMPTY_PAGE_MS = 1_000;
-/** The same for a run that is requested by its id. */
+/** The same time for a run that is requested by its id. */
 const CAPTURE_RUN_READING_MS = 250;
 /** Time that a page of search results spends on reading texts. */
 const CAPTURE_SEARCH_READING_MS = 60;
@@ -55,7 +55,7 @@ const CAPTURE_WINDOW_READING_MS = 200;
  * continues.
  */
 const CAPTURE_FIGURES_READING_MS = 1_000;
-/** Turns whose spans are one line of an export. */
+/** Number of turns whose spans are one line of an export. */
 const SPAN_PAGE_TURNS = 500;
 /** JSON characters in one page of a conversation. Its last turn may exceed it. */
 const CONVERSATION_PAGE_CHARACTERS = 4 << 20;

@@ -18,7 +18,7 @@ import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from '.
 
 /** V8 heap of the process. Beyond it the process ends. */
 const CAPTURE_READER_HEAP_MB = 768;
-/** Questions that may wait. A further one is refused. */
+/** Maximum number of questions that may wait. A further one is refused. */
 const CAPTURE_READS_MAX = 32;
 /** How long an answer may take. Then the process is ended, because it may hang. */
 const CAPTURE_READ_MS = 60_000;

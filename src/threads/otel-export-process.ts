@@ -21,7 +21,7 @@ interface OtelExportParts {
   tell: (words: string, facts: object) => void;
 }
 
-/** In the form of `/__gw/stats`. */
+/** The state in the form of `/__gw/stats`. */
 interface OtelExportState {
   /** Without a query. */
   endpoint: string;

@@ -129,7 +129,7 @@ class RunningStudent implements StudentControl {
 
   async describeWatch(): Promise<WatchReport> {
     const { watch, ledger } = this.#opened!;
-    // So that commands and screens that read the file show the same figures.
+    // Commands and screens that read the file then show the same figures.
     await ledger.flush();
     const until = watch.terms.valid_until_ms;
     return {

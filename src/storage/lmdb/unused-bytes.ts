@@ -26,7 +26,7 @@ const READERS_MS = 60_000;
 const READERS_LOOK_MS = 50;
 /** The pages of the two heads. */
 const HEAD_PAGES = 2;
-/** Bytes that are read at once. */
+/** Number of bytes that are read at once. */
 const BYTES_AT_ONCE = 256 << 10;
 const ZEROS = Buffer.alloc(BYTES_AT_ONCE);
 

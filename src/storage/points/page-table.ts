@@ -4,7 +4,7 @@
  */
 import { createHash, hash } from 'node:crypto';
 
-/** Of a page: SHA-256, cut to 128 bits. */
+/** Length of a page's digest: SHA-256, cut to 128 bits. */
 const PAGE_DIGEST_BYTES = 16;
 
 /** The digest of each page of a file; zeros for a page of zeros. */

@@ -7,7 +7,7 @@ import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 
-/** Notes that are read; a DATA_DIR is followed to one place, or to two. */
+/** Maximum number of notes that are read; a DATA_DIR is followed to one place, or to two. */
 const NOTES_MAX = 16;
 const NAME = /^backup-point\.[0-9a-f]{16}$/;
 

@@ -20,7 +20,7 @@ import {
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
-/** Objects to remove in one call. */
+/** Maximum number of objects to remove in one call. */
 const BATCH = 500;
 
 const removalSchema = z.object({ attachments: z.array(z.string().refine(isAttachmentName)) });

@@ -46,7 +46,7 @@ interface RestoredPoint {
   lost_blocks: number;
 }
 
-/** Where the files of a point are put together. */
+/** The folder in which the files of a point are put together. */
 export function fetchFolder(dataDir: string): string {
   return `${dataDir.replace(/[/\\]+$/, '')}.fetched`;
 }

@@ -8,7 +8,7 @@ import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import type { ObjectStore } from '../bucket/object-store.ts';
 
-/** Objects that are on their way at the same time. */
+/** Maximum number of objects that are on their way at the same time. */
 const LANES = 4;
 
 export class Spool {

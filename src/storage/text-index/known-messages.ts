@@ -9,7 +9,7 @@
 import type { ExchangeTexts, PlacedText } from '../../domain/placed-text.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** Remembered beginnings of conversations, about 100 bytes each. */
+/** Maximum number of remembered beginnings of conversations, about 100 bytes each. */
 const KNOWN_BEGINNINGS = 100_000;
 
 /** The parts of a decoded exchange that the index needs. */

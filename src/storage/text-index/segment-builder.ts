@@ -11,11 +11,11 @@ import { eachWord } from './words.ts';
 export const TEXT_CHARS = 8 << 20;
 /** Indexed different words of one exchange. */
 const EXCHANGE_WORDS = 50_000;
-/** Words of exchanges, each counted once for each exchange; about 16 bytes each. */
+/** Maximum number of words of exchanges. A word counts once for each exchange, and takes about 16 bytes. */
 const SEGMENT_POSTINGS = 200_000;
 /** Longest word that is stored without a copy: V8 keeps alive the text from which a longer string was cut. */
 const COPIED_CHARS = 12;
-/** Characters that are split into words at a time: about 2 ms. */
+/** Maximum number of characters that are split into words at a time: about 2 ms. */
 const PIECE_CHARS = 1 << 16;
 /** A text is cut between two words if there is a gap this close before the cut. */
 const GAP_WITHIN = 1_024;

@@ -18,7 +18,7 @@ import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 export const SEGMENT_MAGIC = Buffer.from('UNDTEXT1', 'latin1');
 export const TAIL_BYTES = 16;
 export const SEGMENT_VERSION = 1;
-/** Exchanges per block of runs. */
+/** Number of exchanges per block of runs. */
 export const RUN_BLOCK = 4_096;
 /** Maximum bytes of an unpacked block. */
 const BLOCK_MAX = 1 << 28;

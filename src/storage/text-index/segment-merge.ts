@@ -11,7 +11,7 @@ import { SegmentWriter } from './segment-writer.ts';
 /** This many neighbours are merged at a time, if the largest has at most `LARGEST_PART` of their exchanges. */
 const MERGED = 8;
 const LARGEST_PART = 0.25;
-/** Words between two pauses of a merge. */
+/** Number of words between two pauses of a merge. */
 const WORDS_AT_ONCE = 256;
 /** Merged segments with more exchanges than this are synced, because rebuilding them would take long. */
 const SYNCED_EXCHANGES = 4_096;

@@ -32,13 +32,13 @@ import { chooseMerge, mergeSegments } from './segment-merge.ts';
 import { BlockCache, SegmentReader } from './segment-reader.ts';
 import { SegmentWriter } from './segment-writer.ts';
 
-/** Characters of texts that wait to be split into words; V8 has one or two bytes for each. */
+/** Maximum number of characters of texts that wait to be split into words; V8 has one or two bytes for each. */
 const QUEUE_CHARS = 16 << 20;
 /** A segment is written at this number of exchanges, or when there is no other work. */
 const SEGMENT_EXCHANGES = 256;
-/** Words between two pauses of writing. */
+/** Number of words between two pauses of writing. */
 const WORDS_AT_ONCE = 512;
-/** Exchanges that are read again in one step. */
+/** Maximum number of exchanges that are read again in one step. */
 const BACKFILL_EXCHANGES = 2_048;
 /** Higher levels of zstd take ten times as long and save 4 %. */
 const ZSTD_LEVEL = 3;

@@ -480,7 +480,7 @@ function proposeParts(
   return parts;
 }
 
-/** Occurrences of one value that are examined in one text. */
+/** Maximum number of occurrences of one value that are examined in one text. */
 const OCCURRENCES = 4;
 
 function proposeSpans(

@@ -174,7 +174,7 @@ function measureWords(
     if (words === 0) continue;
     count++;
     if (singles > 0) withSingles++;
-    // In a short text, one new word in three means little.
+    // One new word in three means little in a short text.
     largest = Math.max(largest, singles / Math.max(words, 8));
   }
   return { share: largest, surprise: SINGLE_WORD * (1 - (withSingles + 1) / (count + 1)) };

@@ -85,7 +85,7 @@ export function shareOfAlike(first: PromptText, second: PromptText): number {
   return (both + alike) / (all - alike);
 }
 
-/** Sentences of two prompts that are compared word by word. */
+/** Maximum number of sentences of two prompts that are compared word by word. */
 const ALIKE_SENTENCES = 40;
 
 function sentencesOf(prompt: PromptText): Map<number, string> {

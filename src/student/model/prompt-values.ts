@@ -25,7 +25,7 @@ export interface PlacedValue {
 
 /** Collects the values of one request's prompt, in order. */
 export class PromptValues {
-  /** {@link VALUE_PARTS} numbers each. */
+  /** The collected values, {@link VALUE_PARTS} numbers for each. */
   readonly values: number[] = [];
   readonly #near: ReadonlySet<number> | null;
   readonly #sentences = new Map<number, number>();

@@ -6,7 +6,7 @@ import { isOccasional, readTokens } from './text-tokens.ts';
 export interface Piece {
   text: string;
   key: string;
-  /** With the white space before it. */
+  /** The piece with the white space before it. */
   space: string;
   isOccasional: boolean;
 }

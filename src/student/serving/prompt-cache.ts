@@ -15,7 +15,7 @@ import type { NormalRequest, TurnBlock } from '../../domain/turn.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { hashString } from '../model/json-values.ts';
 
-/** Prefixes that are remembered; the least recently written ones are forgotten. */
+/** Maximum number of prefixes that are remembered; the least recently written ones are forgotten. */
 const PREFIXES = 100_000;
 /**
  * Number of prefix ends kept per request without a marker: the first ones, which several conversations share, and the

@@ -15,7 +15,7 @@ import { ID_CHARACTERS } from '../../limits.ts';
 import { canonicalJson } from '../../std/exact-json.ts';
 import { RELEGATED_ANSWERS } from './limits.ts';
 
-/** Runs that the student's thread remembers. The oldest are forgotten. */
+/** Maximum number of runs that the student's thread remembers. The oldest are forgotten. */
 const RELEGATED_RUNS = 50_000;
 
 /** Who serves a run. */
@@ -38,7 +38,7 @@ export interface StepPlace {
   mark: string | null;
 }
 
-/** Characters of the system prompt that distinguish conversations without calls. */
+/** Number of characters of the system prompt that distinguish conversations without calls. */
 const SYSTEM_CHARACTERS = 256;
 
 export class ServedRuns {

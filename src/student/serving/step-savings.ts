@@ -46,7 +46,7 @@ interface Amount {
 /** The answers that a service gave for one step. */
 export interface AskedService {
   model: string;
-  /** All of them agree. */
+  /** The service's answers, which all agree. */
   answers: StudentAnswer[];
 }
 
@@ -119,7 +119,7 @@ export class StepSavings {
     this.#cache.note(prefixes, nowMs, 'upstream');
     const use = this.#agents.get(agent);
     const none = { micro_usd: 0, is_guessed: false };
-    // Only steps that the student served make a difference.
+    // Only steps that the student served make the two histories different.
     if (alone.read === beside.read || use === undefined) return none;
     const cold = this.#cost(step.model, tokensOf(prefixes, beside, use, 0));
     const warm = this.#cost(step.model, tokensOf(prefixes, alone, use, 0));

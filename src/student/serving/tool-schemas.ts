@@ -15,7 +15,7 @@ import { RecentMap } from '../../std/recent-map.ts';
 /** Bounds on the schema of a tool: its length as JSON, and the number of places that a check may visit. */
 export const TOOL_SCHEMA_CHARACTERS = 64 << 10;
 const TOOL_SCHEMA_WEIGHT = 20_000;
-/** Compiled schemas that are kept. */
+/** Maximum number of compiled schemas that are kept. */
 const TOOL_SCHEMAS_KEPT = 256;
 
 const DRAFT = '2020-12';

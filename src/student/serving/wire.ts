@@ -48,7 +48,7 @@ export interface Wire {
   endsWithUser(body: JsonObject): boolean;
   /** Words at which the API ends an answer. */
   stopWords(body: JsonObject): string[];
-  /** Names of tools that an answer of this wire can call; null for all that the normal form calls functions. */
+  /** Names of tools that an answer of this wire can call; null: all tools that are functions in the normal form. */
   callable(body: JsonObject): ReadonlySet<string> | null;
   writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer;
 }
