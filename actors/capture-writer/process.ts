@@ -162,7 +162,7 @@ class CaptureChild {
     return answer.promise as Promise<T>;
   }
 
-  /** A message that cannot be sent means that the process is about to end. */
+  /** Sends a message. If it cannot be sent, the process is about to end. */
   send(message: ToCapture): void {
     if (this.#child.connected) this.#child.send(message, undefined, undefined, () => {});
   }

@@ -481,7 +481,7 @@ function remove(
   context.io(FINDINGS_ADAPTER, 'remove', { codebase, seqs, audit: told }, 'removed', { token, seqs });
 }
 
-/** After a failed write its effect is unknown, so the next message reads the rows again. */
+/** Handles a failed write. Its effect is unknown, so the next message reads the rows again. */
 function giveUp(index: Index, context: IndexContext, token: ReplyToken, error: Refusal): void {
   index.embedder = null;
   context.refuseTo(token, error);

@@ -88,7 +88,7 @@ export class Reembedding {
     return serving.promise;
   }
 
-  /** Call it only after the store has ended. */
+  /** Waits for the end of the work. Call it only after the store has ended. */
   async end(): Promise<void> {
     await this.#running;
     await this.#letGo();
@@ -184,7 +184,7 @@ export class Reembedding {
     }
   }
 
-  /** These vectors are kept only in memory, because they are soon replaced. */
+  /** Embeds patterns without a vector. The vectors are kept only in memory, because they are soon replaced. */
   async #embedLacking(home: Scope, embedder: Embedder, lacking: readonly number[]): Promise<void> {
     for (let at = 0; at < lacking.length && !this.#life.isOver; at += EMBED_TEXTS) {
       const batch = this.#readSituations(home, lacking.slice(at, at + EMBED_TEXTS));

@@ -157,7 +157,7 @@ export class PatternMakingAdapter {
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  /** The turn goes directly to the next in line, so that no later caller overtakes. */
+  /** Passes the turn directly to the next waiting caller, so that no later caller overtakes it. */
   #passTurn(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;

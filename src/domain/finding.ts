@@ -147,7 +147,7 @@ function sortKeys(value: unknown): unknown {
   return sorted;
 }
 
-/** Assigning `__proto__` would change the object's prototype. */
+/** Sets a field. Assignment of `__proto__` would change the object's prototype. */
 function define(object: object, name: string, value: unknown): void {
   Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
 }

@@ -101,7 +101,7 @@ export interface RunState {
   intervention: Intervention | null;
   /** Number of steps when the intervention was returned; null: not yet. */
   told_at: number | null;
-  /** Telemetry requests with new information. */
+  /** Number of telemetry requests with new information. */
   reports: number;
   /** null: it is running. */
   finish: { at_ms: number; outcome: string } | null;

@@ -24,5 +24,5 @@ export const WIRES: { readonly [S in ApiShape]: Wire<S> } = {
   gemini,
 };
 
-/** The same as a list, in order of precedence. */
+/** The wires as a list, in order of precedence. */
 export const WIRE_LIST: readonly Wire[] = Object.values(WIRES);

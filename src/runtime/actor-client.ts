@@ -156,7 +156,7 @@ export class ActorClient implements Asker {
     });
   }
 
-  /** `ask` with a callback, which is called exactly once, possibly before this returns (when the ask is refused). */
+  /** Like `ask`, with a callback. It is called exactly once, possibly before this returns (when the ask is refused). */
   request(to: ActorAddress, name: string, payload: unknown, options: AskOptions, settle: Settle): void {
     const refuse = (code: RuntimeErrorCode, reason: DeadLetterReason | null): void => {
       if (reason !== null) this.#bury(reason);

@@ -366,7 +366,10 @@ function startError(reason: string): Error {
   return Object.assign(new Error(words), { code: 'ETHREADS' });
 }
 
-/** If the thread dies first, `door` gets nothing; after the restart there is a new link. */
+/**
+ * Gives `door` a link to the thread. If the thread dies first, `door` gets nothing; after the restart there is a
+ * new link.
+ */
 function connect(life: Life, index: number, door: ClientDoor): void {
   const [near, far] = createLinkEnds();
   const connected = whileAlive(life, async (control) => {

@@ -74,7 +74,7 @@ export class Claims {
     }
   }
 
-  /** A counted message has arrived, or was not sent. */
+  /** Records that a counted message has arrived, or was not sent. */
   leave(slot: number): void {
     Atomics.sub(this.#words, slot, ONE_MESSAGE);
   }

@@ -28,7 +28,7 @@ export function callAdapter(
   );
 }
 
-/** The promise's outcome as a call. */
+/** Calls `done` with the promise's outcome. */
 export function settleWith(promise: Promise<unknown>, done: Settle): void {
   promise.then(
     (value) => done(null, value),

@@ -25,12 +25,12 @@ export class Placer {
     return first + this.#claims!.enter(this.#claims!.slotOf(hash), sender, heir);
   }
 
-  /** The message of an `enter` call was not sent. */
+  /** Records that the message of an `enter` call was not sent. */
   unsent(to: ActorAddress, host: number): void {
     if (host !== this.#own) this.arrived(to);
   }
 
-  /** A message from another thread has arrived at its host. */
+  /** Records that a message from another thread has arrived at its host. */
   arrived(to: ActorAddress): void {
     if (this.isMoving(to.kind)) this.#claims!.leave(this.slotOf(to));
   }

@@ -297,7 +297,7 @@ function readJson(dir: string, name: string): Record<string, unknown> {
       return value as Record<string, unknown>;
     }
   } catch {
-    // The error below reports it.
+    // The error below reports invalid JSON.
   }
   throw new Error(`${name} is not a JSON object`);
 }

@@ -124,7 +124,7 @@ export class TextBatcher {
     }
   }
 
-  /** The rest of a failed request is not needed. */
+  /** Drops the remaining texts of failed requests. */
   #dropFailed(): void {
     this.#waiting = this.#waiting.filter(({ request }) => !request.has_failed);
     this.#waitingCharacters = this.#waiting.reduce((sum, { text }) => sum + text.length, 0);

@@ -115,7 +115,7 @@ export async function eraseCaptured(
   }
 }
 
-/** No other process writes. */
+/** Erases in this process, because no other process writes. */
 async function eraseAlone(options: ErasureOptions, progress: ErasureProgress): Promise<ErasureReport> {
   const { capture_db: path, data_key, decode, is_dry } = options;
   if (!isThere(path) && listSealed(path).length === 0)
@@ -137,7 +137,7 @@ async function eraseAlone(options: ErasureOptions, progress: ErasureProgress): P
   }
 }
 
-/** Another process writes, and carries out the order. */
+/** Gives the order to the process that writes. */
 async function eraseBeside(
   options: ErasureOptions,
   progress: ErasureProgress,

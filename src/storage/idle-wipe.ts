@@ -124,7 +124,10 @@ class IdleFile {
     }
   }
 
-  /** After this commit, both heads belong to commits since the deletion. The checkpoint follows. */
+  /**
+   * Writes the mark again. After this commit, both heads belong to commits since the deletion. The checkpoint
+   * follows.
+   */
   async #renewMark(): Promise<void> {
     const environment = Environment.open(this.#path, this.#durability, this.#key);
     try {

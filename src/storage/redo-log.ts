@@ -166,7 +166,7 @@ function makeHead(identity: Buffer, isSealed: boolean): Buffer {
   return head;
 }
 
-/** The head of the record from `start` to `end`. */
+/** Writes the head of the record from `start` to `end`. */
 function writeHead(bytes: Buffer, start: number, end: number, number: number): void {
   bytes.writeUInt32BE(end - start - RECORD_HEAD_BYTES, start);
   bytes.writeDoubleBE(number, start + 8);

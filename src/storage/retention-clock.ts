@@ -89,7 +89,7 @@ interface RetentionClockParts {
   path: string;
   /** Days by kind; null: kept without limit. */
   days: Readonly<Record<string, number | null>>;
-  /** A line for the operator. */
+  /** Writes a line for the operator. */
   warn(facts: object, words: string): void;
   /** Reads the clock of the machine; tests replace it. */
   read?: () => ClockReading;
@@ -125,7 +125,7 @@ export class RetentionClock {
     return judgement.now_ms;
   }
 
-  /** On a full disk the old note stays; the next pass is compared with it. */
+  /** Writes the note. On a full disk the old note stays, and the next pass is compared with it. */
   async #note(reading: ClockReading): Promise<void> {
     const { path, warn } = this.#parts;
     try {

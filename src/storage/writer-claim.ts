@@ -18,7 +18,7 @@ import { makeFolder } from '../std/folder.ts';
 
 /** A claim that this process has, or an empty one if the system does not support claims. */
 export interface WriterClaim {
-  /** From now on, processes that connect learn that the claim will be free soon. */
+  /** Tells processes that connect from now on that the claim will be free soon. */
   announceEnd(): void;
   release(): Promise<void>;
 }

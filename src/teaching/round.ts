@@ -120,7 +120,7 @@ export interface RoundReport {
 
 /** Reports progress during a round. */
 export interface RoundTeller {
-  /** Progress; called often. */
+  /** Reports progress; called often. */
   tell(what: string, done: number, of: number): void;
   /** Announces a step that takes a while, and how much of the work is done before it, if that is known. */
   announce(what: string, done?: number, of?: number): void;

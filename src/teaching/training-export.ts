@@ -134,7 +134,7 @@ export async function exportGolden(
   return report;
 }
 
-/** A folder may contain an earlier export, which is replaced, and other files, which stay. */
+/** Checks the folder. It may contain an earlier export, which is replaced, and other files, which stay. */
 async function checkFolder(out: string): Promise<void> {
   makeFolder(out, 0o700);
   const isThere = async (name: string): Promise<boolean> =>

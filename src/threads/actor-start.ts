@@ -48,7 +48,7 @@ export interface Starting {
 export interface StartedActors {
   threads: ActorThreads;
   placement: Placement;
-  /** Reaches them from the main thread. */
+  /** Reaches the actors from the main thread. */
   client: ActorClient;
   /** null without an API. */
   compute: ComputePool | null;

@@ -350,7 +350,7 @@ export class CaptureList {
     }
   }
 
-  /** The index is damaged or belongs to other captures: everything is read again. */
+  /** Removes the index, because it is damaged or belongs to other captures. Everything is then read again. */
   #dropIndex(): void {
     void this.#index?.close();
     removeRunIndex(this.#options.db);
@@ -360,7 +360,7 @@ export class CaptureList {
     this.#begin(null);
   }
 
-  /** Retention removed exchanges, or the index was removed: the remaining runs go into a new index. */
+  /** Puts the remaining runs into a new index, because retention removed exchanges or the index was removed. */
   #keepAnew(firstId: number): void {
     this.#runs.forgetBefore(this.#files, firstId);
     this.#newest = null;
@@ -401,7 +401,7 @@ export class CaptureList {
     this.#runs.last_id = this.#lastId;
   }
 
-  /** While the list is behind: finds the newest runs from the newest exchanges. */
+  /** Finds the newest runs from the newest exchanges, while the list is behind. */
   #followNewest(): void {
     if (this.#runs.last_id >= this.#lastId) {
       this.#newest = null;

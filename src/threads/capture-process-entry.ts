@@ -141,7 +141,10 @@ class Capture {
     return reply;
   }
 
-  /** Without the note, attachments never expire. That is logged, but does not stop capture. */
+  /**
+   * Notes the time from which the log touches attachments. Without this note, they never expire. A failure is logged, but does not stop
+   * capture.
+   */
   #noteTouching(): void {
     const { db } = this.#options;
     try {
@@ -435,7 +438,7 @@ function take(message: ToCapture): void {
   );
 }
 
-/** The channel is closed: no further messages arrive. */
+/** Ends the process. The channel is closed, so no further messages arrive. */
 async function end(): Promise<void> {
   setTimeout(() => process.exit(1), END_MS).unref();
   await capture?.close().catch(() => {});

@@ -146,7 +146,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     return life;
   }
 
-  /** A message that cannot be sent was for a process that is about to end. */
+  /** Sends a message. If it cannot be sent, the process is about to end. */
   #send({ child }: Life, message: ToCaptureReader): void {
     if (child.connected) child.send(message, undefined, undefined, () => {});
   }

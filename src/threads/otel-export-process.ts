@@ -111,7 +111,7 @@ export class OtelExportProcess {
     this.#send(child, { type: 'open', options: { ...options, after_id, gives_up_first } });
   }
 
-  /** A message that cannot be sent was for a process that is about to end. */
+  /** Sends a message. If it cannot be sent, the process is about to end. */
   #send(child: ChildProcess, message: ToOtelExport): void {
     if (child.connected) child.send(message, undefined, undefined, () => {});
   }

@@ -165,7 +165,7 @@ export class RunValues implements RunWords {
     }
   }
 
-  /** The words after "my name is", as long as they can be names. */
+  /** Keeps the words after "my name is", as long as they can be names. */
   #noteIntroduced(cue: string, names: string): void {
     const isSure = cue.includes('name is') || cue.includes("name's");
     for (const word of names.split(/\s+/)) {

@@ -134,7 +134,7 @@ export class ConverseAnswerReader implements AnswerReader {
     return blocks;
   }
 
-  /** `inputTokens` excludes cache reads and writes, which have separate counts. */
+  /** Reads the counts. `inputTokens` excludes cache reads and writes, which have separate counts. */
   #readUsage(value: unknown): void {
     const from = asObject(value);
     const { usage } = this.#answer;

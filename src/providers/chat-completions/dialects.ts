@@ -101,7 +101,7 @@ export const CHAT_STOPS: Readonly<Record<string, TurnStop>> = {
   function_call: 'tool_use',
   length: 'max_tokens',
   content_filter: 'refusal',
-  // Together, Hugging Face's text-generation-inference (FinishReason).
+  // Together AI, and Hugging Face's text-generation-inference (FinishReason).
   eos: 'end_turn',
   eos_token: 'end_turn',
   stop_sequence: 'stop_sequence',

@@ -144,7 +144,7 @@ function beginsAnother(call: OpenCall, { id, name, text, value }: Piece): boolea
   return isWhole && (text !== '' || value !== undefined);
 }
 
-/** A name arrives whole, in pieces before the arguments, or whole with each piece. */
+/** Adds to a call's name. The name arrives whole, in pieces before the arguments, or whole with each piece. */
 function addName(call: OpenCall, name: string | null): void {
   if (name === null || name === call.name) return;
   if (call.text !== '' || call.value !== undefined) {

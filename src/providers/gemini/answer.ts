@@ -37,7 +37,7 @@ export class GeminiAnswerReader implements AnswerReader {
     this.readEvent('', value);
   }
 
-  /** A whole answer and a chunk of a stream have the same form. */
+  /** Reads a whole answer or a chunk of a stream, which have the same form. */
   readEvent(name: string, value: unknown): void {
     const body = asObject(value);
     const answer = this.#answer;
@@ -73,7 +73,10 @@ export class GeminiAnswerReader implements AnswerReader {
   }
 }
 
-/** `promptTokenCount` includes cached tokens. Prompts of tools that Google runs and thoughts are counted separately. */
+/**
+ * Reads the counts. `promptTokenCount` includes cached tokens. Thoughts, and prompts of tools that Google runs, are
+ * counted separately.
+ */
 function readUsage(counts: JsonObject, usage: TokenUsage): void {
   const count = (camel: string, snake: string): number | null => asCount(pick(counts, camel, snake));
   const prompt = count('promptTokenCount', 'prompt_token_count');

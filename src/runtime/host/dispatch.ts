@@ -63,7 +63,10 @@ export class Dispatch {
     this.#perform(cell, recorder, token, delivery.reply_to, delivery.name);
   }
 
-  /** The first dispatch to an activated actor: `activated`, if its kind has that handler. Throws like `take`. */
+  /**
+   * Makes the first dispatch to an activated actor: calls `activated`, if its kind has that handler. Throws like
+   * `take`.
+   */
   takeFirst(cell: Cell): void {
     const { behaviour } = cell.kind;
     if (behaviour.activated === undefined) return;

@@ -53,7 +53,7 @@ export class Draining {
     return promise;
   }
 
-  /** The peer has received all tells of this thread, or has ended. */
+  /** Records that the peer has received all tells of this thread, or has ended. */
   confirm(peer: Link): void {
     if (this.#unconfirmedPeers.delete(peer)) this.check();
   }

@@ -15,7 +15,7 @@ export class HostLinks {
     this.#links.add(link);
   }
 
-  /** The link to another actor thread; replaces an earlier one. */
+  /** Adds the link to another actor thread, which replaces an earlier one. */
   addPeer(index: number, link: Link): void {
     this.#peers.set(index, link);
   }

@@ -103,7 +103,10 @@ export class OutputGate {
     }
   }
 
-  /** Never throws: an output that cannot be encoded fails only its message, not the actor or the commit. */
+  /**
+   * Releases an output. Never throws: an output that cannot be encoded fails only its message, not the actor or the
+   * commit.
+   */
   #release(cell: Cell, output: Output): void {
     try {
       this.#send(cell, output);

@@ -44,7 +44,7 @@ export class Tenure {
     this.#parts = parts;
   }
 
-  /** An actor is loaded into memory. */
+  /** Records that an actor is loaded into memory. */
   begin(to: ActorAddress): void {
     const { placement, placer } = this.#parts;
     if (!placer.isMoving(to.kind)) return;
@@ -55,7 +55,7 @@ export class Tenure {
     this.#readable.delete(slot);
   }
 
-  /** An actor leaves memory. */
+  /** Records that an actor leaves memory. */
   end(to: ActorAddress): void {
     const { placer } = this.#parts;
     if (!placer.isMoving(to.kind)) return;

@@ -15,7 +15,7 @@ type Owner = Pick<Member, 'org_id' | 'user_id'>;
 
 interface SavedSearch {
   id: string;
-  /** In the language of docs/queries.md. */
+  /** The query in the language of docs/queries.md. */
   query: string;
   saved_at: string;
 }

@@ -81,7 +81,7 @@ export class BlockBuilder {
     return this.#nextPiece;
   }
 
-  /** A record for the open block. */
+  /** Adds a record to the open block. */
   add(draft: RecordDraft): void {
     this.#open.push(draft);
     this.#openBytes += draft.bytes;

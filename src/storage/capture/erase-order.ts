@@ -131,7 +131,7 @@ export function acceptOrder(db: string, dataKey: Uint8Array | null): EraseOrder 
   }
 }
 
-/** Everything is erased. */
+/** Ends the order, because everything is erased. */
 export function endOrder(db: string): void {
   rmSync(failurePath(db), { force: true });
   rmSync(acceptedOrderPath(db), { force: true });

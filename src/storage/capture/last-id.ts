@@ -36,7 +36,7 @@ export class LastIdFile {
     this.#place = placeOf(path);
   }
 
-  /** Never throws: a missing update matters only if the database is damaged later. */
+  /** Writes the last id. Never throws: a missing update matters only if the database is damaged later. */
   note(id: number): void {
     if (id === this.#id) return;
     try {

@@ -101,7 +101,7 @@ export function acceptRewriteOrder(db: string, kind: RewriteKind): KeyChange | n
   }
 }
 
-/** The order is carried out. */
+/** Ends the order, because it was carried out. */
 export function endRewriteOrder(db: string, kind: RewriteKind): void {
   rmSync(failurePath(db, kind), { force: true });
   rmSync(acceptedPath(db, kind), { force: true });

@@ -123,7 +123,7 @@ export class TurnLinks {
   }
 
   /**
-   * Turns were removed from `tails`, which is read again at the next use.
+   * Forgets the turns, because some were removed from `tails`. The next use reads `tails` again.
    * @param stored the last indexed exchange of the file
    */
   forget(stored: number): void {

@@ -124,7 +124,10 @@ class DatabasePages implements PageSource {
     this.#checkHeld();
   }
 
-  /** Without the read transaction, pages of the head would have been used again. @throws Error */
+  /**
+   * Checks that the read transaction is still held. Without it, pages of the head may have been used again. @throws
+   * Error
+   */
   #checkHeld(): void {
     const reads = listReads(this.#root).filter(({ pid }) => pid === process.pid);
     if (reads.some(({ txn }) => txn <= this.#head.txn)) return;
