@@ -35,7 +35,10 @@ interface SlotsInternal {
   reclaimed: Outcome<number[]>;
 }
 
-/** A slot without a take for this long may be taken back. This is longer than a full refill takes at any sensible limit. */
+/**
+ * A slot without a take for this long may be taken back. This is longer than a full refill takes at any sensible
+ * limit.
+ */
 const IDLE_MS = 60_000;
 /** Maximum number of slots that are taken back at once. */
 const RECLAIM_MAX = 8_192;

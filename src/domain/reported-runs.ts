@@ -182,7 +182,7 @@ export class ReportedRuns {
       let left = Math.min(LOOKED_AT.going_on, this.#goingOn.size);
       for (const run_id of this.#goingOn) {
         if (left-- === 0) break;
-        // Moves it to the end, so that each gets its turn.
+        // Moves the run to the end, so that each run gets its turn.
         this.#goingOn.delete(run_id);
         this.#renew(reader, run_id);
       }

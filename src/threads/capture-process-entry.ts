@@ -142,8 +142,8 @@ class Capture {
   }
 
   /**
-   * Notes the time from which the log touches attachments. Without this note, they never expire. A failure is logged, but does not stop
-   * capture.
+   * Notes the time from which the log touches attachments. Without this note, they never expire. A failure is logged,
+   * but does not stop capture.
    */
   #noteTouching(): void {
     const { db } = this.#options;

@@ -174,7 +174,7 @@ export class TurnLinks {
     return key;
   }
 
-  /** Of the turns that arrived earlier, the one that a request continues; null if it starts a run. */
+  /** The turn that a request continues, among those that arrived earlier; null if the request starts a run. */
   #findBefore(entry: DecodedEntry, place: TurnPlace): FoundTurn | null {
     const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = entry;
     const sketch = entry.sketchSystem ?? ((): string => '');

@@ -55,7 +55,7 @@ export const STUDENT_CORE = {
   results_back: 3,
   marks: 480,
   words_marked: 160,
-  /** Answers: text, each call's input as JSON, calls, values in an input. */
+  /** An answer: characters of its text and of each call's input as JSON; number of calls; values in an input. */
   answer: 12_000,
   answer_calls: 8,
   answer_values: 200,
