@@ -28,8 +28,8 @@ export interface Page {
   title: string;
   group: (typeof GROUPS)[number];
   icon: IconName;
-  /** Who sees it: operators, members of an organization, or everybody. */
-  needs: 'operator' | 'organization' | 'nothing';
+  /** Who sees it: operators, admins of an organization, its members, or everybody. */
+  needs: 'operator' | 'admin' | 'organization' | 'nothing';
   Content: ComponentType;
   /** Other pages link to it, but the menu does not. */
   is_hidden?: true;
@@ -147,7 +147,7 @@ export const PAGES: readonly Page[] = [
     title: 'Audit log',
     group: 'Organization',
     icon: 'audit',
-    needs: 'organization',
+    needs: 'admin',
     Content: AuditPage,
   },
   {

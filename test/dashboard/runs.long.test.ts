@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runHere } from '../cli/here.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { findChromium, openBrowser, Visit } from './browser.ts';
 import {
@@ -266,5 +267,36 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await rows.nth(1).getByRole('link').click();
     await page.getByRole('heading', { level: 1, name: 'Rename the parser' }).waitFor();
     expect(visit.complaints).toEqual([]);
+  });
+
+  it('are all that a viewer is offered: no page and no step that the role refuses', async () => {
+    const { id } = (await service.call('POST', '/organizations/', { name: 'watched' })) as { id: string };
+    const email = 'viewer@example.com';
+    const env = { DATA_DIR: service.dir, AUTH_DB_URL: 'embedded:' };
+    const token = (await runHere(['token', '--email', email], env)).stdout.trim();
+    const invited = await service.call('POST', `/organizations/${id}/invite`, { email, role: 'viewer' });
+    const accept = `${service.api}/organizations/invitations/${(invited as { id: string }).id}/accept`;
+    const headers = { authorization: `Bearer ${token}` };
+    expect((await fetch(accept, { method: 'POST', headers })).status).toBe(200);
+    const look = async (as: string) => {
+      await using visit = await Visit.open(browser, service.api, as);
+      const { page } = visit;
+      let hasFirstSteps = false;
+      page.on('request', (request) => {
+        const { pathname, searchParams } = new URL(request.url());
+        // The first steps ask this.
+        if (pathname === '/usage/stats' && searchParams.get('org_id') === id) hasFirstSteps = true;
+      });
+      await visit.goTo(`?org=${id}`);
+      await page.getByText('Interventions this month').waitFor();
+      const pages = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
+      return { pages, hasFirstSteps };
+    };
+    const [owner, viewer] = [await look(service.token), await look(token)];
+    expect(owner.hasFirstSteps).toBe(true);
+    expect(viewer.hasFirstSteps).toBe(false);
+    expect(owner.pages.filter((name) => !viewer.pages.includes(name))).toEqual([
+      ...['Costs', 'Alerts', 'Student', 'Audit log'],
+    ]);
   });
 });

@@ -52,10 +52,14 @@ export const organization = computed<Organization | null>(() => {
   return find(namedOrganization.value) ?? find(localStorage.getItem(ORGANIZATION)) ?? own ?? null;
 });
 
+/** The last role that was read, and the organization in which the reader has it. */
+const roleRead = signal<{ org_id: string; role: Role } | null>(null);
 /** The reader's role there; null: unknown, or no role. */
-export const role = signal<Role | null>(null);
-/** The organization in which the reader has `role`. */
-let roleOrganization: string | null = null;
+export const role = computed<Role | null>(() => {
+  const read = roleRead.value;
+  // An address may have selected another organization since.
+  return read !== null && read.org_id === organization.value?.id ? read.role : null;
+});
 
 /**
  * Whether the captures belong to the selected organization, so that captured and reported runs are one list.
@@ -83,7 +87,7 @@ export function noteSignedOut(): void {
   if (sessionState.peek() === 'signed_in')
     signInReason.value = 'You were signed out: the session has ended, or the server’s secret has changed.';
   bootstrap.value = null;
-  role.value = null;
+  roleRead.value = null;
   isOperator.value = false;
   sessionState.value = 'signed_out';
 }
@@ -270,7 +274,7 @@ async function readCaptureAccess(): Promise<boolean> {
 
 /** Reads the role if another organization is selected than that of the known role. @throws ApiError */
 export async function followRole(): Promise<void> {
-  if (role.peek() === null || roleOrganization !== organization.peek()?.id) await readRole();
+  if (role.peek() === null) await readRole();
 }
 
 /**
@@ -280,10 +284,7 @@ export async function followRole(): Promise<void> {
 async function readRole(): Promise<void> {
   const known = bootstrap.peek();
   const org = organization.peek();
-  if (known === null || org === null) {
-    role.value = null;
-    return;
-  }
+  if (known === null || org === null) return;
   localStorage.setItem(ORGANIZATION, org.id);
   for (let offset = 0; ; offset += 200) {
     const { rows } = await callList('GET /organizations/{org_id}/members', {
@@ -292,8 +293,8 @@ async function readRole(): Promise<void> {
     });
     const own = rows.find(({ user_id }) => user_id === known.profile.id);
     if (own !== undefined || rows.length < 200) {
-      role.value = own?.role ?? known.role;
-      roleOrganization = org.id;
+      const told = own?.role ?? known.role;
+      roleRead.value = told === null ? null : { org_id: org.id, role: told };
       return;
     }
   }

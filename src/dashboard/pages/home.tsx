@@ -7,7 +7,7 @@ import type { Reply } from '../core/contract.ts';
 import { countOf, formatDay, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { hrefOfCaptured, type ListedRun, type RunScope, readRuns, scopeOf } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
-import { isOperator, organization } from '../core/session.ts';
+import { isAtLeast, isOperator, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Stat } from '../ui/basics.tsx';
 import { DayBars, LineChart } from '../ui/chart.tsx';
 import { Cost, sayCost } from '../ui/cost.tsx';
@@ -34,7 +34,7 @@ export function HomePage() {
   return (
     <>
       <PageHead title="Home" sub={organization.value!.name} />
-      <FirstSteps />
+      {isOperator.value || isAtLeast('member') ? <FirstSteps /> : null}
       {isOperator.value ? <GatewayHome /> : null}
       <NewestHome />
       <ReportedHome />

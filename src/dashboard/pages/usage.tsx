@@ -4,7 +4,7 @@ import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { formatNumber } from '../core/format.ts';
 import { useResource } from '../core/resource.ts';
-import { organization } from '../core/session.ts';
+import { isOperator, organization } from '../core/session.ts';
 import { PageHead, Stat } from '../ui/basics.tsx';
 import { DayBars } from '../ui/chart.tsx';
 import { saveFile } from '../ui/copy.ts';
@@ -45,7 +45,7 @@ export function UsagePage() {
     <>
       <PageHead
         title="Usage"
-        sub="What agents reported to the API, by day (UTC), at most a second old. The page Costs shows what the gateway captured."
+        sub={`What agents reported to the API, by day (UTC), at most a second old.${isOperator.value ? ' The page Costs shows what the gateway captured.' : ''}`}
       >
         <button
           type="button"

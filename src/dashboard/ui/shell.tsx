@@ -7,6 +7,7 @@ import { isConnected } from '../core/connection.ts';
 import {
   bootstrap,
   followRole,
+  isAtLeast,
   isOperator,
   offeredSession,
   organization,
@@ -147,13 +148,7 @@ function Menu({ current }: { current: Page }) {
         {org === null ? null : (
           <label class="organization">
             <span>Organization</span>
-            <select
-              value={org.id}
-              onChange={(event) => {
-                role.value = null;
-                chooseOrganization(event.currentTarget.value);
-              }}
-            >
+            <select value={org.id} onChange={(event) => chooseOrganization(event.currentTarget.value)}>
               {organizations.map(({ id, name }) => (
                 <option key={id} value={id} selected={id === org.id}>
                   {name}
@@ -174,15 +169,18 @@ function Menu({ current }: { current: Page }) {
   );
 }
 
+/** Whether the menu offers the page. Who has its address is told there why it is not shown. */
+function mayRead({ needs }: Page): boolean {
+  if (needs === 'operator') return isOperator.value;
+  return needs !== 'admin' || isAtLeast('admin');
+}
+
 function PageLinks({ current }: { current: Page }) {
   return (
     <nav aria-label="Pages">
       {GROUPS.map((group) => {
         const shown = PAGES.filter(
-          (page) =>
-            page.group === group &&
-            page.is_hidden !== true &&
-            (page.needs !== 'operator' || isOperator.value),
+          (page) => page.group === group && page.is_hidden !== true && mayRead(page),
         );
         if (shown.length === 0) return null;
         return (
