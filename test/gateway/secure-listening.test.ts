@@ -212,7 +212,7 @@ describe('files that do not do', () => {
       },
     });
     await child.waitForOutput(/Gateway\s+https:/);
-    await expect.poll(() => child.stderr).toMatch(/certificate in GW_TLS_CERT ran out on/);
+    await expect.poll(() => child.stderr).toMatch(/certificate in GW_TLS_CERT expired on/);
     await expect.poll(() => child.stderr).toMatch(/chmod 600 \S*open\.pem/);
     await child[Symbol.asyncDispose]();
   });

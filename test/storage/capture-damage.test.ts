@@ -3,7 +3,7 @@ import { copyFileSync, readFileSync, statSync, truncateSync, writeFileSync } fro
 import { join } from 'node:path';
 import { open } from 'lmdb';
 import { describe, expect, it } from 'vitest';
-import { CAPTURE_FORMAT, CaptureFileError, openCaptureEnv } from '../../src/storage/capture/layout.ts';
+import { CaptureFileError, OFFLOADED_FORMAT, openCaptureEnv } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
@@ -71,7 +71,7 @@ describe('a reader', () => {
   it('refuses a newer format', async () => {
     const path = await makeDatabase(makeFolder());
     const env = openCaptureEnv(path, 'write');
-    env.root.transactionSync(() => env.meta.putSync('format', Buffer.from(String(CAPTURE_FORMAT + 1))));
+    env.root.transactionSync(() => env.meta.putSync('format', Buffer.from(String(OFFLOADED_FORMAT + 1))));
     await env.root.close();
     expect(await readCode(path)).toBe('newer_format');
     await expect(CaptureLog.open({ path, redact: true })).rejects.toMatchObject({ code: 'newer_format' });
