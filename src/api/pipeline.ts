@@ -26,6 +26,7 @@ import {
   readInput,
   ViolationList,
 } from '../http/validation.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { FailedCall, renderError } from './dispatch.ts';
 import type { RateHeaders, RateLimiter, RateOutcome } from './rate-limiter.ts';
@@ -215,8 +216,13 @@ function checkDeleted(
   if (!(endpoint.writes ?? endpoint.method !== 'GET')) return;
   for (const place of [body, query]) {
     const project_id = (place as { project_id?: unknown } | null | undefined)?.project_id;
-    if (typeof project_id === 'string') deleted.checkProject({ org_id }, project_id);
+    if (typeof project_id === 'string' && canBeName(project_id)) deleted.checkProject({ org_id }, project_id);
   }
+}
+
+/** Whether a project can have this name. A key's requests may hold any text here, because the field is ignored. */
+function canBeName(text: string): boolean {
+  return text.length <= 2 * ID_CHARACTERS && text.isWellFormed();
 }
 
 /** @throws CatalogueError `not_found` for an organization that the user does not belong to, `forbidden` for its role */

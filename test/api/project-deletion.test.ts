@@ -82,6 +82,19 @@ describe('a deleted project', () => {
     expect(log.filter(({ action }: { action: string }) => action === 'project.delete')).toHaveLength(1);
   });
 
+  it('is not looked for under a text that no project can have as its name', async () => {
+    for (const project_id of ['\ud800', 'x'.repeat(200_000)]) {
+      const run_id = `ignores-${project_id.length}`;
+      await send('POST', '/v1/monitor/runs', { run_id });
+      await send('POST', `/v1/monitor/runs/${run_id}/steps`, { step_index: 0, project_id });
+      await send('POST', `/v1/monitor/runs/${run_id}/finish`, { outcome: 'success', project_id });
+      const marks = await api.call(key, 'POST', '/v1/runs/none/marks', { mark: 'good', project_id });
+      expect(marks.status, marks.text).toBe(404);
+    }
+    const removed = await api.call(key, 'DELETE', `/v1/traces/none?project_id=${'x'.repeat(5_000)}`);
+    expect(removed.status, removed.text).toBe(404);
+  });
+
   it('is gone all the same when the process is killed behind the answer or before it', {
     tags: 'long',
   }, async () => {
