@@ -60,7 +60,9 @@ function cellOf(value: unknown, kind: ColumnKind): unknown {
   if (value === null || value === undefined) return null;
   switch (kind) {
     case 'integer':
-      return typeof value === 'number' ? BigInt(Math.round(value)) : null;
+      return typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER
+        ? BigInt(Math.round(value))
+        : null;
     case 'number':
       return typeof value === 'number' ? value : null;
     case 'flag':

@@ -9,6 +9,9 @@ import { isRawNumber, parseExact, roundedNumber } from '../std/exact-json.ts';
 /** Deepest JSON of a body that is read as a turn. A deeper body is stored and marked undecodable. */
 const TURN_JSON_LEVELS = 512;
 
+/** Largest count that is believed. One absurd count would falsify every sum that includes it. */
+const MAX_COUNT = 10 ** 12;
+
 export type JsonObject = Record<string, unknown>;
 
 /** The value as an object; an empty one for any other value. */
@@ -26,12 +29,12 @@ export function asText(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value : null;
 }
 
-/** The value if it is a count (a finite number of at least 0), otherwise null. */
+/** The value if it is a count (a whole number from 0 to MAX_COUNT), otherwise null. */
 export function asCount(value: unknown): number | null {
-  if (typeof value === 'number') return Number.isFinite(value) && value >= 0 ? value : null;
-  if (typeof value !== 'object') return null;
-  const count = roundedNumber(value);
-  return count !== null && Number.isFinite(count) && count >= 0 ? count : null;
+  const count = typeof value === 'object' ? roundedNumber(value) : value;
+  return Number.isInteger(count) && (count as number) >= 0 && (count as number) <= MAX_COUNT
+    ? (count as number)
+    : null;
 }
 
 /** The index that an item of a stream names; null without one. */

@@ -89,6 +89,13 @@ describe('Parquet', () => {
     Array.from({ length: 1_000 }, (_, at) => ({ ...ROW, id: `run ${page}-${at}`, count: page * 1_000 + at })),
   );
 
+  it('has no value where an integer is larger than a file can hold', async () => {
+    const rows = await parquetReadObjects({
+      file: toArrayBuffer(await write('parquet', [{ ...ROW, count: 1e20 }, ROW])),
+    });
+    expect(rows.map(({ count }) => count)).toEqual([null, 3n]);
+  });
+
   it('comes in row groups, and a second reader reads every value', async () => {
     const file = toArrayBuffer(await write('parquet', ...many));
     expect(parquetMetadata(file).row_groups.map(({ num_rows }) => Number(num_rows))).toEqual([

@@ -43,6 +43,15 @@ const calls = (blocks: readonly TurnBlock[]): unknown[] =>
     block.type === 'tool_call' ? [[block.id, block.name, JSON.stringify(block.input)]] : [],
   );
 
+it.each(['1e400', '1e20', '-5', '1.5', '"7"', '{}', 'null'])(
+  'a count of %s is unknown, and never summed',
+  (count) => {
+    const body = `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":${count}}}`;
+    const { answer } = normalizeTurn(stored('chat_completions', body))!;
+    expect(answer.usage).toMatchObject({ input_tokens: 3, output_tokens: null });
+  },
+);
+
 describe('streamed calls of chat-completions servers', () => {
   it('whose name comes with each piece', () => {
     const named = (args: string, more: object = {}) => ({
