@@ -91,13 +91,18 @@ export class CatalogueError extends Error {
   }
 }
 
+/** The system's codes for a write for which there is no space. */
+const NO_SPACE: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
+
 /**
  * @param thrown any caught value
- * @returns a catalogue error unchanged; `unavailable` for an error of the actor runtime that may be retried;
- *   else `internal`. The thrown value is the cause.
+ * @returns a catalogue error unchanged; `unavailable` for an error of the actor runtime that may be retried, and for a
+ *   full disk; else `internal`. The thrown value is the cause.
  */
 export function toCatalogueError(thrown: unknown): CatalogueError {
   if (thrown instanceof CatalogueError) return thrown;
+  if (thrown instanceof Error && NO_SPACE.has((thrown as { code?: unknown }).code))
+    return new CatalogueError('unavailable', 'The disk of the service is full', { cause: thrown });
   const isPassing = thrown instanceof Error && (thrown as { retryable?: unknown }).retryable === true;
   return new CatalogueError(isPassing ? 'unavailable' : 'internal', undefined, { cause: thrown });
 }

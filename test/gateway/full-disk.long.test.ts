@@ -7,6 +7,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { CliChild } from '../cli/child.ts';
 import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
 import { answerCall, makeCall } from '../fixtures/capture-traffic.ts';
+import { SECRET, signToken } from '../fixtures/control-plane.ts';
 import { rawRequest } from '../fixtures/raw-client.ts';
 import { startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { canMount, SmallDisk } from '../fixtures/small-disk.ts';
@@ -22,6 +23,7 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
       PORT: '0',
       SVC_KEYS: 'key',
       AUTH_DB_URL: 'embedded:',
+      AUTH_JWT_SECRET: SECRET,
       SERVER_THREADS: '3',
       GW_UPSTREAM_BASE: upstream.url,
     },
@@ -37,6 +39,11 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     return [response.status, await response.text()];
+  };
+  const ann = await signToken('ann');
+  const signIn = async () => {
+    const answer = await fetch(`${api}/organizations/`, { headers: { authorization: `Bearer ${ann}` } });
+    return [answer.status, await answer.text()];
   };
   const note = (content: string) =>
     ask('POST', '/v1/findings/code', { org_id: 'o', content, file_path: 'a.ts', finding_type: 'bug' });
@@ -63,6 +70,7 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
     const [status, text] = await listNotes();
     expect([status, text]).toEqual([200, expect.stringContaining('first')]);
     expect((await note('again'))[0]).toBe(503);
+    expect(await signIn()).toEqual([503, '{"detail":"The disk of the service is full"}']);
     expect(await ask('GET', '/ready')).toEqual([503, expect.stringContaining('storage (the disk is full)')]);
     expect((await ask('GET', '/health'))[0]).toBe(200);
     const gateway = await fetch(`${url}/__gw/ready`);
@@ -90,6 +98,7 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
   await call();
   expect(await flush(url)).toBe(calls);
   expect((await note('last'))[0]).toBe(200);
+  expect((await signIn())[0]).toBe(200);
   const sealed = (await (await fetch(`${url}/__gw/rotate`, { method: 'POST' })).json()) as { sealed: string };
   expect(sealed.sealed).toContain(`capture.1-${calls}.mdb`);
   child.process.kill('SIGTERM');
