@@ -14,6 +14,7 @@
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
+import type { ReportedRun } from '../domain/reported-run.ts';
 import {
   areOverruled,
   isUnmarked,
@@ -34,11 +35,13 @@ import {
   type PlaceReader,
   readPlace,
 } from '../domain/run-query/page.ts';
-import { NEWEST_FIRST, type RunQuery } from '../domain/run-query/run-query.ts';
+import { type NameValue, NEWEST_FIRST, type RunQuery } from '../domain/run-query/run-query.ts';
 import { CAPTURE_ACTIVITY, NAMED_CHILD_RUNS } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
+import { ChangedIds } from '../std/changed-ids.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
+import { runKey } from '../storage/text-index/run-key.ts';
 import { priceExchange } from './exchange-cost.ts';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 import { addRecord, type RunTally, summarizeRun } from './inspect.ts';
@@ -53,12 +56,13 @@ import {
   type SaidOfRuns,
   showEntry,
   startOf,
+  timeStatus,
   type WeighedFields,
 } from './run-entry.ts';
 import { judgeByRecords } from './run-judge.ts';
+import { RunTable } from './run-table.ts';
 import type { RunsWithText } from './run-texts.ts';
 import { SourcePart } from './source-part.ts';
-import { StartOrder } from './start-order.ts';
 import { readTask } from './trace.ts';
 
 /** Maximum number of runs in the list, about a kilobyte each. Beyond it, the oldest runs leave the list. */
@@ -204,8 +208,8 @@ export class CapturedRuns {
   readonly #orphans = new Map<string, ChildRunName[]>();
   /** Loaded runs, ascending by their first exchange, from `#loadedTo` on. */
   #order: ListedRun[] = [];
-  /** The runs of `#order` and the reported ones by their start. */
-  readonly #starts: StartOrder;
+  /** The runs of `#order`, if all are loaded, and the reported ones. */
+  readonly #table: RunTable;
   /** Runs that began before this exchange are not loaded yet; 0 when all runs are loaded. */
   #loadedTo: number;
   /** Number of all runs, loaded or not. */
@@ -216,8 +220,10 @@ export class CapturedRuns {
   #unreadBefore = Number.POSITIVE_INFINITY;
   /** Whether the search skipped runs that changed recently. */
   #hasUnsettled = false;
-  /** Number of searches so far. */
-  #searches = 0;
+  readonly #verdicts = {
+    weigh: (run: RunEntry) => this.#weigh(run, quickWordsOf(run, this.#said), this.#quickMark),
+    isGolden: (run: RunEntry) => this.#isGolden(run),
+  };
   /** Runs changed since they were last stored. */
   readonly #changed = new Set<ListedRun>();
   #gone: RunChanges['gone'] = [];
@@ -239,7 +245,7 @@ export class CapturedRuns {
     this.#findStored = findStored;
     this.#onDiffering = onDiffering;
     this.#said = said;
-    this.#starts = new StartOrder(said);
+    this.#table = this.#makeTable();
     this.#max = max;
     this.#prices = prices;
     this.#kept = kept?.rows ?? null;
@@ -276,9 +282,15 @@ export class CapturedRuns {
     this.#addTo(run, record);
     this.#unreadBefore = Number.POSITIVE_INFINITY;
     if (isFirst) {
-      this.#starts.add(run);
+      this.#table.add(run);
       this.#noteChild(run.tally);
     } else this.#followStart(run, before);
+  }
+
+  /** Notes that a run must be stored again, and that its values may be others. */
+  #note(run: ListedRun): void {
+    this.#changed.add(run);
+    this.#table.touch(run);
   }
 
   #addTo(run: ListedRun, record: ListedExchange): void {
@@ -295,7 +307,7 @@ export class CapturedRuns {
     if (is_unknown) run.unpriced_turns += 1;
     if (usd !== null) run.cost_usd = (run.cost_usd ?? 0) + usd;
     if (basis !== null && basis !== 'told') run.estimated_turns += 1;
-    this.#changed.add(run);
+    this.#note(run);
   }
 
   /** Adds up runs again after turns moved between them, because some turns were stored late. */
@@ -326,11 +338,11 @@ export class CapturedRuns {
     this.#wanted.delete(run);
     this.#changed.delete(run);
     this.#gone.push({ first_id, run_id: summary.run_id! });
-    this.#starts.forget();
+    this.#table.forget();
   }
 
   #putIn(run: ListedRun): void {
-    this.#starts.forget();
+    this.#table.forget();
     this.#order.splice(this.#placeBefore(run.tally.first_id), 0, run);
     this.#count += 1;
     this.#runs.set(run.tally.summary.run_id!, run);
@@ -351,10 +363,10 @@ export class CapturedRuns {
     const { summary, first_id, last_id } = run.tally;
     const fresh = this.#addUp(source, startRun(summary.run_id!, run.children), first_id, last_id);
     this.#changed.delete(fresh);
-    this.#changed.add(run);
-    const { task, first_turn_id } = run;
+    const { task, first_turn_id, slot } = run;
     const before = readStart(run);
-    Object.assign(run, fresh);
+    Object.assign(run, fresh, { slot });
+    this.#note(run);
     this.#followStart(run, before);
     if (fresh.first_turn_id === first_turn_id) run.task = task;
   }
@@ -362,10 +374,8 @@ export class CapturedRuns {
   /** The place of a run in the list, and the reported run that belongs to it, may change with its exchanges. */
   #followStart(run: ListedRun, before: RunStart): void {
     const { first_ms, trace_id, session_id } = readStart(run);
-    if (first_ms === before.first_ms && trace_id === before.trace_id && session_id === before.session_id)
-      return;
-    run.joined_version = -1;
-    this.#starts.forget();
+    if (first_ms !== before.first_ms) this.#table.move(run, before.first_ms);
+    if (trace_id !== before.trace_id || session_id !== before.session_id) this.#table.rejoin(run);
   }
 
   #noteChild({ summary: { run_id, parent_run_id, kind } }: RunTally): void {
@@ -380,7 +390,7 @@ export class CapturedRuns {
       return;
     }
     parent.children = children;
-    this.#changed.add(parent);
+    this.#note(parent);
   }
 
   /** A run of the list, loaded or not. */
@@ -413,7 +423,7 @@ export class CapturedRuns {
     }
     // Runs that began later follow these.
     this.#order = [...older.reverse(), ...this.#order];
-    this.#starts.forget();
+    this.#table.forget();
     this.#loadedTo = rows.length < LOADED_AT_ONCE ? 0 : rows.at(-1)!.first_id;
     if (this.#loadedTo === 0 && this.#order.length !== this.#count)
       throw new RangeError(`${this.#order.length} of ${this.#count} kept rows`);
@@ -464,7 +474,7 @@ export class CapturedRuns {
       if (left.tally.last_id > 0) this.#runs.set(summary.run_id!, left);
     }
     this.#order = [...this.#runs.values()].sort((a, b) => a.tally.first_id - b.tally.first_id);
-    this.#starts.forget();
+    this.#table.forget();
     this.#count = this.#order.length;
     for (const run of this.#order) run.children = run.children.filter(({ run_id }) => this.#runs.has(run_id));
     this.#gone = [];
@@ -480,10 +490,9 @@ export class CapturedRuns {
 
   /** The captured run that a reported run belongs to by its trace or session; undefined if it belongs to no run. */
   findJoined(reportedId: string): string | undefined {
-    const { version } = this.#said;
-    const run = this.#order.findLast(
-      (listed) => findReported(listed, this.#said, version)?.run_id === reportedId,
-    );
+    const run = this.#isWhole(0)
+      ? this.#followed().findJoined(reportedId)
+      : this.#order.findLast((listed) => findReported(listed, this.#said)?.run_id === reportedId);
     return run?.tally.summary.run_id ?? undefined;
   }
 
@@ -566,9 +575,10 @@ export class CapturedRuns {
     this.#loadAll();
     const places = { ...PLACES, key: search.keyOf };
     const found: PageCandidate<RunEntry>[] = [];
-    this.#visit(0, (entry) => {
-      const verdict = search.test(entry);
-      if (verdict !== false) found.push({ run: { ...entry }, place: readPlace(entry, places), verdict });
+    const { test } = this.#searchSlots(search, query, now_ms);
+    this.#visitSlots((slot, run) => {
+      const verdict = test(slot);
+      if (verdict !== false) found.push({ run, place: readPlace(run, places), verdict });
     });
     found.sort((a, b) => (isBehind(a.place, b.place) ? 1 : -1));
     const readRows = function* (this: CapturedRuns): Generator<CapturedRunRow> {
@@ -585,14 +595,21 @@ export class CapturedRuns {
    * Counts the values of a field over the matching runs. It reads no bodies, so runs that are not read do not count.
    */
   countValues({ field, contains, limit, query, now_ms, not_before = 0 }: ValuesQuestion): CountedValues {
-    const { test, reader } = this.#startSearch(query, now_ms);
-    const counter = new ValueCounter(field, contains, reader);
+    const search = this.#startSearch(query, now_ms);
     this.#loadFor(LOADING_MS);
+    if (this.#isWhole(not_before)) {
+      const { test, reader } = this.#searchSlots(search, query, now_ms);
+      const slots = new ValueCounter(field, contains, reader);
+      this.#visitSlots((slot) => {
+        if (test(slot) === true) slots.add(slot);
+      });
+      return slots.most(limit);
+    }
+    const counter = new ValueCounter(field, contains, search.reader);
     this.#visit(not_before, (entry) => {
-      if (test(entry) === true) counter.add(entry);
+      if (search.test(entry) === true) counter.add(entry);
     });
-    const { values, is_whole } = counter.most(limit);
-    return { values, is_whole: is_whole && this.#loadedTo === 0 && not_before === 0 };
+    return { ...counter.most(limit), is_whole: false };
   }
 
   /** Sums the runs of a window, from the newest on. Its cost does not depend on the number of stored runs. */
@@ -611,8 +628,8 @@ export class CapturedRuns {
       sums.cost_usd += run.listed?.cost_usd ?? 0;
     };
     const began_ms = from_ms - WINDOW_LOOKED.began_ms;
-    const mark = ++this.#searches;
-    const { version } = this.#said;
+    const joined = new Set<ReportedRun>();
+    if (this.#isWhole(not_before)) this.#followed();
     let at = this.#order.length;
     for (let looked = 0; ; looked++) {
       if (at === 0) {
@@ -627,13 +644,13 @@ export class CapturedRuns {
         sums.is_whole = false;
         break;
       }
-      const reported = findReported(run, this.#said, version);
-      if (reported !== null) reported.met_in = mark;
-      if (run.tally.last_ms >= from_ms) count({ listed: run, reported });
+      const entry = this.#entryOf(run);
+      if (entry.reported !== null) joined.add(entry.reported);
+      if (run.tally.last_ms >= from_ms) count(entry);
     }
     for (const reported of this.#said.reported()) {
       const last_ms = reported.finished_ms ?? reported.started_ms;
-      if (reported.met_in === mark || last_ms < from_ms || reported.started_ms < began_ms) continue;
+      if (joined.has(reported) || last_ms < from_ms || reported.started_ms < began_ms) continue;
       if (this.#find(reported.run_id) === undefined) count({ listed: null, reported });
     }
     return sums;
@@ -649,30 +666,79 @@ export class CapturedRuns {
   }
 
   #startSearch(query: RunQuery, nowMs: number): RunSearch {
-    const weigh = (run: RunEntry) => this.#weigh(run, quickWordsOf(run, this.#said), this.#quickMark);
-    const isGolden = (run: RunEntry) => this.#isGolden(run);
     const texts: RunsWithText[] = [];
+    const known = new Map<NameValue, RunsWithText | null>();
     const findText: SaidOfRuns['findText'] = (text) => {
-      const found = this.#said.findText(text);
+      let found = known.get(text);
+      if (found !== undefined) return found;
+      found = this.#said.findText(text);
+      known.set(text, found);
       if (found !== null) texts.push(found);
       return found;
     };
-    const reader = makeEntryReader({ ...this.#said, findText }, { weigh, isGolden }, nowMs);
+    const reader = makeEntryReader({ ...this.#said, findText }, this.#verdicts, nowMs);
     const { keyOf } = compileSort(query.sort, reader);
-    return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, reader };
+    return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, findText, reader };
+  }
+
+  /** Tests runs by their values in columns. It is valid until a run changes. */
+  #searchSlots(search: RunSearch, query: RunQuery, nowMs: number): SlotSearch {
+    const { columns } = this.#followed();
+    const keyOfText = columns.number('run key', keyInTexts, (key) => key);
+    const findText = (text: NameValue) => {
+      const runs = search.findText(text);
+      return runs === null ? null : (slot: number) => runs.testKey(keyOfText(slot));
+    };
+    const reader = { ...columns.reader(search.reader, nowMs), findText };
+    const { keyOf } = compileSort(query.sort, reader);
+    return { test: compileRunQuery(query, reader, nowMs), keyOf, reader };
+  }
+
+  /** Whether a question is about all runs, and all are loaded. */
+  #isWhole(not_before: number): boolean {
+    return this.#loadedTo === 0 && not_before === 0;
+  }
+
+  #followed(): RunTable {
+    this.#table.follow(this.#order);
+    return this.#table;
+  }
+
+  #makeTable(): RunTable {
+    const reader = makeEntryReader({ ...this.#said, findText: () => null }, this.#verdicts, 0);
+    const statusOf = (run: RunEntry) => timeStatus(run, this.#said);
+    return new RunTable(this.#said, { reader, statusOf }, (runId) => this.#runs.get(runId));
   }
 
   /** The first runs of a page, and the counts of all runs. */
   #findCandidates(search: RunSearch, wanted: number, question: RunPageQuestion): FoundCandidates {
-    const { query, after, not_before = 0, is_counted = true } = question;
-    const isAll = this.#loadedTo === 0 && not_before === 0 && (!is_counted || query.terms.length === 0);
+    const { query, after, not_before = 0, is_counted = true, now_ms } = question;
+    if (!this.#isWhole(not_before)) return this.#scan(search, wanted, question);
     const { field, is_descending } = query.sort ?? NEWEST_FIRST;
-    if (!isAll || field !== 'started' || !is_descending) return this.#scan(search, wanted, question);
-    this.#starts.follow(this.#order);
-    const { size } = this.#starts;
+    const isByStart = field === 'started' && is_descending;
+    if (isByStart && (!is_counted || query.terms.length === 0))
+      return this.#readByStart(search, wanted, after);
+    const { test, keyOf, reader } = this.#searchSlots(search, query, now_ms);
+    const entryAt = (slot: number) => this.#table.entryAt(slot)!;
+    const places: PlaceReader<number> = {
+      key: keyOf,
+      started: reader.started,
+      stored: (slot) => PLACES.stored(entryAt(slot)),
+      run_id: (slot) => idOf(entryAt(slot)),
+    };
+    const page = new PageCollector<number>(wanted, after, places, (slot) => slot);
+    this.#visitSlots((slot) => page.add(test(slot), slot));
+    const { matched, unread, scanned } = page;
+    const candidates = page.candidates.map(({ run, ...found }) => ({ ...found, run: entryAt(run) }));
+    return { candidates, matched, unread, scanned };
+  }
+
+  #readByStart({ test }: RunSearch, wanted: number, after: PagePlace | null): FoundCandidates {
+    const { starts } = this.#followed();
+    const { size } = starts;
     const candidates: PageCandidate<RunEntry>[] = [];
-    for (const { run, place } of this.#starts.newest(after)) {
-      const verdict = search.test(run);
+    for (const { run, place } of starts.newest(after)) {
+      const verdict = test(run);
       if (verdict !== false) candidates.push({ run, place, verdict });
       if (candidates.length === wanted) break;
     }
@@ -691,31 +757,36 @@ export class CapturedRuns {
     return page;
   }
 
+  /** Visits all runs, if all are loaded, the newest slot first, because most pages show new runs. */
+  #visitSlots(take: (slot: number, run: RunEntry) => void): void {
+    const table = this.#table;
+    for (let slot = table.end - 1; slot >= 0; slot--) {
+      const run = table.entryAt(slot);
+      if (run !== null) take(slot, run);
+    }
+  }
+
   /**
-   * Visits all loaded runs, newest first, and then reported runs that were not captured.
-   * @param take receives the same object for each run, because 100,000 objects would cost as much as the search
+   * Visits the loaded runs, newest first, and then reported runs that were not captured. For lists that are not whole.
+   * @param take receives the same object for each run
    */
   #visit(not_before: number, take: (entry: RunEntry) => void): void {
     const entry: RunEntry = { listed: null, reported: null };
-    const search = ++this.#searches;
-    const { version } = this.#said;
+    const joined = new Set<ReportedRun>();
     for (let at = this.#order.length - 1; at >= 0; at--) {
       const run = this.#order[at]!;
       if (run.tally.first_id < not_before) break;
       entry.listed = run;
-      entry.reported = findReported(run, this.#said, version);
-      if (entry.reported !== null) entry.reported.met_in = search;
+      entry.reported = findReported(run, this.#said);
+      if (entry.reported !== null) joined.add(entry.reported);
       take(entry);
     }
     entry.listed = null;
     // A reported run that is older than the loaded runs may have been captured.
-    const isWhole = this.#loadedTo === 0 && not_before === 0;
-    const from = isWhole
-      ? Number.NEGATIVE_INFINITY
-      : (this.#order[0]?.tally.first_ms ?? Number.POSITIVE_INFINITY);
+    const from = this.#order[0]?.tally.first_ms ?? Number.POSITIVE_INFINITY;
     for (const reported of this.#said.reported()) {
-      if (reported.started_ms < from || reported.met_in === search) continue;
-      if (!isWhole && this.#find(reported.run_id) !== undefined) continue;
+      if (reported.started_ms < from || joined.has(reported)) continue;
+      if (this.#find(reported.run_id) !== undefined) continue;
       entry.reported = reported;
       take(entry);
     }
@@ -727,7 +798,7 @@ export class CapturedRuns {
   }
 
   #entryOf(listed: ListedRun): RunEntry {
-    return { listed, reported: findReported(listed, this.#said, this.#said.version) };
+    return this.#table.entryOf(listed) ?? { listed, reported: findReported(listed, this.#said) };
   }
 
   /**
@@ -791,14 +862,14 @@ export class CapturedRuns {
       const parent = parent_run_id === null ? undefined : this.#runs.get(parent_run_id);
       if (parent !== undefined) {
         parent.children = parent.children.filter((child) => child.run_id !== run_id);
-        this.#changed.add(parent);
+        this.#note(parent);
       }
       this.#wanted.delete(run);
       this.#changed.delete(run);
       this.#gone.push({ first_id: run.tally.first_id, run_id: run_id! });
     }
     this.#order = this.#order.slice(count);
-    this.#starts.forget();
+    this.#table.forget();
     this.#count -= count;
     this.left_out += count;
   }
@@ -822,7 +893,7 @@ export class CapturedRuns {
     run.verdict =
       found === null ? judgeWhole(source, run) : { golden: false, reasons: found, is_whole: false };
     run.judged_id = run.tally.last_id;
-    this.#changed.add(run);
+    this.#note(run);
     if (!hadDifference && hasDifference(run)) this.#onDiffering();
   }
 
@@ -844,7 +915,7 @@ export class CapturedRuns {
     if (run.task === null || !this.#isJudged(run)) this.#takeStored(run);
     if (run.task === null && (run.first_turn_id === 0 || hasTime())) {
       run.task = run.first_turn_id === 0 ? '' : readFirstWords(source, run.first_turn_id);
-      this.#changed.add(run);
+      this.#note(run);
     }
     if (!this.#isJudged(run)) this.#judge(source, run, hasTime);
     if (run.task !== null && this.#isJudged(run)) return;
@@ -858,6 +929,7 @@ export class CapturedRuns {
     const stored = this.#findStored(run.tally);
     if (stored === null) return;
     run.task ??= stored.task;
+    this.#table.touch(run);
     if (stored.verdict === null || this.#isJudged(run)) return;
     run.verdict = stored.verdict;
     run.judged_id = stored.judged_id;
@@ -927,17 +999,31 @@ interface RunSearch {
   keyOf: (run: RunEntry) => number;
   /** Matches of the full-text index for the texts of the query. */
   texts: readonly RunsWithText[];
+  findText: SaidOfRuns['findText'];
   reader: RunReader<RunEntry>;
+}
+
+/** The same for runs in slots. */
+interface SlotSearch {
+  test: (slot: number) => Verdict;
+  keyOf: (slot: number) => number;
+  reader: RunReader<number>;
 }
 
 const NOTHING_SAID: SaidOfRuns = {
   wordsOf: () => NO_WORDS,
   marksOf: () => NO_MARKS,
   reportedOf: () => undefined,
+  allReportedOf: () => [],
   reported: () => [],
-  version: 0,
+  changes: new ChangedIds(),
   findText: () => null,
 };
+
+/** The run's key in the full-text index; 0, which is no run's key, if it was not captured. */
+function keyInTexts({ listed }: RunEntry): number {
+  return runKey(listed?.tally.summary.run_id ?? null);
+}
 
 const NOT_CAPTURED: GoldenReason[] = [{ code: 'no_turn', words: 'nothing of it was captured' }];
 

@@ -9,7 +9,6 @@ import type { ChildRunName } from '../domain/captured-run.ts';
 import type { ChildKind } from '../domain/child-kind.ts';
 import { type GoldenReason, GoldenTally, type SavedGoldenTally } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
-import type { ReportedRun } from '../domain/reported-run.ts';
 import type { PlacedExchange } from '../domain/run-order.ts';
 import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
@@ -55,12 +54,8 @@ export interface ListedRun {
   estimated_turns: number;
   /** Its child runs, the first NAMED_CHILD_RUNS. */
   children: readonly ChildRunName[];
-  /**
-   * The reported run that belongs to this run, and the version of the reported runs at the time of this lookup
-   * (run-entry.ts).
-   */
-  joined: ReportedRun | null;
-  joined_version: number;
+  /** Its place in the table of all runs (run-table.ts); -1 without one. */
+  slot: number;
 }
 
 type Row = [
@@ -104,8 +99,7 @@ export function startRun(runId: string, children: readonly ChildRunName[] = NO_C
     unpriced_turns: 0,
     estimated_turns: 0,
     children,
-    joined: null,
-    joined_version: -1,
+    slot: -1,
   };
 }
 

@@ -10,11 +10,13 @@ import type { GoldenReason } from '../domain/golden.ts';
 import { MONITOR_NAMES, type MonitorName } from '../domain/monitors/names.ts';
 import { listName, type ReportedRun } from '../domain/reported-run.ts';
 import { isUnmarked, type RunMarks, type RunWords } from '../domain/run-mark.ts';
+import type { TimedStatus } from '../domain/run-query/columns.ts';
 import type { RunReader } from '../domain/run-query/match.ts';
 import type { NameValue } from '../domain/run-query/run-query.ts';
-import { type ToldStatus, tellStatus } from '../domain/run-status.ts';
+import { RUN_IDLE_MS, type ToldStatus, tellStatus } from '../domain/run-status.ts';
 import type { RunStatus } from '../domain/run-status-name.ts';
 import { classifyOutcome } from '../domain/run-summary.ts';
+import type { ChangedIds } from '../std/changed-ids.ts';
 import type { StoredRunWords } from '../storage/run-words.ts';
 import type { ListedRun } from './listed-run.ts';
 import type { RunsWithText, RunTexts } from './run-texts.ts';
@@ -32,9 +34,11 @@ export interface SaidOfRuns {
   /** A person's marks on a run, for a query over all runs: fast, but possibly some seconds old. */
   marksOf(runId: string): RunMarks;
   reportedOf(runId: string): ReportedRun | undefined;
+  /** The reported runs with an id; several if organizations used the same one. */
+  allReportedOf(runId: string): readonly ReportedRun[];
   reported(): Iterable<ReportedRun>;
-  /** Changes when reported runs are added or removed. */
-  readonly version: number;
+  /** The ids of runs whose marks or reported runs changed. */
+  readonly changes: Pick<ChangedIds, 'end' | 'since'>;
   /** The runs in which a full-text index finds a text; null without an index. */
   findText(text: NameValue): RunsWithText | null;
 }
@@ -48,10 +52,9 @@ export function saidBy(words: StoredRunWords, texts: RunTexts | null = null): Sa
     wordsOf: (runId) => words.of(runId),
     marksOf: (runId) => words.marksOf(runId),
     reportedOf: (runId) => words.reportedOf(runId),
+    allReportedOf: (runId) => words.allReportedOf(runId),
     reported: () => words.reported(),
-    get version() {
-      return words.version;
-    },
+    changes: words.changes,
     findText: (text) => texts?.find(text) ?? null,
   };
 }
@@ -68,20 +71,11 @@ export function idOf({ listed, reported }: RunEntry): string {
   return listed?.tally.summary.run_id ?? reported!.run_id;
 }
 
-/**
- * The reported run that belongs to a captured run. The result is stored with the captured run, because these lookups
- * would otherwise take half of the time of each search.
- * @param version the version of `said`
- */
-export function findReported(run: ListedRun, said: SaidOfRuns, version: number): ReportedRun | null {
-  if (run.joined_version !== version) {
-    run.joined = lookUpReported(run, said);
-    run.joined_version = version;
-  }
-  return run.joined;
-}
-
-function lookUpReported({ tally: { summary } }: ListedRun, said: SaidOfRuns): ReportedRun | null {
+/** The reported run that belongs to a captured run. */
+export function findReported(
+  { tally: { summary } }: ListedRun,
+  said: Pick<SaidOfRuns, 'reportedOf'>,
+): ReportedRun | null {
   const { run_id, trace_id, session_id, parent_run_id } = summary;
   const found = said.reportedOf(run_id!) ?? (trace_id === null ? undefined : said.reportedOf(trace_id));
   if (found !== undefined || session_id === null || parent_run_id !== null) return found ?? null;
@@ -319,22 +313,39 @@ export function quickOutcomeOf(run: RunEntry, said: SaidOfRuns): Pick<RunWords, 
   return { outcome: outcomeOf(run), mark: marksOf(run, said).mark };
 }
 
+/** The status of a run, and when it changes without further news. */
+export function timeStatus(run: RunEntry, said: SaidOfRuns): TimedStatus {
+  const words = quickWordsOf(run, said);
+  const later_ms = lastSignOf(run) + RUN_IDLE_MS;
+  return {
+    status: tellEntryStatus(run, words, later_ms - 1).status,
+    later: tellEntryStatus(run, words, later_ms).status,
+    later_ms,
+  };
+}
+
+/** The last sign of life, in milliseconds since the epoch. */
+function lastSignOf({ listed, reported }: RunEntry): number {
+  return Math.max(listed?.tally.last_ms ?? 0, reported?.finished_ms ?? reported?.started_ms ?? 0);
+}
+
 function outcomeOf({ reported }: RunEntry): string | null {
   return reported?.is_finished ? reported.outcome : null;
 }
 
 function tellEntryStatus(
-  { listed, reported }: RunEntry,
+  run: RunEntry,
   { outcome, mark }: Pick<RunWords, 'outcome' | 'mark'>,
   nowMs: number,
 ): ToldStatus {
+  const { listed, reported } = run;
   const isReported = reported !== null || outcome !== null;
   return tellStatus(
     {
       mark,
       reported: isReported ? { is_finished: outcome !== null, outcome: outcome ?? '' } : null,
       captured: listed?.tally.golden.end ?? null,
-      last_ms: Math.max(listed?.tally.last_ms ?? 0, reported?.finished_ms ?? reported?.started_ms ?? 0),
+      last_ms: lastSignOf(run),
     },
     nowMs,
   );

@@ -8,6 +8,7 @@
 import type { FoundText, SearchedExchanges } from '../domain/placed-text.ts';
 import type { Verdict } from '../domain/run-query/match.ts';
 import type { NameValue } from '../domain/run-query/run-query.ts';
+import { runKey } from '../storage/text-index/run-key.ts';
 import { parseTextQuery, TextQueryError } from '../storage/text-index/text-query.ts';
 import type { TextMatches, TextSearch } from '../storage/text-index/text-search.ts';
 import type { ExchangeSource } from './exchange-source.ts';
@@ -17,6 +18,8 @@ import { HitReader } from './text-hits.ts';
 export interface RunsWithText {
   /** Whether the run contains the text; null when the run's texts must be read to know. */
   test(runId: string): Verdict;
+  /** The same by `runKey` of the run, for a test over all runs. */
+  testKey(key: number): Verdict;
   /**
    * Reads the texts of a run.
    * @returns the place of the text; null if the run does not contain it
@@ -98,11 +101,15 @@ class FoundRuns implements RunsWithText {
   }
 
   isRead(runId: string): boolean {
-    return this.#places.has(this.#matches.findRun(runId));
+    return this.#places.has(this.#matches.findRun(runKey(runId)));
   }
 
   test(runId: string): Verdict {
-    const run = this.#matches.findRun(runId);
+    return this.testKey(runKey(runId));
+  }
+
+  testKey(key: number): Verdict {
+    const run = this.#matches.findRun(key);
     if (run === 0) return false;
     if (!this.#matches.needs_reading) return true;
     const place = this.#places.get(run);
@@ -110,7 +117,7 @@ class FoundRuns implements RunsWithText {
   }
 
   read(runId: string): FoundText | null {
-    const run = this.#matches.findRun(runId);
+    const run = this.#matches.findRun(runKey(runId));
     const known = this.#places.get(run);
     if (known !== undefined) return known;
     const [latest] = run === 0 ? [] : this.#matches.hitsOf(0, run);

@@ -38,8 +38,6 @@ export interface ReportedRun {
   max_total_score: number;
   /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
   fired: readonly number[];
-  /** Number of the last search of captured runs in which it was joined with a captured run; 0: none. */
-  met_in: number;
 }
 
 const NOTHING_FIRED: readonly number[] = MONITOR_NAMES.map(() => 0);
@@ -73,7 +71,6 @@ export function toReportedRun(
     tokens: row.tokens,
     max_total_score: row.max_total_score,
     fired: fired.every((count) => count === 0) ? NOTHING_FIRED : fired,
-    met_in: 0,
   };
 }
 

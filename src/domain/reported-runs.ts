@@ -51,12 +51,20 @@ export class ReportedRuns {
   #newerThan: (string | number)[] | null = null;
   /** The last key read on the way to the oldest run; null when all are read. */
   #olderThan: (string | number)[] | null = [];
-  #version = 0;
   /** Whether there are older runs beyond the bound. */
   #hasLeftOut = false;
   readonly #names = new Map<string, string>();
 
-  constructor(tables: RowSnapshots, org_id: string, max: number) {
+  readonly #onChange: (runId: string) => void;
+
+  /** @param onChange called when a run is added, changes or is removed */
+  constructor(
+    tables: RowSnapshots,
+    org_id: string,
+    max: number,
+    onChange: (runId: string) => void = () => {},
+  ) {
+    this.#onChange = onChange;
     this.#tables = tables;
     this.org_id = org_id;
     this.#max = max;
@@ -71,11 +79,7 @@ export class ReportedRuns {
     return this.#olderThan === null && this.#newerThan === null && !this.#hasLeftOut;
   }
 
-  /** Changes when runs are added or removed. A run that changes stays the same object. */
-  get version(): number {
-    return this.#version;
-  }
-
+  /** A run that changes stays the same object. */
   get(runId: string): ReportedRun | undefined {
     return this.#runs.get(runId);
   }
@@ -162,11 +166,9 @@ export class ReportedRuns {
     const start = reader.get<RunStartRow>(RUN_STARTS, [this.org_id, run_id]);
     const run = toReportedRun(row, start, (name) => this.#share(name));
     const known = this.#runs.get(run_id);
+    if (known === undefined) this.#runs.set(run_id, run);
+    if (known === undefined || !areSame(known, run)) this.#onChange(run_id);
     if (known !== undefined) Object.assign(known, run);
-    else {
-      this.#runs.set(run_id, run);
-      this.#version += 1;
-    }
     if (row.status === 'running') this.#goingOn.add(run_id);
     else this.#goingOn.delete(run_id);
   }
@@ -209,7 +211,7 @@ export class ReportedRuns {
   }
 
   #remove(run_id: string): void {
-    if (this.#runs.delete(run_id)) this.#version += 1;
+    if (this.#runs.delete(run_id)) this.#onChange(run_id);
     this.#goingOn.delete(run_id);
   }
 
@@ -219,4 +221,10 @@ export class ReportedRuns {
     if (this.#names.size < SHARED_NAMES) this.#names.set(name, name);
     return name;
   }
+}
+
+function areSame(run: ReportedRun, other: ReportedRun): boolean {
+  for (const name of Object.keys(other) as (keyof ReportedRun)[])
+    if (name !== 'fired' && run[name] !== other[name]) return false;
+  return run.fired.every((count, at) => count === other.fired[at]);
 }

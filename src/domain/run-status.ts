@@ -18,7 +18,7 @@ import type { RunEnder, RunStatus } from './run-status-name.ts';
 import { classifyOutcome } from './run-summary.ts';
 
 /** A run without an end counts as running for this long after its last sign of life. */
-const RUN_IDLE_MS = 15 * 60_000;
+export const RUN_IDLE_MS = 15 * 60_000;
 
 /** The known facts about a run. */
 interface RunEvidence {

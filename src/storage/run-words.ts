@@ -19,6 +19,7 @@ import {
   readMarks,
 } from '../domain/run-mark.ts';
 import { RUN_OUTCOMES, RUNS, type RunRow } from '../domain/run-rows.ts';
+import { ChangedIds } from '../std/changed-ids.ts';
 import { checkFileHead } from './lmdb/file-head.ts';
 import type { DatabasePaths } from './lmdb/stores.ts';
 import { LmdbTables } from './lmdb/tables.ts';
@@ -69,10 +70,13 @@ class FolderWords {
   #organizationsUntil = 0;
   #marks: ReadonlyMap<string, RunMarks> = new Map();
   #marksUntil = 0;
+  readonly #changes: ChangedIds;
 
-  constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures) {
+  /** @param changes receives the ids of runs whose marks or reported runs changed */
+  constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures, changes: ChangedIds) {
     this.#paths = paths;
     this.#speaks = speaks;
+    this.#changes = changes;
   }
 
   outcomeOf(runId: string): string | null {
@@ -166,7 +170,11 @@ class FolderWords {
     const now = performance.now();
     if (this.#marks.size > LISTED_EACH_TIME.marks && now < this.#marksUntil) return;
     this.#marksUntil = now + REMEMBERED_MS;
+    const before = this.#marks;
     this.#marks = this.#readMarks([]);
+    for (const [runId, marks] of this.#marks)
+      if (!areSameMarks(marks, before.get(runId))) this.#changes.add(runId);
+    for (const runId of before.keys()) if (!this.#marks.has(runId)) this.#changes.add(runId);
   }
 
   /** Finds the organizations whose runs count. */
@@ -183,9 +191,14 @@ class FolderWords {
       after = next.row[0] as string;
       this.#organizations += 1;
       if (!this.#isHeard(after)) continue;
-      reported.set(after, this.#reported.get(after) ?? new ReportedRuns(runs, after, REPORTED_RUNS));
+      reported.set(after, this.#reported.get(after) ?? this.#startReading(runs, after));
     }
+    for (const org of this.#reported.keys()) if (!reported.has(org)) this.#changes.addAll();
     this.#reported = reported;
+  }
+
+  #startReading(runs: LmdbTables, org: string): ReportedRuns {
+    return new ReportedRuns(runs, org, REPORTED_RUNS, (runId) => this.#changes.add(runId));
   }
 
   async close(): Promise<void> {
@@ -234,12 +247,14 @@ const LAST_TEXT = '\u{10ffff}';
 
 export class StoredRunWords {
   readonly #folders: readonly FolderWords[];
+  /** The ids of runs whose marks or reported runs changed in a {@link followReported}. */
+  readonly changes = new ChangedIds();
 
   /**
    * @param paths databases that may be missing; of several marks of a run, the first one counts
    */
   constructor(paths: readonly DatabasePaths[], speaks: SpeaksOfCaptures) {
-    this.#folders = paths.map((folder) => new FolderWords(folder, speaks));
+    this.#folders = paths.map((folder) => new FolderWords(folder, speaks, this.changes));
   }
 
   /** @throws RunWordsError */
@@ -286,13 +301,6 @@ export class StoredRunWords {
     for (const folder of this.#folders) for (const runs of folder.reported) yield* runs.values();
   }
 
-  /** Changes when reported runs are added or removed. */
-  get version(): number {
-    let version = 0;
-    for (const folder of this.#folders) for (const runs of folder.reported) version += runs.version;
-    return version;
-  }
-
   /** A reported run by its id; if there are several, one that did not succeed. */
   reportedOf(runId: string): ReportedRun | undefined {
     let found: ReportedRun | undefined;
@@ -300,6 +308,17 @@ export class StoredRunWords {
       for (const runs of folder.reported) {
         const run = runs.get(runId);
         if (run !== undefined && (found === undefined || found.outcome === 'success')) found = run;
+      }
+    return found;
+  }
+
+  /** The reported runs with an id, one for each organization that used it. */
+  allReportedOf(runId: string): ReportedRun[] {
+    const found: ReportedRun[] = [];
+    for (const folder of this.#folders)
+      for (const runs of folder.reported) {
+        const run = runs.get(runId);
+        if (run !== undefined) found.push(run);
       }
     return found;
   }
@@ -324,6 +343,12 @@ export class StoredRunWords {
   async close(): Promise<void> {
     await Promise.all(this.#folders.map((folder) => folder.close()));
   }
+}
+
+function areSameMarks(marks: RunMarks, other: RunMarks | undefined): boolean {
+  if (other === undefined || marks.mark !== other.mark || marks.note !== other.note) return false;
+  if (marks.feedback_score !== other.feedback_score || marks.tags.length !== other.tags.length) return false;
+  return marks.tags.every((tag, at) => tag === other.tags[at]);
 }
 
 function marksIn({ mark, tags, note, feedback_score }: RunMarks): RunMarks {

@@ -7,6 +7,7 @@ import type { CapturedRunRow } from '../../src/domain/captured-run.ts';
 import { NO_MARKS, NO_WORDS } from '../../src/domain/run-mark.ts';
 import type { PagePlace } from '../../src/domain/run-query/page.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
+import { ChangedIds } from '../../src/std/changed-ids.ts';
 import { addToolLoop, MadeSource } from './made-run.ts';
 
 const ALWAYS: HasTime = () => true;
@@ -191,7 +192,8 @@ describe('the list', () => {
         },
         reportedOf: () => undefined,
         reported: () => [],
-        version: 0,
+        changes: new ChangedIds(),
+        allReportedOf: () => [],
         findText: () => null,
       };
       const runs = new CapturedRuns({ said });

@@ -10,6 +10,7 @@ import { describeRun, traceRun } from '../../src/captures/trace.ts';
 import type { GoldenReason } from '../../src/domain/golden.ts';
 import { NO_WORDS, type RunMark, type RunWords } from '../../src/domain/run-mark.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
+import { ChangedIds } from '../../src/std/changed-ids.ts';
 import { readAnsweredTurns } from '../../src/teaching/golden-run.ts';
 import { MadeSource } from './made-run.ts';
 
@@ -21,7 +22,8 @@ function saying(wordsOf: () => RunWords): SaidOfRuns {
     marksOf: wordsOf,
     reportedOf: () => undefined,
     reported: () => [],
-    version: 0,
+    changes: new ChangedIds(),
+    allReportedOf: () => [],
     findText: () => null,
   };
 }

@@ -6,6 +6,7 @@ import type { ReportedRun } from '../../src/domain/reported-run.ts';
 import { NO_MARKS, NO_WORDS } from '../../src/domain/run-mark.ts';
 import type { PagePlace } from '../../src/domain/run-query/page.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
+import { ChangedIds } from '../../src/std/changed-ids.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { MadeSource } from './made-run.ts';
 
@@ -15,31 +16,29 @@ const EVERY_RUN = '-run:absent';
 
 class Reported {
   readonly runs = new Map<string, ReportedRun>();
-  version = 0;
+  readonly changes = new ChangedIds();
 
   add(run_id: string, started_ms: number): void {
     const names = { org_id: 'o', project_id: 'p', agent_name: 'a', model: 'm', framework: '', task: '' };
     const more = { task_profile: '', codebase_id: '', experiment_id: '', arm: '', key_id: '' };
     const end = { is_finished: true, outcome: 'success', finished_ms: started_ms + 1, duration_ms: 1 };
-    const counts = { steps: 1, tokens: 1, max_total_score: 0, fired: [], met_in: 0 };
+    const counts = { steps: 1, tokens: 1, max_total_score: 0, fired: [] };
     this.runs.set(run_id, { run_id, started_ms, ...names, ...more, ...end, ...counts });
-    this.version += 1;
+    this.changes.add(run_id);
   }
 
   remove(run_id: string): void {
-    if (this.runs.delete(run_id)) this.version += 1;
+    if (this.runs.delete(run_id)) this.changes.add(run_id);
   }
 
   get said(): SaidOfRuns {
-    const version = () => this.version;
     return {
       wordsOf: () => NO_WORDS,
       marksOf: () => NO_MARKS,
       reportedOf: (runId) => this.runs.get(runId),
+      allReportedOf: (runId) => [this.runs.get(runId)].filter((run) => run !== undefined),
       reported: () => this.runs.values(),
-      get version() {
-        return version();
-      },
+      changes: this.changes,
       findText: () => null,
     };
   }

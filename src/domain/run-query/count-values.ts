@@ -6,7 +6,7 @@
  */
 import { MONITOR_NAMES } from '../monitors/names.ts';
 import { type ChoiceField, type NameField, QUERY_FIELDS } from './fields.ts';
-import type { RunReader } from './match.ts';
+import type { NameLists, RunReader } from './match.ts';
 
 /** Maximum number of different values of one count. */
 const COUNTED_VALUES = 10_000;
@@ -36,27 +36,42 @@ export interface CountedValues {
 /** @param contains only values that contain it, whatever the case; '': all */
 export class ValueCounter<Run> {
   readonly #read: (run: Run) => readonly string[];
+  /** Lists of names that runs share, and how many runs have each; null: values are read from each run. */
+  readonly #lists: NameLists<Run> | null;
+  readonly #ofList: Uint32Array;
   readonly #contains: string;
   readonly #counts = new Map<string, number>();
   #isWhole = true;
 
   constructor(field: string, contains: string, reader: RunReader<Run>) {
     this.#read = readerOf(field, reader);
+    this.#lists = reader.nameLists?.(field as NameField) ?? null;
+    this.#ofList = new Uint32Array(this.#lists?.lists.length ?? 0);
     this.#contains = contains.toLowerCase();
   }
 
   add(run: Run): void {
-    for (const value of this.#read(run)) {
+    if (this.#lists === null) this.#count(this.#read(run), 1);
+    else this.#ofList[this.#lists.idOf(run)]! += 1;
+  }
+
+  #count(values: readonly string[], runs: number): void {
+    for (const value of values) {
       const count = this.#counts.get(value);
-      if (count !== undefined) this.#counts.set(value, count + 1);
+      if (count !== undefined) this.#counts.set(value, count + runs);
       else if (this.#fits(value)) {
-        if (this.#counts.size < COUNTED_VALUES) this.#counts.set(value, 1);
+        if (this.#counts.size < COUNTED_VALUES) this.#counts.set(value, runs);
         else this.#isWhole = false;
       }
     }
   }
 
+  /** To be called once, at the end. */
   most(limit: number): CountedValues {
+    this.#ofList.forEach((runs, id) => {
+      const names = this.#lists!.lists[id] ?? NOTHING;
+      if (runs > 0) this.#count(withoutRepeats(names), runs);
+    });
     const values = [...this.#counts].map(([value, runs]) => ({ value, runs }));
     values.sort((a, b) => b.runs - a.runs || (a.value < b.value ? -1 : 1));
     return { values: values.slice(0, limit), is_whole: this.#isWhole && values.length <= limit };
@@ -73,16 +88,24 @@ export class ValueCounter<Run> {
 
 const NOTHING: readonly string[] = [];
 
+function withoutRepeats(names: readonly string[]): readonly string[] {
+  return names.length < 2 ? names : [...new Set(names)];
+}
+
 /** If the runs of a list have no such field, it has no values. */
 function readerOf<Run>(field: string, reader: RunReader<Run>): (run: Run) => readonly string[] {
   const { kind, values = NOTHING } = QUERY_FIELDS.get(field) ?? {};
   if (kind === 'name') {
     const read = reader.names[field as NameField];
     if (read === undefined) return () => NOTHING;
-    return (run) => {
-      const names = read(run) ?? NOTHING;
-      return names.length < 2 ? names : [...new Set(names)];
-    };
+    return (run) => withoutRepeats(read(run) ?? NOTHING);
+  }
+  if (kind === 'choice' && reader.testChoices !== undefined) {
+    const tests = values.map((value) => ({
+      value,
+      test: reader.testChoices!(field as ChoiceField, [value]),
+    }));
+    return (run) => tests.filter(({ test }) => test?.(run) === true).map(({ value }) => value);
   }
   if (kind === 'choice') {
     const test = reader.choices[field as ChoiceField];

@@ -31,6 +31,10 @@ export interface RunReader<Run> {
   /** null: it has not ended. */
   finished: (run: Run) => number | null;
   choices: Partial<Record<ChoiceField, (run: Run, value: string) => Verdict>>;
+  /** A faster test whether a run has one of some values; null: `choices` has the field, or the list lacks it. */
+  testChoices?: (field: ChoiceField, values: readonly string[]) => ((run: Run) => Verdict) | null;
+  /** A faster way to read names, if runs share their lists of names; null: `names` has the field. */
+  nameLists?: (field: NameField) => NameLists<Run> | null;
   /** Number of steps at which a monitor fired. */
   monitors?: (run: Run, monitor: MonitorName) => number;
   /**
@@ -46,8 +50,20 @@ export interface RunReader<Run> {
     matches: (text: string) => boolean,
     matchesShared: (name: string) => boolean,
   ) => boolean;
+  /** All texts of `names.text` in lower case, separated by {@link BETWEEN_TEXTS}, for a faster test. */
+  textOf?: (run: Run) => string;
   /** Whether all words of the run are read. If not, `text` may still match. */
   isTextRead?: (run: Run) => boolean;
+}
+
+/** Separates texts that are searched together. */
+export const BETWEEN_TEXTS = '\n';
+
+/** The different lists of names in a field, and the list that a run has. */
+export interface NameLists<Run> {
+  idOf: (run: Run) => number;
+  /** By id; null: not read yet. */
+  lists: readonly (readonly string[] | null)[];
 }
 
 /** Maximum number of names whose result one test caches. */
@@ -114,6 +130,8 @@ function compileCondition<Run>(term: Term, reader: RunReader<Run>, nowMs: number
       };
     }
     case 'choice': {
+      const quick = reader.testChoices?.(term.field, term.values) ?? null;
+      if (quick !== null) return quick;
       const test = reader.choices[term.field];
       if (test === undefined) return NEVER;
       return (run) => someOf(term.values, (value) => test(run, value));
@@ -151,7 +169,7 @@ function compileNames<Run>(
   field: NameField,
   values: readonly NameValue[],
   read: (run: Run) => readonly string[] | null,
-  { findText, isTextRead, someText }: RunReader<Run>,
+  { findText, isTextRead, someText, textOf, nameLists }: RunReader<Run>,
 ): (run: Run) => Verdict {
   const tests = values.map(compileName);
   const [first] = tests;
@@ -159,9 +177,10 @@ function compileNames<Run>(
   const remember = rememberNames(matches);
   if (field === 'text') {
     const some =
-      someText === undefined
+      compileTexts(values, textOf) ??
+      (someText === undefined
         ? (run: Run) => read(run)?.some(matches) ?? false
-        : (run: Run) => someText(run, matches, remember);
+        : (run: Run) => someText(run, matches, remember));
     const found = values.map((value) => findText?.(value) ?? null).filter((test) => test !== null);
     return (run) => {
       const verdict = someOf(found, (test) => test(run));
@@ -174,9 +193,32 @@ function compileNames<Run>(
       const words = read(run);
       return words === null ? null : words.some(matches);
     };
+  const shared = nameLists?.(field) ?? null;
+  if (shared !== null) {
+    const verdicts = shared.lists.map((names) => (names === null ? null : names.some(remember)));
+    const { idOf } = shared;
+    return (run) => verdicts[idOf(run)]!;
+  }
   return (run) => {
     const names = read(run);
     return names === null ? null : names.some(remember);
+  };
+}
+
+/** @returns null if the texts must be tested one by one */
+function compileTexts<Run>(
+  values: readonly NameValue[],
+  textOf: ((run: Run) => string) | undefined,
+): ((run: Run) => boolean) | null {
+  const isPart = ({ text, is }: NameValue) =>
+    is === 'part' && !text.includes('*') && !text.includes(BETWEEN_TEXTS);
+  if (textOf === undefined || !values.every(isPart)) return null;
+  const wanted = values.map(({ text }) => text.toLowerCase());
+  const [first] = wanted;
+  if (wanted.length === 1) return (run) => textOf(run).includes(first!);
+  return (run) => {
+    const text = textOf(run);
+    return wanted.some((part) => text.includes(part));
   };
 }
 

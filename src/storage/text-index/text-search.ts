@@ -11,7 +11,6 @@
  */
 import { statSync, writeFileSync } from 'node:fs';
 import type { DataKey } from '../../std/data-key.ts';
-import { runKey } from './run-key.ts';
 import { damagePath, listSegments, type SegmentFile } from './segment-files.ts';
 import { RUN_BLOCK, SegmentDamage } from './segment-format.ts';
 import { BlockCache, SegmentReader } from './segment-reader.ts';
@@ -251,9 +250,13 @@ export class TextMatches {
     return this.query.some(({ words }) => words.length > 1);
   }
 
-  /** The number of a run that may contain all terms; 0 if it does not. */
-  findRun(runId: string): number {
-    const run = this.#numbers.find(runKey(runId)) ?? 0;
+  /**
+   * The number of a run that may contain all terms; 0 if it does not.
+   * @param key `runKey` of the run
+   */
+  findRun(key: number): number {
+    if (this.runs === 0) return 0;
+    const run = this.#numbers.find(key) ?? 0;
     return this.#held[run] === this.#terms.length ? run : 0;
   }
 
