@@ -1,19 +1,21 @@
-/** One suite for tables of rows on LMDB and in memory, and for the keys that order them. */
+/** Row keys, and the tables of stores that need no server. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
-import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
-import { createPrng } from '../../src/std/prng.ts';
+import type { JournalStore } from '../../src/runtime/journal.ts';
+import type { RowKey } from '../../src/runtime/protocol.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { MemoryJournal } from '../../src/storage/memory/journal.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
+import { MemoryTruth } from '../../src/storage/memory/truth.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../../src/storage/row-key.ts';
 import { SplitJournal } from '../../src/storage/split-journal.ts';
 import type { Tables } from '../../src/storage/tables.ts';
+import { SharedBox } from './shared/shared-box.ts';
+import { describeTables } from './tables-suite.ts';
 
 const part = fc.oneof(
   fc.string({ unit: 'grapheme', maxLength: 12 }),
@@ -112,158 +114,13 @@ const STORES = [
       };
     },
   },
+  {
+    name: 'a view of shared rows',
+    prepare: () => SharedBox.prepareTables(join(folder, 'data', 'view.mdb'), new MemoryTruth()),
+  },
 ];
 
-describe.each(STORES)('tables in $name', ({ prepare }) => {
-  let open: () => Tables;
-  let journalOf: () => JournalStore;
-  let tables: Tables;
-
-  beforeEach(() => {
-    ({ open, journal: journalOf } = prepare());
-    tables = open();
-  });
-  afterEach(() => tables.close());
-
-  const put = (row: RowKey, value: unknown, table = 't') =>
-    tables.transact((tx) => tx.write({ op: 'put', table, row, value }));
-
-  it('give back what was put, also after they were opened again', async () => {
-    const value = { text: 'ä\0😀', list: [1, null, true, { deep: -1.5 }], big: 2 ** 40 };
-    await put(['org', 'run', 7], value);
-    expect(tables.get('t', ['org', 'run', 7])).toEqual(value);
-    await tables.close();
-    tables = open();
-    expect(tables.get('t', ['org', 'run', 7])).toEqual(value);
-    expect(tables.get('t', ['org', 'run', 8])).toBeUndefined();
-    expect(tables.get('other', ['org', 'run', 7])).toBeUndefined();
-  });
-
-  it('range over the rows of a prefix, both ways, from where a page ended', async () => {
-    await tables.transact((tx) => {
-      for (const org of ['a', 'aa', 'b'])
-        for (let n = 0; n < 5; n++) tx.write({ op: 'put', table: 't', row: [org, n], value: n });
-    });
-    const numbers = (range: Parameters<Tables['range']>[1]) =>
-      [...tables.range<number>('t', range)].map(({ row, value }) => {
-        expect(row[0]).toBe('a');
-        return value;
-      });
-    expect(numbers({ prefix: ['a'] })).toEqual([0, 1, 2, 3, 4]);
-    expect(numbers({ prefix: ['a'], reverse: true })).toEqual([4, 3, 2, 1, 0]);
-    expect(numbers({ prefix: ['a'], after: ['a', 1], limit: 2 })).toEqual([2, 3]);
-    expect(numbers({ prefix: ['a'], after: ['a', 3], reverse: true, limit: 2 })).toEqual([2, 1]);
-    expect(numbers({ prefix: ['a'], limit: 0 })).toEqual([]);
-    expect([...tables.range('t', { prefix: [] })]).toHaveLength(15);
-  });
-
-  it('are read as of one moment by a snapshot, however many reads it makes', async () => {
-    await tables.transact((tx) => {
-      for (let n = 0; n < 50; n++) {
-        tx.write({ op: 'put', table: 't', row: ['a', n], value: n });
-        tx.write({ op: 'put', table: 'u', row: [n], value: { n } });
-      }
-    });
-    const read = () =>
-      tables.snapshot(['t', 'u', 'never written'], (reader) => {
-        expect(reader.get('never written', ['a'])).toBeUndefined();
-        return [...reader.range<number>('t', { prefix: ['a'], reverse: true })].map(
-          ({ value }) => reader.get<{ n: number }>('u', [value])!.n,
-        );
-      });
-    expect(read()).toEqual(Array.from({ length: 50 }, (_, at) => 49 - at));
-    // What comes between two of them is in the second.
-    await put(['a', 50], 7);
-    expect(read()[0]).toBe(7);
-    expect(() => tables.snapshot(['t'], (reader) => reader.get('u', [1]))).toThrow('no table u');
-    expect(tables.get('u', [1])).toEqual({ n: 1 });
-  });
-
-  it('write nothing when the work throws, and pass its error on', async () => {
-    await put(['x'], 1);
-    await expect(
-      tables.transact((tx) => {
-        tx.write({ op: 'put', table: 't', row: ['x'], value: 2 });
-        tx.write({ op: 'remove', table: 't', row: ['x'] });
-        throw new RangeError('no');
-      }),
-    ).rejects.toThrow(new RangeError('no'));
-    expect(tables.get('t', ['x'])).toBe(1);
-  });
-
-  it('let a transaction read what it wrote, and run one after another', async () => {
-    await Promise.all(
-      Array.from({ length: 50 }, () =>
-        tables.transact((tx) => {
-          const before = tx.get<number>('t', ['n']) ?? 0;
-          tx.write({ op: 'put', table: 't', row: ['n'], value: before + 1 });
-          expect(tx.get('t', ['n'])).toBe(before + 1);
-        }),
-      ),
-    );
-    expect(tables.get('t', ['n'])).toBe(50);
-  });
-
-  it('take rows with events: all of a commit or none, counters added up', async () => {
-    const journal = journalOf();
-    const commit = (n: number) =>
-      new Promise<Error | null>((resolve) =>
-        journal.commit(
-          [
-            { type: 'event', kind: 'k', key: 'a', seq: n, event: Buffer.from(`e${n}`) },
-            { type: 'row', kind: 'k', key: 'a', row: { op: 'put', table: 't', row: ['last'], value: n } },
-            {
-              type: 'row',
-              kind: 'k',
-              key: 'a',
-              row: { op: 'add', table: 'u', row: ['org', '2026-01-01'], counts: { steps: 1, tokens: n } },
-            },
-          ],
-          resolve,
-        ),
-      );
-    for (let n = 1; n <= 4; n++) expect(await commit(n)).toBeNull();
-    expect(tables.get('t', ['last'])).toBe(4);
-    expect(tables.get('u', ['org', '2026-01-01'])).toEqual({ steps: 4, tokens: 10 });
-    expect(journal.load('k', 'a').events).toHaveLength(4);
-    await journal.close();
-  });
-
-  it('count row by row in the order of a commit, however often it names a row', async () => {
-    const journal = journalOf();
-    const random = createPrng(7);
-    const names = ['a', 'b\0', 'b'];
-    const expected = new Map<string, Record<string, number>>();
-    let seq = 0;
-    for (let round = 0; round < 40; round++) {
-      const writes: JournalWrite[] = [
-        { type: 'event', kind: 'k', key: 'a', seq: ++seq, event: Buffer.from('e') },
-      ];
-      for (let i = 0; i < 8; i++) {
-        const name = names[random.below(names.length)]!;
-        const by = random.below(5);
-        const what = random.float();
-        const field = random.chance(0.5) ? 'steps' : 'tokens';
-        const place = { table: 'u', row: ['org', name] };
-        let row: RowWrite = { op: 'add', ...place, counts: { [field]: by } };
-        if (what < 0.15) {
-          row = { op: 'put', ...place, value: { steps: by } };
-          expected.set(name, { steps: by });
-        } else if (what < 0.3) {
-          row = { op: 'remove', ...place };
-          expected.delete(name);
-        } else {
-          const counts = expected.get(name) ?? {};
-          expected.set(name, { ...counts, [field]: (counts[field] ?? 0) + by });
-        }
-        writes.push({ type: 'row', kind: 'k', key: 'a', row });
-      }
-      expect(await new Promise((resolve) => journal.commit(writes, resolve))).toBeNull();
-      for (const name of names) expect(tables.get('u', ['org', name])).toEqual(expected.get(name));
-    }
-    await journal.close();
-  });
-});
+for (const { name, prepare } of STORES) describeTables(name, prepare);
 
 describe('a journal in two files', () => {
   it('keeps each kind in its own, commits both, and finds them again', async () => {

@@ -8,7 +8,7 @@
  */
 import { closeSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { type Database, open, type RootDatabase } from 'lmdb';
+import { ABORT, type Database, open, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey } from '../../std/data-key.ts';
 import { namePlace, refuseWithoutRoom } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
@@ -207,15 +207,38 @@ export class Environment {
     return this.#telling(() => this.#forgetWhenFailed(() => root.transactionSync(work) as Value));
   }
 
+  /**
+   * Runs one write transaction and undoes it: `work` reads what it wrote, and the file stays as it is.
+   * @param work synchronous and fast
+   */
+  tryOut<Value>(work: () => Value): Value {
+    const { root } = this;
+    let value!: Value;
+    this.#telling(() =>
+      this.#forgetWhenFailed(() => {
+        root.transactionSync(() => {
+          value = work();
+          return ABORT;
+        });
+        this.#forgetOpened();
+      }),
+    );
+    return value;
+  }
+
   /** Drops the handles of databases that a failed transaction has opened. The next use opens them again. */
   #forgetWhenFailed<Value>(work: () => Value): Value {
     this.#openedWithin = [];
     try {
       return work();
     } catch (thrown) {
-      for (const name of this.#openedWithin) this.#named.delete(name);
+      this.#forgetOpened();
       throw thrown;
     }
+  }
+
+  #forgetOpened(): void {
+    for (const name of this.#openedWithin) this.#named.delete(name);
   }
 
   /** Adds the file's path to an error, because LMDB's errors do not contain it. */

@@ -23,8 +23,8 @@ const NUMBER_BYTES = 6;
 const SNAPSHOT_HEAD_BYTES = NUMBER_BYTES + 4;
 const MAX_NUMBER = 2 ** 48 - 1;
 
-const JOURNAL = 'journal';
-const SNAPSHOTS = 'snapshots';
+export const JOURNAL = 'journal';
+export const SNAPSHOTS = 'snapshots';
 
 /** Options for commits that a redo log acknowledges before they reach the database (backlog.ts). */
 interface PromiseOptions {
@@ -177,7 +177,7 @@ function isPromisable(write: JournalWrite, tables: ReadonlySet<string>): boolean
 }
 
 /** Encodes everything before the transaction begins, so that only the database can fail inside it. */
-function encodeWrites(writes: readonly JournalWrite[]): Change[] {
+export function encodeWrites(writes: readonly JournalWrite[]): Change[] {
   const changes: Change[] = [];
   for (const write of writes) {
     if (write.type === 'row') {
@@ -236,7 +236,7 @@ function addressOf(key: Buffer): string {
   return key.toString('latin1', 0, key.length - NUMBER_BYTES);
 }
 
-function encodeKey(kind: string, key: string, number: number): Buffer {
+export function encodeKey(kind: string, key: string, number: number): Buffer {
   const kindBytes = Buffer.byteLength(kind);
   const keyBytes = Buffer.byteLength(key);
   const encoded = Buffer.allocUnsafe(3 + kindBytes + keyBytes + NUMBER_BYTES);
@@ -259,7 +259,7 @@ function encodeSnapshot(write: Extract<JournalWrite, { type: 'snapshot' }>): Buf
   return Buffer.concat([head, write.state]);
 }
 
-function decodeSnapshot(stored: Buffer): NonNullable<StoredActor['snapshot']> {
+export function decodeSnapshot(stored: Buffer): NonNullable<StoredActor['snapshot']> {
   if (stored.length < SNAPSHOT_HEAD_BYTES) throw new DamagedHistoryError('a snapshot is cut off');
   return {
     seq: stored.readUIntBE(0, NUMBER_BYTES),

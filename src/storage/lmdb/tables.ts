@@ -109,7 +109,7 @@ export function encodeRow(write: RowWrite): Change {
 /** Cache: there are few tables, and every step uses them. */
 const databases = new Map<string, string>();
 
-function databaseOf(table: string): string {
+export function databaseOf(table: string): string {
   let database = databases.get(table);
   if (database === undefined) {
     database = TABLE_PREFIX + table;
@@ -122,7 +122,10 @@ function tableOf(environment: Environment, table: string): BinaryDatabase {
   return environment.named(databaseOf(table));
 }
 
-function* readRange<Value>(database: () => BinaryDatabase | null, range: RowRange): Iterable<Row<Value>> {
+export function* readRange<Value>(
+  database: () => BinaryDatabase | null,
+  range: RowRange,
+): Iterable<Row<Value>> {
   const { prefix, after, reverse = false, offset, limit } = range;
   const first = prefix.length === 0 ? Buffer.of(0) : encodeRowKey(prefix);
   const end = encodePrefixEnd(prefix);
@@ -142,6 +145,6 @@ function* readRange<Value>(database: () => BinaryDatabase | null, range: RowRang
   }
 }
 
-function decodeValue<Value>(bytes: Buffer | undefined): Value | undefined {
+export function decodeValue<Value>(bytes: Buffer | undefined): Value | undefined {
   return bytes === undefined ? undefined : (packr.unpack(bytes) as Value);
 }

@@ -1,0 +1,298 @@
+/**
+ * Connects a view to the database (truth.ts): sends the box's commits, several in one statement, and applies what all
+ * boxes commit. One thread of a box has it. Any thread.
+ *
+ * At most one statement runs. Commits that come meanwhile wait, and then go together. If the connection breaks, the
+ * batch stays: the next session says whether it was decided, and otherwise it is sent again. So each proposal is
+ * decided once, however often it is sent.
+ */
+import { randomUUID } from 'node:crypto';
+import {
+  type Delta,
+  type Proposal,
+  type Truth,
+  type TruthSession,
+  TruthUnavailableError,
+  type Verdict,
+} from './truth.ts';
+import type { View } from './view.ts';
+
+export interface FollowerTimes {
+  /** Interval of the looks for commits of other boxes, if no hint arrives. */
+  poll_ms: number;
+  /** How long a commit waits for the database. After that, its caller gets an error. */
+  patience_ms: number;
+  /** Pause between attempts to connect. */
+  retry_ms: number;
+}
+
+const FOLLOWER_TIMES: FollowerTimes = { poll_ms: 250, patience_ms: 5_000, retry_ms: 200 };
+
+/** Interval at which each box lets the database forget what no box needs. */
+const TIDY_MS = 3_600_000;
+
+/** Proposals in one statement. */
+const BATCH_PROPOSALS = 256;
+/** Bytes of values in one statement; a single proposal may have more. */
+const BATCH_BYTES = 4 << 20;
+/** Bytes of values in a proposal. */
+const PROPOSAL_BYTES = 16 << 20;
+/** Proposals that wait. Beyond, a commit is refused at once. */
+const WAITING = 4_096;
+
+/** Makes commits and says when they can be read. */
+export interface Committer {
+  /**
+   * @returns the verdict, once the view shows the commit, or what it conflicts with
+   * @throws TruthUnavailableError: it may or may not be decided later; RangeError for one that is too large
+   */
+  commit(proposal: Proposal): Promise<Verdict>;
+}
+
+interface Waiting {
+  proposal: Proposal;
+  bytes: number;
+  /** null: the caller has got its error. */
+  settle: ((verdict: Verdict | Error) => void) | null;
+}
+
+interface Batch {
+  number: number;
+  entries: Waiting[];
+}
+
+export class Follower implements Committer {
+  readonly #truth: Truth;
+  readonly #view: View;
+  readonly #times: FollowerTimes;
+  readonly #box = randomUUID();
+  #waiting: Waiting[] = [];
+  #sent: Batch | null = null;
+  #batches = 0;
+  #session: TruthSession | null = null;
+  #hasHint = false;
+  #closed = false;
+  #failure: Error | null = null;
+  #wake: (() => void) | null = null;
+  #currentAtMs = Number.NEGATIVE_INFINITY;
+  #tidiedAtMs = performance.now();
+  #readers = new Set<() => void>();
+  readonly #running: Promise<void>;
+
+  /**
+   * Connects and brings the view up to date.
+   * @throws TruthUnavailableError, TruthRefusedError, Error of the view
+   */
+  static async start(truth: Truth, view: View, times: Partial<FollowerTimes> = {}): Promise<Follower> {
+    const follower = new Follower(truth, view, { ...FOLLOWER_TIMES, ...times });
+    try {
+      await follower.#connect();
+    } catch (thrown) {
+      await follower.close();
+      throw thrown;
+    }
+    follower.#signal();
+    return follower;
+  }
+
+  private constructor(truth: Truth, view: View, times: FollowerTimes) {
+    this.#truth = truth;
+    this.#view = view;
+    this.#times = times;
+    this.#running = this.#run();
+  }
+
+  /** Position that the view shows. */
+  get position(): number {
+    return this.#view.mark?.position ?? 0;
+  }
+
+  /** At most so far behind is the view: everything that was committed before then is in it. */
+  get stale_ms(): number {
+    return performance.now() - this.#currentAtMs;
+  }
+
+  /** Why the database cannot be used at present. */
+  get failure(): Error | null {
+    return this.#failure;
+  }
+
+  commit(proposal: Proposal): Promise<Verdict> {
+    let bytes = 0;
+    for (const { value } of proposal.writes) bytes += value?.length ?? 0;
+    if (bytes > PROPOSAL_BYTES)
+      return Promise.reject(new RangeError(`a commit of ${bytes} bytes; at most ${PROPOSAL_BYTES} fit`));
+    if (this.#closed) return Promise.reject(new TruthUnavailableError('the store is closed'));
+    if (this.#session === null && this.stale_ms > this.#times.patience_ms)
+      return Promise.reject(new TruthUnavailableError(this.#failure?.message ?? 'the database is away'));
+    if (this.#waiting.length >= WAITING)
+      return Promise.reject(new TruthUnavailableError('too many commits wait for the database'));
+    return new Promise((resolve, reject) => {
+      const entry: Waiting = { proposal, bytes, settle: null };
+      const timer = setTimeout(() => {
+        entry.settle?.(new TruthUnavailableError('the database does not answer'));
+      }, this.#times.patience_ms);
+      entry.settle = (verdict) => {
+        entry.settle = null;
+        clearTimeout(timer);
+        if (verdict instanceof Error) reject(verdict);
+        else resolve(verdict);
+      };
+      this.#waiting.push(entry);
+      this.#signal();
+    });
+  }
+
+  /**
+   * Waits until the view shows a position that the caller has seen elsewhere.
+   * @returns false if it does not within the time
+   */
+  async reach(position: number, within_ms: number): Promise<boolean> {
+    if (this.position >= position) return true;
+    this.#hasHint = true;
+    this.#signal();
+    return new Promise((resolve) => {
+      const end = (isReached: boolean) => {
+        clearTimeout(timer);
+        this.#readers.delete(look);
+        resolve(isReached);
+      };
+      const look = () => {
+        if (this.position >= position) end(true);
+      };
+      const timer = setTimeout(() => end(false), within_ms);
+      this.#readers.add(look);
+    });
+  }
+
+  /** Ends it. Commits that are not decided yet reject. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#signal();
+    await this.#session?.close();
+    await this.#running;
+  }
+
+  #signal(): void {
+    this.#wake?.();
+  }
+
+  async #run(): Promise<void> {
+    // The first connection is the caller's.
+    await this.#pause(null);
+    while (!this.#closed) {
+      try {
+        if (this.#session === null) await this.#connect();
+        await this.#exchange();
+        if (this.#sent !== null || this.#waiting.length > 0 || this.#hasHint || this.#closed) continue;
+        await this.#pause(this.#times.poll_ms);
+      } catch (thrown) {
+        await this.#drop(thrown);
+      }
+    }
+    const error = new TruthUnavailableError('the store was closed');
+    for (const { settle } of [...(this.#sent?.entries ?? []), ...this.#waiting]) settle?.(error);
+    this.#waiting = [];
+    await this.#session?.close();
+  }
+
+  /** @param ms null: until someone signals */
+  #pause(ms: number | null): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = ms === null ? undefined : setTimeout(() => this.#wake?.(), ms);
+      this.#wake = () => {
+        clearTimeout(timer);
+        this.#wake = null;
+        resolve();
+      };
+    });
+  }
+
+  async #drop(thrown: unknown): Promise<void> {
+    const session = this.#session;
+    this.#session = null;
+    await session?.close();
+    this.#failure = thrown instanceof Error ? thrown : new Error(String(thrown));
+    // A changed password or a full disk may be mended while the box runs.
+    if (!this.#closed) await this.#pause(this.#times.retry_ms);
+  }
+
+  /** Opens a session, and finds out what became of the batch of the last one. */
+  async #connect(): Promise<void> {
+    const session = await this.#truth.open(this.#box, () => {
+      this.#hasHint = true;
+      this.#signal();
+    });
+    this.#session = session;
+    const { mark } = this.#view;
+    const askedAtMs = performance.now();
+    if (mark === null || !(await session.knows(mark))) await this.#load(session);
+    else await this.#apply(await session.follow(mark.position), session, askedAtMs);
+    const sent = this.#sent;
+    const last = session.last_batch;
+    if (sent !== null && last?.number === sent.number) this.#settle(sent, last.verdicts);
+  }
+
+  async #exchange(): Promise<void> {
+    const session = this.#session!;
+    const askedAtMs = performance.now();
+    this.#hasHint = false;
+    if (askedAtMs - this.#tidiedAtMs > TIDY_MS) {
+      this.#tidiedAtMs = askedAtMs;
+      await session.tidy();
+    }
+    this.#sent ??= this.#takeBatch();
+    if (this.#sent === null) {
+      await this.#apply(await session.follow(this.position), session, askedAtMs);
+      return;
+    }
+    const batch = this.#sent;
+    const proposals = batch.entries.map(({ proposal }) => proposal);
+    const { verdicts, delta } = await session.commit(batch.number, proposals, this.position);
+    await this.#apply(delta, session, askedAtMs);
+    this.#settle(batch, verdicts);
+  }
+
+  #takeBatch(): Batch | null {
+    const entries: Waiting[] = [];
+    let bytes = 0;
+    let taken = 0;
+    for (const entry of this.#waiting) {
+      if (entries.length === BATCH_PROPOSALS || (entries.length > 0 && bytes + entry.bytes > BATCH_BYTES))
+        break;
+      taken++;
+      // Nobody waits for it any more, and it was never sent.
+      if (entry.settle === null) continue;
+      entries.push(entry);
+      bytes += entry.bytes;
+    }
+    this.#waiting = this.#waiting.slice(taken);
+    return entries.length === 0 ? null : { number: ++this.#batches, entries };
+  }
+
+  #settle(batch: Batch, verdicts: readonly Verdict[]): void {
+    this.#sent = null;
+    for (const [at, { settle }] of batch.entries.entries()) settle?.(verdicts[at]!);
+  }
+
+  /** @param askedAtMs when the question was asked: what is committed while the answer travels is not in it */
+  async #apply({ rows, position, token }: Delta, session: TruthSession, askedAtMs: number): Promise<void> {
+    if (rows === null) return this.#load(session);
+    if (rows.length > 0 || position !== this.position) this.#view.apply(rows, { position, token });
+    this.#noteCurrent(askedAtMs);
+  }
+
+  async #load(session: TruthSession): Promise<void> {
+    const askedAtMs = performance.now();
+    this.#view.clear();
+    const mark = await session.load((rows) => this.#view.fill(rows));
+    this.#view.apply([], mark);
+    this.#noteCurrent(askedAtMs);
+  }
+
+  #noteCurrent(askedAtMs: number): void {
+    this.#currentAtMs = askedAtMs;
+    this.#failure = null;
+    for (const look of [...this.#readers]) look();
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * Encrypts the values of common rows under the data key before they leave the box. Table and key stay readable and are
+ * authenticated together with the database's identity, so a value opens only at its own place. Any thread.
+ */
+import { type DataKey, SealError, type Sealer } from '../../std/data-key.ts';
+import { type StoredRow, TruthRefusedError } from './truth.ts';
+
+export class RowSealing {
+  readonly #sealer: Sealer | null;
+  readonly #identity: string;
+
+  /** @param key null: values stay as they are */
+  constructor(key: DataKey | null, identity: string) {
+    this.#sealer = key?.sealer('shared rows') ?? null;
+    this.#identity = identity;
+  }
+
+  /** @returns the value as the database gets it */
+  seal(row: StoredRow): Buffer | null {
+    if (this.#sealer === null || row.value === null) return row.value;
+    return this.#sealer.seal(row.value, this.#placeOf(row));
+  }
+
+  /** @throws TruthRefusedError if the value is not what a box stored there */
+  open(row: StoredRow): StoredRow {
+    if (this.#sealer === null || row.value === null) return row;
+    try {
+      return { ...row, value: this.#sealer.open(row.value, this.#placeOf(row)) };
+    } catch (thrown) {
+      if (!(thrown instanceof SealError)) throw thrown;
+      throw new TruthRefusedError(
+        `a row of ${row.table} in the database is damaged, or under another data key`,
+        {
+          cause: thrown,
+        },
+      );
+    }
+  }
+
+  #placeOf({ table, key }: StoredRow): Buffer {
+    return Buffer.concat([Buffer.from(`${this.#identity}\0${table}\0`), key]);
+  }
+}

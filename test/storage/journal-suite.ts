@@ -1,0 +1,234 @@
+/** One suite for the journals of all stores. Test thread. */
+import { afterEach, beforeEach, describe, expect, it, type TestOptions } from 'vitest';
+import type { JournalStore, JournalWrite, StoredActor } from '../../src/runtime/journal.ts';
+import { MAX_KEY_LENGTH } from '../../src/runtime/protocol.ts';
+import { createPrng } from '../../src/std/prng.ts';
+
+/** Opens the same store again and again. */
+type OpenJournal = () => JournalStore | Promise<JournalStore>;
+
+export function event(kind: string, key: string, seq: number, text = `event ${seq}`): JournalWrite {
+  return { type: 'event', kind, key, seq, event: Buffer.from(text) };
+}
+
+export function snapshot(kind: string, key: string, seq: number, text: string, version = 1): JournalWrite {
+  return { type: 'snapshot', kind, key, seq, version, state: Buffer.from(text) };
+}
+
+export function commit(journal: JournalStore, writes: readonly JournalWrite[]): Promise<Error | null> {
+  return new Promise((resolve) => journal.commit(writes, resolve));
+}
+
+/** The first events of an actor. */
+function history(kind: string, key: string, count: number): JournalWrite[] {
+  return Array.from({ length: count }, (_, at) => event(kind, key, at + 1));
+}
+
+/** The history with bytes as text. */
+export function readable({ snapshot: stored, events }: StoredActor) {
+  return {
+    snapshot: stored && { ...stored, state: Buffer.from(stored.state).toString() },
+    events: events.map((bytes) => Buffer.from(bytes).toString()),
+  };
+}
+
+/**
+ * @param prepare makes an empty store
+ * @param options of vitest
+ */
+export function describeJournal(
+  name: string,
+  prepare: () => OpenJournal | Promise<OpenJournal>,
+  options: TestOptions = {},
+): void {
+  describe(`a journal in ${name}`, options, () => {
+    let openAgain: OpenJournal;
+    let journal: JournalStore;
+
+    beforeEach(async () => {
+      openAgain = await prepare();
+      journal = await openAgain();
+    });
+
+    afterEach(() => journal.close());
+
+    it('knows nothing of an actor that never wrote', () => {
+      expect(journal.load('run', 'a')).toEqual({ snapshot: null, events: [] });
+    });
+
+    it('gives back events in their order, each actor its own', async () => {
+      const writes: JournalWrite[] = [];
+      for (let seq = 1; seq <= 300; seq++)
+        writes.push(event('run', 'a', seq), event('run', 'b', seq, `b${seq}`));
+      writes.push(event('ledger', 'a', 1, 'another kind'));
+      expect(await commit(journal, writes)).toBeNull();
+      expect(readable(journal.load('run', 'a')).events).toEqual(
+        Array.from({ length: 300 }, (_, at) => `event ${at + 1}`),
+      );
+      expect(readable(journal.load('run', 'b')).events[299]).toBe('b300');
+      expect(readable(journal.load('ledger', 'a')).events).toEqual(['another kind']);
+    });
+
+    it('calls done once, after it has returned, when the writes can be read', async () => {
+      let calls = 0;
+      const seen = await new Promise<number>((resolve) => {
+        journal.commit([event('run', 'a', 1)], () => {
+          calls++;
+          resolve(journal.load('run', 'a').events.length);
+        });
+        expect(calls).toBe(0);
+      });
+      expect(seen).toBe(1);
+      expect(await commit(journal, [event('run', 'a', 2)])).toBeNull();
+      expect(calls).toBe(1);
+    });
+
+    it('replaces events by a snapshot, across commits and within one', async () => {
+      await commit(journal, [event('run', 'a', 1), event('run', 'a', 2), event('run', 'ab', 1, 'not mine')]);
+      await commit(journal, [
+        event('run', 'a', 3),
+        snapshot('run', 'a', 3, 'three', 7),
+        event('run', 'a', 4),
+      ]);
+      expect(readable(journal.load('run', 'a'))).toEqual({
+        snapshot: { seq: 3, version: 7, state: 'three' },
+        events: ['event 4'],
+      });
+      await commit(journal, [snapshot('run', 'a', 4, 'four')]);
+      expect(readable(journal.load('run', 'a'))).toEqual({
+        snapshot: { seq: 4, version: 1, state: 'four' },
+        events: [],
+      });
+      expect(readable(journal.load('run', 'ab')).events).toEqual(['not mine']);
+    });
+
+    it('forgets an actor whole, and takes what comes behind as its first', async () => {
+      await commit(journal, [
+        ...history('run', 'a', 3),
+        snapshot('run', 'a', 3, 'three'),
+        event('run', 'a', 4),
+        event('run', 'ab', 1, 'not mine'),
+      ]);
+      await commit(journal, [event('run', 'a', 5), { type: 'forget', kind: 'run', key: 'a' }]);
+      expect(journal.load('run', 'a')).toEqual({ snapshot: null, events: [] });
+      expect(readable(journal.load('run', 'ab')).events).toEqual(['not mine']);
+      await commit(journal, [
+        event('run', 'a', 1),
+        { type: 'forget', kind: 'run', key: 'a' },
+        event('run', 'a', 1, 'anew'),
+        event('run', 'a', 2),
+      ]);
+      expect(readable(journal.load('run', 'a'))).toEqual({ snapshot: null, events: ['anew', 'event 2'] });
+      await journal.close();
+      journal = await openAgain();
+      expect(readable(journal.load('run', 'a')).events).toEqual(['anew', 'event 2']);
+    });
+
+    it('is found again by the next one that opens it', async () => {
+      await commit(journal, [
+        ...history('run', 'a', 5),
+        snapshot('run', 'a', 5, 'five'),
+        event('run', 'a', 6),
+      ]);
+      await journal.close();
+      journal = await openAgain();
+      expect(readable(journal.load('run', 'a'))).toEqual({
+        snapshot: { seq: 5, version: 1, state: 'five' },
+        events: ['event 6'],
+      });
+    });
+
+    it('waits with closing for the outstanding commit', async () => {
+      const outcome = commit(journal, [event('run', 'a', 1)]);
+      await journal.close();
+      expect(await outcome).toBeNull();
+      journal = await openAgain();
+      expect(journal.load('run', 'a').events).toHaveLength(1);
+    });
+
+    it('fails commits and loads once it is closed', async () => {
+      await journal.close();
+      expect(await commit(journal, [event('run', 'a', 1)])).toBeInstanceOf(Error);
+      expect(() => journal.load('run', 'a')).toThrow();
+      journal = await openAgain();
+      expect(journal.load('run', 'a').events).toHaveLength(0);
+    });
+
+    it('keeps every key apart, the longest and the strangest too', async () => {
+      const keys = ['a', 'a\0', 'a\0b', '\0', '\u0001', '\u001b', 'é', '\uffff', '😀', ' ', '0', '00', '1e3'];
+      keys.push('€'.repeat(MAX_KEY_LENGTH), `${'€'.repeat(MAX_KEY_LENGTH - 1)}a`);
+      const prng = createPrng(7);
+      for (let i = 0; i < 200; i++) {
+        const length = 1 + prng.below(6);
+        keys.push(String.fromCharCode(...Array.from({ length }, () => prng.below(40))));
+      }
+      const unique = [...new Set(keys)];
+      await commit(
+        journal,
+        unique.map((key, at) => event('run', key, 1, String(at))),
+      );
+      await commit(
+        journal,
+        unique.filter((_, at) => at % 2 === 0).map((key) => snapshot('run', key, 1, `snapshot of ${key}`)),
+      );
+      unique.forEach((key, at) => {
+        expect(readable(journal.load('run', key))).toEqual(
+          at % 2 === 0
+            ? { snapshot: { seq: 1, version: 1, state: `snapshot of ${key}` }, events: [] }
+            : { snapshot: null, events: [String(at)] },
+        );
+      });
+    });
+
+    it('refuses a history with a hole', async () => {
+      // A store may refuse the commit, or the history that it makes.
+      if ((await commit(journal, [event('run', 'a', 1), event('run', 'a', 3)])) === null)
+        expect(() => journal.load('run', 'a')).toThrow(/missing/);
+      else expect(journal.load('run', 'a').events).toEqual([]);
+    });
+
+    it('returns bytes that no other code writes to', async () => {
+      const bytes = Buffer.from('as written');
+      const committed = commit(journal, [{ type: 'event', kind: 'run', key: 'a', seq: 1, event: bytes }]);
+      await committed;
+      bytes.fill(0);
+      const first = journal.load('run', 'a').events[0]!;
+      first.fill(1);
+      expect(readable(journal.load('run', 'a')).events).toEqual(['as written']);
+    });
+
+    it('agrees with a plain list under random writes', async () => {
+      const prng = createPrng(11);
+      const model = new Map<string, { at: number; from: number; state: string | null; events: string[] }>();
+      for (let round = 0; round < 60; round++) {
+        const writes: JournalWrite[] = [];
+        for (let i = prng.below(12); i >= 0; i--) {
+          const key = `k${prng.below(5)}`;
+          const actor = model.get(key) ?? { at: 0, from: 0, state: null, events: [] };
+          model.set(key, actor);
+          if (prng.chance(0.2) && actor.at > actor.from) {
+            actor.from = actor.at;
+            actor.state = `state ${actor.at}`;
+            actor.events = [];
+            writes.push(snapshot('run', key, actor.at, actor.state));
+          } else {
+            actor.at++;
+            actor.events.push(`${round}/${i}`);
+            writes.push(event('run', key, actor.at, `${round}/${i}`));
+          }
+        }
+        expect(await commit(journal, writes)).toBeNull();
+        if (prng.chance(0.1)) {
+          await journal.close();
+          journal = await openAgain();
+        }
+        for (const [key, { from, state, events }] of model) {
+          expect(readable(journal.load('run', key))).toEqual({
+            snapshot: state === null ? null : { seq: from, version: 1, state },
+            events,
+          });
+        }
+      }
+    });
+  });
+}

@@ -1,0 +1,150 @@
+/**
+ * Clients of boxes that share their rows, and the checker of what they were told. Each client works on changing boxes,
+ * and notes each outcome: acknowledged, or unknown after an error. Test thread and child processes of tests.
+ */
+import type { Prng } from '../../../src/std/prng.ts';
+import type { Follower } from '../../../src/storage/shared/follower.ts';
+import type { TableReader, Tables } from '../../../src/storage/tables.ts';
+
+interface HistoryBox {
+  tables: Tables;
+  follower: Pick<Follower, 'position' | 'reach' | 'stale_ms'>;
+}
+
+/** What a client did, as told to it. */
+export type Told =
+  | { op: 'count'; id: string; is_sure: boolean; at_ms: number }
+  | { op: 'claim'; name: string; id: string; is_mine: boolean | null }
+  | { op: 'violation'; text: string };
+
+export const OPS = 'ops';
+const COUNTER = 'counter';
+const NAMES = 'names';
+const OWNERS = 'owners';
+const ALL = [OPS, COUNTER, NAMES, OWNERS];
+/** Names that clients compete for. */
+const NAME_COUNT = 40;
+const OWNER_COUNT = 3;
+
+/** Puts in the owners, of whom one must always stay. */
+export function beginHistory({ tables }: HistoryBox): Promise<void> {
+  return tables.transact((tx) => {
+    for (let at = 0; at < OWNER_COUNT; at++) tx.write({ op: 'put', table: OWNERS, row: [at], value: true });
+  });
+}
+
+/** What must hold in the rows at every position. @returns null if it does */
+function judgeRows(reader: TableReader): string | null {
+  const counts = [...reader.range<number>(OPS, { prefix: [] })].map(({ value }) => value);
+  const total = reader.get<number>(COUNTER, ['all']) ?? 0;
+  if (counts.length !== total) return `${counts.length} operations, and a count of ${total}`;
+  if (new Set(counts).size !== counts.length) return 'two operations have the same count';
+  if (counts.some((count) => count < 1 || count > total)) return 'a count is beyond the total';
+  if (![...reader.range(OWNERS, { prefix: [] })].length && total > 0) return 'no owner is left';
+  return null;
+}
+
+export class HistoryClient {
+  readonly #id: string;
+  readonly #random: Prng;
+  readonly #tell: (told: Told) => void;
+  #number = 0;
+  /** Position and count that it has seen. */
+  #seen = 0;
+  #count = 0;
+
+  constructor(id: string, random: Prng, tell: (told: Told) => void) {
+    this.#id = id;
+    this.#random = random;
+    this.#tell = tell;
+  }
+
+  async step(box: HistoryBox): Promise<void> {
+    const what = this.#random.float();
+    if (what < 0.5) await this.#countUp(box);
+    else if (what < 0.65) await this.#claim(box);
+    else if (what < 0.75) await this.#leave(box);
+    else await this.#read(box);
+  }
+
+  async #countUp(box: HistoryBox): Promise<void> {
+    const id = `${this.#id}/${++this.#number}`;
+    try {
+      await box.tables.transact((tx) => {
+        const count = (tx.get<number>(COUNTER, ['all']) ?? 0) + 1;
+        tx.write({ op: 'put', table: COUNTER, row: ['all'], value: count });
+        tx.write({ op: 'put', table: OPS, row: [id], value: count });
+      });
+    } catch {
+      this.#tell({ op: 'count', id, is_sure: false, at_ms: Date.now() });
+      return;
+    }
+    this.#tell({ op: 'count', id, is_sure: true, at_ms: Date.now() });
+    // A box shows what it has acknowledged.
+    if (box.tables.get(OPS, [id]) === undefined) this.#violate(`${id} is acknowledged, and not to be seen`);
+    this.#seen = Math.max(this.#seen, box.follower.position);
+  }
+
+  async #claim(box: HistoryBox): Promise<void> {
+    const name = `name ${this.#random.below(NAME_COUNT)}`;
+    const id = `${this.#id}/${++this.#number}`;
+    const is_mine = await box.tables
+      .transact((tx) => {
+        if (tx.get(NAMES, [name]) !== undefined) return false;
+        tx.write({ op: 'put', table: NAMES, row: [name], value: id });
+        return true;
+      })
+      .catch(() => null);
+    this.#tell({ op: 'claim', name, id, is_mine });
+  }
+
+  /** An owner leaves if another one stays; one that left comes back. */
+  async #leave(box: HistoryBox): Promise<void> {
+    const at = this.#random.below(OWNER_COUNT);
+    await box.tables
+      .transact((tx) => {
+        const owners = [...tx.range(OWNERS, { prefix: [] })];
+        if (tx.get(OWNERS, [at]) === undefined)
+          tx.write({ op: 'put', table: OWNERS, row: [at], value: true });
+        else if (owners.length > 1) tx.write({ op: 'remove', table: OWNERS, row: [at] });
+      })
+      .catch(() => {});
+  }
+
+  /** Reads on a box that has reached what this client has seen on others. */
+  async #read(box: HistoryBox): Promise<void> {
+    if (!(await box.follower.reach(this.#seen, 50))) return;
+    const { position } = box.follower;
+    const { fault, count } = box.tables.snapshot(ALL, (reader) => ({
+      fault: judgeRows(reader),
+      count: reader.get<number>(COUNTER, ['all']) ?? 0,
+    }));
+    if (fault !== null) this.#violate(`at position ${position}: ${fault}`);
+    if (count < this.#count) this.#violate(`the count went back from ${this.#count} to ${count}`);
+    this.#count = count;
+    this.#seen = Math.max(this.#seen, position);
+  }
+
+  #violate(text: string): void {
+    this.#tell({ op: 'violation', text: `${this.#id}: ${text}` });
+  }
+}
+
+/** Compares what clients were told with the rows at the end. @returns what is wrong, one line each */
+export function judgeHistory(told: readonly Told[], reader: TableReader): string[] {
+  const wrong = told.flatMap((entry) => (entry.op === 'violation' ? [entry.text] : []));
+  const fault = judgeRows(reader);
+  if (fault !== null) wrong.push(fault);
+  const winners = new Map<string, string>();
+  for (const entry of told) {
+    if (entry.op === 'count' && entry.is_sure && reader.get(OPS, [entry.id]) === undefined)
+      wrong.push(`${entry.id} was acknowledged, and is lost`);
+    if (entry.op !== 'claim' || entry.is_mine !== true) continue;
+    const other = winners.get(entry.name);
+    if (other !== undefined) wrong.push(`${entry.name} belongs to ${other} and ${entry.id}`);
+    winners.set(entry.name, entry.id);
+    if (reader.get(NAMES, [entry.name]) !== entry.id)
+      wrong.push(`${entry.name} is not ${entry.id}'s in the end`);
+  }
+  return wrong;
+}
