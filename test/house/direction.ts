@@ -254,6 +254,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http', 'bench'],
   lmdb: ['storage'],
   '@aws-sdk/client-s3': ['storage'],
+  pg: ['storage'],
   undici: ['student serving', 'search', 'otel', 'replay', 'bench'],
   // native/compile.mjs takes its headers; the package is not loaded.
   'hnswlib-node': [],

@@ -1,0 +1,94 @@
+/**
+ * The address of a PostgreSQL database, and what its refusals mean, in one line without the password. Any thread.
+ */
+import { readFileSync } from 'node:fs';
+import type { ClientConfig } from 'pg';
+import { TruthRefusedError, TruthUnavailableError } from '../shared/truth.ts';
+
+export interface DatabaseAddress {
+  /** For messages: host, port and database. */
+  name: string;
+  client: ClientConfig;
+}
+
+const ALLOWED =
+  'allowed is postgres://USER:PASSWORD@HOST:PORT/DATABASE, with sslmode=disable or sslrootcert=FILE behind a question mark';
+
+/**
+ * Reads an address. TLS with a verified certificate is the default, except towards this machine.
+ * @throws TruthRefusedError
+ */
+export function readDatabaseAddress(text: string): DatabaseAddress {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol) || url.hostname === '')
+    throw new TruthRefusedError(`not the address of a database: ${ALLOWED}`);
+  const unknown = [...url.searchParams.keys()].find((name) => name !== 'sslmode' && name !== 'sslrootcert');
+  if (unknown !== undefined) throw new TruthRefusedError(`${unknown} in the address: ${ALLOWED}`);
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+  const port = Number(url.port || 5432);
+  const database = decodeURIComponent(url.pathname.slice(1)) || 'understudy';
+  return {
+    name: `${url.hostname}:${port}/${database}`,
+    client: {
+      host,
+      port,
+      database,
+      user: decodeURIComponent(url.username) || 'understudy',
+      password: decodeURIComponent(url.password),
+      application_name: 'understudy',
+      ssl: readTls(host, url.searchParams.get('sslmode'), url.searchParams.get('sslrootcert')),
+    },
+  };
+}
+
+function readTls(host: string, mode: string | null, authorities: string | null): ClientConfig['ssl'] {
+  if (mode !== null && mode !== 'disable' && mode !== 'verify-full')
+    throw new TruthRefusedError(`sslmode=${mode}: allowed are verify-full, the default, and disable`);
+  const isHere = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
+  if (mode === 'disable' || (mode === null && authorities === null && isHere)) return false;
+  if (authorities === null) return { rejectUnauthorized: true };
+  try {
+    return { rejectUnauthorized: true, ca: readFileSync(authorities, 'utf8') };
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException;
+    throw new TruthRefusedError(`sslrootcert=${authorities} cannot be read (${code})`);
+  }
+}
+
+/** SQLSTATEs of a database that is starting, stopping, full or cut off. Class 08 is the connection. */
+const PASSING = /^(?:08...|53...|57P0[123]|40...|55P03|25P0[34]|UND01)$/;
+const UNTRUSTED =
+  /^(?:CERT_|ERR_TLS_|ERR_SSL_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_(?:GET_ISSUER|VERIFY)|HOSTNAME_)/;
+
+/** What an error of the driver means. */
+export function explainDatabase(
+  thrown: unknown,
+  { name, client: { user } }: DatabaseAddress,
+): TruthRefusedError | TruthUnavailableError {
+  if (thrown instanceof TruthRefusedError || thrown instanceof TruthUnavailableError) return thrown;
+  const { message, code = '' } = thrown as { message: string; code?: string };
+  const refuse = (words: string) => new TruthRefusedError(words, { cause: thrown });
+  if (code === '28P01' || code === '28000')
+    return refuse(`${name} does not accept the user ${user} or its password`);
+  if (code === '3D000') return refuse(`${name}: there is no such database`);
+  if (code === '3F000' || code === '42P01' || code === '42883')
+    return refuse(`${name} has no tables of this program: understudy migrate makes them`);
+  if (code === '42501') return refuse(`${name}: the user ${user} lacks a right (${firstLine(message)})`);
+  if (UNTRUSTED.test(code))
+    return refuse(
+      `the certificate of ${name} is not trusted (${code}): sslrootcert names a file of authorities`,
+    );
+  if (/does not support SSL/.test(message))
+    return refuse(
+      `${name} offers no TLS: set it up there, or add sslmode=disable in a network that you trust`,
+    );
+  if (/^[0-9A-Z]{5}$/.test(code) && !PASSING.test(code))
+    return refuse(`${name}: ${firstLine(message)} (${code})`);
+  return new TruthUnavailableError(`${name} cannot be reached (${code || firstLine(message)})`, {
+    cause: thrown,
+  });
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0]!;
+}

@@ -1,0 +1,306 @@
+/**
+ * The common rows in PostgreSQL (../shared/truth.ts; schema.ts has the tables). A commit and the reading of what has
+ * changed are two statements that are sent together, so they take one round trip. Any thread.
+ */
+import { Client, type QueryConfig, type QueryResult } from 'pg';
+import type { DataKey } from '../../std/data-key.ts';
+import { RowSealing } from '../shared/row-sealing.ts';
+import {
+  type Delta,
+  type Mark,
+  type Proposal,
+  type StoredRow,
+  type Truth,
+  TruthRefusedError,
+  type TruthSession,
+  TruthUnavailableError,
+  type Verdict,
+} from '../shared/truth.ts';
+import { type DatabaseAddress, explainDatabase, readDatabaseAddress } from './address.ts';
+import { checkSchema, migrate } from './migration.ts';
+
+/** Time for an answer. After that the connection counts as broken. */
+const ANSWER_MS = 5_000;
+/** Rows that one answer brings; with more, or more bytes, the view loads everything. */
+const DELTA_ROWS = 10_000;
+const DELTA_BYTES = 64 << 20;
+/** Rows in one piece while everything is loaded. */
+const LOAD_ROWS = 2_000;
+
+const FOLLOW = `
+WITH delta AS MATERIALIZED (
+  SELECT tbl, key, value FROM understudy.rows WHERE position > $1 LIMIT ${DELTA_ROWS + 1}
+), size AS (SELECT count(*) AS n, coalesce(sum(octet_length(value)), 0) AS bytes FROM delta),
+here AS (
+  SELECT s.position, s.token, $1 < s.floor OR size.n > ${DELTA_ROWS} OR size.bytes > ${DELTA_BYTES} AS is_far
+  FROM understudy.state s, size
+)
+SELECT here.position, here.token, here.is_far, delta.tbl, delta.key, delta.value
+FROM here LEFT JOIN delta ON NOT here.is_far`;
+const COMMIT = 'SELECT understudy.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS verdicts';
+
+interface DeltaRow {
+  position: string;
+  token: string;
+  is_far: boolean;
+  tbl: string | null;
+  key: Buffer;
+  value: Buffer | null;
+}
+
+/**
+ * Brings the database's schema to this version.
+ * @returns the versions before and after
+ * @throws TruthUnavailableError, TruthRefusedError
+ */
+export async function migrateDatabase(text: string): Promise<{ from: number; to: number }> {
+  const address = readDatabaseAddress(text);
+  const client = makeClient(address);
+  try {
+    await client.connect();
+    return await migrate(client);
+  } catch (thrown) {
+    throw explainDatabase(thrown, address);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+export class PostgresTruth implements Truth {
+  readonly identity: string;
+  readonly #address: DatabaseAddress;
+  readonly #sealing: RowSealing;
+
+  /**
+   * @param key seals the values; null: they are readable in the database
+   * @throws TruthUnavailableError, TruthRefusedError
+   */
+  static async connect(text: string, key: DataKey | null = null): Promise<PostgresTruth> {
+    const address = readDatabaseAddress(text);
+    const client = makeClient(address);
+    try {
+      await client.connect();
+      await checkSchema(client);
+      const { rows } = await client.query(
+        'SELECT identity, understudy.choose_key($1) AS key_id FROM understudy.state',
+        [key?.id ?? null],
+      );
+      const { identity, key_id } = rows[0] as { identity: string; key_id: string | null };
+      if (key_id !== (key?.id ?? null)) throw new TruthRefusedError(`${address.name} ${describeKey(key_id)}`);
+      return new PostgresTruth(address, identity, key);
+    } catch (thrown) {
+      throw explainDatabase(thrown, address);
+    } finally {
+      await client.end().catch(() => {});
+    }
+  }
+
+  private constructor(address: DatabaseAddress, identity: string, key: DataKey | null) {
+    this.#address = address;
+    this.identity = identity;
+    this.#sealing = new RowSealing(key, identity);
+  }
+
+  async open(box: string, onHint: () => void): Promise<TruthSession> {
+    const session = new PostgresSession(this.#address, this.#sealing, this.identity);
+    try {
+      await session.enter(box, onHint);
+      return session;
+    } catch (thrown) {
+      await session.close();
+      throw thrown;
+    }
+  }
+}
+
+class PostgresSession implements TruthSession {
+  last_batch: TruthSession['last_batch'] = null;
+  readonly #address: DatabaseAddress;
+  readonly #sealing: RowSealing;
+  readonly #identity: string;
+  readonly #client: Client;
+  #box = '';
+  #term = '0';
+  #failure: unknown = null;
+
+  constructor(address: DatabaseAddress, sealing: RowSealing, identity: string) {
+    this.#address = address;
+    this.#sealing = sealing;
+    this.#identity = identity;
+    this.#client = makeClient(address);
+    this.#client.on('error', (error) => {
+      this.#failure ??= error;
+    });
+  }
+
+  async enter(box: string, onHint: () => void): Promise<void> {
+    await this.#guard(async () => {
+      await this.#client.connect();
+      this.#client.on('notification', ({ processId }) => {
+        // The box has the answer to its own commits.
+        if (processId !== (this.#client as unknown as { processID: number }).processID) onHint();
+      });
+      await checkSchema(this.#client);
+      const { identity } = (await this.#client.query('SELECT identity FROM understudy.state')).rows[0];
+      if (identity !== this.#identity)
+        throw new TruthRefusedError(
+          `${this.#address.name} has been replaced by another database: start again`,
+        );
+      // The planner takes a young table for small and reads all of it, with the versions that updates have left.
+      await this.#client.query('SET enable_seqscan = off');
+      await this.#client.query('LISTEN understudy');
+      const { rows } = await this.#client.query('SELECT term, batch, verdicts FROM understudy.enter($1)', [
+        box,
+      ]);
+      const { term, batch, verdicts } = rows[0] as { term: string; batch: string; verdicts: string[] };
+      this.#box = box;
+      this.#term = term;
+      if (batch !== '0') this.last_batch = { number: Number(batch), verdicts: verdicts.map(readVerdict) };
+    });
+  }
+
+  commit(
+    batch: number,
+    proposals: readonly Proposal[],
+    since: number,
+  ): Promise<{ verdicts: Verdict[]; delta: Delta }> {
+    const values = [this.#box, this.#term, batch, ...this.#encode(proposals)];
+    return this.#guard(async () => {
+      const [decided, changed] = await Promise.all([
+        this.#query<{ verdicts: string[] }>({ name: 'commit', text: COMMIT, values }),
+        this.#query<DeltaRow>({ name: 'follow', text: FOLLOW, values: [since] }),
+      ]);
+      const verdicts = decided.rows[0]!.verdicts.map(readVerdict);
+      this.last_batch = { number: batch, verdicts };
+      return { verdicts, delta: this.#readDelta(changed.rows) };
+    });
+  }
+
+  follow(since: number): Promise<Delta> {
+    return this.#guard(async () => {
+      const { rows } = await this.#query<DeltaRow>({ name: 'follow', text: FOLLOW, values: [since] });
+      return this.#readDelta(rows);
+    });
+  }
+
+  async load(onRows: (rows: StoredRow[]) => void): Promise<Mark> {
+    await this.#guard(() => this.#client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'));
+    await this.#guard(() => this.#client.query('SET LOCAL enable_seqscan = on'));
+    const mark = await this.#guard(async () => {
+      const { rows } = await this.#client.query('SELECT position, token FROM understudy.state');
+      await this.#client.query(
+        'DECLARE everything NO SCROLL CURSOR FOR SELECT tbl, key, value FROM understudy.rows WHERE value IS NOT NULL',
+      );
+      return { position: Number(rows[0].position), token: rows[0].token as string };
+    });
+    for (;;) {
+      const { rows } = await this.#guard(() =>
+        this.#client.query<{ tbl: string; key: Buffer; value: Buffer }>(`FETCH ${LOAD_ROWS} FROM everything`),
+      );
+      if (rows.length === 0) break;
+      onRows(rows.map(({ tbl: table, key, value }) => this.#sealing.open({ table, key, value })));
+    }
+    await this.#guard(() => this.#client.query('COMMIT'));
+    return mark;
+  }
+
+  knows({ position, token }: Mark): Promise<boolean> {
+    return this.#guard(async () => {
+      const { rows } = await this.#query<{ knows: boolean }>({
+        text: `SELECT s.position = $1 AND s.token = $2 OR EXISTS (
+            SELECT FROM understudy.commits c WHERE c.position = $1 AND c.token = $2
+          ) AS knows FROM understudy.state s`,
+        values: [position, token],
+      });
+      return rows[0]!.knows;
+    });
+  }
+
+  tidy(): Promise<void> {
+    return this.#guard(async () => {
+      await this.#client.query('SELECT understudy.prune()');
+      await this.#client.query('SELECT understudy.sweep()');
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#failure ??= new TruthUnavailableError('the session was closed');
+    // Not a polite end: an answer may never come. The server notices the closed socket.
+    const { stream } = (this.#client as unknown as { connection: { stream: { destroy(): void } } })
+      .connection;
+    stream.destroy();
+  }
+
+  #query<Row extends object>(config: QueryConfig): Promise<QueryResult<Row>> {
+    return this.#client.query<Row>(config);
+  }
+
+  /** Arrays of bases, reads and writes, in the order of the function's parameters. */
+  #encode(proposals: readonly Proposal[]): unknown[] {
+    const bases: number[] = [];
+    const [rOf, rTable, rFirst, rEnd] = [[] as number[], [] as string[], [] as Buffer[], [] as Buffer[]];
+    const [wOf, wTable, wKey, wValue] = [
+      [] as number[],
+      [] as string[],
+      [] as Buffer[],
+      [] as (Buffer | null)[],
+    ];
+    for (const { base, reads, writes } of proposals) {
+      const number = bases.push(base);
+      for (const { table, first, end } of reads) {
+        rOf.push(number);
+        rTable.push(table);
+        rFirst.push(first);
+        rEnd.push(end);
+      }
+      for (const row of writes) {
+        wOf.push(number);
+        wTable.push(row.table);
+        wKey.push(row.key);
+        wValue.push(this.#sealing.seal(row));
+      }
+    }
+    return [bases, rOf, rTable, rFirst, rEnd, wOf, wTable, wKey, wValue];
+  }
+
+  #readDelta(rows: readonly DeltaRow[]): Delta {
+    const { position, token, is_far } = rows[0]!;
+    const changed: StoredRow[] = [];
+    for (const { tbl, key, value } of rows)
+      if (tbl !== null) changed.push(this.#sealing.open({ table: tbl, key, value }));
+    return { position: Number(position), token, rows: is_far ? null : changed };
+  }
+
+  /** Runs queries with a deadline, and explains their errors. */
+  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
+    let timer: NodeJS.Timeout | undefined;
+    const deadline = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        reject(new TruthUnavailableError(`${this.#address.name} does not answer`));
+        void this.close();
+      }, ANSWER_MS);
+    });
+    try {
+      if (this.#failure !== null) throw this.#failure;
+      return await Promise.race([work(), deadline]);
+    } catch (thrown) {
+      throw explainDatabase(thrown, this.#address);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+function makeClient({ client }: DatabaseAddress): Client {
+  return new Client({ ...client, pipeline: true, connectionTimeoutMillis: ANSWER_MS, keepAlive: true });
+}
+
+function readVerdict(text: string): Verdict {
+  return text === '-1' ? null : Number(text);
+}
+
+function describeKey(id: string | null): string {
+  return id === null
+    ? 'is not encrypted, and DATA_KEY_FILE is set'
+    : `is encrypted: DATA_KEY_FILE must name the file of its key (${id})`;
+}

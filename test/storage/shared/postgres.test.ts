@@ -1,0 +1,293 @@
+/** The shared store on a real PostgreSQL server: the suites of all stores, several boxes, and what is refused. Test thread. */
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { openDataKey } from '../../../src/std/data-key.ts';
+import { migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
+import { findFreePort } from '../../fixtures/free-port.ts';
+import { PostgresServer, queryDatabase } from '../../fixtures/postgres-server.ts';
+import { makeFolder } from '../folder.ts';
+import { describeJournal } from '../journal-suite.ts';
+import { describeTables } from '../tables-suite.ts';
+import { SharedBox } from './shared-box.ts';
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await PostgresServer.start();
+});
+afterAll(() => server.stop());
+
+/** An empty database with the present schema. */
+async function makeDatabase(): Promise<string> {
+  const address = await server.createDatabase();
+  await migrateDatabase(address);
+  return address;
+}
+
+const viewPath = () => join(makeFolder(), 'main.mdb');
+
+async function openBox(
+  address: string,
+  path = viewPath(),
+  key: Uint8Array | null = null,
+): Promise<SharedBox> {
+  const box = await SharedBox.open(path, await PostgresTruth.connect(address, openDataKey(key)), {}, key);
+  onTestFinished(() => box.close());
+  return box;
+}
+
+describeTables('PostgreSQL', async () =>
+  SharedBox.prepareTables(viewPath(), await PostgresTruth.connect(await makeDatabase())),
+);
+
+// The tables' suite tests the same way to the database in fewer steps.
+describeJournal(
+  'PostgreSQL',
+  async () => {
+    const truth = await PostgresTruth.connect(await makeDatabase());
+    const path = viewPath();
+    return async () => (await SharedBox.open(path, truth)).journal;
+  },
+  { tags: 'long' },
+);
+
+describe('two boxes over one database', () => {
+  it('see what the other one commits, without asking', async () => {
+    const address = await makeDatabase();
+    const [a, b] = [await openBox(address), await openBox(address)];
+    await a.tables.transact((tx) =>
+      tx.write({ op: 'put', table: 'users', row: ['u'], value: { name: 'x' } }),
+    );
+    expect(await b.follower.reach(a.follower.position, 60_000)).toBe(true);
+    expect(b.tables.get('users', ['u'])).toEqual({ name: 'x' });
+    await b.tables.transact((tx) => tx.write({ op: 'remove', table: 'users', row: ['u'] }));
+    expect(await a.follower.reach(b.follower.position, 60_000)).toBe(true);
+    expect(a.tables.get('users', ['u'])).toBeUndefined();
+  });
+
+  it('keep a name unique, and count each of their increments once', async () => {
+    const address = await makeDatabase();
+    const boxes = [await openBox(address), await openBox(address)];
+    const claim = (box: SharedBox, who: string) =>
+      box.tables.transact((tx) => {
+        if (tx.get('names', ['n']) !== undefined) return false;
+        tx.write({ op: 'put', table: 'names', row: ['n'], value: who });
+        return true;
+      });
+    const claims = await Promise.all(boxes.map((box, at) => claim(box, `box ${at}`)));
+    expect(claims.filter(Boolean)).toHaveLength(1);
+    const add = (box: SharedBox) =>
+      box.tables.transact((tx) => tx.write({ op: 'add', table: 'counts', row: ['c'], counts: { n: 1 } }));
+    await Promise.all(Array.from({ length: 40 }, (_, at) => add(boxes[at % 2]!)));
+    const [a] = boxes as [SharedBox];
+    await a.follower.reach(boxes[1]!.follower.position, 60_000);
+    expect(a.tables.get('counts', ['c'])).toEqual({ n: 40 });
+  });
+
+  it('refuse a transaction that decided on a range in which the other one added a row', async () => {
+    const address = await makeDatabase();
+    const boxes = [await openBox(address), await openBox(address)];
+    // At most one row in the range: each looks, and adds its own.
+    const add = (box: SharedBox, at: number) =>
+      box.tables.transact((tx) => {
+        if ([...tx.range('members', { prefix: ['org'], limit: 5 })].length > 0) return;
+        tx.write({ op: 'put', table: 'members', row: ['org', at], value: at });
+      });
+    await Promise.all(Array.from({ length: 20 }, (_, at) => add(boxes[at % 2]!, at)));
+    for (const box of boxes) {
+      await box.follower.reach(Math.max(...boxes.map(({ follower }) => follower.position)), 60_000);
+      expect([...box.tables.range('members', { prefix: ['org'] })]).toHaveLength(1);
+    }
+  });
+
+  it('continue an actor from each other, and the one that did not notice gets an error', async () => {
+    const address = await makeDatabase();
+    const [a, b] = [await openBox(address), await openBox(address)];
+    const commit = (box: SharedBox, seq: number) =>
+      new Promise<Error | null>((resolve) =>
+        box.journal.commit(
+          [{ type: 'event', kind: 'k', key: 'a', seq, event: Buffer.from(`${seq}`) }],
+          resolve,
+        ),
+      );
+    expect(await commit(a, 1)).toBeNull();
+    await b.follower.reach(a.follower.position, 60_000);
+    expect(await commit(b, 2)).toBeNull();
+    expect(await commit(a, 2)).toMatchObject({ name: 'StaleActorError' });
+    expect(a.journal.load('k', 'a').events.map(String)).toEqual(['49', '50']);
+    expect(await commit(a, 3)).toBeNull();
+  });
+});
+
+describe('a view', () => {
+  it('starts from the rows, and goes on where it ended', async () => {
+    const address = await makeDatabase();
+    const a = await openBox(address);
+    for (let n = 0; n < 5; n++)
+      await a.tables.transact((tx) => {
+        for (let i = 0; i < 900; i++) tx.write({ op: 'put', table: 't', row: [n, i], value: i });
+      });
+    await a.tables.transact((tx) => tx.write({ op: 'trim', table: 't', row: [0], limit: 10_000 }));
+    const path = viewPath();
+    const b = await openBox(address, path);
+    expect([...b.tables.range('t', { prefix: [] })]).toHaveLength(3_600);
+    await b.close();
+    await a.tables.transact((tx) => tx.write({ op: 'trim', table: 't', row: [1], limit: 100 }));
+    const again = await openBox(address, path);
+    expect([...again.tables.range('t', { prefix: [] })]).toHaveLength(3_500);
+  });
+
+  it('loads everything when it returns after removals were forgotten', async () => {
+    const address = await makeDatabase();
+    const path = viewPath();
+    const [a, b] = [await openBox(address), await openBox(address, path)];
+    await a.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['old'], value: 1 }));
+    await b.follower.reach(1, 60_000);
+    await b.close();
+    await a.tables.transact((tx) => tx.write({ op: 'remove', table: 't', row: ['old'] }));
+    await a.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['new'], value: 2 }));
+    await queryDatabase(address, "SELECT understudy.prune('0 seconds')");
+    await queryDatabase(address, 'SELECT understudy.sweep()');
+    expect(await queryDatabase(address, 'SELECT count(*)::int AS n FROM understudy.rows')).toEqual([
+      { n: 1 },
+    ]);
+    const again = await openBox(address, path);
+    expect([...again.tables.range('t', { prefix: [] })].map(({ row }) => row)).toEqual([['new']]);
+  });
+
+  it('loads everything from a database that was restored from a backup', async () => {
+    const address = await makeDatabase();
+    const path = viewPath();
+    const a = await openBox(address, path);
+    await a.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['lost'], value: 1 }));
+    await a.close();
+    // The backup is older than the commit; then others commit as much as was lost.
+    await queryDatabase(address, 'DELETE FROM understudy.commits');
+    await queryDatabase(address, "UPDATE understudy.rows SET key = '\\x026f7468657200'");
+    await queryDatabase(address, 'UPDATE understudy.state SET token = gen_random_uuid()');
+    const again = await openBox(address, path);
+    expect([...again.tables.range('t', { prefix: [] })].map(({ row }) => row)).toEqual([['other']]);
+  });
+
+  it('is not shared by two databases', async () => {
+    const path = viewPath();
+    const a = await openBox(await makeDatabase(), path);
+    await a.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['a'], value: 1 }));
+    await a.close();
+    const other = await openBox(await makeDatabase(), path);
+    expect([...other.tables.range('t', { prefix: [] })]).toEqual([]);
+  });
+});
+
+describe('a database', () => {
+  it('holds no readable value with a data key, and opens only with this key', async () => {
+    const address = await makeDatabase();
+    const key = Buffer.alloc(32, 7);
+    const a = await openBox(address, viewPath(), key);
+    await a.tables.transact((tx) =>
+      tx.write({ op: 'put', table: 't', row: ['k'], value: { secret: 'in plain words' } }),
+    );
+    const b = await openBox(address, viewPath(), key);
+    expect(b.tables.get('t', ['k'])).toEqual({ secret: 'in plain words' });
+    const [stored] = await queryDatabase(address, 'SELECT value FROM understudy.rows');
+    expect((stored!.value as Buffer).includes('plain words')).toBe(false);
+    await expect(PostgresTruth.connect(address)).rejects.toThrow(/is encrypted: DATA_KEY_FILE must name/);
+    const other = openDataKey(Buffer.alloc(32, 8));
+    await expect(PostgresTruth.connect(address, other)).rejects.toThrow(
+      /is encrypted: DATA_KEY_FILE must name/,
+    );
+    const plain = await makeDatabase();
+    const c = await openBox(plain);
+    await c.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['k'], value: 1 }));
+    await expect(PostgresTruth.connect(plain, other)).rejects.toThrow(
+      /is not encrypted, and DATA_KEY_FILE is set/,
+    );
+  });
+
+  it('is refused with one line that says why, and never shows the password', async () => {
+    const lines: string[] = [];
+    const refuse = async (address: string) => {
+      const { message, name } = await PostgresTruth.connect(address).then(
+        () => new Error('accepted'),
+        (thrown: Error) => thrown,
+      );
+      lines.push(message);
+      expect(message).not.toContain('hunter2');
+      expect(message).not.toContain('\n');
+      return `${name}: ${message}`;
+    };
+    const empty = await server.createDatabase();
+    const wrong = new URL(empty);
+    wrong.password = 'hunter2';
+    expect(await refuse(wrong.href)).toMatch(
+      /^TruthRefusedError: .* does not accept the user \w+ or its password$/,
+    );
+    expect(await refuse(server.addressOf('nowhere'))).toMatch(/^TruthRefusedError: .*no such database$/);
+    expect(await refuse(empty)).toMatch(
+      /^TruthRefusedError: .* has no tables of this program: understudy migrate/,
+    );
+    expect(await refuse(`postgres://me:hunter2@127.0.0.1:${await findFreePort()}/x`)).toMatch(
+      /^TruthUnavailableError: 127\.0\.0\.1:\d+\/x cannot be reached \(ECONNREFUSED\)$/,
+    );
+    expect(await refuse(`${empty}?sslmode=verify-full`)).toMatch(/^TruthRefusedError: .* offers no TLS/);
+    expect(await refuse(`${empty}?sslmode=require`)).toMatch(
+      /^TruthRefusedError: sslmode=require: allowed are/,
+    );
+    expect(await refuse(`${empty}?sslrootcert=/nowhere/ca.pem`)).toMatch(/cannot be read \(ENOENT\)$/);
+    expect(await refuse('https://me:hunter2@db')).toMatch(
+      /^TruthRefusedError: not the address of a database/,
+    );
+    expect(await refuse('postgres://me:hunter2@db/x?host=y')).toMatch(
+      /^TruthRefusedError: host in the address/,
+    );
+    expect(new Set(lines).size).toBe(lines.length);
+  });
+
+  it('is migrated once by whoever comes first, and a newer schema is left alone', async () => {
+    const address = await server.createDatabase();
+    const results = await Promise.all([migrateDatabase(address), migrateDatabase(address)]);
+    expect(results.map(({ from }) => from).sort()).toEqual([0, 1]);
+    await queryDatabase(address, 'UPDATE understudy.schema_version SET version = 99');
+    await expect(migrateDatabase(address)).rejects.toThrow(/schema is version 99, and this program knows 1/);
+    await expect(PostgresTruth.connect(address)).rejects.toThrow(
+      /schema is version 99, and this program knows 1/,
+    );
+  });
+
+  it('needs no more rights than docs name', async () => {
+    const address = await makeDatabase();
+    const name = `service_${Date.now()}_${process.pid}`;
+    await queryDatabase(address, `CREATE ROLE ${name} LOGIN PASSWORD 'secret'`);
+    await queryDatabase(address, `GRANT USAGE ON SCHEMA understudy TO ${name}`);
+    await queryDatabase(address, `GRANT SELECT ON ALL TABLES IN SCHEMA understudy TO ${name}`);
+    onTestFinished(async () => {
+      await queryDatabase(address, `DROP OWNED BY ${name}`);
+      await queryDatabase(address, `DROP ROLE ${name}`);
+    });
+    const limited = Object.assign(new URL(address), { username: name, password: 'secret' });
+    const box = await openBox(limited.href);
+    await box.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['k'], value: 1 }));
+    await expect(queryDatabase(limited.href, 'DELETE FROM understudy.rows')).rejects.toThrow(
+      /permission denied/,
+    );
+    await box.close();
+  });
+});
+
+it('a session that another one of its box has replaced commits nothing, and its batch counts once', async () => {
+  const truth = await PostgresTruth.connect(await makeDatabase());
+  const box = crypto.randomUUID();
+  const former = await truth.open(box, () => {});
+  onTestFinished(() => former.close());
+  const put = (key: string) => ({
+    base: 0,
+    reads: [],
+    writes: [{ table: 't', key: Buffer.from(key), value: Buffer.from('x') }],
+  });
+  expect((await former.commit(1, [put('a')], 0)).verdicts).toEqual([1]);
+  const present = await truth.open(box, () => {});
+  onTestFinished(() => present.close());
+  expect(present.last_batch).toEqual({ number: 1, verdicts: [1] });
+  await expect(former.commit(2, [put('b')], 0)).rejects.toThrow(/cannot be reached \(UND01\)/);
+  expect((await present.commit(1, [put('c')], 0)).verdicts).toEqual([1]);
+  expect((await present.follow(0)).rows).toHaveLength(1);
+});
