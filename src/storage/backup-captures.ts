@@ -78,7 +78,7 @@ export class CaptureCopy {
         if (!isThere(path)) rmSync(`${path}-lock`, { force: true });
         if (copied !== null) return { name, kind: 'sealed', ...copied };
       } catch (thrown) {
-        // The file was sealed just now and has its final name.
+        // The file has just been sealed and has its final name.
         if (isThere(path) || attempt === ATTEMPTS) throw thrown;
       }
       rmSync(join(this.#folder, name), { force: true });

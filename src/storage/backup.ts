@@ -46,7 +46,7 @@ export async function writeBackup(
 ): Promise<BackupManifest> {
   if (isThere(target)) throw new BackupError(`${target} is there already`);
   for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
-  // Throws if the folder cannot be read, which differs from an empty folder.
+  // An unreadable folder is an error; an empty one is not.
   const databases = findDatabases(data_dir);
   const hasCaptures = isThere(capture_db) || listSealed(capture_db).length > 0;
   if (databases.length === 0 && !hasCaptures) throw new BackupError(`${data_dir} holds nothing to copy`);

@@ -176,7 +176,7 @@ async function awaitIndex(
   }
 }
 
-/** Waits until there is no order any more. @throws ErasureError */
+/** Waits until the order is gone. @throws ErasureError */
 async function awaitEnd(options: ErasureOptions, progress: ErasureProgress, holder: string): Promise<void> {
   const { capture_db, accept_ms = ACCEPT_MS } = options;
   const acceptedUntil = performance.now() + accept_ms;

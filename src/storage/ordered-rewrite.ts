@@ -1,7 +1,7 @@
 /**
- * Has the capture files written again: without unused space, or under another key. Gives an order
- * (capture/rewrite-order.ts) to the process that writes the captures, which goes on storing meanwhile. Without such a
- * process, carries the order out itself. Main thread of the command line.
+ * Rewrites the capture files: without unused space, or under another key. Gives an order (capture/rewrite-order.ts) to
+ * the process that writes the captures, which continues to store exchanges meanwhile. Without such a process, carries
+ * the order out itself. Main thread of the command line.
  */
 import { statSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -24,7 +24,7 @@ import { settlePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
-/** The files cannot be written again now. The message is one line for the user. */
+/** The files cannot be rewritten now. The message is one line for the user. */
 export class RewriteError extends Error {
   override readonly name = 'RewriteError';
 }

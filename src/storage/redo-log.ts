@@ -89,7 +89,7 @@ export class RedoLog {
     return this.#number - 1;
   }
 
-  /** Continues numbering after this number, unless numbering is already past it. */
+  /** Continues numbering after this number, unless a higher number was already used. */
   skipTo(number: number): void {
     if (this.#number <= number) this.#number = number + 1;
   }

@@ -46,7 +46,7 @@ const REMEMBERED_MS = 5_000;
 /** Maximum number of reported runs in memory for queries: the newest of each organization. */
 const REPORTED_RUNS = 100_000;
 /**
- * Up to this many marks and organizations are read again for each question; if there are more, they are cached for a
+ * Up to this many marks and organizations are reread for each query; if there are more, they are cached for a
  * while.
  */
 const LISTED_EACH_TIME = { marks: 1_000, organizations: 100 } as const;

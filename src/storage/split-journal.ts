@@ -1,7 +1,6 @@
 /**
- * A journal that consists of two files. Events of some kinds must be on the disk before they count; events of the
- * others must only survive the process. All events of an actor are in one file, so its commits are atomic. Wherever
- * actors run.
+ * A journal that consists of two files. Events of some kinds must be on the disk before they count; all others only
+ * need to survive the process. All events of an actor are in one file, so its commits are atomic. Wherever actors run.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';
 

@@ -84,9 +84,8 @@ export function removeRunMarks(tx: TableTransaction, run: MarkedRun): void {
 }
 
 /**
- * Removes the marks of erased captures: those of the operator, and of organizations whose statements count
- * for captures.
- * @param speaks whether an organization's statements count (accounts/capture-owner.ts)
+ * Removes the marks of erased captures: the operator's, and those of organizations whose reports count for captures.
+ * @param speaks whether an organization's reports count (accounts/capture-owner.ts)
  */
 export async function forgetErasedMarks(
   main: Tables,

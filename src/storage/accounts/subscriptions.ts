@@ -48,7 +48,7 @@ export function planReader(tables: TableReader): PlanReader {
   return { planOf: (org_id) => effectiveOf(tables, org_id).plan };
 }
 
-/** The processor's customer for the organization: that of the subscription in force, or else the last known one. */
+/** The processor's customer for the organization: the active subscription's customer, otherwise the last known one. */
 export function customerOf(tables: TableReader, org_id: string): string | undefined {
   const [payer] = rankSubscriptions(subscriptionsOf(tables, org_id)).flatMap(
     ({ customer }) => customer ?? [],

@@ -1,12 +1,12 @@
 /**
- * What the product needs of a place outside the machine: named objects that appear complete or not at all. A folder or
- * a bucket implements it. Any thread.
+ * The interface to storage outside the machine: named objects that appear complete or not at all. A folder or a bucket
+ * implements it. Any thread.
  */
 
 /** An object as a list shows it. */
 export interface StoredObject {
   name: string;
-  /** When it was written, by the clock of the place. */
+  /** When it was written, by the store's clock. */
   written_ms: number;
 }
 
@@ -31,7 +31,7 @@ export interface ObjectStore {
 /** Largest object that is written or read: objects pass through memory as a whole. */
 export const OBJECT_BYTES_MAX = 80 << 20;
 
-/** An operation that the place did not carry out. The message is one line for the operator. */
+/** A failed operation of the store. The message is one line for the operator. */
 export class StoreError extends Error {
   override readonly name = 'StoreError';
 }

@@ -100,8 +100,8 @@ export class BlockBuilder {
    * @throws the storage's error
    */
   closeFull(ahead: number): void {
-    // Remaining records that are too few for a raw block would have to be compressed at once, so they go into the
-    // open block.
+    // If too few records remain for a raw block, they go into the open block: a separate block would be compressed at
+    // once.
     const isFull = this.#isPressed
       ? this.#openBytes >= BLOCK_BYTES && ahead >= BLOCK_BYTES
       : this.#openBytes >= BLOCK_BYTES || this.#open.length >= BLOCK_EXCHANGES;

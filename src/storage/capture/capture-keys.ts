@@ -1,8 +1,8 @@
 /**
- * The keys of a capture database whose data key is being changed, or was changed before that of the databases beside it
- * (`understudy rekey --captures`). Each capture file names its key, so files under the old and under the new key can lie
- * side by side. `capture.mdb.keys` has each of the two keys, encrypted with the other one: a process that was started
- * with either of them reads all files. Without the file there is one key. Any thread.
+ * The keys of a capture database while `understudy rekey --captures` changes its data key, and until the other
+ * databases have the new key, too. Each capture file names its key, so files under both keys can lie side by side.
+ * `capture.mdb.keys` has both keys, each encrypted with the other one, so a process with either key reads all files.
+ * Without that file there is one key. Any thread.
  */
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';

@@ -85,7 +85,7 @@ export class FileErasure {
 
   /**
    * @param erased ids to erase, of all files
-   * @param marks show whether this file is the one that was meant
+   * @param marks exchanges that show whether the order is for this file
    */
   constructor(env: CaptureEnv, path: string, erased: ReadonlySet<number>, marks: EraseOrder['marks']) {
     this.#env = env;

@@ -109,8 +109,8 @@ function failToRead(): never {
 }
 
 /**
- * Copies the newest head of a closed file over the other one. A process that has the replaced file open keeps a lock
- * file with a number of that file's transactions, and LMDB chooses the head by that number.
+ * Copies the newest head of a closed file over the other one. A process that still has the replaced file open keeps its
+ * lock file, which counts the transactions of that file, and LMDB chooses the head by that count.
  */
 export function equalizeHeads(path: string): void {
   const file = openSync(path, constants.O_RDWR);

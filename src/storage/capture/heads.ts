@@ -340,9 +340,7 @@ function completeHead(
 const SCRATCH_BYTES = 8_192;
 const scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
 
-/**
- * Whether the text certainly contains neither a secret nor a key shape. One quick check; also false for a long text.
- */
+/** Whether one quick check proves that the text contains no secret and no key shape. False for a long text. */
 function isFreeOf(text: string, secrets: SecretSet): boolean {
   if (text.length > SCRATCH_BYTES) return false;
   // Characters beyond latin1 become one byte each, both in the text and in the secrets.
@@ -350,5 +348,5 @@ function isFreeOf(text: string, secrets: SecretSet): boolean {
   return byteEngine.isPlain(scratch.subarray(0, bytes), secrets.packed_all, MORE_THAN_FITS);
 }
 
-/** More bytes than a text can have, so that base64 is not searched. */
+/** Longer than any text, so base64 is not searched. */
 const MORE_THAN_FITS = SCRATCH_BYTES + 1;

@@ -389,8 +389,8 @@ export async function closeEnv(env: CaptureEnv): Promise<void> {
 
 /**
  * Appends a row after all rows of its table.
- * @throws Error if this row or a later one exists: a process wrote that did not see the writer's claim
- *   (writer-claim.ts). The types do not say that LMDB reports it
+ * @throws Error if this row or a later one exists: then another process wrote without seeing the writer's claim
+ *   (writer-claim.ts). LMDB's types do not declare this error
  */
 export function appendRow(table: Database<Buffer, number>, key: number, value: Buffer): void {
   const isWritten = table.putSync(key, value, { append: true }) as unknown as boolean;

@@ -14,8 +14,8 @@ const PRESSED_BYTE_RATE = 32 << 20;
 const PRESSED_BYTES = 8 << 20;
 
 /**
- * If storing takes at least this share of the time, new exchanges are indexed later. At a low rate they are indexed at once
- * all the same: indexing costs about a millisecond each, and a single write that the disk delays is not load.
+ * If storing takes at least this share of the time, new exchanges are indexed later. At a low rate they are still
+ * indexed at once: indexing costs about a millisecond each, and a single write that the disk delays is not load.
  */
 const BUSY_SHARE = 0.5;
 const BUSY_RATE = 50;

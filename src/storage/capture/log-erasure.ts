@@ -33,7 +33,7 @@ import type { LiveFile } from './live-file.ts';
 import { compactSealed, UNUSED_SHARE } from './log-rewrite.ts';
 import { removeRunIndex } from './run-index.ts';
 
-/** Longest time that the log is held up for work that comes in slices, and the pause after it. */
+/** Longest slice of work that holds up the log, and the pause after each slice. */
 const SLICE_MS = 10;
 const PAUSE_MS = 15;
 /** Memory for what is read of a sealed file. */
@@ -62,9 +62,9 @@ interface ErasableLog {
   closeSealed(): Promise<void>;
   /** Within `hold`: opens the live file again. */
   reopenLive(): Promise<void>;
-  /** Restores files whose blocks are in a bucket, if they are meant. @throws StoreError */
+  /** Restores files whose blocks are in a bucket, if `isMeant` selects them. @throws StoreError */
   restoreOffloaded(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
-  /** Removes from the bucket what it has of those files. @throws StoreError */
+  /** Removes the content of those files from the bucket. @throws StoreError */
   removeErasedObjects(): Promise<void>;
 }
 
@@ -108,7 +108,7 @@ export class LogErasure {
     await this.#log.removeErasedObjects();
     await this.#log.hold(async () => {
       this.#removeAttachments();
-      // A reader that has the run index open sees the count, and makes the index again.
+      // A reader that has the run index open sees the count, and rebuilds it.
       this.#log.live.countErasure();
       removeRunIndex(path);
       await this.#log.flush();

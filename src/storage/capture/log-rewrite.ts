@@ -66,7 +66,7 @@ interface RewritableLog {
   replaceEmpty(): Promise<void>;
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
-  /** Removes from a bucket what is under the old key. @throws StoreError */
+  /** Removes the objects under the old key from a bucket. @throws StoreError */
   removeErasedObjects(): Promise<void>;
 }
 
@@ -203,7 +203,7 @@ class KeyRewrite {
     syncPath(folder);
   }
 
-  /** A damaged attachment stays under its old name alone, and so does one that has the new key already. */
+  /** A damaged attachment keeps only its old name, and so does one that already has the new key. */
   #copyAttachment(folder: string, name: string): void {
     const path = join(folder, name);
     let plain: Buffer;

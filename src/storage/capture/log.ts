@@ -596,7 +596,7 @@ export class CaptureLog {
     });
   }
 
-  /** Makes the live file again, which has no exchanges. */
+  /** Rewrites the live file, which has no exchanges. */
   async #replaceEmpty(): Promise<void> {
     const { path } = this.#options;
     const turns = this.#live.index.listCarriedTurns();
@@ -612,7 +612,7 @@ export class CaptureLog {
     await this.#offload?.restoreErasing(isMeant, (work) => this.#replaceSealed(work));
   }
 
-  /** Runs work that puts another file in a sealed file's place. */
+  /** Runs work that replaces a sealed file. */
   #replaceSealed(work: () => void): Promise<void> {
     return this.#enqueue(async () => {
       await this.#textSources?.close();

@@ -60,7 +60,7 @@ export function chooseTidyShare(backlog: TidyBacklog, packedBytes: number): numb
   return LEAST_SHARE + (SHARE_MAX - LEAST_SHARE) * need;
 }
 
-/** From this need on, packing or indexing comes first in three of four passes. */
+/** If the need is at least this high, packing or indexing comes first in three of four passes. */
 const URGENT_NEED = 0.25;
 const TURNS = 4;
 

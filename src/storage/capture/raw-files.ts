@@ -75,7 +75,7 @@ interface OpenFile {
   /** Whether the file has writes since the last fsync began. */
   isDirty: boolean;
   isSyncing: boolean;
-  /** Whether no more data is written to the file. It is then closed when it has been synced or removed. */
+  /** Whether the file accepts no more data. It is closed when it has been synced or removed. */
   isRetired: boolean;
   isGone: boolean;
 }

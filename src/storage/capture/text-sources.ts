@@ -40,7 +40,7 @@ export class CaptureTextSources implements TextSources {
     const sources = listSealed(this.#path).map(({ path, first_id, last_id, sealing }) => ({
       first_id,
       last_id,
-      // The process that writes does not fetch from a bucket.
+      // The writing process does not fetch from a bucket.
       is_readable: !sealing && !this.#offloaded.isOffloaded(path),
     }));
     const { first_id, indexed } = this.#live().index;

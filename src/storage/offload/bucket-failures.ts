@@ -1,11 +1,11 @@
 /** Failures of work with a bucket that its caller handles. Any thread. */
 
-/** What was prepared for the bucket is no longer about the file as it is. */
+/** The draft for the bucket no longer matches the file. */
 export class StaleDraftError extends Error {
   override readonly name = 'StaleDraftError';
 }
 
-/** The work was stopped, and can be begun again. */
+/** The work was stopped; it can be restarted. */
 export class StoppedError extends Error {
   override readonly name = 'StoppedError';
 }

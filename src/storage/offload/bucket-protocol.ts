@@ -26,7 +26,7 @@ export type BucketCall =
   | { name: 'get'; object: string }
   | { name: 'remove'; names: string[] };
 
-/** What is known of a file once its draft is made. */
+/** Facts about a file whose draft is complete. */
 export type PlannedFile = Pick<OffloadedFile, 'from_ms' | 'to_ms' | 'bytes' | 'packs' | 'index'>;
 
 export interface BucketAnswers {
@@ -45,7 +45,7 @@ export interface BucketAnswers {
 export interface BucketRequest {
   id: number;
   call: BucketCall;
-  /** Where the answer goes of a caller that waits: a state, a length, and the reason of a failure. */
+  /** Shared memory for the answer to a waiting caller: a state, a length, and the reason of a failure. */
   sync: SharedArrayBuffer | null;
 }
 

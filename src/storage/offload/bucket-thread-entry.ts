@@ -1,7 +1,7 @@
 /**
- * Entry of the bucket's thread, which talks to a bucket for the thread that started it: reads files for it, sends and fetches
- * objects. The S3 client is loaded here alone. A pool
- * thread of the capture process, the capture reader and the command line.
+ * Entry of the bucket's thread, which talks to a bucket for the thread that started it: it reads files, and sends and
+ * fetches objects. The S3 client is loaded only here. A pool thread of the capture process, the capture reader and the
+ * command line.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { DataKeyError } from '../../std/data-key.ts';
@@ -16,14 +16,14 @@ import { BucketWork } from './bucket-work.ts';
 function describe(thrown: unknown): NonNullable<BucketReply['failure']> {
   const message = describeRefusal(thrown) ?? (thrown instanceof Error ? thrown.message : String(thrown));
   if (thrown instanceof StoreError) return { kind: 'store', message };
-  // A draft under another key is of the time before a change of the key.
+  // A draft under another key was made before the key was changed.
   if (thrown instanceof StaleDraftError || thrown instanceof DataKeyError) return { kind: 'stale', message };
   if (thrown instanceof StoppedError) return { kind: 'stopped', message };
   const { code } = Object(thrown) as { code?: unknown };
   return { kind: 'other', message, ...(typeof code === 'string' ? { code } : {}) };
 }
 
-/** Answers a caller that waits without its event loop. */
+/** Answers a caller that blocks its event loop while it waits. */
 function answerNow(sync: SharedArrayBuffer, failure: BucketReply['failure']): void {
   const state = new Int32Array(sync, 0, 2);
   const room = new Uint8Array(sync, 8);
@@ -41,7 +41,7 @@ function noteBegun(sync: SharedArrayBuffer): void {
 }
 
 const start = workerData as BucketStart | null;
-// A test that imports the entry is no such thread.
+// A test may import this file outside of such a thread.
 if (parentPort !== null && start?.place !== undefined) {
   const port = parentPort;
   const work = new BucketWork(() => openStore(start.place), start.stopping);

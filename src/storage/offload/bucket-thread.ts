@@ -1,6 +1,7 @@
 /**
- * The bucket's thread, for the thread that needs it: starts it at the first call, and hands it the work (bucket-work.ts). A
- * caller can wait for an answer without its event loop, as readers do. Capture process, capture reader, command line.
+ * The bucket's thread, for the thread that needs it: starts it at the first call, and hands it the work
+ * (bucket-work.ts). A caller may block its thread until the answer, as readers do. Capture process, capture reader,
+ * command line.
  */
 import { Worker } from 'node:worker_threads';
 import { createDeferred, type Deferred } from '../../std/deferred.ts';
@@ -26,7 +27,7 @@ export class BucketThread {
   #worker: Worker | null = null;
   readonly #waiting = new Map<number, Deferred<unknown>>();
   #nextId = 0;
-  /** Not zero: what is in progress stops at its next step. */
+  /** If it is not zero, the work in progress stops at its next step. */
   readonly #stopping = new Int32Array(new SharedArrayBuffer(4));
 
   /** @param place a bucket or a folder (bucket/open-store.ts) */
@@ -60,7 +61,7 @@ export class BucketThread {
     return length === 0 ? null : Buffer.from(new Uint8Array(sync, 8, length)).toString();
   }
 
-  /** Asks what is in progress to stop, until `go`. */
+  /** Asks the work in progress to stop. Further work waits for `go`. */
   stop(): void {
     Atomics.store(this.#stopping, 0, 1);
   }

@@ -1,7 +1,7 @@
 /**
- * The work of the bucket's thread: makes a file without blocks from a sealed file, sends its packs, compares what is in the
- * bucket with what was sent, makes the sealed file again, and fetches packs into the cache. Holds one pack at a time. A pool
- * thread of the capture process, the capture reader and the command line.
+ * The work of the bucket's thread: makes a file without blocks from a sealed file, sends its packs, compares the
+ * objects in the bucket with what was sent, rebuilds the sealed file, and fetches packs into the cache. Holds one pack
+ * at a time. A pool thread of the capture process, the capture reader and the command line.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -18,7 +18,7 @@ import { makeDraft, makeWhole, PackBuilder, type PackReader, readDraft } from '.
 const BYTES_PER_MS = 32 << 10;
 /** The file without blocks is sent in parts of this size. */
 const INDEX_PART_BYTES = 16 << 20;
-/** Bound of the cache of each capture database. The copies that were fetched first go first. */
+/** Bound of the cache of each capture database. The copies that were fetched first are removed first. */
 const CACHE_BYTES = 1 << 30;
 
 type Call<Name extends BucketCall['name']> = Extract<BucketCall, { name: Name }>;
@@ -93,7 +93,7 @@ export class BucketWork {
       for (const [pack, [bytes, sha256]] of packs.entries()) {
         this.#check();
         const name = `${folder}/${pack}`;
-        // An object is there whole or not at all, so what an earlier attempt sent need not be sent again.
+        // An object is complete or missing, so objects from an earlier attempt are not sent again.
         if (there.has(name)) continue;
         const content = builder.read(pack);
         if (content.length !== bytes || hashOf(content) !== sha256)
@@ -174,7 +174,7 @@ export class BucketWork {
   }
 }
 
-/** Removes the oldest copies until another one fits. Processes that have one open go on reading it. */
+/** Removes the oldest copies until another one fits. A process that has one open can continue to read it. */
 function makeRoom(folder: string, bytes: number): void {
   const copies = readdirSync(folder).flatMap((name) => {
     const stat = statSync(join(folder, name), { throwIfNoEntry: false });

@@ -1,7 +1,7 @@
 /**
- * The note beside a capture database about what is in a bucket: where, under which name, which files, and which objects are to
- * be removed. It is written before each change of the bucket, so a process that is killed leaves no object that the note does
- * not know. It contains no credentials. Capture process, capture reader, command line.
+ * The note beside a capture database about its content in a bucket: the place, the name, the files, and the objects
+ * that are still to be removed. It is written before each change of the bucket, so even a killed process leaves no
+ * object that the note does not list. It contains no credentials. Capture process, capture reader, command line.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -35,7 +35,10 @@ const noteSchema = z.object({
   place: z.string(),
   /** The name of this gateway's captures in the bucket. */
   gateway: z.string().regex(/^[a-z0-9.-]{1,80}$/),
-  /** Tells the manifest that this service wrote last from that of another; and the one that it may have been writing. */
+  /**
+   * Nonces of the manifest that this service wrote last, and of the one that it may have been writing. They distinguish
+   * its manifests from another service's.
+   */
   nonces: z.array(z.string()),
   /** The data key of that manifest; null: not encrypted. Earlier versions did not note it. */
   key_id: z.string().nullable().optional(),
@@ -43,7 +46,7 @@ const noteSchema = z.object({
     entrySchema.extend({
       /** All of it is in the bucket. */
       is_uploaded: z.boolean(),
-      /** An erasure or another key changes it: its objects must be removed before that ends. */
+      /** An erasure or a change of the key rewrites the file. Its objects must be removed before that ends. */
       is_erasing: z.boolean(),
     }),
   ),
@@ -107,8 +110,8 @@ export function writeNote(path: string, note: OffloadNote): void {
 }
 
 /**
- * Notes that sealed files are about to be written anew under another key: the next pass removes their objects and sends them
- * again. The service is stopped.
+ * Notes that sealed files are about to be rewritten under another key. The next pass removes their objects and sends
+ * them again. The service is stopped.
  * @param isMeant by the first id of a file
  * @throws Error of the file system
  */
@@ -119,7 +122,7 @@ export function noteReplaced(path: string, isMeant: (firstId: number) => boolean
   writeNote(path, note);
 }
 
-/** A note about nothing, with a new name for this gateway. */
+/** An empty note, with a new name for this gateway. */
 export function beginNote(place: string): OffloadNote {
   const host = hostname()
     .toLowerCase()

@@ -1,7 +1,8 @@
 /**
- * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent when it is sealed. Its blocks
- * leave the local disk when CAPTURE_LOCAL_KEEP says so and everything was read back and compared. Each pass can be repeated, and
- * continues what an earlier process began. Nothing that stores exchanges waits for it. Capture process, command line.
+ * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent when it is sealed. Its
+ * blocks leave the local disk when CAPTURE_LOCAL_KEEP allows it and all objects were read back and compared. Each pass
+ * can be repeated, and continues what an earlier process began. Nothing that stores exchanges waits for it. Capture
+ * process, command line.
  *
  * Steps of a file: note; draft (the file without its blocks); packs and draft are sent; manifest; compared; the draft takes the
  * file's name. Removal: note; manifest; objects.
@@ -39,7 +40,7 @@ interface OffloadOptions {
   path: string;
   /** Secret; null: not encrypted. */
   data_key: Uint8Array | null;
-  /** A bucket or folder; null: that of the note. */
+  /** A bucket or folder; null: the one in the note. */
   place: string | null;
   keep: LocalKeep;
   /** For tests: throws to stop after a step. */
@@ -50,7 +51,7 @@ interface OffloadOptions {
 interface OffloadHost {
   /** Runs work while nothing reads or changes sealed files. */
   replace(work: () => void): Promise<void>;
-  /** Whether the full-text index has the file; it would have to read the blocks otherwise. */
+  /** Whether the full-text index has the file; without it, indexing would have to fetch the blocks. */
   isSearchable(file: SealedFile): boolean;
 }
 
@@ -59,14 +60,14 @@ export interface OffloadState {
   /** Sealed files that are not in the bucket yet, and their bytes. */
   waiting_files: number;
   waiting_bytes: number;
-  /** Files whose blocks are in the bucket alone, and the bytes of these. */
+  /** Number and bytes of the files whose blocks are only in the bucket. */
   offloaded_files: number;
   offloaded_bytes: number;
   /** Objects and folders that are to be removed. */
   removing: number;
   /** Bytes that this process has sent. */
   sent_bytes: number;
-  /** Why the last pass failed; null: it did not. */
+  /** Why the last pass failed; null: it succeeded. */
   failure: string | null;
 }
 
@@ -124,7 +125,7 @@ export class Offload {
 
   /** Does everything that is due; one pass at a time. @throws StoreError; Error of the storage */
   pass(host: OffloadHost): Promise<void> {
-    // An order changes the files, and what the bucket has of them.
+    // An order changes the files and their objects in the bucket.
     const { path } = this.#options;
     if (this.#isPaused || hasOrder(path) || findRewriteOrder(path) !== null) return Promise.resolve();
     this.#pass ??= this.#doPass(host)
@@ -184,7 +185,7 @@ export class Offload {
     writeNote(this.#options.path, this.#note);
   }
 
-  /** Forgets entries of files that were restored, or whose draft is gone. */
+  /** Removes the entries of files that were restored, or whose draft is gone. */
   #reconcile(): void {
     const files = new Map(this.#listFiles().map((file) => [`${file.first_id}-${file.last_id}`, file]));
     let hasChanged = false;
@@ -253,7 +254,7 @@ export class Offload {
     this.#save();
   }
 
-  /** A draft that is no longer about its file is made again by the next pass. @throws any other failure */
+  /** The next pass remakes a draft that no longer matches its file. @throws any other failure */
   #forgetStale(thrown: unknown, file: SealedFile, entry: NotedFile): void {
     if (!(thrown instanceof StaleDraftError)) throw thrown;
     this.#drop(entry);
@@ -274,7 +275,7 @@ export class Offload {
     );
   }
 
-  /** Compares what is in the bucket; then the draft takes the file's name. */
+  /** Compares the objects in the bucket, then renames the draft to the file's name. */
   async #evict(file: SealedFile, entry: NotedFile, host: OffloadHost): Promise<void> {
     const { path } = file;
     const draft = `${path}${DRAFT}`;
@@ -296,7 +297,7 @@ export class Offload {
     this.#options.fault?.('offload_replaced');
   }
 
-  /** Makes the sealed file again with its blocks, and puts it in place. */
+  /** Rebuilds the sealed file with its blocks, and replaces the draft by it. */
   async #restore(file: SealedFile, replace: OffloadHost['replace']): Promise<void> {
     const { path } = file;
     const target = `${path}${RESTORED}`;
@@ -321,7 +322,7 @@ export class Offload {
     this.#save();
   }
 
-  /** Stops the pass in progress, and starts none until `go`. */
+  /** Stops the pass in progress. No pass starts until `go`. */
   async pause(): Promise<void> {
     this.#isPaused = true;
     this.#thread.stop();
@@ -350,7 +351,7 @@ export class Offload {
     }
   }
 
-  /** Once the files are changed: removes what the bucket and the cache have of them. @throws StoreError */
+  /** Once the files are changed: removes their content from the bucket and the cache. @throws StoreError */
   async removeErased(): Promise<void> {
     const folders = this.#note.files.filter(({ is_erasing }) => is_erasing).map(({ folder }) => folder);
     for (const entry of [...this.#note.files]) {
@@ -372,7 +373,7 @@ export class Offload {
       if (name.startsWith(`${basename(folder)}-`)) rmSync(join(cache, name), { force: true });
   }
 
-  /** Removes what is noted, after the manifest no longer lists it. */
+  /** Removes the noted objects, once the manifest no longer lists them. */
   async #remove(): Promise<void> {
     await this.#writeManifest();
     const names = [...this.#note.removing];
@@ -389,7 +390,7 @@ export class Offload {
     const found = await this.#thread.call({ name: 'get', object });
     if (found !== null) this.#refuseOther(object, Buffer.from(found));
     const nonce = randomBytes(8).toString('hex');
-    // The last one that was written, and the one that is about to be.
+    // The last one that was written, and the next one.
     this.#note.nonces = [...this.#note.nonces.slice(-1), nonce];
     this.#save();
     const files = this.#note.files
@@ -402,7 +403,7 @@ export class Offload {
     const bytes = Buffer.from(
       JSON.stringify({ format: MANIFEST_FORMAT, nonce, content: Buffer.from(content).toString('base64') }),
     );
-    // Before the manifest, because it is written only with the first one.
+    // This precedes the manifest, because it is written only with the first manifest.
     if (found === null)
       await this.#thread.call({ name: 'put', object: `${GATEWAYS}${gateway}`, bytes: new Uint8Array() });
     await this.#thread.call({ name: 'put', object, bytes });

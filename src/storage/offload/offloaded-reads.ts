@@ -1,7 +1,7 @@
 /**
- * Reads blocks of a file whose content is in a bucket: from the packs in the cache folder, and from the bucket for a pack that
- * is not there. The call waits for the bucket, because readers are synchronous; after a failure, further calls fail at once
- * for a time. Any thread; the process that writes forbids fetching, and so never waits.
+ * Reads blocks of a file whose content is in a bucket: from the packs in the cache folder, and from the bucket if a
+ * pack is not cached. The call waits for the bucket, because readers are synchronous; after a failure, further calls
+ * fail at once for a time. Any thread; the writing process forbids fetching, so it never waits.
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -13,7 +13,7 @@ import { packName, readOffloadedFile } from './offloaded-file.ts';
 
 /** How long a read waits for an object. */
 const FETCH_MS = 20_000;
-/** How long further reads fail at once after one that failed. */
+/** How long reads fail at once after a failed one. */
 const DOWN_MS = 5_000;
 
 /** The bucket of one capture database. */

@@ -1,7 +1,7 @@
 /**
- * From a sealed file to its draft (the file without blocks), to packs, and back. A pack is blocks one after another, each as
- * it is in the file: compressed, and encrypted if there is a data key. A pool thread of the capture process and the
- * command line.
+ * From a sealed file to its draft (the file without blocks), to packs, and back. A pack is a sequence of blocks in
+ * their form in the file: compressed, and encrypted if there is a data key. A pool thread of the capture process and
+ * the command line.
  */
 import { createHash } from 'node:crypto';
 import { rmSync, statSync, utimesSync } from 'node:fs';
@@ -51,7 +51,7 @@ interface DraftOptions {
 
 /**
  * Makes the draft of a sealed file; it is on the disk when this resolves.
- * @returns null if the index is incomplete: then a list would need the blocks
+ * @returns null if the index is incomplete: then listing exchanges would need the blocks
  * @throws CaptureFileError, what `check` throws, Error of the storage
  */
 export async function makeDraft(options: DraftOptions): Promise<Omit<PlannedFile, 'index'> | null> {
@@ -167,7 +167,7 @@ interface WholeOptions {
   read: PackReader;
 }
 
-/** Makes the sealed file again from the file without blocks; it is on the disk when this resolves. */
+/** Rebuilds the sealed file from the file without blocks; it is on the disk when this resolves. */
 export async function makeWhole({ path, target: copy, data_key, read }: WholeOptions): Promise<void> {
   const source = openCaptureEnv(path, 'read', data_key);
   try {
@@ -201,8 +201,8 @@ export async function makeWhole({ path, target: copy, data_key, read }: WholeOpt
 }
 
 /**
- * What a draft says.
- * @throws StaleDraftError if it is not about the sealed file as it is
+ * The contents of a draft.
+ * @throws StaleDraftError if it does not match the sealed file
  */
 export async function readDraft(
   path: string,
@@ -224,7 +224,7 @@ export async function readDraft(
   }
 }
 
-/** The key that a sealed file has: there are two while it is changed (capture-keys.ts). */
+/** The key that a sealed file has: there are two during a change (capture-keys.ts). */
 function findKey({ sealing }: CaptureEnv, path: string, dataKey: Uint8Array | null): Uint8Array | null {
   const { all } = readCaptureKeys(livePath(path), dataKey);
   return all.find((key) => openDataKey(key)?.id === sealing?.key.id) ?? dataKey;

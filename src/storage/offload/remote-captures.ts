@@ -29,7 +29,7 @@ export interface RemoteCaptures {
   gateway: string;
   /** Path of their database here. */
   db: string;
-  /** When the gateway last told the bucket of its files. */
+  /** When the gateway last wrote its list of files to the bucket. */
   written_at: string;
 }
 

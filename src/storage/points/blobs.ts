@@ -16,7 +16,7 @@ import { isAttachmentName, type PointFile } from './point.ts';
 export class Blobs {
   readonly #store: ObjectStore;
   readonly #objects: SealedObjects;
-  /** For each file of the last point, by path: its state when it was stored, and its entry. */
+  /** For each file of the last point, by path: its state at that time, and its entry. */
   #known = new Map<string, { stamp: string; entry: PointFile }>();
   /** Attachments that are in the place. */
   #attachments: Set<string> | null = null;

@@ -70,12 +70,12 @@ export class Follower {
   readonly #lineage: string;
   #files = new Map<string, LayeredFile>();
   #layers = 0;
-  /** A point whose objects are all in the spool or in the place; null: no point waits. */
+  /** A point that waits to be sent: its objects are all in the spool or in the place. null: no point waits. */
   #pending: PendingPoint | null = null;
   #lastAtMs = 0;
   /** The files of the last point, to see whether a new one is needed. */
   #lastFiles = '';
-  /** Since when the present pass has read transactions open; null: it has none. */
+  /** When the present pass opened its read transactions; null: it has none. */
   #readingSinceMs: number | null = null;
 
   /**
@@ -153,7 +153,7 @@ export class Follower {
     return { from_ms, point: isNew ? name : null, bytes };
   }
 
-  /** How long the present pass has had a read transaction open, in milliseconds; 0: it has none. */
+  /** Milliseconds since the present pass opened a read transaction; 0: it has none. */
   get reading_ms(): number {
     return this.#readingSinceMs === null ? 0 : performance.now() - this.#readingSinceMs;
   }
@@ -202,7 +202,7 @@ export class Follower {
       const captures = hasCaptures
         ? await openCaptures(capture_db, data_key, fromMs)
         : { changing: [], sealed: [] };
-      // Nothing that comes later is in the point, except for attachments and secrets that nothing refers to.
+      // The point contains nothing later, except attachments and secrets to which nothing refers.
       atMs = Math.max(now(), this.#lastAtMs + 1);
       this.#lastAtMs = atMs;
       await addOpened(captures.changing, add);

@@ -8,7 +8,7 @@ import type { PageSource } from './page-source.ts';
 import { PageTable } from './page-table.ts';
 import type { LayerRef, PointFile } from './point.ts';
 
-/** After this many layers of changes, one layer holds all changes again. */
+/** After this many layers of changes, one layer contains all changes since the first layer. */
 const CHANGES_MAX = 60;
 
 /** What is known of a file as of the last point. */

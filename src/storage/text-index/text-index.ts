@@ -220,8 +220,8 @@ export class TextIndex {
   /**
    * Removes exchanges that were erased, one segment after the other. Until the end, nothing else is written.
    * @param runIds of the erased exchanges
-   * @param isPartial some of these runs have other exchanges. Those repeat messages that the index has with erased
-   *   ones, so the segments are made again
+   * @param isPartial some of these runs have other exchanges. Those repeat messages that the index stores under erased
+   *   exchanges, so the segments are rebuilt
    * @throws Error of the file system
    */
   *erase(
@@ -311,7 +311,7 @@ export class TextIndex {
     return this.#counted.unsearched;
   }
 
-  /** Whether the index needs these exchanges no more: it has them, or had no room for them. */
+  /** Whether the index no longer needs these exchanges: it has them, or had no room for them. */
   hasAll(firstId: number, lastId: number): boolean {
     let next = firstId;
     if (this.#isTrimmed) next = Math.max(next, this.#segments[0]?.first_id ?? next);
