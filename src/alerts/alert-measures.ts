@@ -93,7 +93,8 @@ export class AlertMeasures {
       : 'only the newest runs were counted';
     if (measure === 'runs') return { value: runs, problem };
     if (measure === 'cost_usd') return { value: cost_usd, problem };
-    if (of_runs === 0) return { value: null, problem: 'no run of this window is one that it is a share of' };
+    if (of_runs === 0)
+      return { value: null, problem: 'no run in this window matches the query of which it is a share' };
     return { value: runs / of_runs, problem };
   }
 
@@ -107,7 +108,7 @@ export class AlertMeasures {
       return limit.resets_at !== null && Date.parse(limit.resets_at) <= nowMs ? [] : [1 - limit.used_share];
     });
     return known.length === 0
-      ? { value: null, problem: 'no provider has told of a limit in the last day' }
+      ? { value: null, problem: 'no provider reported a limit in the last day' }
       : exact(Math.min(...known));
   }
 

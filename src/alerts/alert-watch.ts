@@ -110,17 +110,17 @@ export class AlertWatch {
     const alone = (value: number) => [{ value, labels: {} }];
     return [
       metric('firing', 'gauge', 'Alerts that fire', alone(firing.length)),
-      metric('outbox_waiting', 'gauge', 'Messages of alerts that wait', alone(this.#outbox.waiting)),
+      metric('outbox_waiting', 'gauge', 'Alert messages that wait to be sent', alone(this.#outbox.waiting)),
       metric(
         'looks_total',
         'counter',
-        'Looks at alerts, by whether their figure was known',
+        'Checks of alerts, by whether the value was known',
         Object.entries(this.#looks).map(([result, value]) => ({ value, labels: { result } })),
       ),
       metric(
         'deliveries_total',
         'counter',
-        'Attempts to deliver messages of alerts, and messages given up, by outcome',
+        'Attempts to deliver alert messages, and abandoned messages, by outcome',
         [...this.#deliveries].map(([outcome, value]) => ({ value, labels: { outcome } })),
       ),
     ];

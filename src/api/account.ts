@@ -156,7 +156,7 @@ function checkHandedOver(tables: TableReader, own: readonly Membership[], user_i
   const more = kept.length > NAMED_AT_MOST ? ` and ${kept.length - NAMED_AT_MOST} more` : '';
   throw new CatalogueError(
     'conflict',
-    `You are the only owner of ${names.join(', ')}${more}: make another member an owner, or delete the organization, first`,
+    `You are the only owner of ${names.join(', ')}${more}: first make another member an owner, or delete the organization`,
   );
 }
 

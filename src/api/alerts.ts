@@ -272,16 +272,17 @@ function readDestination(
   if (kind === 'slack') return { id, kind, url, secret: '', to: [] };
   const secret = given.secret ?? before?.secret ?? '';
   const { min } = ALERT_BOUNDS.secret_characters;
-  if (secret.length < min) throw refuse('secret', `a signing secret has ${min} characters or more`);
+  if (secret.length < min) throw refuse('secret', `a signing secret must have at least ${min} characters`);
   return { id, kind, url, secret, to: [] };
 }
 
 /** What is wrong with the address of a webhook, without the address; null: no error is known. */
 function findAddressFault(text: string, targets: AlertServices['targets']): string | null {
-  if (!URL.canParse(text)) return 'a webhook needs an address';
+  if (!URL.canParse(text)) return 'a webhook must have an address';
   const url = new URL(text);
-  if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'allowed is http or https';
-  if (url.username !== '' || url.password !== '') return 'credentials do not belong into an address';
+  if (url.protocol !== 'https:' && url.protocol !== 'http:')
+    return 'the address must begin with http:// or https://';
+  if (url.username !== '' || url.password !== '') return 'the address must not contain credentials';
   try {
     targets.check(url.hostname);
     return null;

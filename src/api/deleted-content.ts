@@ -166,7 +166,7 @@ async function empty<Value>(
     const rows = [...tables.range<Value>(table, { prefix, limit: RETENTION.rows })];
     if (rows.length === 0) return;
     const first = JSON.stringify(rows[0]!.row);
-    if (first === before) throw new CatalogueError('internal', `${table} names what is not there`);
+    if (first === before) throw new CatalogueError('internal', `${table} names a row that does not exist`);
     before = first;
     await Promise.all(rows.map((row) => remove(row).catch(passMissing)));
     await nextTurn();

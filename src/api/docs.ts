@@ -37,9 +37,9 @@ const QUICKSTART = `<h2 id="quickstart">Quickstart</h2>
 <p>Make an API key on the <a href="/">dashboard</a>, or take one of <code>SVC_KEYS</code>. Then, in a shell:</p>
 <pre tabindex="0">API=<span data-origin>…</span>   KEY=…
 post() { curl -s "$API$1" -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d "$2"; echo; }
-# what helped before, for the prompt of the task
+# patterns from earlier runs, for the task's prompt
 ${renderCurl('/v1/traces/retrieve', 'retrieve_patterns')}
-# a run, its steps, and what to tell the agent when a step has an alarm
+# a run, its steps, and the text for the agent when a step raises an alarm
 ${renderCurl('/v1/monitor/runs', 'startRun')}
 ${renderCurl('/v1/monitor/runs/run-1/steps', 'logStep')}
 ${renderCurl('/v1/monitors/evaluate', 'evaluate')}
@@ -47,8 +47,7 @@ ${renderCurl('/v1/monitor/runs/run-1/finish', 'finishRun')}</pre>
 <p>Or here: give a key, open an operation below and press Send.</p>
 <div data-script hidden><form id="key-form"><label>API key, or a signed-in user’s token
 <input id="key" type="password" autocomplete="off" spellcheck="false" aria-describedby="key-note"></label></form>
-<p id="key-note" class="faint">It stays in this tab until you close it (sessionStorage), and is sent to this address alone. What you send
-is done for real.</p></div>`;
+<p id="key-note" class="faint">It stays in this tab until you close it (sessionStorage), and is sent only to this address. Requests sent from here take effect.</p></div>`;
 
 /** @param document output of {@link describeApi} */
 export function renderDocs(document: Json, version: string): string {

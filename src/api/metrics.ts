@@ -227,7 +227,7 @@ const EXPIRED_NUMBERS = [
 const BUCKET_NUMBERS = [
   ['waiting_files', VARIES, 'Sealed capture files that are not in the bucket yet'],
   ['waiting_bytes', VARIES, 'Their bytes'],
-  ['offloaded_files', VARIES, 'Sealed capture files whose bodies are in the bucket alone'],
+  ['offloaded_files', VARIES, 'Sealed capture files whose bodies are only in the bucket'],
   ['offloaded_bytes', VARIES, 'Bytes of these bodies'],
   ['removing', VARIES, 'Objects and folders that are to be removed from the bucket'],
   ['sent_bytes', GROWS, 'Bytes that were sent to the bucket'],
@@ -433,7 +433,7 @@ function describePoints(points: readonly { place: string; from_ms: number }[]): 
   if (points.length === 0) return registry;
   const gauge = new Gauge({
     name: 'understudy_backup_point_timestamp_seconds',
-    help: 'Time before which everything acknowledged is in the place that backup --follow fills',
+    help: 'Everything acknowledged before this time is in the place of backup --follow',
     labelNames: ['place'],
     registers: [registry],
   });
@@ -452,7 +452,7 @@ function describeReads(
   if (ages.length === 0) return registry;
   const gauge = new Gauge({
     name: 'understudy_database_oldest_read_seconds',
-    help: 'Age of the oldest read transaction of another process, which keeps freed pages from being used again; 0 without one',
+    help: 'Age of the oldest read transaction of another process, which prevents the reuse of freed pages; 0 without one',
     labelNames: ['database'],
     registers: [registry],
   });
@@ -538,7 +538,7 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
   for (const [of, Kind, help] of BUCKET_NUMBERS)
     add(Kind, Kind === GROWS ? `bucket_${of}_total` : `bucket_${of}`, help, bucket?.[of]);
   if (bucket != null)
-    add(Gauge, 'bucket_failing', '1 if the bucket could not be used last', bucket.failure === null ? 0 : 1);
+    add(Gauge, 'bucket_failing', '1 if the last use of the bucket failed', bucket.failure === null ? 0 : 1);
   const own = (stats.writer?.process ?? {}) as Record<string, unknown>;
   for (const [of, name, Kind, unit, help] of PROCESS_NUMBERS) {
     const value = own[of];

@@ -92,7 +92,7 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
       ...ofBody,
       401: refusal('The account was deleted, or its sessions were ended everywhere'),
       404: refusal('It does not exist, or you are not an operator'),
-      422: { description: 'Not what the schema says', schema: violationsBody },
+      422: { description: 'The request does not match the schema', schema: violationsBody },
       429: refusal('Too many requests with this credential; see Retry-After and RateLimit'),
     };
   return {
@@ -100,7 +100,7 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
     401: refusal('Missing or invalid credential'),
     403: refusal('The caller lacks the permission for this'),
     404: refusal('It does not exist, or belongs to another tenant'),
-    422: { description: 'Not what the schema says', schema: violationsBody },
+    422: { description: 'The request does not match the schema', schema: violationsBody },
     429: refusal('Too many requests with this key; see Retry-After and RateLimit'),
   };
 }

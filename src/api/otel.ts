@@ -127,13 +127,14 @@ class Intake {
   async #unpack({ headers, body }: ApiRequest): Promise<Uint8Array> {
     const encoding = headers.get('content-encoding')?.trim().toLowerCase() ?? 'identity';
     if (encoding === 'identity' || encoding === '') return body;
-    if (encoding !== 'gzip') throw new CatalogueError('encoded_body', 'The only Content-Encoding is gzip');
+    if (encoding !== 'gzip')
+      throw new CatalogueError('encoded_body', 'The only supported Content-Encoding is gzip');
     try {
       return await unpack(body, { maxOutputLength: this.#maxBytes });
     } catch (thrown) {
       if ((thrown as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
         throw new OtlpFault(`The body unpacks to more than ${this.#maxBytes} bytes`, true);
-      throw new OtlpFault('The body is not what gzip makes');
+      throw new OtlpFault('The body is not valid gzip');
     }
   }
 

@@ -55,7 +55,7 @@ export function profileHandlers(services: { stores: { main: Tables } }): Handler
       const { org_id } = tenant;
       const actor = tenantAuditActor(tenant, request);
       if (findBuiltInProfile(body.name) !== null) {
-        throw new CatalogueError('conflict', 'A built-in profile has this name');
+        throw new CatalogueError('conflict', 'This name belongs to a built-in profile');
       }
       const profile = makeProfile(body.name, present(body.weights), present(body.thresholds ?? {}));
       await main.transact((transaction) => {

@@ -10,5 +10,5 @@ import { loadKeptSecret } from '../std/kept-secret.ts';
  *   expected error
  */
 export function loadEmbeddedSecret(dataDir: string): string {
-  return loadKeptSecret(join(dataDir, 'secrets', 'jwt-secret'), 'a new one ends all tokens');
+  return loadKeptSecret(join(dataDir, 'secrets', 'jwt-secret'), 'a new secret invalidates all tokens');
 }

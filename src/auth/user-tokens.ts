@@ -75,7 +75,9 @@ export class UserTokens implements CredentialKind {
       claims = await this.#verify(token);
     } catch (thrown) {
       if (isTokenFault(thrown)) return null;
-      throw new CatalogueError('unavailable', 'The identity provider cannot be asked now', { cause: thrown });
+      throw new CatalogueError('unavailable', 'The identity provider cannot be reached now', {
+        cause: thrown,
+      });
     }
     const identity = readIdentity(claims);
     if (identity === null) return null;

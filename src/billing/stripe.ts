@@ -72,7 +72,8 @@ export class StripeProcessor implements PaymentProcessor {
             throw thrown;
           }),
     );
-    if (session.url === null) throw new CatalogueError('unavailable', 'The payment processor gave no page');
+    if (session.url === null)
+      throw new CatalogueError('unavailable', 'The payment processor returned no page');
     return { url: session.url, session_id: session.id };
   }
 

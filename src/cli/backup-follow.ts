@@ -115,7 +115,7 @@ class FollowRun {
   }
 
   #describeState(): string {
-    return `What was acknowledged before ${new Date(this.#fromMs!).toISOString()} is in ${this.#place}.`;
+    return `Everything acknowledged before ${new Date(this.#fromMs!).toISOString()} is in ${this.#place}.`;
   }
 
   async #tellPoint(isFirst: boolean, point: string, bytes: number, tookMs: number): Promise<void> {
@@ -130,7 +130,7 @@ class FollowRun {
     const isSlow = !isFirst && tookMs > every_ms;
     if (isSlow && !this.#isSlow)
       this.#io.err(
-        `understudy: a point takes ${Math.ceil(tookMs / 1_000)} s, more than --every: the place is as far behind\n`,
+        `understudy: a point takes ${Math.ceil(tookMs / 1_000)} s, longer than --every: the place is behind by that time\n`,
       );
     this.#isSlow = isSlow;
   }

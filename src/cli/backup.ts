@@ -90,9 +90,9 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
   if (folder === undefined || folder === '')
     throw new UsageError(`name the folder with --${command === 'backup' ? 'out' : 'from'}`);
   if (command === 'backup' && !values.follow && isBucketPlace(folder))
-    throw new UsageError('a bucket goes with --follow');
+    throw new UsageError('a bucket requires --follow');
   if (!values.follow && (values.every !== undefined || values.keep !== undefined))
-    throw new UsageError('--every and --keep go with --follow');
+    throw new UsageError('--every and --keep require --follow');
   const config = loadConfig({ listener: 'gateway', db: values.db });
   if (command === 'backup' && values.db !== undefined && !isThere(config.capture.db)) {
     io.err(
@@ -140,7 +140,7 @@ function readTo({ to }: Values): number | null {
   const ms = Date.parse(to);
   if (Number.isNaN(ms) || !/^\d{4}-\d{2}-\d{2}/.test(to))
     throw new UsageError(
-      `--to ${makeHarmlessLine(to)}: allowed is a time like 2026-01-31 or 2026-01-31T12:00:00Z`,
+      `--to ${makeHarmlessLine(to)}: must be a time like 2026-01-31 or 2026-01-31T12:00:00Z`,
     );
   return ms;
 }
@@ -211,7 +211,7 @@ async function restoreFromPlace(
       lost_blocks === 0
         ? ''
         : `${countOf(lost_blocks, 'block')} of captured exchanges could not be read and are left out.\n`;
-    return { manifest, more: `It holds what was acknowledged before ${point.from}.\n${lost}` };
+    return { manifest, more: `It contains everything acknowledged before ${point.from}.\n${lost}` };
   } finally {
     store.close();
   }

@@ -297,7 +297,5 @@ function adviseOn(path: string | undefined, argv: readonly string[]): string {
   const named = argv.map((word) => word.replace(/^--\w+=/, '')).some((word) => isOf(resolve(word)));
   if (named) return ': name another place';
   const { data_dir } = loadConfig({ listener: 'api' });
-  return isOf(data_dir)
-    ? `: put that right, or set another DATA_DIR (${makeHarmlessLine(data_dir)} now)`
-    : '';
+  return isOf(data_dir) ? `: correct that, or set another DATA_DIR (${makeHarmlessLine(data_dir)} now)` : '';
 }

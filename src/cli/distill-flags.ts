@@ -103,7 +103,7 @@ export function readDistillFlags(
   const student = readStudent(values);
   const heldOut = text('held-out');
   if (heldOut !== undefined && student.kind !== 'http' && values.export === undefined)
-    throw new UsageError('--held-out goes with --student http, --model-url and --export');
+    throw new UsageError('--held-out requires --student http, --model-url or --export');
   const [db, since] = [text('db'), text('since')];
   if (db === '') throw new UsageError('--db takes the path of a file');
   return {
@@ -165,15 +165,15 @@ function readStudent(values: DistillFlags['more']): StudentKind {
   const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
   const url = values['model-url'] as string | undefined;
   if (url !== undefined && (values.student !== undefined || values.endpoint !== undefined))
-    throw new UsageError('--model-url takes the place of --student and --endpoint');
+    throw new UsageError('--model-url replaces --student and --endpoint');
   const kind = url === undefined ? (text('student') ?? 'exemplar') : 'http';
   const endpoint = url ?? text('endpoint');
   const [model, style] = [text('model'), text('style')];
   const isConsistent = values.answers !== undefined || values['with-exemplar'] !== undefined;
   if (kind === 'exemplar') {
     if (endpoint !== undefined || model !== undefined || style !== undefined)
-      throw new UsageError('--endpoint, --model and --style go with --student http');
-    if (isConsistent) throw new UsageError('--answers and --with-exemplar go with --student http');
+      throw new UsageError('--endpoint, --model and --style require --student http');
+    if (isConsistent) throw new UsageError('--answers and --with-exemplar require --student http');
     return { kind };
   }
   if (kind !== 'http') throw new UsageError('--student takes exemplar or http');
@@ -181,7 +181,7 @@ function readStudent(values: DistillFlags['more']): StudentKind {
   if (endpoint === undefined || model === undefined)
     throw new UsageError(
       url === undefined
-        ? '--student http takes --endpoint URL and --model NAME'
+        ? '--student http requires --endpoint URL and --model NAME'
         : '--model-url takes --model NAME',
     );
   if (!isStudentEndpoint(endpoint))
@@ -192,7 +192,7 @@ function readStudent(values: DistillFlags['more']): StudentKind {
     throw new UsageError('--style takes messages or chat_completions');
   const place = readPlace(endpoint);
   if (style !== undefined && place.style !== null && style !== place.style)
-    throw new UsageError(`${named} ends with the path of another style than --style ${style}`);
+    throw new UsageError(`${named} ends with the path of a style other than --style ${style}`);
   const answers = readWhole('--answers', text('answers'), 1, 1, SERVICE_ANSWERS_MAX);
   return {
     kind,

@@ -49,7 +49,7 @@ const UNTAUGHT: Record<UntaughtReason, string> = {
 const UNCOVERED: Record<UncoveredReason, string> = {
   unknown_agent: 'unknown agent',
   other_value: 'another value in the prompt than in all golden runs',
-  unsupported: 'asks for what no student gives',
+  unsupported: 'asks for something that no student can give',
   too_far: 'nothing near enough',
   disagreement: 'golden steps disagree',
   unproven: 'kinds of answers with too little evidence, or wrong too often',
@@ -91,7 +91,8 @@ export function describeRound(round: RoundJson, tier: Tier, width: number, palet
 
 function describeRuns({ runs, looked_at, passed_over, too_old }: RoundJson): string {
   if (looked_at === runs) return number(runs);
-  const passed = passed_over === 0 ? '' : `, ${number(passed_over)} of agents with enough newer ones`;
+  const passed =
+    passed_over === 0 ? '' : `, ${number(passed_over)} skipped because their agents have enough newer ones`;
   const before = too_old === 0 ? '' : `, ${number(too_old)} that began before --since`;
   const left = runs - looked_at - passed_over - too_old;
   const older = left === 0 ? '' : `, ${number(left)} older ones not read`;
@@ -100,7 +101,7 @@ function describeRuns({ runs, looked_at, passed_over, too_old }: RoundJson): str
 
 function describePatterns({ count, found }: RoundJson['patterns']): string {
   if (count === 0) return 'none: no golden run failed and recovered';
-  return found === count ? number(count) : `${number(count)}, from ${number(found)} with their like merged`;
+  return found === count ? number(count) : `${number(count)}, merged from ${number(found)} similar ones`;
 }
 
 function describeServed({ measured }: NonNullable<RoundJson['student']>): [string, string][] {
@@ -119,18 +120,15 @@ function describeServed({ measured }: NonNullable<RoundJson['student']>): [strin
     const { served, errors } = measured.in_a_row;
     facts.push([
       'in sticky runs',
-      `${number(served)} in a row, until the first of a run that it does not cover, ${number(errors)} wrong`,
+      `${number(served)} before the first uncovered step of each run, ${number(errors)} wrong`,
     ]);
   }
   facts.push([
     'whole runs',
-    `${number(measured.whole_runs)} of ${number(measured.held_out_runs)} served rightly to the end`,
+    `${number(measured.whole_runs)} of ${number(measured.held_out_runs)} served correctly to the end`,
   ]);
   if (measured.tokens_saved_share !== null)
-    facts.push([
-      'tokens',
-      `${percent(measured.tokens_saved_share)} of those runs' tokens not asked of the upstream`,
-    ]);
+    facts.push(['tokens', `${percent(measured.tokens_saved_share)} of the tokens of those runs saved`]);
   if (measured.service !== undefined) facts.push(...describeService(measured.service, measured.served));
   const uncovered = listCounts(measured.uncovered, UNCOVERED);
   if (uncovered !== '') facts.push(['not served', uncovered]);
@@ -160,7 +158,7 @@ function describeService(
   ];
   const reasons = Object.entries(untold).map(([why, steps]) => `${countOf(steps, 'step')} with ${why}`);
   if (reasons.length > 0)
-    facts.push(['not asked', `${reasons.join(', ')}: the model cannot be told such a step`]);
+    facts.push(['not asked', `${reasons.join(', ')}: such a step cannot be translated for the model`]);
   if (single !== undefined)
     facts.push([
       'agreement',
@@ -175,9 +173,7 @@ function describeStudent(
 ): [string, string][] {
   const { measured, golden, coverage, threshold } = student;
   const of =
-    taught_runs === found
-      ? ''
-      : `; of ${countOf(found, 'golden run')}, the newest of each agent that there is room for`;
+    taught_runs === found ? '' : `; of ${countOf(found, 'golden run')}, the newest of each agent that fit`;
   const facts: [string, string][] = [
     ['taught', `${countOf(golden.teaching_runs, 'run')}, ${countOf(golden.steps, 'step')}${of}`],
   ];
@@ -348,11 +344,11 @@ function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: 
 }
 
 const NOT_EXPORTED: Record<LeftOut, string> = {
-  media: 'hold images, documents or sound',
+  media: 'contain images, documents or sound',
   provider_tool: "have tools of the provider's own",
-  other_block: 'hold what the form has no word for',
-  other_answers: 'hold answers of a student or another model',
-  shape: 'cannot be put into the form',
+  other_block: 'contain parts that the format cannot express',
+  other_answers: 'contain answers of a student or another model',
+  shape: 'cannot be converted to the format',
   no_answer: 'have no answer to teach',
 };
 
@@ -378,7 +374,7 @@ export function describeExport(report: ExportReport, width: number, palette: Pal
   const left = listCounts(left_out, NOT_EXPORTED);
   return (
     `${number(golden)} golden of ${countOf(runs, 'run')}\n\n${table}` +
-    (left === '' ? '' : `Conversations left out, as they ${left}\n`) +
+    (left === '' ? '' : `Conversations left out because they ${left}\n`) +
     `\nexport.json names the runs that are held out. To try a model that was taught train.jsonl:\n` +
     `understudy distill --model-url URL --model NAME --held-out ${held_out}\n`
   );

@@ -122,8 +122,8 @@ async function exportLines(
   const form = TRAINING_FORMS.find((known) => known === flags.more.export);
   if (form === undefined) throw new UsageError(`--export takes ${TRAINING_FORMS.join(' or ')}`);
   if (flags.more['model-url'] !== undefined || flags.more.student !== undefined)
-    throw new UsageError('--export makes no student, and goes with neither --student nor --model-url');
-  if (flags.since_ms !== null) throw new UsageError('--since does not go with --export');
+    throw new UsageError('--export makes no student, and cannot be combined with --student or --model-url');
+  if (flags.since_ms !== null) throw new UsageError('--since cannot be combined with --export');
   const report = (await runInThread(flags, false, form, io, surroundings)) as ExportReport | null;
   if (report === null) return EXIT.failed;
   const columns = surroundings.columns ?? process.stdout.columns;
@@ -201,7 +201,7 @@ async function runInThread(
     }
     if (evaluates) return `${at}; the model was not asked about all steps, and nothing is written`;
     const kept = existsSync(`${out}.work`)
-      ? `; ${makeHarmlessLine(out)}.work keeps what was read of runs`
+      ? `; ${makeHarmlessLine(out)}.work keeps the results of the runs read so far`
       : '';
     return `${at}; ${describeVersion(before, await findVersion(out), out)}${kept}`;
   };

@@ -118,14 +118,14 @@ async function readTarget(values: {
     const before_ms = Date.parse(values.before);
     if (Number.isNaN(before_ms) || !/^\d{4}-\d{2}-\d{2}/.test(values.before))
       throw new UsageError(
-        `--before ${makeHarmlessLine(values.before)}: allowed is a time like 2026-01-31 or 2026-01-31T12:00:00Z`,
+        `--before ${makeHarmlessLine(values.before)}: must be a time like 2026-01-31 or 2026-01-31T12:00:00Z`,
       );
     return { before_ms };
   }
   const credential = (await readCredential(values.credential!)).split(/\r?\n/)[0]!;
   if (credential.length < CREDENTIAL_CHARACTERS_MIN || credential.length > CREDENTIAL_CHARACTERS)
     throw new UsageError(
-      `--credential: allowed are ${CREDENTIAL_CHARACTERS_MIN} to ${CREDENTIAL_CHARACTERS} characters in the first line`,
+      `--credential: the first line must have ${CREDENTIAL_CHARACTERS_MIN} to ${CREDENTIAL_CHARACTERS} characters`,
     );
   return { credential };
 }
@@ -150,9 +150,10 @@ function describe(report: ErasureReport, isDry: boolean): string {
   const lost =
     unreadable === 0
       ? ''
-      : `${countOf(unreadable, 'exchange')} could not be read. They may be among those to erase, and they still exist.\n`;
+      : `${countOf(unreadable, 'exchange')} could not be read. They may belong to the selection, and were not erased.\n`;
   const aside = set_aside.map(
-    (path) => `${makeHarmlessLine(path)} was set aside as damaged and may hold some: remove it yourself.\n`,
+    (path) =>
+      `${makeHarmlessLine(path)} was set aside as damaged and may contain exchanges of the selection: remove it yourself.\n`,
   );
   return done + lost + aside.join('');
 }

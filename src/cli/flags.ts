@@ -72,7 +72,7 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
     if (value === undefined) throw new UsageError(`${flag} takes a value: write ${flag} VALUE`);
     if (isInline !== true && /^-./s.test(value)) {
       const typed = makeWord(value);
-      throw new UsageError(`${flag} takes a value; if ${typed} is meant to be it, write ${flag}=${typed}`);
+      throw new UsageError(`${flag} takes a value; if ${typed} is that value, write ${flag}=${typed}`);
     }
     const before = kind === 'list' ? values[name] : undefined;
     values[name] = before === undefined ? value : `${before},${value}`;

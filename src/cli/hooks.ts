@@ -64,7 +64,7 @@ export async function runHooks(argv: string[], io: CliIo): Promise<number> {
   const [client, ...others] = words;
   if (!isClient(client)) throw new UsageError(`name the client: ${CLIENTS.join(' or ')}`);
   refuseWords(others);
-  if (values.write && values.remove) throw new UsageError('--write and --remove exclude each other');
+  if (values.write && values.remove) throw new UsageError('--write and --remove cannot be combined');
   const flags = (['url', 'codebase', 'profile'] as const).flatMap((name) => {
     const value = values[name];
     return value === undefined ? [] : [`--${name}`, value];
@@ -92,7 +92,7 @@ async function install(client: ClientName, file: string, command: string | null,
     return EXIT.failed;
   }
   if (merged === (found.text ?? '')) {
-    await io.out(command === null ? `${shown} has no hooks of ours\n` : `${shown} has them already\n`);
+    await io.out(command === null ? `${shown} has no hooks of Understudy\n` : `${shown} has them already\n`);
     return EXIT.done;
   }
   if (!replaceFile(file, found, merged)) {
@@ -125,7 +125,7 @@ function readSettings(file: string): FoundSettings {
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException;
-    if (code === 'ENOENT') throw new SettingsFault('it is a link to a file that is not there');
+    if (code === 'ENOENT') throw new SettingsFault('it is a link to a missing file');
     // A socket, or a device without a driver.
     if (code === 'ENXIO') throw new SettingsFault('it is not a regular file');
     throw thrown;

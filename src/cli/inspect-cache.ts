@@ -28,7 +28,7 @@ export async function showRunCache(view: InspectView, runId: string): Promise<nu
   const { value: first } = view.source.summaries({ run_id: runId })[Symbol.iterator]().next();
   if (first === undefined) {
     view.io.err(
-      `understudy: the database has no run ${formatJson(runId, 0)}.\nWhich runs it has: understudy inspect\n`,
+      `understudy: the database has no run ${formatJson(runId, 0)}.\nTo list its runs: understudy inspect\n`,
     );
     return EXIT.failed;
   }
@@ -84,7 +84,7 @@ function layOutLook(view: InspectView, look: CacheLook): string {
     case 'too_short':
       return `${head}  ${dim('short  too short to be cached')}\n`;
     case 'not_told':
-      return `${head}  ${dim('?      the provider did not say what it read from its cache')}\n`;
+      return `${head}  ${dim('?      the provider did not report what it read from its cache')}\n`;
     case 'miss': {
       const about = look.is_estimate ? 'about ' : '';
       const cost = look.cost_usd === null ? '' : `, ${formatDollars(look.cost_usd)}`;

@@ -24,7 +24,9 @@ export async function showExchange(view: InspectView, id: number): Promise<numbe
   }
   const record = view.source.exchange(id);
   if (record === undefined) {
-    view.io.err(`understudy: the database has no exchange ${id}.\nWhich it has: understudy inspect --json\n`);
+    view.io.err(
+      `understudy: the database has no exchange ${id}.\nTo list its exchanges: understudy inspect --json\n`,
+    );
     return EXIT.failed;
   }
   if (raw !== null) {

@@ -81,14 +81,14 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
     throw new UsageError('--raw writes bytes, so it cannot be used with --json');
   if (values.run !== undefined && values.exchange !== undefined) {
     throw new UsageError(
-      '--run and --exchange do not go together: an exchange has one number in the whole database',
+      '--run and --exchange cannot be combined: an exchange has one number in the whole database',
     );
   }
   if (values.step !== undefined && (values.run !== undefined || values.exchange !== undefined))
-    throw new UsageError('--step goes with neither --run nor --exchange');
+    throw new UsageError('--step cannot be combined with --run or --exchange');
   if (values.student !== undefined && values.step === undefined)
-    throw new UsageError('--student goes with --step');
-  if (values.full === true && values.run === undefined) throw new UsageError('--full goes with --run');
+    throw new UsageError('--student requires --step');
+  if (values.full === true && values.run === undefined) throw new UsageError('--full requires --run');
   if (values.by !== undefined) {
     for (const name of [
       'run',
@@ -101,11 +101,11 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
       'limit',
       'full',
     ] as const)
-      if (values[name] !== undefined) throw new UsageError(`--by and --${name} do not go together`);
+      if (values[name] !== undefined) throw new UsageError(`--by and --${name} cannot be combined`);
   }
   if (values.export !== undefined)
     for (const name of ['run', 'exchange', 'step', 'cache', 'limits', 'by', 'json', 'full'] as const)
-      if (values[name] !== undefined) throw new UsageError(`--export and --${name} do not go together`);
+      if (values[name] !== undefined) throw new UsageError(`--export and --${name} cannot be combined`);
   checkTogether(values);
   // A page that is selected by another flag takes no query.
   const selected = values.run ?? values.exchange ?? values.step ?? values.cache ?? values.limits ?? values.by;
@@ -145,18 +145,20 @@ function checkTogether(values: FlagValues<typeof FLAGS>): void {
       'limit',
       'full',
     ] as const)
-      if (values[name] !== undefined) throw new UsageError(`--limits and --${name} do not go together`);
+      if (values[name] !== undefined) throw new UsageError(`--limits and --${name} cannot be combined`);
   }
   if (values.cache === true) {
     for (const name of ['exchange', 'step', 'golden', 'not-golden', 'limit', 'full'] as const)
-      if (values[name] !== undefined) throw new UsageError(`--cache and --${name} do not go together`);
+      if (values[name] !== undefined) throw new UsageError(`--cache and --${name} cannot be combined`);
   }
   if (values.golden === true && values['not-golden'] === true)
     throw new UsageError('--golden and --not-golden together match no run');
   for (const name of ['since', 'golden', 'not-golden', 'limit'] as const) {
     const isOfOne = values.run ?? values.exchange ?? values.step;
     if (values[name] !== undefined && isOfOne !== undefined)
-      throw new UsageError(`--${name} chooses among runs: it does not go with --run, --exchange or --step`);
+      throw new UsageError(
+        `--${name} chooses among runs: it cannot be combined with --run, --exchange or --step`,
+      );
   }
 }
 

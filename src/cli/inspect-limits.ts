@@ -18,7 +18,7 @@ export async function showLimits(view: InspectView, nowMs: number): Promise<numb
     await view.io.out(`${formatJson(report, 2)}\n`);
     return EXIT.done;
   }
-  if (report.limits.length === 0) await view.io.out('No answer of the last 24 hours told a limit.\n');
+  if (report.limits.length === 0) await view.io.out('No answer of the last 24 hours reported a limit.\n');
   for (const limit of report.limits) await view.io.out(layOutLimit(view, limit, nowMs));
   return EXIT.done;
 }

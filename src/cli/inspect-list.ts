@@ -133,14 +133,14 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
   }
   const isSearched = onlyGolden !== undefined && leftOut > 0;
   if (leftOut > 0)
-    text += `${countOf(leftOut, 'earlier run')}${isSearched ? ', not looked at' : ''}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
+    text += `${countOf(leftOut, 'earlier run')}${isSearched ? ', not examined' : ''}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
   if (withoutRun !== null) {
     text += `${countOf(withoutRun.exchanges, 'exchange')} without a run (${countOf(withoutRun.turns, 'turn')}).\n`;
   }
   if (uncounted > 0) text += `${countOf(uncounted, 'exchange')} of older runs: look at those with --run.\n`;
   if (end.not_indexed > 0) text += `${describeNotIndexed(end.not_indexed)}\n`;
   if (text === '' && (since_ms !== undefined || onlyGolden !== undefined)) text = 'No such run.\n';
-  if (text === '') text = 'The database holds no exchange yet.\n';
+  if (text === '') text = 'The database has no exchange yet.\n';
   await view.io.out(text);
   return EXIT.done;
 }

@@ -49,7 +49,7 @@ const ADVICE: Record<GoldenCode, string> = {
   unfinished: 'let the agent continue until the model ends its turn by itself',
   shape: 'turns of Messages, chat-completions and responses count',
   side_call: 'look at its parent run, which has the work',
-  monitor_fired: 'understudy runs mark RUN good, if it went well all the same',
+  monitor_fired: 'understudy runs mark RUN good, if it went well anyway',
   reading_differs: 'please report it: one side of the difference is a misreading',
   outcome: 'distil from runs that succeeded',
   marked_bad: 'understudy runs mark RUN clear removes the mark',
@@ -64,7 +64,7 @@ export async function showRun(view: InspectView, runId: string, findWords: FindW
   const summary = summarizeRun(view.source, runId, words.get(runId));
   if (summary === null) {
     view.io.err(
-      `understudy: the database has no run ${formatJson(runId, 0)}.\nWhich runs it has: understudy inspect\n`,
+      `understudy: the database has no run ${formatJson(runId, 0)}.\nTo list its runs: understudy inspect\n`,
     );
     return EXIT.failed;
   }

@@ -79,7 +79,7 @@ export async function runLoop(
     return EXIT.done;
   }
   const { once, every } = flags.more;
-  if (once === true && every !== undefined) throw new UsageError('--once and --every exclude each other');
+  if (once === true && every !== undefined) throw new UsageError('--once and --every cannot be combined');
   if (once === true) return runOnce(flags, io, surroundings);
   const everyMs = readInterval('--every', (every as string | undefined) ?? '1h', EVERY_MAX_DAYS);
   await runAtInterval(flags, everyMs, argv, io, surroundings);

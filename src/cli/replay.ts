@@ -89,7 +89,7 @@ export async function runReplay(argv: string[], io: CliIo): Promise<number> {
     const run = RecordedRun.read(files, flags.run_id);
     if (run === null) {
       io.err(
-        `understudy: the database has no run ${formatJson(flags.run_id, 0)}.\nWhich runs it has: understudy inspect\n`,
+        `understudy: the database has no run ${formatJson(flags.run_id, 0)}.\nTo list its runs: understudy inspect\n`,
       );
       return EXIT.failed;
     }
@@ -216,7 +216,7 @@ function readReplayFlags(argv: string[], nowMs: number): ReplayFlags | 'help' {
   if (end >= 0 && command.length === 0) throw new UsageError('after "--" the command of an agent is missing');
   for (const name of ['to', 'model', 'run'] as const)
     if (values[name] !== undefined && values.from === undefined)
-      throw new UsageError(`--${name} goes with --from N`);
+      throw new UsageError(`--${name} requires --from N`);
   if (values.verify !== undefined && command.length === 0)
     throw new UsageError('--verify judges what a command has done: name it after "--"');
   const { gateway, capture } = loadConfig({ listener: 'gateway' });

@@ -67,7 +67,7 @@ export async function runRuns(argv: string[], io: CliIo): Promise<number> {
   const run = await findMarkedRun(config, runId);
   if (run === null) {
     io.err(
-      `understudy: the database has no run ${formatJson(runId, 0)}.\nWhich runs it has: understudy inspect\n`,
+      `understudy: the database has no run ${formatJson(runId, 0)}.\nTo list its runs: understudy inspect\n`,
     );
     return EXIT.failed;
   }
@@ -125,7 +125,7 @@ function readScore(text: string | undefined): number | null | undefined {
   if (text === 'none') return null;
   const score = Number(text);
   if (text.trim() === '' || !(score >= 0 && score <= 1))
-    throw new UsageError('--score: allowed are numbers from 0 to 1, and none');
+    throw new UsageError('--score: must be a number from 0 to 1, or none');
   return score;
 }
 

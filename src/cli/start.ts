@@ -78,9 +78,9 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   OTEL_EXPORTER_OTLP_HEADERS          name=value, comma-separated                       none
   OTEL_EXPORTER_OTLP_TIMEOUT          of one request, in milliseconds                   10000
   OTEL_EXPORTER_OTLP_COMPRESSION      gzip or none                                      none
-  OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES   what the spans say of their source      understudy, none
+  OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES   source attributes of the spans      understudy, none
   OTEL_SDK_DISABLED     true: sends none             false
-  GW_OTEL_CONTENT       on: texts of messages and tools go along                        off
+  GW_OTEL_CONTENT       on: also texts of messages and tools                        off
   SVC_REDACT            mask keys in stored bodies   1
   CAPTURE_BUCKET_URL    where sealed captures go: s3://bucket/prefix?region=…&endpoint=… or file:///folder   none
   CAPTURE_LOCAL_KEEP    how long they also stay here: 7d, 12h, 50GiB or all   7d
@@ -120,7 +120,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any; with AUTH_JWKS_URL both must be set
   RATE_LIMIT_PER_SEC, RATE_LIMIT_BURST               200, 400 a key
   AUTH_FAIL_RATE_PER_SEC  failed sign-ins an address, after 100 at once; 0: not limited   5
-  RETENTION_DAYS        runs, traces, findings, live events, captures older than this go; 0: kept     0
+  RETENTION_DAYS        runs, traces, findings, live events, captures older than this are deleted; 0: kept     0
   RETENTION_DAYS_RUNS, RETENTION_DAYS_TRACES         the same of one kind: RETENTION_DAYS
   RETENTION_DAYS_FINDINGS, RETENTION_DAYS_LIVE_EVENTS, RETENTION_DAYS_CAPTURES
   CORS_ALLOWED_ORIGINS  pages that may call, comma-separated   none

@@ -42,7 +42,9 @@ export async function showStep(
     return EXIT.failed;
   }
   if (explanation === null) {
-    view.io.err(`understudy: the database has no exchange ${id}.\nWhich it has: understudy inspect --json\n`);
+    view.io.err(
+      `understudy: the database has no exchange ${id}.\nTo list its exchanges: understudy inspect --json\n`,
+    );
     return EXIT.failed;
   }
   await view.io.out(view.flags.json ? `${formatJson(explanation, 2)}\n` : layOutStepPage(view, explanation));
@@ -93,7 +95,7 @@ function layOutStepPage(view: InspectView, explanation: StepExplanation): string
 function layOutDecision(view: InspectView, { recorded, not_asked }: StepExplanation): string {
   if (recorded === null)
     return not_asked === ''
-      ? view.paint.dim('No decision of relegation is kept with this exchange.')
+      ? view.paint.dim('No relegation decision is stored with this exchange.')
       : makeHarmlessLine(`No student was asked: ${not_asked}.`);
   const { decision, student_version, score } = recorded;
   const facts = [
@@ -139,7 +141,7 @@ const DOUBTS: readonly [keyof NonNullable<StudentOpinion['doubts']>, string][] =
   ['novelty', 'something that golden steps did not have'],
   ['distance', 'the nearest golden step differs'],
   ['disagreement', 'golden steps were answered differently'],
-  ['slots', 'values of the answer are little tested'],
+  ['slots', 'values of the answer were seldom tested'],
 ];
 
 /** The parts of the score, largest first. */

@@ -108,7 +108,7 @@ function layOutLedger(
 /** The same figure as in the dashboard, the report and the metrics, and what is uncertain in it. */
 function describeTotal(total: LedgerTotal): string {
   const { since, served, saved_usd, unpriced, guessed } = total;
-  const saved = saved_usd === null ? 'what that saved is not known' : `saved ${describeSaved(total)}`;
+  const saved = saved_usd === null ? 'the saving is unknown' : `saved ${describeSaved(total)}`;
   const doubts = [
     unpriced === 0 ? '' : `${countOf(unpriced, 'served step')} left out, because GW_PRICES has no price`,
     guessed === 0 ? '' : `${countOf(guessed, 'served step')} marked ~, priced as a model with a similar name`,

@@ -132,7 +132,7 @@ export async function runStudent(argv: string[], io: CliIo): Promise<number> {
   if (allowed === null) throw new UsageError(`name the action: ${Object.keys(ACTIONS).join(', ')}`);
   for (const name of Object.keys(values) as (keyof typeof FLAGS)[])
     if (name !== 'dir' && name !== 'json' && !allowed.includes(name))
-      throw new UsageError(`--${name} goes with ${listActions(name)}`);
+      throw new UsageError(`--${name} requires ${listActions(name)}`);
   refuseWords(rest.slice(countWords(action)));
   if (action === 'ledger') return showLedger(readLedgerFlags(values), io);
   const place = findPlace(values, io);
@@ -202,7 +202,7 @@ function isExpected(error: unknown): error is Error {
 function listActions(flag: keyof typeof FLAGS): string {
   return Object.keys(ACTIONS)
     .filter((action) => ACTIONS[action]!.includes(flag))
-    .join(' and ');
+    .join(' or ');
 }
 
 function findPlace(values: Values, io: CliIo): Place {

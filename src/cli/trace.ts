@@ -112,7 +112,7 @@ export async function runTrace(
       warnOfMissing(chains, io);
       if (run !== undefined && chains.size === 0) {
         io.err(
-          `understudy: the database has no run ${formatJson(run, 0)}.\nWhich runs it has: understudy inspect\n`,
+          `understudy: the database has no run ${formatJson(run, 0)}.\nTo list its runs: understudy inspect\n`,
         );
         return EXIT.failed;
       }

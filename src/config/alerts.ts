@@ -22,7 +22,7 @@ const networks = z
   .transform((text) => (text === 'all' ? EVERY_NETWORK : splitList(text).map(widen)))
   .refine((list) => list.length <= NETWORKS_MAX && list.every(isNetwork))
   .describe(
-    `allowed is all, or up to ${NETWORKS_MAX} addresses and networks like 10.1.2.3 and 10.0.0.0/8, separated by commas`,
+    `must be all, or up to ${NETWORKS_MAX} addresses and networks like 10.1.2.3 and 10.0.0.0/8, separated by commas`,
   );
 
 /** An address as a network of one. */
@@ -44,9 +44,7 @@ const smtpUrl = z
     const { hostname, username, password } = new URL(text);
     return hostname !== '' && isPercentEncoded(username) && isPercentEncoded(password);
   })
-  .describe(
-    'allowed is smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ or without, percent-encoded',
-  );
+  .describe('must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ or without, percent-encoded');
 
 function isPercentEncoded(text: string): boolean {
   try {
@@ -60,7 +58,7 @@ function isPercentEncoded(text: string): boolean {
 const mailAddress = z
   .string()
   .regex(/^[^\s@<>,;"]{1,64}@[^\s@<>,;"]{1,190}$/)
-  .describe('allowed is an e-mail address');
+  .describe('must be an e-mail address');
 
 export const ALERT_VARIABLES = {
   ALERT_PRIVATE_TARGETS: [networks, undefined],

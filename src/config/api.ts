@@ -51,7 +51,7 @@ const origins = z
   .transform((text) => splitList(text).map((origin) => origin.toLowerCase().replace(/\/$/, '')))
   .refine((list) => list.length <= CORS_ORIGINS_MAX && list.every(isOrigin))
   .describe(
-    `allowed are up to ${CORS_ORIGINS_MAX} origins like https://app.example.com, separated by commas; no *`,
+    `must be up to ${CORS_ORIGINS_MAX} origins like https://app.example.com, separated by commas; no *`,
   );
 
 export const API_VARIABLES = {

@@ -37,18 +37,18 @@ export interface OperatorsConfig {
 const claim = z
   .string()
   .regex(/^\P{Cc}{1,1000}$/u)
-  .describe('allowed are up to 1000 printable characters');
+  .describe('must be up to 1000 printable characters');
 
 const jwksUrl = z
   .string()
   .refine((text) => /^https?:\/\//i.test(text) && URL.canParse(text))
-  .describe('allowed is an http:// or https:// address');
+  .describe('must be an http:// or https:// address');
 
 const operators = z
   .string()
   .transform((text) => splitList(text).map(foldEmail))
   .refine((list) => list.length <= OPERATORS_MAX && list.every(isAddress))
-  .describe(`allowed are up to ${OPERATORS_MAX} e-mail addresses, separated by commas`);
+  .describe(`must be up to ${OPERATORS_MAX} e-mail addresses, separated by commas`);
 
 /** Checks only the form. An address without an account has no effect. */
 function isAddress(text: string): boolean {
@@ -58,7 +58,7 @@ function isAddress(text: string): boolean {
 const organization = z
   .string()
   .regex(/^[\x21-\x7e]{1,128}$/)
-  .describe('allowed is the id of an organization: 1 to 128 visible ASCII characters');
+  .describe('must be the id of an organization: 1 to 128 visible ASCII characters');
 
 export const AUTH_VARIABLES = {
   SVC_KEYS: [keys, undefined],
@@ -90,7 +90,11 @@ export function readOperators(v: Values<typeof AUTH_VARIABLES>): OperatorsConfig
 function readTokenClaims(v: Values<typeof AUTH_VARIABLES>): Pick<AuthConfig, 'jwt_issuer' | 'jwt_audience'> {
   const { AUTH_JWKS_URL: url, AUTH_JWT_ISSUER: issuer, AUTH_JWT_AUDIENCE: audience } = v;
   const needed = (name: string, claim: string) =>
-    new ConfigError(name, '', `AUTH_JWKS_URL needs what \`${claim}\` of a token must be, or ${ANY_CLAIM}`);
+    new ConfigError(
+      name,
+      '',
+      `AUTH_JWKS_URL requires the \`${claim}\` that tokens must have, or ${ANY_CLAIM}`,
+    );
   if (url !== null && issuer === null) throw needed('AUTH_JWT_ISSUER', 'iss');
   if (url !== null && audience === null) throw needed('AUTH_JWT_AUDIENCE', 'aud');
   return {

@@ -56,7 +56,7 @@ const runHeaders = z
   .transform((text) => splitList(text).map((name) => name.toLowerCase()))
   .refine((list) => list.length <= RUN_HEADERS_MAX && list.every(isRunHeader))
   .describe(
-    `allowed are up to ${RUN_HEADERS_MAX} names of headers, separated by commas, that no credential is in (x-session-id is taken for one)`,
+    `must be up to ${RUN_HEADERS_MAX} names of headers without credentials, separated by commas (x-session-id counts as a credential)`,
   );
 
 const price = z.number().min(0).max(1_000_000);
@@ -90,7 +90,7 @@ const prices = z
     return z.NEVER;
   })
   .describe(
-    'allowed is a JSON object of models, each with dollars a million tokens: {"model": {"input": 3, "output": 15}}; with "extends": "shipped" it adds to the table that ships',
+    'must be a JSON object of models, each with dollars per million tokens: {"model": {"input": 3, "output": 15}}; with "extends": "shipped" it extends the built-in table',
   );
 
 const HOUR_MS = 3_600_000;
@@ -104,10 +104,10 @@ const localKeep = z
     const [, digits = '', unit = ''] = /^(\d{1,9})(h|d|MiB|GiB)$/.exec(text) ?? [];
     if (unit in KEEP_UNITS) return { age_ms: Number(digits) * KEEP_UNITS[unit as keyof typeof KEEP_UNITS] };
     if (unit in BYTE_UNITS) return { bytes: Number(digits) * BYTE_UNITS[unit as keyof typeof BYTE_UNITS] };
-    context.addIssue('not such a time or size');
+    context.addIssue('not a valid time or size');
     return z.NEVER;
   })
-  .describe('allowed is a time such as 7d or 12h, a size such as 50GiB or 500MiB, or all');
+  .describe('must be a time such as 7d or 12h, a size such as 50GiB or 500MiB, or all');
 
 export const CAPTURE_VARIABLES = {
   GW_NOTE: [note, ''],

@@ -28,8 +28,8 @@ export function readTls(
 ): CertificateFiles | null {
   const names = TLS_NAMES[listener];
   if (cert === null && key === null) return null;
-  if (cert === null) throw new ConfigError(names.cert, '', `${names.key} is set, and the two go together`);
-  if (key === null) throw new ConfigError(names.key, '', `${names.cert} is set, and the two go together`);
+  if (cert === null) throw new ConfigError(names.cert, '', `${names.key} is set: set both or neither`);
+  if (key === null) throw new ConfigError(names.key, '', `${names.cert} is set: set both or neither`);
   const files = Object.freeze({ cert: resolve(cert), key: resolve(key) });
   try {
     checkCertificate(files);

@@ -19,9 +19,7 @@ export interface EnginesConfig {
 /** The address of an external engine is an error: the built-in engine, started in its place, would lack its data. */
 const engine = z
   .literal('embedded:')
-  .describe(
-    'allowed is embedded: for the built-in engine, the only one so far; leave it unset for no engine',
-  );
+  .describe('must be embedded: for the built-in engine, the only one so far; leave it unset for no engine');
 
 export const ENGINE_VARIABLES = {
   VECTOR_STORE_URL: [engine, undefined],

@@ -37,12 +37,12 @@ export interface GatewayConfig {
 const label = z
   .string()
   .regex(/^[a-z\d][a-z\d._-]{0,63}$/i)
-  .describe('allowed are 1 to 64 letters, digits, dots, dashes and underscores');
+  .describe('must be 1 to 64 letters, digits, dots, dashes and underscores');
 
 const routesText = z
   .string()
   .max(ROUTES_FILE_BYTES)
-  .describe('allowed is a JSON object, or the path of a file that holds one');
+  .describe('must be a JSON object, or the path of a file that holds one');
 
 export const GATEWAY_VARIABLES = {
   GW_HOST: [host, '127.0.0.1'],

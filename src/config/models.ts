@@ -33,13 +33,15 @@ export interface EmbeddingConfig {
 const modelName = z
   .string()
   .regex(/^\P{Cc}{1,200}$/u)
-  .describe('allowed are 1 to 200 printable characters; DISTILL_MODEL_URL and DISTILL_MODEL go together');
+  .describe(
+    'must be 1 to 200 printable characters; set both DISTILL_MODEL_URL and DISTILL_MODEL, or neither',
+  );
 
 const embeddingModel = z
   .string()
   .max(MODEL_CHARACTERS)
   .regex(/^\P{Cc}+$/u)
-  .describe(`allowed are 1 to ${MODEL_CHARACTERS} printable characters`);
+  .describe(`must be 1 to ${MODEL_CHARACTERS} printable characters`);
 
 export const MODEL_VARIABLES = {
   DISTILL_MODEL_URL: [base(), undefined],

@@ -19,7 +19,7 @@ export interface OtelConfig {
 const otlpUrl = z
   .string()
   .refine((text) => /^https?:\/\/[^\s\\@#]+$/i.test(text) && URL.canParse(text))
-  .describe('allowed is an http:// or https:// address without credentials and #');
+  .describe('must be an http:// or https:// address without credentials and #');
 
 const otlpHeaders = z
   .string()
@@ -31,14 +31,14 @@ const otlpHeaders = z
     ),
   )
   .transform((pairs) => Object.fromEntries((pairs ?? []).map(([name, value]) => [name.toLowerCase(), value])))
-  .describe('allowed are headers as name=value, separated by commas, values percent-encoded');
+  .describe('must be headers as name=value, separated by commas, values percent-encoded');
 
 const otlpAttributes = z
   .string()
   .transform((text) => readPairs(text))
   .refine((pairs) => pairs !== null && pairs.length <= 128)
   .transform((pairs) => Object.fromEntries(pairs ?? []))
-  .describe('allowed are up to 128 attributes as name=value, separated by commas, values percent-encoded');
+  .describe('must be up to 128 attributes as name=value, separated by commas, values percent-encoded');
 
 export const OTEL_VARIABLES = {
   OTEL_EXPORTER_OTLP_ENDPOINT: [otlpUrl, undefined],
@@ -46,12 +46,12 @@ export const OTEL_VARIABLES = {
   OTEL_EXPORTER_OTLP_PROTOCOL: [
     z
       .enum(['http/protobuf', 'http/json'])
-      .describe('allowed is http/protobuf or http/json (grpc: send to the HTTP port of the collector)'),
+      .describe('must be http/protobuf or http/json (grpc: send to the HTTP port of the collector)'),
     'http/protobuf',
   ],
   OTEL_EXPORTER_OTLP_HEADERS: [otlpHeaders, undefined],
   OTEL_EXPORTER_OTLP_TIMEOUT: [wholeNumber(1, 600_000, ' of milliseconds'), '10000'],
-  OTEL_EXPORTER_OTLP_COMPRESSION: [z.enum(['none', 'gzip']).describe('allowed is gzip or none'), 'none'],
+  OTEL_EXPORTER_OTLP_COMPRESSION: [z.enum(['none', 'gzip']).describe('must be gzip or none'), 'none'],
   OTEL_SERVICE_NAME: [note, undefined],
   OTEL_RESOURCE_ATTRIBUTES: [otlpAttributes, undefined],
   OTEL_SDK_DISABLED: [wordFlag, 'false'],

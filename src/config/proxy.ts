@@ -25,7 +25,7 @@ const proxyHosts = z
     return z.NEVER;
   })
   .describe(
-    `allowed are host names like llm.example.com, *.example.com for all below, with a port or without, and the word ${DEFAULT_HOSTS_WORD}, separated by commas`,
+    `must be host names like llm.example.com, *.example.com for all below, with a port or without, and the word ${DEFAULT_HOSTS_WORD}, separated by commas`,
   );
 
 const proxyKeys = z
@@ -33,10 +33,10 @@ const proxyKeys = z
   .transform((text) => splitList(text))
   .refine((list) => list.length <= STATIC_KEYS_MAX && list.every((key) => /^[\w.~-]{16,256}$/.test(key)))
   .describe(
-    `allowed are up to ${STATIC_KEYS_MAX} keys of 16 to 256 letters, digits, dots, dashes, tildes and underscores, separated by commas`,
+    `must be up to ${STATIC_KEYS_MAX} keys of 16 to 256 letters, digits, dots, dashes, tildes and underscores, separated by commas`,
   );
 
-const blindReach = z.enum(['all', 'public', 'off']).describe('allowed is all, public or off');
+const blindReach = z.enum(['all', 'public', 'off']).describe('must be all, public or off');
 
 export const PROXY_VARIABLES = {
   GW_PROXY_PORT: [port, undefined],
@@ -58,7 +58,7 @@ export function readProxy(v: Values<typeof PROXY_VARIABLES>): ProxyConfig | null
     throw new ConfigError(
       'GW_PROXY_HOST',
       host,
-      'beyond loopback a proxy needs keys, since anyone who can connect could use it: set GW_PROXY_KEYS',
+      'a proxy beyond loopback needs keys, because anyone who can connect could use it: set GW_PROXY_KEYS',
     );
   }
   return Object.freeze({

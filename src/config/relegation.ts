@@ -58,17 +58,17 @@ const relegationWires = z
   .transform((text) => splitList(text))
   .pipe(z.array(z.enum(RELEGATION_WIRES)).min(1))
   .transform((list) => Object.freeze([...new Set(list)]))
-  .describe(`allowed is a list of ${RELEGATION_WIRES.join(', ')}, separated by commas`);
+  .describe(`must be a list of ${RELEGATION_WIRES.join(', ')}, separated by commas`);
 
-const relegationMode = z.enum(['on', 'shadow', 'off']).describe('allowed is on, shadow or off');
+const relegationMode = z.enum(['on', 'shadow', 'off']).describe('must be on, shadow or off');
 
-const studentSharing = z.enum(['share', 'follow']).describe('allowed is share or follow');
+const studentSharing = z.enum(['share', 'follow']).describe('must be share or follow');
 
 const relegationAudit = z
   .string()
   .regex(/^(0(\.\d{1,6})?|1(\.0{1,6})?)$/)
   .transform(Number)
-  .describe('allowed is a share from 0 to 1: 0.05');
+  .describe('must be a share from 0 to 1: 0.05');
 
 export const RELEGATION_VARIABLES = {
   SVC_DISTILL_DIR: [path, undefined],

@@ -72,7 +72,7 @@ const days = wholeNumber(0, RETENTION_DAYS_MAX, ' of days');
 
 const threads = z
   .union([z.literal('auto'), wholeNumber(1, THREADS_MAX)])
-  .describe(`allowed is auto, or a whole number from 1 to ${THREADS_MAX}`);
+  .describe(`must be auto, or a whole number from 1 to ${THREADS_MAX}`);
 
 const hostNames = z
   .string()
@@ -83,12 +83,12 @@ const hostNames = z
       list.every((name) => name === '*' || /^(?=.{1,253}$)[a-z\d_]([a-z\d._-]*[a-z\d_])?\.?$/.test(name)),
   )
   .describe(
-    `allowed are up to ${ALLOWED_HOSTS_MAX} host names like understudy.example.com, without a port, separated by commas; * for any`,
+    `must be up to ${ALLOWED_HOSTS_MAX} host names like understudy.example.com, without a port, separated by commas; * for any`,
   );
 
-const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
+const level = z.enum(LOG_LEVELS).describe(`must be one of ${LOG_LEVELS.join(', ')}`);
 
-const httpServer = z.enum(HTTP_SERVERS).describe(`allowed is one of ${HTTP_SERVERS.join(', ')}`);
+const httpServer = z.enum(HTTP_SERVERS).describe(`must be one of ${HTTP_SERVERS.join(', ')}`);
 
 export const SERVICE_VARIABLES = {
   LOG_LEVEL: [level, 'info'],

@@ -35,53 +35,53 @@ export function wholeNumber(min: number, max: number, unit = '') {
     .regex(/^\d{1,16}$/)
     .transform(Number)
     .refine((n) => n >= min && n <= max)
-    .describe(`allowed is a whole number${unit} ${bounds}`);
+    .describe(`must be a whole number${unit} ${bounds}`);
 }
 
 export const bytes = (max: number = Number.MAX_SAFE_INTEGER) => wholeNumber(1, max, ' of bytes');
 
-export const port = wholeNumber(0, 65_535).describe('allowed is a port from 0 (any free one) to 65535');
+export const port = wholeNumber(0, 65_535).describe('must be a port from 0 (any free one) to 65535');
 
 export const host = z
   .string()
   .refine((text) => isIP(text) !== 0 || /^(?=.{1,253}$)[a-z\d]([a-z\d.-]*[a-z\d])?$/i.test(text))
-  .describe('allowed is an IP address or a host name');
+  .describe('must be an IP address or a host name');
 
 export const path = z
   .string()
   .regex(/^\P{Cc}+$/u)
-  .describe('allowed is a path');
+  .describe('must be a path');
 
 export const flag = z
   .enum(['0', '1'])
   .transform((text) => text === '1')
-  .describe('allowed is 1 (on) or 0 (off)');
+  .describe('must be 1 (on) or 0 (off)');
 
 export const onOff = z
   .enum(['on', 'off'])
   .transform((text) => text === 'on')
-  .describe('allowed is on or off');
+  .describe('must be on or off');
 
 /** Some documents write flags as words. */
 export const wordFlag = z
   .enum(['0', '1', 'false', 'true'])
   .transform((text) => text === '1' || text === 'true')
-  .describe('allowed is true or false');
+  .describe('must be true or false');
 
-export const secret = z.string().min(1).max(4_096).describe('allowed are up to 4096 characters');
+export const secret = z.string().min(1).max(4_096).describe('must be up to 4096 characters');
 
 /** A value that is sent unchanged in a header. */
 export const headerKey = z
   .string()
   .regex(/^[\x21-\x7e]{1,1000}$/)
-  .describe('allowed are 1 to 1000 printable ASCII characters without spaces');
+  .describe('must be 1 to 1000 printable ASCII characters without spaces');
 
 /** `src/storage/bucket` reads the rest at the start. */
 export const bucketUrl = z
   .string()
   .regex(/^(?:s3:\/\/[^\s@]+|file:\/\/\/[^\s?#]+)$/)
   .describe(
-    'allowed is a bucket like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1, without credentials, or file:///folder',
+    'must be a bucket like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1, without credentials, or file:///folder',
   );
 
 export const keys = z
@@ -89,17 +89,17 @@ export const keys = z
   .transform((text) => splitList(text))
   .refine((list) => list.length <= STATIC_KEYS_MAX && list.every((key) => /^[\x21-\x7e]{1,256}$/.test(key)))
   .describe(
-    `allowed are up to ${STATIC_KEYS_MAX} keys of 1 to 256 visible ASCII characters, separated by commas`,
+    `must be up to ${STATIC_KEYS_MAX} keys of 1 to 256 visible ASCII characters, separated by commas`,
   );
 
 export const note = z
   .string()
   .max(NOTE_CHARACTERS)
   .regex(/^\P{Cc}*$/u)
-  .describe(`allowed are up to ${NOTE_CHARACTERS} printable characters`);
+  .describe(`must be up to ${NOTE_CHARACTERS} printable characters`);
 
 const BASE_RULE =
-  'allowed is an http:// or https:// address, with a path or without, but no credentials, query or #';
+  'must be an http:// or https:// address, with a path or without, but no credentials, query or #';
 
 /**
  * An upstream's address, with `{region}` if `placeholder` allows it. The operator's text is kept, except for
@@ -122,7 +122,7 @@ export const origin = (example: string) =>
     .string()
     .transform((text) => text.toLowerCase().replace(/\/$/, ''))
     .refine(isOrigin)
-    .describe(`allowed is an address like ${example}, with a port or without, and no path`);
+    .describe(`must be an address like ${example}, with a port or without, and no path`);
 
 /** Whether the text is what a browser sends as `Origin`: scheme, host and a port that is not the scheme's own. */
 export function isOrigin(text: string): boolean {

@@ -324,7 +324,7 @@ describe('addresses', () => {
 
   it('behind a name are looked at when it is looked up for the connection', async () => {
     const url = `http://rebound.example.com:${hook.port}/`;
-    // At the check of the rule the name was a public one; now it is this machine.
+    // The rule's check resolved the name to a public address; now the name resolves to this machine.
     expect(await sendTo(url, new AlertTargets([], named('127.0.0.1')))).toContain('ALERT_PRIVATE_TARGETS');
     expect(hook.received).toEqual([]);
     expect(await sendTo(url, new AlertTargets(['127.0.0.1/32'], named('127.0.0.1')))).toBe('');

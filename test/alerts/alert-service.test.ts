@@ -186,7 +186,7 @@ describe('/alerts', () => {
       stderr: expect.stringContaining('measure: '),
     });
     expect((await alerts('show', 'unknown')).stderr).toContain('there is no alert "unknown"');
-    // Without a key it signs in as the owner.
+    // Without a key, the command signs in as the owner.
     const own = await runHere(['alerts', 'delete', id, '--url', service.api], {
       DATA_DIR: dir,
       AUTH_DB_URL: 'embedded:',
@@ -239,7 +239,7 @@ describe('/alerts', () => {
     const { id: quietId } = await make({ ...watched, query: 'run:run-none', name: 'never' });
     await service.stop();
     hook.received.length = 0;
-    // It takes the message, and the service is killed before it can answer.
+    // The hook accepts the message, and the service is killed before the hook answers.
     hook.status = null;
     await service.start();
     await expect.poll(() => hook.received.length).toBe(1);

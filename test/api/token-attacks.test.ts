@@ -23,7 +23,7 @@ import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 const ISSUER = 'https://id.example/';
 const AUDIENCE = 'understudy';
 
-/** The provider: it signs for every application of its, with the same published keys. */
+/** The identity provider signs tokens for all of its applications with the same published keys. */
 class Provider {
   readonly rsa = generateKeyPair('RS256', { extractable: true });
   readonly ec = generateKeyPair('ES256', { extractable: true });
@@ -40,7 +40,7 @@ class Provider {
     this.url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/keys`;
   }
 
-  /** @param claims undefined takes one of the usual claims away */
+  /** @param claims undefined removes a usual claim */
   async sign(sub: string, claims: Record<string, unknown> = {}): Promise<string> {
     return new SignJWT(claimsOf(sub, claims))
       .setProtectedHeader({ alg: 'ES256', kid: 'ec' })
@@ -136,7 +136,7 @@ describe('a service with an issuer and an audience', () => {
       `${head}.${mallory}.${signature}`,
       `${head}.${mallory}.`,
       `${encode({ alg: 'RS256', kid: 'ec' })}.${mallory}.${signature}`,
-      // Zero as both halves, which careless ECDSA takes for any message.
+      // A signature of zeros, which careless ECDSA code accepts for any message.
       `${head}.${mallory}.${Buffer.alloc(64).toString('base64url')}`,
     ]) {
       expect(await status(token), token).toBe(401);
@@ -247,7 +247,7 @@ describe('a start with published keys', () => {
     const run = name === 'AUTH_JWT_ISSUER' ? runCli : runHere;
     const { code, stdout, stderr } = await run(['up'], env({ [name]: '' }));
     expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
-    expect(stderr).toMatch(new RegExp(`^understudy: ${name}="": AUTH_JWKS_URL needs .+\n$`));
+    expect(stderr).toMatch(new RegExp(`^understudy: ${name}="": AUTH_JWKS_URL requires .+\n$`));
   });
 
   it('says aloud that any audience is taken; another issuer still is not', { tags: 'long' }, async () => {

@@ -8,7 +8,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
-/** Every folder and file below, each with its rights. */
+/** Every folder and file below it, with its permissions. */
 function walk(path: string): { path: string; isFolder: boolean; mode: string }[] {
   const stat = lstatSync(path);
   const isFolder = stat.isDirectory();
@@ -16,20 +16,20 @@ function walk(path: string): { path: string; isFolder: boolean; mode: string }[]
   return isFolder ? [own, ...readdirSync(path).flatMap((name) => walk(join(path, name)))] : [own];
 }
 
-// The one that takes nothing away by itself.
+// The umask that removes no permissions.
 describe('under umask 000', () => {
   it('a service and the commands leave nothing that others may use', async () => {
     const folder = makeFolder();
     await using service = new WholeService(join(folder, 'data'), {}, '000');
     await service.start();
     await service.use('whatever it is about');
-    // While it runs, its files of locks and promises are there.
+    // While it runs, it has lock files and redo logs.
     const running = walk(service.dir);
     const out = (name: string) => join(folder, name);
     await service.run('backup', '--out', out('copy'));
     await service.run('trace', '--out', out('traces.jsonl'));
     await service.run('patterns', 'export', '--tier', 'e2', out('patterns.jsonl'));
-    // Of so little there is no student, but what was read of the runs is kept beside its place.
+    // So few runs make no student, but the results of reading them are stored beside the output folder.
     await service.try('distill', '--out', out('student'));
     expect(await service.stop()).toBe(0);
     const left = readdirSync(folder).flatMap((name) => walk(join(folder, name)));
@@ -81,7 +81,7 @@ describe('what an earlier version left open to others', () => {
     const lines = (await second.ended).stderr.split('\n').filter((line) => line.includes('chmod'));
     expect(lines).toHaveLength(1);
     const line = JSON.parse(lines[0]!) as { msg: string; places: number; first: string };
-    // The folder, the secrets' and the database; nothing of a stranger's.
+    // Names the folder, the secrets and the database, and no file of another user.
     expect(line).toMatchObject({ level: 40, places: 3, first: data });
     expect(line.msg).toContain(`chmod -R go= ${data}`);
     expect(lstatSync(join(data, 'main.mdb')).mode & 0o777).toBe(0o644);

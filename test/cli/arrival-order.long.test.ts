@@ -23,10 +23,12 @@ interface Message {
 }
 
 let upstream: Server;
-/** How long the upstream takes for its n-th answer. */
+/** Time that the upstream takes for its n-th answer. */
 let delayMs: (n: number) => number = () => 0;
 
-/** Calls a tool until the conversation is long enough. Its ids and words say whose turn it is, unless all agents are alike. */
+/**
+ * Calls a tool until the conversation is long enough. Its ids and words name the agent, unless all agents are alike.
+ */
 function answer(messages: readonly Message[]): object {
   const turn = (messages.length + 1) / 2;
   const task = messages[0]!.content as string;

@@ -37,7 +37,7 @@ it('makes points until a signal ends it, and a restore brings back the time that
     const again = join(folder, name);
     const { code, stdout, stderr } = await runHere(['restore', '--from', place, ...to], { DATA_DIR: again });
     expect([code, stderr]).toEqual([0, '']);
-    expect(stdout).toMatch(/^Restored and checked .+\nIt holds what was acknowledged before .+Z\.\n$/);
+    expect(stdout).toMatch(/^Restored and checked .+\nIt contains everything acknowledged before .+Z\.\n$/);
     return (await readRows(again, 't'))[0]!;
   };
   expect(await restore('newest')).toBe('second');
@@ -55,11 +55,11 @@ it('makes points until a signal ends it, and a restore brings back the time that
 
 describe('it is refused in one line', () => {
   it.each([
-    [['backup', '--out', 'x', '--every', '5s'], 2, '--every and --keep go with --follow'],
+    [['backup', '--out', 'x', '--every', '5s'], 2, '--every and --keep require --follow'],
     [['backup', '--follow', '--out', 'x', '--every', '5'], 2, '--every takes a time from 1s to 1d'],
     [['backup', '--follow', '--out', 'x', '--keep', '2y'], 2, '--keep takes a time from 1s to 3650d'],
     [['backup', '--follow'], 2, 'name the folder with --out'],
-    [['restore', '--from', 'x', '--to', 'noon'], 2, '--to noon: allowed is a time like 2026-01-31'],
+    [['restore', '--from', 'x', '--to', 'noon'], 2, '--to noon: must be a time like 2026-01-31'],
   ])('%j', async (argv, code, words) => {
     const refused = await runHere(argv, { DATA_DIR: makeFolder() });
     expect(refused).toMatchObject({ code, stdout: '' });

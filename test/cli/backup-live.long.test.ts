@@ -44,7 +44,7 @@ it('has every acknowledged write from before it began, runs among them, and keep
   expect(existsSync(join(again.dir, 'runs.mdb'))).toBe(true);
   await again.start();
   expect((await call(again.url, token, 'GET', '/auth/me')).body).toMatchObject({ id: me.id });
-  // The run is there: its start is answered as it was the first time.
+  // The run exists: its start gets the same answer as the first time.
   expect(await start(again.url, 'before')).toEqual(begun);
   // Midnight may have come since.
   const usage = (await call(again.url, token, 'GET', '/usage/?days=2')).body as { totals: { runs: number } };

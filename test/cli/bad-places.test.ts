@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCli } from './child.ts';
 import { runHere } from './here.ts';
 
-const ELSEWHERE = /: put that right, or set another DATA_DIR \(.*\)$/;
+const ELSEWHERE = /: correct that, or set another DATA_DIR \(.*\)$/;
 const ANOTHER = /: name another place$/;
 
 let root: string;
@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 async function refuse(argv: string[], DATA_DIR: string): Promise<string> {
-  // Each kind of refusal is asked of processes, with and without a guarded one.
+  // Processes are asked for each kind of refusal, with and without a guarded process.
   const run = argv[0] === 'token' || argv[0] === 'restore' ? runCli : runHere;
   const { code, stdout, stderr } = await run(argv, { DATA_DIR });
   expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
@@ -109,7 +109,7 @@ describe('a path that cannot be', () => {
 
   it('to a backup: an invalid or missing capture database is reported, not left out', async () => {
     const out = join(root, 'partial');
-    expect(await refuse(['backup', '--out', out, '--db', file], data)).toContain(`${file} is no database`);
+    expect(await refuse(['backup', '--out', out, '--db', file], data)).toContain(`${file} is not a database`);
     const missing = join(root, 'missing.mdb');
     expect(await refuse(['backup', '--out', out, '--db', missing], data)).toBe(
       `understudy: there is no capture database ${missing}; name another with --db`,

@@ -1,4 +1,4 @@
-/** The command line as a child process, with what it printed and a way to wait for it. */
+/** The command line as a child process, with its output and a way to wait for it. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ interface Ending {
 }
 
 /**
- * `auto` would start a test's service on as many threads as the machine has cores for; by the name that any other beats.
+ * `auto` would start as many threads as the machine has cores. This older name yields to the newer one.
  * TEST_SERVER_THREADS and TEST_ACTOR_THREADS run the same tests with others.
  */
 export const FEW_THREADS = {
@@ -40,10 +40,10 @@ export class CliChild {
   readonly #ended: Promise<Ending>;
 
   /**
-   * @param argv what follows `understudy`
+   * @param argv the words after `understudy`
    * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs;
-   * `file_bytes_max`: how large its files may become, `descriptors_max`: how many it may have, by `prlimit`; `umask`: the shell's; `terminal`:
-   * its output is one, made by `script`
+   * `file_bytes_max`: limit of a file's size, `descriptors_max`: limit of open descriptors, both by `prlimit`; `umask`:
+   * of the shell; `terminal`: run it on a terminal, made by `script`
    */
   constructor(
     argv: string[],
@@ -69,11 +69,11 @@ export class CliChild {
     const inTerminal = ['script', '-qefc', `exec ${command.map(quoteForShell).join(' ')}`, '/dev/null'];
     const [program, ...words] = (options.terminal ? inTerminal : command) as [string, ...string[]];
     this.process = spawn(program, words, {
-      // Nothing of the developer's own settings, and no colours because of them.
+      // None of the developer's own settings, and no colours.
       env: {
         PATH: process.env.PATH,
         NODE_COMPILE_CACHE: COMPILE_CACHE,
-        // Node would print that it cannot write what it counted (test/coverage.ts).
+        // Otherwise Node would print that it cannot write its coverage counts (test/coverage.ts).
         ...(options.file_bytes_max !== undefined && { NODE_V8_COVERAGE: '' }),
         ...FEW_THREADS,
         ...options.env,
@@ -105,7 +105,8 @@ export class CliChild {
   }
 
   /**
-   * Waits until the standard output holds a match.
+   * Waits until standard output contains a match. @throws Error with all output if the process ends first or
+   * PATIENCE_MS pass
    * @throws Error with all output when the process ends first, or when PATIENCE_MS pass without a match
    */
   async waitForOutput(pattern: RegExp): Promise<RegExpExecArray> {
@@ -132,8 +133,8 @@ export class CliChild {
   }
 
   /**
-   * Kills the process as a power switch would, and waits for the processes that it had started: the capture process stores
-   * what it has been given, after its parent has ended.
+   * Kills the process as a power switch would, and waits for its child processes: the capture process stores what it
+   * has received even after its parent has ended.
    */
   async kill(): Promise<Ending> {
     const family = listDescendants(this.process.pid!);
@@ -143,7 +144,7 @@ export class CliChild {
     return ending;
   }
 
-  /** Ends the process if it still runs, with those that it has started; for the end of a test, whose folder goes then. */
+  /** Ends the process and its children if they still run. For the end of a test, before its folder is removed. */
   async [Symbol.asyncDispose](): Promise<void> {
     const family = this.isRunning ? listDescendants(this.process.pid!) : [];
     if (this.isRunning) this.process.kill('SIGKILL');
@@ -159,7 +160,7 @@ export class CliChild {
   }
 }
 
-/** Processes that a process has started, and those that they have; none where the system has no /proc. */
+/** All descendants of a process; none if the system has no /proc. */
 function listDescendants(pid: number): number[] {
   try {
     const threads = readdirSync(`/proc/${pid}/task`);
@@ -172,7 +173,10 @@ function listDescendants(pid: number): number[] {
   }
 }
 
-/** Waits until a process is gone, or a zombie: one whose parent has not asked how it ended writes to nothing any more. */
+/**
+ * Waits until a process is gone or a zombie. A zombie, whose parent has not collected its exit status, writes nothing
+ * any more.
+ */
 async function awaitEnd(pid: number): Promise<void> {
   try {
     while (!/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))) await delay(1);

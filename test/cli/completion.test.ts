@@ -12,7 +12,9 @@ import { runHere } from './here.ts';
 
 const isInstalled = (shell: string) => spawnSync(shell, ['-c', 'true']).status === 0;
 
-/** Prints what the script offers after the words, one a line. The widgets of zsh work in a terminal alone: they print here. */
+/**
+ * Prints the completions of the words, one per line. The widgets of zsh work only in a terminal, so here they print.
+ */
 const TRIALS: Record<string, { flags: string[]; ask: (words: string[]) => string }> = {
   bash: {
     flags: ['--norc'],

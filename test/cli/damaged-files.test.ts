@@ -186,7 +186,7 @@ describe('inspect and trace refuse', () => {
         commands.map(([name, ...more]) => runCli([name!, '--db', wiped, ...more], env)),
       );
       for (const { code, stderr } of ended) {
-        // A page may be free, or hold what this command does not read.
+        // The page may be free, or contain data that this command does not read.
         expect([0, 1]).toContain(code);
         refused += code ?? 0;
         expect(stderr.split('\n')).toHaveLength(code === 1 ? 2 : 1);
@@ -232,7 +232,7 @@ describe('a guarded command', () => {
       expect(status).toBe(1);
       expect(err).toBe(
         signal === 'SIGKILL'
-          ? 'understudy: the file: reading it was killed, perhaps for want of memory\n'
+          ? 'understudy: the file: reading it was killed, perhaps because memory ran out\n'
           : `understudy: the file: reading it was ended by ${signal}\n`,
       );
     },
@@ -298,7 +298,7 @@ describe('inspect and trace go past what is damaged, say how much that is, and e
       }
       expect(lines.map((line) => line.run_id)).toEqual(expect.arrayContaining(rest));
 
-      // One that is asked for by its number is answered for itself.
+      // An exchange that is requested by its number is judged by itself.
       expect((await runHere(['inspect', '--exchange', `${spoilt}`], around)).stderr).toContain(
         `exchange ${spoilt}`,
       );

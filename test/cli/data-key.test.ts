@@ -22,7 +22,7 @@ let folder: string;
 let DATA_KEY_FILE: string;
 let sealed: WholeService;
 let plain: WholeService;
-/** What an attachment of the second one holds. */
+/** Content of an attachment of the second service. */
 let picture: Buffer;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'understudy-key-'));
@@ -38,7 +38,7 @@ function writeKey(folder: string, name: string): string {
   return path;
 }
 
-/** Texts that would give away what was sent. */
+/** Texts that would reveal the data that was sent. */
 function expectNothing(folder: string, picture: Buffer): void {
   const needles = [
     Buffer.from(CANARY),
@@ -69,7 +69,7 @@ it('leaves nothing on the disk of what it was given, in no file and at no moment
     ).toBe(true);
   expect(names.some((name) => name.startsWith('pattern-graphs'))).toBe(false);
 
-  // What was promised before the end is there, and what was captured.
+  // All acknowledged and captured data is there.
   await service.start();
   const listed = await service.run('inspect');
   expect(listed).toContain('run-a');
@@ -129,7 +129,7 @@ it('is refused by every command under another key, under none, and where nothing
       [sealed.dir, {}, /^understudy: .*\.mdb is encrypted: DATA_KEY_FILE must name the file of its key/],
       [plain.dir, other, /^understudy: .*\.mdb is not encrypted, and DATA_KEY_FILE is set: understudy rekey/],
     ] as const) {
-      // Of each kind, a start and a guarded command, one runs as a separate process.
+      // For each kind, one start and one guarded command run as a separate process.
       const isProcess = env === other && dir === sealed.dir && ['up', 'inspect'].includes(command[0]!);
       const run = isProcess ? runCli : runHere;
       const ended = await run(command, { DATA_DIR: dir, PORT: '0', ...env });
@@ -139,7 +139,7 @@ it('is refused by every command under another key, under none, and where nothing
     }
   }
   for (const name of ['traces', 'refused', 'patterns']) expect(existsSync(out(name)), name).toBe(false);
-  // What the search would find if it were there.
+  // Words that a search would find in unencrypted data.
   expect(readAllFiles(plain.dir).some(({ bytes }) => bytes.includes(CANARY))).toBe(true);
 });
 

@@ -10,7 +10,7 @@ import { readAllFiles } from '../storage/captured.ts';
 const CANARY = 'zebrawoodcanary4711';
 export const KEPT = 'petrifiedlimestone';
 
-/** The canary as it is, in UTF-16, and in base64 at each of the three places of a group. */
+/** The canary as plain text, in UTF-16, and in base64 at each of the three offsets. */
 const FORMS = [
   Buffer.from(CANARY),
   Buffer.from(CANARY, 'utf16le'),
@@ -20,7 +20,7 @@ const FORMS = [
   }),
 ];
 
-/** Names of the files in which a form of the canary stands. Captures are erased by another command. */
+/** Names of the files that contain a form of the canary. Captures are excluded, because another command erases them. */
 export function filesWithCanary(folder: string): string[] {
   return readAllFiles(folder)
     .filter(({ path }) => !basename(path).startsWith('capture'))
@@ -50,7 +50,7 @@ export class Caller {
   }
 }
 
-/** One of each kind with the words in it. @returns the ids that are not given here */
+/** Creates one thing of each kind with these words. @returns the ids that the service chose */
 async function fill(api: Caller, name: string, words: string): Promise<{ pattern: string; finding: string }> {
   await api.send('POST', '/v1/monitor/runs', { run_id: name, task: words });
   for (let step_index = 0; step_index < 4; step_index++)
@@ -78,9 +78,7 @@ const distilled = [
   { action: 'run_tests', action_input: CANARY, observation: '12 passed' },
 ].map((step, step_index) => ({ step_index, ...step }));
 
-/**
- * Reads both databases as they are now until it is released: an idle service overwrites nothing meanwhile.
- */
+/** Holds a read transaction in both databases until it is released, so that an idle service overwrites nothing. */
 export function holdSnapshots(folder: string): { release(): Promise<void> } {
   const held = ['main.mdb', 'runs.mdb'].map((name) => {
     const root = open({ path: join(folder, name), noSubdir: true, readOnly: true, cache: false });

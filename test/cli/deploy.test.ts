@@ -102,7 +102,7 @@ describe('the units', () => {
   it.skipIf(!hasSystemd)('are what systemd takes, where the machine has it', () => {
     for (const unit of UNITS) {
       const text = read(join('deploy', unit)).replaceAll('/usr/bin/node', process.execPath);
-      // No user has that name here.
+      // This machine has no such user.
       writeFileSync(join(folder, unit), text.replace('User=understudy', 'User=root'));
     }
     const { stderr } = spawnSync('systemd-analyze', ['verify', ...UNITS.map((unit) => join(folder, unit))], {

@@ -101,14 +101,12 @@ it('leads with what would be served, and says how many runs it took of how many'
   const lines = describe().split('\n');
   expect(lines[0]).toBe('served          30 of 40 steps held out (75 %)');
   expect(lines[1]).toMatch(/^wrong +1 of 30/);
-  expect(lines[2]).toMatch(/^in sticky runs +24 in a row/);
+  expect(lines[2]).toMatch(/^in sticky runs +24 before the first uncovered step of each run/);
   const text = lines.join('\n');
   expect(text).toContain(
-    '36,000: the newest 6,000 read, 20,000 of agents with enough newer ones, 4,000 that began before --since, 6,000 older ones not read',
+    '36,000: the newest 6,000 read, 20,000 skipped because their agents have enough newer ones, 4,000 that began before --since, 6,000 older ones not read',
   );
-  expect(text).toContain(
-    '24 runs, 160 steps; of 5,900 golden runs, the newest of each agent that there is room for',
-  );
+  expect(text).toContain('24 runs, 160 steps; of 5,900 golden runs, the newest of each agent that fit');
   expect(text).toContain(
     'triage: since exchange 70 golden runs answer otherwise than with look after task; 40 earlier runs no longer teach this answer, 1 run since then',
   );

@@ -30,7 +30,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A second agent asks a database; its first try is always wrong. */
+/** A second agent queries a database; its first query is always wrong. */
 function script(request: ScriptRequest): ScriptedAnswer {
   if (!request.tools.includes('run_sql')) return orderScript(request);
   const { text, tool_results: results, messages } = request;
@@ -152,7 +152,7 @@ describe('a student from captured runs', () => {
         const early = await loop('--once');
         expect(early.code).toBe(0);
         expect(early.stdout).toMatch(
-          /Nothing is published: too few golden runs: \d+, of \d+ runs; a student takes 12/,
+          /Nothing is published: too few golden runs: \d+, of \d+ runs; a student needs 12/,
         );
         expect(existsSync(join(folder, 'student', 'manifest.json'))).toBe(false);
         const distilled = await runCli(
@@ -176,7 +176,7 @@ describe('a student from captured runs', () => {
     expect(manifest).toMatchObject({ version: 1, measured, golden: { runs: 135 } });
     await stopGateway(capturing);
 
-    // Nothing new: nothing is read and nothing is published.
+    // Without new runs, nothing is read or published.
     const again = JSON.parse((await loop('--once', '--json')).stdout);
     expect(again).toMatchObject({
       outcome: 'kept',
@@ -208,7 +208,7 @@ describe('a student from captured runs', () => {
     expect(relegation.served).toBe(answers - asked);
     await stopGateway(serving);
 
-    // What the student served is captured as such, and is not taught.
+    // Answers of the student are captured as such and not taught.
     const next = JSON.parse((await loop('--once', '--json')).stdout);
     expect(next.untaught.served_by_student).toBe(answers - asked);
     expect(next.golden).toBe(155);
@@ -242,9 +242,9 @@ describe('a student from captured runs', () => {
     rmSync(out, { recursive: true });
     const again = await runCli([...argv, '--json'], env);
     expect(JSON.parse(again.stdout)).toMatchObject({ outcome: 'published', version: 1, read: 0 });
-    // The manifest, the patterns, the student, the one that was measured, and the versions.
+    // The manifest, the patterns, the published student, the measured student, and the versions.
     expect(readdirSync(out)).toHaveLength(5);
-    // A cache that was cut off is thrown away.
+    // A truncated cache is removed.
     truncateSync(`${out}.work/digests.mdb`, 5_000);
     const anew = await runCli([...argv, '--json'], env);
     expect(JSON.parse(anew.stdout)).toMatchObject({ outcome: 'published', version: 2, read: looked_at });

@@ -22,7 +22,7 @@ const SECRET = `never-to-be-found-${randomBytes(12).toString('hex')}`;
 const ROUNDS = 10;
 const RUNS = ['keep-a', 'gone', 'keep-b'];
 
-/** Three conversations that go on over three files, of which one is to go. @returns each body by its id */
+/** Three conversations over three files; one of them is to be erased. @returns each body by its id */
 async function fill(dir: string): Promise<Map<number, { run: string; body: Buffer }>> {
   const made = new Map<number, { run: string; body: Buffer }>();
   const log = await CaptureLog.open({
@@ -53,7 +53,7 @@ it('erases all or nothing, and leaves the rest as it came', async () => {
   const gone = [...made].filter(([, { run }]) => run === 'gone').map(([id]) => id);
   const startErase = (dir: string) => new CliChild(['erase', '--run', 'gone'], { env: { DATA_DIR: dir } });
 
-  // How long it takes where nothing is in its way, from the first look at the files on.
+  // The duration of an undisturbed erasure, measured from its first read of the files.
   const dir = join(root, 'whole');
   cpSync(full, dir, { recursive: true });
   const begun = performance.now();
@@ -65,13 +65,13 @@ it('erases all or nothing, and leaves the rest as it came', async () => {
     const at = join(root, `round-${round}`);
     cpSync(full, at, { recursive: true });
     const child = startErase(at);
-    // Anywhere in its life, and often where it writes: that is the end of it.
+    // At a random time of the run, and often during its writes near the end.
     const wait = took * (0.35 + (0.65 * prng.below(1_000)) / 1_000);
     const timer = setTimeout(() => child.process.kill('SIGKILL'), wait);
     const { signal } = await child.ended;
     clearTimeout(timer);
     if (signal === 'SIGKILL') killed++;
-    // The next process undoes or finishes what it finds: here a second erasure of something that is not there.
+    // The next process undoes or finishes the interrupted erasure: here an erasure of an unknown run.
     const settled = new CliChild(['erase', '--run', 'unknown'], { env: { DATA_DIR: at } });
     expect((await settled.ended).code).toBe(0);
     const stored = await readCaptured(join(at, 'capture.mdb'));

@@ -32,7 +32,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'export-'));
   db = join(folder, 'capture.mdb');
   const exchanges = Array.from({ length: RUNS }, (_, at) => basketExchanges(at)).flat();
-  // A run of which a student answered one step, one that did not end, and one that holds a key.
+  // A run in which a student answered one step, a run without an end, and a run with a key.
   const served = basketExchanges(RUNS, 'served');
   served[1]!.served_by = 'student';
   const cut = basketExchanges(RUNS + 1, 'cut').slice(0, 2);
@@ -59,10 +59,10 @@ async function exportAs(form: string, out: string, ...more: string[]): Promise<E
   return JSON.parse(stdout) as ExportReport;
 }
 
-/** The basket that a line is about. */
+/** The basket to which a line belongs. */
 const basketOf = (line: Line): string => /B-\d+/.exec(JSON.stringify(line))![0];
 
-/** What the compiler says of lines as values of the SDK's types. */
+/** The compiler's errors for lines as values of the SDK's types. */
 async function checkTypes(header: string, lines: readonly unknown[]): Promise<string> {
   const place = join(folder, 'types');
   mkdirSync(place, { recursive: true });
@@ -95,7 +95,7 @@ describe('distill --export', () => {
     const [train, heldOut] = [readLines('openai', 'train.jsonl'), readLines('openai', 'held-out.jsonl')];
     expect(train.length + heldOut.length).toBe(RUNS + 2);
     expect(heldOut.length).toBe(report.held_out_runs.length);
-    // No run is on both sides.
+    // No run is in both files.
     const apart = new Set(heldOut.map(basketOf));
     expect(train.map(basketOf).filter((basket) => apart.has(basket))).toEqual([]);
     const [line] = train;
@@ -150,7 +150,9 @@ describe('distill --export', () => {
     const { code, stderr } = await runHere(argv, { DATA_DIR: join(folder, 'data') });
     expect([code, stderr]).toEqual([
       1,
-      expect.stringMatching(/^understudy: \S+train\.jsonl is there already, and of no export\n$/),
+      expect.stringMatching(
+        /^understudy: \S+train\.jsonl exists already, and does not belong to an export\n$/,
+      ),
     ]);
     expect(readFileSync(join(folder, 'other', 'train.jsonl'), 'utf8')).toBe('mine');
   });

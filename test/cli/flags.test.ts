@@ -19,7 +19,7 @@ import { runCli } from './child.ts';
 
 const io: CliIo = { out: async () => {}, err: () => {}, is_terminal: false, has_color: false };
 
-/** What a wrong use is told. */
+/** The message after a wrong use. */
 async function refusalOf(act: () => unknown): Promise<string> {
   try {
     await act();
@@ -35,7 +35,7 @@ interface Entry {
   run: (argv: string[]) => Promise<number>;
   /** One that takes a value. */
   text: string;
-  /** Words that the command takes, up to one too many. */
+  /** Words for the command, up to one too many. */
   words: string[];
 }
 
@@ -69,7 +69,7 @@ describe.each(Object.entries(COMMANDS))('understudy %s', (_name, { run, text, wo
   it('wants a value where one belongs, and none elsewhere', async () => {
     expect(await refusalOf(() => run([text]))).toBe(`${text} takes a value: write ${text} VALUE`);
     expect(await refusalOf(() => run([text, '--help']))).toBe(
-      `${text} takes a value; if --help is meant to be it, write ${text}=--help`,
+      `${text} takes a value; if --help is that value, write ${text}=--help`,
     );
     expect(await refusalOf(() => run(['--help=yes']))).toBe('--help takes no value: write only --help');
   });

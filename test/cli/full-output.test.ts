@@ -74,7 +74,7 @@ describe('a place that takes no more is named', () => {
       // LMDB writes lines itself.
       return stderr.trimEnd().split('\n').at(-1);
     };
-    const other = `put that right, or set another DATA_DIR (${DATA_DIR} now)`;
+    const other = `correct that, or set another DATA_DIR (${DATA_DIR} now)`;
     const out = join(DATA_DIR, 'backup');
     expect(await lastLine(['backup', '--out', out], DATA_DIR, '4096')).toBe(
       `understudy: ${out} may become no larger: name another place`,
@@ -91,7 +91,7 @@ describe('a place that takes no more is named', () => {
     await runCli(['backup', '--out', out], { DATA_DIR });
     const empty = makeFolder();
     expect(await lastLine(['restore', '--from', out], empty, '4096')).toBe(
-      `understudy: ${join(empty, 'main.mdb')} may become no larger: put that right, or set another DATA_DIR (${empty} now)`,
+      `understudy: ${join(empty, 'main.mdb')} may become no larger: correct that, or set another DATA_DIR (${empty} now)`,
     );
   });
 });

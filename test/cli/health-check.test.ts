@@ -20,7 +20,7 @@ writeFileSync(cert, TEST_CERTIFICATE);
 writeFileSync(key, TEST_KEY, { mode: 0o600 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A port that nothing listens on, and a process that is no service. */
+/** A port without a listener, and a process that is not the service. */
 const CLOSED = '1';
 const NO_SERVICE = String(process.pid);
 
@@ -55,7 +55,7 @@ describe('beside listeners that answer', () => {
     secure.close();
   });
 
-  /** A process with the command line of a service, which does nothing. */
+  /** A process that has the command line of a service but does nothing. */
   async function actAsService(...words: string[]): Promise<string> {
     const script = join(folder, 'understudy.mjs');
     writeFileSync(script, `process.stdout.write('up'); setInterval(() => {}, 1e6);`);

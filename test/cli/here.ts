@@ -9,7 +9,7 @@ import { FEW_THREADS } from './child.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-/** Runs a command that ends by itself, with this environment alone. */
+/** Runs a command that ends by itself, with only this environment. */
 export async function runHere(
   argv: string[],
   env: Record<string, string> = {},

@@ -32,7 +32,7 @@ it('what was deleted is in no file of an idle service', async () => {
   }, PATIENCE);
   expect(JSON.stringify(await key.send('GET', '/v1/monitor/runs/kept'))).toContain(KEPT);
 
-  // The next start finds no mark.
+  // The mark is gone at the next start.
   expect(await service.stop()).toBe(0);
   expect(filesWithCanary(folder)).toEqual([]);
   await service.start();

@@ -6,7 +6,7 @@ import { makeExchange } from '../storage/captured.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
-/** Many times what the heap below would hold as objects. */
+/** As objects, they would exceed the heap below many times. */
 const EXCHANGES = 80_000;
 const HEAP_MB = 40;
 

@@ -58,7 +58,7 @@ async function inspect(
 
 const loop = (source: MadeSource): void => addToolLoop(source, 'mend-1', true);
 
-/** Everything that a stranger could use against a terminal: CSI, OSC, 8-bit CSI, overrides, a lone surrogate. */
+/** Everything with which a text could attack a terminal: CSI, OSC, 8-bit CSI, overrides, a lone surrogate. */
 const HOSTILE = '\u001b[2J\u001b]0;owned\u0007\u009b31m\r\u202egnp.exe\ufeff';
 
 describe('a query', () => {
@@ -104,7 +104,7 @@ describe('a query', () => {
 });
 
 describe('an export', () => {
-  /** Counts the records that are looked at and the bodies that are read. */
+  /** Counts the records that are examined and the bodies that are read. */
   class CountedSource extends MadeSource {
     looked = 0;
     read = 0;
@@ -169,7 +169,7 @@ describe('the table of runs', () => {
   it('says so when there is nothing', async () => {
     expect(await inspect([])).toMatchObject({
       status: 0,
-      out: 'The database holds no exchange yet.\n',
+      out: 'The database has no exchange yet.\n',
       err: '',
     });
   });
@@ -238,7 +238,7 @@ describe('the table of runs', () => {
     expect(JSON.parse((await inspect(['--limit', '2', '--json'], fill)).out)).toMatchObject({
       left_out_runs: 228,
     });
-    // They end 1.5 s after they begin, a second apart from 03:04:01 on.
+    // Each takes 1.5 s, and they begin a second apart from 03:04:01 on.
     expect(await shown(['--since', '2026-01-02T03:07:50Z'])).toEqual(['run-229', 'run-230']);
     expect(await shown(['--golden'])).toEqual([]);
     expect(await shown(['--not-golden', '--limit', '1'])).toEqual(['run-230']);
@@ -509,8 +509,8 @@ describe('mistakes', () => {
     [['--raw', 'request'], /--raw needs --exchange/],
     [['--exchange', '1', '--raw', 'both'], /--raw takes request or response/],
     [['--exchange', '1', '--raw', 'request', '--json'], /so it cannot be used with --json/],
-    [['--run', 'a', '--exchange', '1'], /do not go together/],
-    [['--full'], /--full goes with --run/],
+    [['--run', 'a', '--exchange', '1'], /cannot be combined/],
+    [['--full'], /--full requires --run/],
     [['--limit', 'x'], /--limit takes a number of runs/],
     [['--since', 'yesterday'], /--since takes 90m/],
     [['--since', '2026-13-45'], /--since takes 90m/],
@@ -568,14 +568,14 @@ describe('--cache', () => {
     expect(out).toContain('#1  first  read 0 tokens');
     expect(out).toContain('#2  miss   lost 5,000 tokens, $0.01725 (read 0 of 5,000, beside #1)');
     expect(out).toMatch(
-      /why +The same tools stand in another order\n +where +tool 1 \(Edit\), after 9 characters\n/,
+      /why +The same tools are in another order\n +where +tool 1 \(Edit\), after 9 characters\n/,
     );
     expect(out).toContain('2 turns, 1 of them missed the cache: 5,000 tokens lost, $0.01725');
   });
 
   it('sums all runs by cause, as text and as JSON', async () => {
     const { out } = await inspect(['--cache'], twoTurns);
-    expect(out).toMatch(/The same tools stand in another order\n +lost +5,000 tokens in 1 turn/);
+    expect(out).toMatch(/The same tools are in another order\n +lost +5,000 tokens in 1 turn/);
     const json = JSON.parse((await inspect(['--cache', '--json'], twoTurns)).out);
     expect(json).toMatchObject({
       is_whole: true,
@@ -623,7 +623,7 @@ describe('--limits', () => {
   });
 
   it('says so where no answer told any', async () => {
-    expect((await inspect(['--limits'])).out).toBe('No answer of the last 24 hours told a limit.\n');
+    expect((await inspect(['--limits'])).out).toBe('No answer of the last 24 hours reported a limit.\n');
   });
 });
 

@@ -15,7 +15,7 @@ import { makeExchange } from '../storage/captured.ts';
 import { CliChild } from './child.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** Many times what a pipe holds. */
+/** Many times the capacity of a pipe. */
 const LARGE_BYTES = 8 * 1024 * 1024;
 
 let folder = '';
@@ -49,7 +49,7 @@ for (const [at, signal] of SIGNALS.entries())
       await once(model, 'request');
       child.process.kill(signal);
       const end = await child.ended;
-      // A shell shows this as 130 and 143.
+      // A shell shows these signals as 130 and 143.
       expect([end.code, end.signal, end.stdout]).toEqual([null, signal, '']);
       expect(end.stderr).toMatch(
         new RegExp(

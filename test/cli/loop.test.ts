@@ -44,8 +44,8 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /**
- * Runs of the order agent, as a gateway would have captured them. In one batch: a concurrent reader finds all of them
- * or none.
+ * Runs of the order agent as a gateway would have captured them, in one batch, so that a concurrent reader finds all or
+ * none.
  */
 async function captureOrders(
   path: string,
@@ -85,7 +85,7 @@ function answer(messages: OrderRun['messages'], id: string): Parameters<OrderRun
   ];
 }
 
-/** One line on the error output, exit 1, nothing on the other. */
+/** One line on standard error, exit status 1, and nothing on standard output. */
 async function expectRefusal(argv: string[], words: string, run: RunCommand = runHere): Promise<void> {
   const { code, stdout, stderr } = await run(argv, env);
   expect([code, stdout]).toEqual([1, '']);
@@ -130,7 +130,7 @@ describe('what cannot be read or written', () => {
 describe('a round', () => {
   it('promises no answer that the gateway would decline', { tags: 'long' }, async () => {
     const strict = join(folder, 'strict.mdb');
-    // The upstream's model has not kept to one schema, and the gateway keeps to all of them.
+    // The upstream's model violated one schema, and the gateway enforces all of them.
     await captureOrders(strict, 0, 60, (body) => ({
       ...body,
       tools: TOOLS.map((tool) => ({
@@ -176,10 +176,10 @@ describe('wrong use', () => {
     [['--out', 'x', '--since', 'lately'], '--since takes 90m, 12h, 7d or a time'],
     [['--out', 'x', '--tier', 'e4'], '--tier takes one of e1, e2, e3'],
     [['--out', 'x', '--student', 'oracle'], '--student takes exemplar or http'],
-    [['--out', 'x', '--student', 'http'], '--student http takes --endpoint URL and --model NAME'],
-    [['--out', 'x', '--model', 'm'], '--endpoint, --model and --style go with --student http'],
+    [['--out', 'x', '--student', 'http'], '--student http requires --endpoint URL and --model NAME'],
+    [['--out', 'x', '--model', 'm'], '--endpoint, --model and --style require --student http'],
     [['--out', 'x', '--student', 'http', '--model', 'm', '--endpoint', 'http://me:pw@a'], '--endpoint takes'],
-    [['--out', 'x', '--once', '--every', '1h'], '--once and --every exclude each other'],
+    [['--out', 'x', '--once', '--every', '1h'], '--once and --every cannot be combined'],
     [['--out', 'x', '--every', '0s'], '--every takes a time'],
     [['--out', 'x', '--every', 'often'], '--every takes a time'],
     [['--out', 'x', 'more'], 'more belongs to no option'],
@@ -293,7 +293,7 @@ describe('a round while an operator holds a version', () => {
     };
     expect(await round()).toMatchObject({ outcome: 'published', version: 1 });
     expect(await readOrders(out)).toMatchObject({ shares: [{ version: 1, share: 0.25 }] });
-    // As if it came from other runs.
+    // As if they came from other runs.
     const path = join(out, 'manifest.json');
     const manifest = JSON.parse(readFileSync(path, 'utf8'));
     writeFileSync(

@@ -51,7 +51,7 @@ const readManifest = (out: string): StudentManifest =>
 const kindsOf = ({ coverage }: Pick<StudentManifest, 'coverage'>) =>
   Object.fromEntries(coverage.agents![0]!.kinds!.map(({ kind, refused }) => [kind, refused]));
 
-/** One in so many answers that must be worked out is wrong. */
+/** One in this many of the computed answers is wrong. */
 function makeForgetful(every: number): Script {
   let settled = 0;
   return (request) => {
@@ -71,7 +71,7 @@ describe('a model behind the student', () => {
     const [own, perfect] = [readManifest('alone'), readManifest('perfect')];
     expect(own.measured.coverage).toBeLessThan(0.7);
     expect(perfect.measured).toMatchObject({ errors: 0, coverage: 1 });
-    // What it works out is new beside golden answers, and has its own evidence.
+    // Computed values do not occur in golden answers, so they need separate evidence.
     expect(kindsOf(perfect)).toMatchObject({ get_basket: null, 'settle + (new values)': null, text: null });
     for (const told of [asked.stdout, JSON.stringify(perfect)]) expect(told).not.toContain('4711');
 
@@ -104,7 +104,7 @@ describe('a model behind the student', () => {
       }
       expect(served).toEqual(Array(9).fill('student'));
       expect(JSON.stringify(gateway.logged)).not.toContain('4711');
-      // Golden steps have no answer here, and the model is asked all the same.
+      // Golden steps have no answer here, but the model is asked.
       const argv = ['relegation', 'explain', '2', '--db', db, '--dir', gateway.directory, '--json'];
       const explained = JSON.parse((await runHere(argv, env)).stdout) as { opinion: object };
       expect(explained.opinion).toMatchObject({
@@ -144,7 +144,7 @@ describe('a model behind the student', () => {
     const service = measured.service!;
     expect(service.requests).toBe(2 * service.asked);
     expect(service.disagreed).toBeGreaterThan(0);
-    // Alone it is wrong too often to settle; two answers that agree are right.
+    // A single answer is wrong too often for settling, but two equal answers are right.
     expect(measured.served).toBeGreaterThan(service.single!.served);
     expect(measured.errors).toBe(0);
     expect(stdout).toMatch(/agreement +answers to \d+ steps disagreed/);
@@ -155,7 +155,7 @@ describe('a model behind the student', () => {
     expect(code).toBe(0);
     const { student, measured } = readManifest('both');
     expect(student).toMatchObject({ with_exemplar: true });
-    // Golden steps have no answer to the third of the steps that must be worked out.
+    // Golden steps have no answer to the third computed step.
     expect(measured.coverage).toBeLessThan(0.7);
     expect(measured.service!.single!.served).toBeGreaterThan(measured.served);
   });

@@ -10,7 +10,7 @@ import { expect, it } from 'vitest';
 
 const RUN = fileURLToPath(new URL('../fixtures/offline-run.ts', import.meta.url));
 
-/** A network namespace with loopback up, where this machine lets anybody make one. */
+/** A network namespace with loopback up, if this machine lets users create one. */
 function runAlone(command: readonly string[]) {
   const up = 'ip link set lo up && exec "$@"';
   return spawnSync('unshare', ['--map-root-user', '--net', 'sh', '-c', up, 'sh', ...command], {

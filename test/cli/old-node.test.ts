@@ -15,7 +15,10 @@ interface Manifest {
 const readManifest = (folder: string) =>
   JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as Manifest;
 const { scripts, workspaces } = readManifest('.');
-/** What the process sees of itself. It still runs on this Node: the entries must refuse before they read a file with types. */
+/**
+ * Fakes the version that the process sees. It still runs on this Node, so the entries must refuse before they read a
+ * file with types.
+ */
 const OLD = `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}})`;
 
 function runOnOldNode(words: string[], script = '', folder = '.') {

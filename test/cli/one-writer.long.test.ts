@@ -15,7 +15,7 @@ import { CliChild, runCli } from './child.ts';
 
 const GATEWAY = /^ {2}Gateway +(http:\/\/\S+) {2}->/m;
 
-/** An upstream whose answers are whole once `finish` is called. */
+/** An upstream that completes its answers when `finish` is called. */
 async function openUpstream() {
   const open: ServerResponse[] = [];
   const server = createServer((_request, response) => {
@@ -34,7 +34,7 @@ async function openUpstream() {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, finish };
 }
 
-/** @param entry another than the command's own */
+/** @param entry used instead of the command's own entry */
 function startGateway(folder: string, upstream: string, entry?: string): CliChild {
   const child = new CliChild(['gateway'], {
     env: { GW_PORT: '0', DATA_DIR: folder, GW_UPSTREAM_BASE: upstream },
@@ -45,8 +45,8 @@ function startGateway(folder: string, upstream: string, entry?: string): CliChil
 }
 
 /**
- * An entry of the command that has loaded everything and then stands still until it is let go: a drain waits half a minute,
- * which a process may need to load on a machine with much to do.
+ * An entry of the command that loads everything and then waits until it is released. Without it, a busy machine may
+ * take longer to load a process than the half minute that a drain waits.
  */
 function holdEntry(): { path: string; reached(): Promise<() => Promise<void>> } {
   const folder = makeFolder();
@@ -145,7 +145,7 @@ describe('a DATA_DIR that another process serves from', () => {
       const { code, stderr } = await runCli(argv, { DATA_DIR: folder, AUTH_DB_URL: 'embedded:' });
       expect({ argv, code, stderr }).toEqual({ argv, code: 0, stderr: '' });
     }
-    // The capture database is another file: a separate gateway writes to it.
+    // The capture database is elsewhere: a separate gateway writes to it.
     await findUrl(startGateway(folder, 'http://127.0.0.1:9'));
     await first.kill();
     await start('serve', folder).waitForOutput(API);
@@ -159,7 +159,7 @@ describe('a DATA_DIR that another process serves from', () => {
     const held = holdEntry();
     const second = start('serve', folder, held.path);
     const letGo = await held.reached();
-    // A request that is not whole holds up the drain.
+    // An incomplete request delays the drain.
     const slow = connect(Number(new URL(url!).port), '127.0.0.1');
     onTestFinished(() => void slow.destroy());
     slow.on('error', () => {});
@@ -168,7 +168,7 @@ describe('a DATA_DIR that another process serves from', () => {
       `POST /v1/monitor/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\n` +
         `Content-Length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
     );
-    // Answered on the same thread, behind the head above.
+    // The same thread answers, behind the head above.
     expect((await fetch(`${url}/health`)).status).toBe(200);
     first.process.kill('SIGTERM');
     await vi.waitFor(() => expect(first.stderr).toContain('finishing requests in flight'), 60_000);

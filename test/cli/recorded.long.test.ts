@@ -127,7 +127,7 @@ describe.skipIf(!haveRecordings)('inspect of recorded traffic (../shared/recordi
       const document = JSON.parse(
         (await inspect('--db', file, '--run', run.run_id, '--json')).out.toString(),
       );
-      // The table stops at what the records show; the run itself may have more against it, and has its cost.
+      // The table judges by the records alone. The run's own page may find further reasons, and shows its cost.
       expect(document.run).toMatchObject({ ...run, reasons: expect.arrayContaining(run.reasons) });
       expect(document.steps).toHaveLength(run.exchanges);
       expect((await inspect('--db', file, '--run', run.run_id)).status).toBe(0);

@@ -12,7 +12,7 @@ import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 import { runHere } from './here.ts';
 
-// What the tests lay there is for this user alone, as the command's own: else a start has a second line to say.
+// The tests create files for this user only, as the command does. Otherwise a start logs a second line.
 let umask: number;
 beforeAll(() => {
   umask = process.umask(0o077);
@@ -24,7 +24,7 @@ async function refuse(env: Record<string, string>, argv: string[] = ['up'], byte
     env: { PORT: '0', GW_PORT: '0', ...env },
     ...(bytesMax === undefined ? {} : { file_bytes_max: bytesMax }),
   });
-  // One that starts all the same never ends by itself.
+  // A start that succeeds unexpectedly would never end by itself.
   onTestFinished(() => child[Symbol.asyncDispose]());
   return lineOf(await child.ended);
 }
@@ -51,7 +51,7 @@ describe('a start that cannot be', () => {
       writeFileSync(join(DATA_DIR, name), Buffer.alloc(20_000, 'no database '));
       const { code, line } = await ask({ DATA_DIR }, ['serve']);
       expect(code).toBe(1);
-      expect(line).toContain(`${join(DATA_DIR, name)} is no database`);
+      expect(line).toContain(`${join(DATA_DIR, name)} is not a database`);
     }
   });
 
@@ -67,7 +67,7 @@ describe('a start that cannot be', () => {
     ]) {
       const { code, line } = await (argv[1] === 'create' ? refuse : refuseHere)({ DATA_DIR }, argv);
       expect(code).toBe(1);
-      expect(line).toContain(`${main} is no database`);
+      expect(line).toContain(`${main} is not a database`);
     }
     const { code, line } = await refuseHere({ DATA_DIR: main }, [
       'keys',
@@ -79,7 +79,7 @@ describe('a start that cannot be', () => {
     ]);
     expect(code).toBe(1);
     expect(line).toBe(
-      `understudy: ${main}/main.mdb cannot be opened: ${main} is not a folder; DATA_DIR says where it is looked for`,
+      `understudy: ${main}/main.mdb cannot be opened: ${main} is not a folder; DATA_DIR sets its folder`,
     );
   });
 
@@ -115,7 +115,7 @@ describe('a start that cannot be', () => {
       // With the words and the status of every other command.
       expect(await (DATA_DIR === file ? refuse : refuseHere)({ DATA_DIR })).toEqual({
         code: 1,
-        line: `understudy: ${reason}: put that right, or set another DATA_DIR (${DATA_DIR} now)`,
+        line: `understudy: ${reason}: correct that, or set another DATA_DIR (${DATA_DIR} now)`,
       });
     }
   });
@@ -147,9 +147,7 @@ describe('a start that cannot be', () => {
       const ask = EMBEDDING_MODEL_DIR === broken ? refuse : refuseHere;
       const { code, line } = await ask({ DATA_DIR: makeFolder(), EMBEDDING_MODEL_DIR }, ['serve']);
       expect(code).toBe(78);
-      expect(line).toContain(
-        `EMBEDDING_MODEL_DIR=${JSON.stringify(EMBEDDING_MODEL_DIR)}: allowed is a folder`,
-      );
+      expect(line).toContain(`EMBEDDING_MODEL_DIR=${JSON.stringify(EMBEDDING_MODEL_DIR)}: must be a folder`);
       expect(line).toContain(reason);
     }
   });
@@ -201,7 +199,7 @@ describe('a start that cannot be', () => {
       [cut]: /cut off/,
       [pipe]: /not a file/,
       [join(file, 'below.mdb')]: /notes\.txt is not a folder/,
-      // No user can make files there, whatever their rights.
+      // No user can create files there, whatever their permissions.
       '/proc/capture.mdb': /nothing can be written beside it/,
       '/proc/understudy/capture.mdb': /nothing can be made in \/proc\./,
     };
@@ -221,7 +219,7 @@ describe('a start that cannot be', () => {
   it.skipIf(!hasPrlimit)('says that there is no space for a database', { tags: 'long' }, async () => {
     const DATA_DIR = makeFolder();
     const db = join(DATA_DIR, 'capture.mdb');
-    // Files may not grow, as on a full disk: at first there is not even room for LMDB's locks.
+    // Limits the size of files, as on a full disk: at first there is not even space for LMDB's lock files.
     for (const bytesMax of ['0', '20000']) {
       const { code, line } = await refuse({ DATA_DIR }, ['gateway', '--db', db], bytesMax);
       expect(code).toBe(1);
@@ -244,7 +242,7 @@ describe('a start that cannot be', () => {
 
     const OTHER = makeFolder();
     await using child = new CliChild(['up'], { env: { ...given, DATA_DIR: OTHER } });
-    // The databases are made by the start itself, after it has begun to listen to signals.
+    // The start itself creates the databases, after it has begun to handle signals.
     await vi.waitUntil(() => existsSync(join(OTHER, 'main.mdb')), { timeout: PATIENCE_MS, interval: 5 });
     child.process.kill('SIGTERM');
     const ended = await child.ended;

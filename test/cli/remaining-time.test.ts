@@ -10,9 +10,9 @@ describe('the time that is left', () => {
     expect(remaining.estimate(1_000, 10, 1_000)).toBeNull();
     // 10 a second: 980 are left.
     expect(remaining.estimate(2_000, 20, 1_000)).toBe(98_000);
-    // Nothing is finished for 2 s: the pace falls.
+    // Nothing is finished for 2 s, so the estimated speed falls.
     expect(remaining.estimate(4_000, 20, 1_000)).toBe(196_000);
-    // 1 a second for a minute: what was faster before does not count any more.
+    // After a minute at 1 per second, the faster beginning no longer counts.
     for (let second = 5; second < 65; second += 1) remaining.estimate(second * 1_000, 16 + second, 1_000);
     expect(remaining.estimate(65_000, 81, 1_000)).toBeCloseTo(919_000, 0);
   });
@@ -45,7 +45,7 @@ describe('the time that is left', () => {
   });
 });
 
-/** A command's error output, with a clock that the test sets. */
+/** A command's standard error, with a clock that the test sets. */
 function watch(terminal: boolean, hasLines: boolean) {
   const clock = { ms: 0 };
   const told: string[] = [];

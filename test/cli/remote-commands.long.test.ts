@@ -1,6 +1,6 @@
 /**
- * Commands over captures in a bucket (s3rver), on a machine that captured none of them. Each runs as its users run it: the
- * captures are read in a separate process, which fetches the bodies.
+ * Commands over captures in a bucket (s3rver), on a machine that captured none of them. As in use, a separate process
+ * reads the captures and fetches the bodies.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

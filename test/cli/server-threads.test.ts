@@ -51,7 +51,7 @@ it('serves from both and counts as one', async () => {
     (await (
       await fetch(`${running.gateway_url}${path}`, { method, headers: { connection: 'close' } })
     ).json()) as never;
-  // Whichever server thread answers, the figures are those of both.
+  // The figures are those of both server threads, whichever one answers.
   for (let i = 0; i < 8; i++) {
     expect(await admin('/__gw/flush')).toEqual({ flushed: true, written: EXCHANGES });
     expect(await admin('/__gw/stats')).toMatchObject({

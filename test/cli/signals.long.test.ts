@@ -14,6 +14,6 @@ it('ends at every one of them', { timeout: 3_600_000 }, async () => {
   let watched = 0;
   for (let draw = 0; draw < DRAWS; draw++)
     if (!(await drawSignal(random, READERS[draw % READERS.length]!))) watched++;
-  // One hang has been seen whose cause is not known: the watcher ends it within the grace.
+  // One hang with an unknown cause was observed. The watcher ends it within the grace period.
   expect(watched).toBeLessThanOrEqual(1);
 });

@@ -10,7 +10,7 @@ it('keeps the model’s library silent', async () => {
   const HOME = makeFolder();
   await using api = new ApiChild({ HOME });
   await api.start();
-  // The library has answered by then, and would have made its device id under HOME.
+  // By the time of an answer, the library would have created its device id under HOME.
   const { status } = await api.post('/v1/findings/shop/recall', { query: 'the parser' });
   expect(status).toBe(200);
   expect(readdirSync(HOME)).toEqual([]);

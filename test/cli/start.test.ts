@@ -155,7 +155,7 @@ describe('the drain', () => {
           return client;
         });
         const [socket] = await arrived;
-        // Signals that come together are one press of Ctrl-C, so it takes a few.
+        // Signals close together count as one press of Ctrl-C, so the test sends several.
         await vi.waitUntil(() => !child.process.kill(signal) || !child.isRunning, {
           timeout: PATIENCE_MS,
           interval: 100,

@@ -34,7 +34,7 @@ const refuse = async (code: number, words: string, ...argv: string[]) => {
 
 type Kinds = NonNullable<NonNullable<StudentManifest['coverage']['agents']>[number]['kinds']>;
 
-/** A version with two agents, whose groups say which version they are of. */
+/** A version with two agents, whose groups name their version. */
 function publish(mark: string, threshold = 0.25, kinds: Kinds = []) {
   const agent = (name: string) => ({
     agent: name,
@@ -149,7 +149,7 @@ describe('agents', () => {
   it('are suspended and resumed by name, by its beginning, by kind, or all', async () => {
     await publish('one');
     expect(await json('suspend', 'tri', '--kind', 'book')).toMatchObject({ agent: 'triage.0', kind: 'book' });
-    // A model's answers with new values are of the same tools.
+    // A model's answers have new values but call the same tools.
     expect(await json('suspend', 'tri', '--kind', 'book + (new values)')).toMatchObject({ kind: 'book' });
     expect(await json('suspend', 'cluster.0')).toMatchObject({ agent: 'cluster.0', kind: null });
     expect(await json('show')).toMatchObject({
@@ -190,7 +190,7 @@ describe('agents', () => {
       ['Support desk', true],
       ['You sort cluster.0 tickets', false],
     ]);
-    // The name is kept beside the student, through a round, and names the variant in other commands.
+    // The name is stored beside the student, survives a round, and identifies the variant in other commands.
     await publish('two');
     expect(await json('suspend', 'Support desk')).toMatchObject({ agent: 'triage.0' });
     expect((await run('show')).stdout).toMatch(
@@ -268,7 +268,7 @@ describe('wrong use', () => {
     await refuse(2, 'name the action: list, show', 'dance');
     await refuse(2, 'say which: understudy student suspend AGENT, or --all', 'suspend');
     await refuse(2, 'say which', 'resume', 'triage.0', '--all');
-    await refuse(2, '--share goes with publish', 'rollback', '--share', '0.1');
+    await refuse(2, '--share requires publish', 'rollback', '--share', '0.1');
     await refuse(2, '--share takes a number from 0 to 1', 'publish', '--share', '10');
     await refuse(2, 'a version is a whole number', 'show', 'newest');
     await refuse(2, 'belongs to no option', 'list', 'all');

@@ -1,6 +1,6 @@
 /**
  * The whole service with several threads of each kind. The threads of one role after the other fail under load. They
- * end and come back as docs/operating.md says, and nothing acknowledged is lost.
+ * end and restart as docs/operating.md says, and no acknowledged data is lost.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,9 +43,9 @@ async function post(path: string, body: object): Promise<{ status: number; text:
 }
 
 const stepOf = (index: number) => ({ step_index: index, action: `read ${index}`, tokens: 1 });
-/** By run: what each acknowledged step was answered. */
+/** For each run, the answers of its acknowledged steps. */
 const answers = Array.from({ length: RUNS }, () => [] as string[]);
-/** Statuses of everything that was not answered with 200. */
+/** Statuses of all answers other than 200. */
 const refused = new Map<string, number>();
 let captured = 0;
 let isLoading = false;
@@ -55,7 +55,10 @@ function note(what: string): void {
   refused.set(what, (refused.get(what) ?? 0) + 1);
 }
 
-/** Steps of all runs, retrievals and captured turns, until it is told to end; a step that was not acknowledged is sent again. */
+/**
+ * Sends steps of all runs, retrievals and captured turns until it is stopped. A step without acknowledgement is sent
+ * again.
+ */
 function load(): void {
   isLoading = true;
   const runs = answers.map(async (own, run) => {
@@ -91,7 +94,7 @@ async function endLoad(): Promise<void> {
 
 const countSteps = () => answers.reduce((sum, own) => sum + own.length, 0);
 
-/** Every part answers again, and goes on for a while. */
+/** Every part answers again, and continues for a while. */
 async function waitForAll(): Promise<void> {
   await expect
     .poll(() => post('/v1/traces/retrieve', { context: 'what next' }))
@@ -115,7 +118,7 @@ function fail(role: string): void {
   process.kill(service.pid, 'SIGUSR2');
 }
 
-/** Each acknowledged step is answered as it was, and the run counts them all. */
+/** Each acknowledged step gets its first answer again, and the run counts all of them. */
 async function checkSteps(): Promise<void> {
   for (const [run, own] of answers.entries()) {
     for (const at of [0, Math.floor(own.length / 2), own.length - 1])
@@ -153,9 +156,9 @@ it.each(['actor', 'compute', 'student'])(
     if (role === 'student') await expect.poll(() => service.stderr).toContain('the student’s thread ended');
     await waitForAll();
     await endLoad();
-    // Steps need neither of them: their runs live on server threads.
+    // Steps need neither thread, because their runs live on server threads.
     expect([...refused.keys()].filter((what) => /^(step|turn)/.test(what))).toEqual([]);
-    // What an actor thread had under way is refused, and may be asked again.
+    // Requests in progress on an actor thread are refused and may be repeated.
     expect([...refused.keys()].filter((what) => !/ 503$/.test(what))).toEqual([]);
     await expect.poll(async () => (await readStats()).relegation.student).not.toBeNull();
     await checkSteps();
@@ -196,7 +199,7 @@ it('failing server threads end the process; all acknowledged is there after the 
   await checkSteps();
   for (const [run, own] of answers.entries()) {
     const { text } = await post(`/v1/monitor/runs/r${run}/finish`, { outcome: 'success' });
-    // A step may have been stored whose answer was lost with the process: it was sent again above.
+    // The process may have stored a step whose answer was lost; the step was sent again above.
     expect(JSON.parse(text)).toMatchObject({ steps: own.length, tokens: own.length });
   }
   expect(await service.stop()).toBe(0);

@@ -39,7 +39,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A model that reads two files and then is done; `overloaded` and `hangs` in the task are what they say. */
+/** A model that reads two files and then ends. `overloaded` and `hangs` in the task make it fail in these ways. */
 let overloads = 0;
 function script({ text, messages }: ScriptRequest): ScriptedAnswer {
   if (text.includes('overloaded') && overloads++ === 0)
@@ -51,7 +51,7 @@ function script({ text, messages }: ScriptRequest): ScriptedAnswer {
 
 const TOOLS: Anthropic.Tool[] = [{ name: 'read', input_schema: { type: 'object' } }];
 
-/** Runs a task as an agent would, through the gateway. */
+/** Runs a task through the gateway as an agent would. */
 async function runTask(
   gateway: CaptureGateway,
   task: string,
@@ -233,7 +233,7 @@ describe('trace of what a gateway captured', () => {
       expect(codesOf(aborted)).toContain('aborted');
       expect(aborted.provenance.supports_universal_claims).toBe(false);
 
-      // The gateway goes on writing: what is read again is the same, and then there is more.
+      // The gateway continues to write: a second reading gives the same lines, and later further ones.
       await runTask(gateway, 'one more', { run: 'later' });
       await flush(gateway.url);
       const again = await trace(['--db', db]);
@@ -274,7 +274,7 @@ describe('trace of what a gateway captured', () => {
       expect(alone.lines.map(({ task }) => task)).toEqual(['before', 'across']);
       expect(codesOf(alone.lines[1])).toEqual(['unfinished']);
 
-      // A trace that is under way when the file is sealed goes on with what it began with.
+      // A trace that has begun keeps its view of the file when the file is sealed.
       const files = await CaptureFiles.open(db);
       await runTask(gateway, 'after', { run: 'late' });
       await rotate();
@@ -307,7 +307,7 @@ describe('trace of what a gateway captured', () => {
         const { status, lines } = await trace(['--db', db]);
         expect(status).toBe(0);
         const runs = lines.map((line) => line.run_id);
-        // What was there is still there, in its place; what is new comes behind.
+        // Earlier lines keep their places, and new lines follow them.
         expect(runs.slice(0, known.length)).toEqual(known);
         known = runs;
         looked += 1;
@@ -398,7 +398,7 @@ describe('trace of what a gateway captured', () => {
       outcome: null,
       provenance: { supports_universal_claims: true },
     });
-    // The table of inspect, and the run alone, say the same of every run.
+    // The table of inspect and the page of a run agree about each run.
     const quiet = { err: () => {}, is_terminal: false, has_color: false };
     const inspect = async (...argv: string[]) => {
       const told: string[] = [];
@@ -434,7 +434,7 @@ describe('trace --out', () => {
     expect(existsSync(`${out}.partial`)).toBe(false);
     expect(existsSync(`${out}.partial.json`)).toBe(false);
     expect((await trace(['--db', db, '--out', out])).err).toBe('');
-    // Lines alone on standard output: no progress between them.
+    // Standard output has only lines of the trace, and no progress.
     expect((await trace(['--db', db], { terminal: true })).err).toBe('');
   });
 
@@ -466,12 +466,12 @@ describe('trace --out', () => {
       };
       await expect(trace(['--db', db, '--out', out], { open: stopping })).rejects.toThrow('went away');
       expect(existsSync(out)).toBe(false);
-      // Half a line, and half a line of the journal, as a crash leaves them.
+      // A half-written line in the file and in the journal, as after a crash.
       writeFileSync(`${out}.partial`, '{"format":"svc_tr', { flag: 'a' });
       writeFileSync(`${out}.partial.json`, '{"run_id":"x', { flag: 'a' });
       bodies = 0;
       expect((await trace(['--db', db, '--out', out], { open })).status).toBe(0);
-      // Runs that were whole are not read again.
+      // Complete runs are not read again.
       if (stopAt === 1) expect(bodies).toBe(all);
       else expect(bodies).toBeLessThan(all);
       expect(readFileSync(out, 'utf8')).toBe(readFileSync(whole, 'utf8'));
@@ -517,7 +517,7 @@ describe('trace of what is no whole database', () => {
         /cut off/,
       ],
       [
-        // A sealed file that says it holds more than it does.
+        // A sealed file that contains fewer exchanges than it says.
         'short.1-99.mdb',
         (file) => writeFileSync(file, bytes),
         /holds exchanges up to 4, though its name says 99/,
@@ -560,7 +560,7 @@ describe('trace of what is no whole database', () => {
       const env = openCaptureEnv(file, 'write');
       env.root.transactionSync(() => change(env));
       await env.root.close();
-      // The sealed file lies there without a live one.
+      // A sealed file without a live file.
       const { status, err, out } = await trace(['--db', path.join(folder, `${name.split('.')[0]}.mdb`)]);
       expect([name, status, out]).toEqual([name, 1, '']);
       expect(err).toMatch(words);
@@ -604,7 +604,7 @@ describe('trace of what is no whole database', () => {
     expect(piped).toMatchObject({ code: 0, stderr: '' });
     const lines = parseLines(piped.stdout);
     expect(lines).toHaveLength(7);
-    // The runs.mdb beside the database was asked.
+    // The command reads the outcome from the runs.mdb beside the database.
     expect(lines.find((line) => line.run_id === 'labelled').outcome).toBe('failure_wrong_file');
   });
 });

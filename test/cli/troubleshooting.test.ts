@@ -83,7 +83,7 @@ describe.skipIf(!hasTools)('each command, where the machine has jq and curl', { 
     const [code] = await once(shell, 'close');
     expect(code, `${commands}\n${output}`).toBe(0);
     if (!commands.includes('compile.mjs')) expect(output.trim(), commands).not.toBe('');
-    // A field that is not there. A student's version may be null.
+    // A missing field. A student's version may be null.
     if (!commands.includes('relegation')) expect(output, commands).not.toMatch(/: null\b/);
   });
 });

@@ -81,10 +81,10 @@ describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
     const byVariable = await (command === 'up' ? runCli : runHere)([command], { GW_MAX_QUEUE: 'many' });
     expect(byVariable).toMatchObject({ code: 78, stdout: '' });
     expect(byVariable.stderr).toBe(
-      'understudy: GW_MAX_QUEUE="many": allowed is a whole number of exchanges from 1\n',
+      'understudy: GW_MAX_QUEUE="many": must be a whole number of exchanges from 1\n',
     );
     const byFlag = await runHere([command, '--port', 'http']);
     expect(byFlag).toMatchObject({ code: 78, stdout: '' });
-    expect(byFlag.stderr).toMatch(/^understudy: --port="http": allowed is a port from 0 .*\n$/);
+    expect(byFlag.stderr).toMatch(/^understudy: --port="http": must be a port from 0 .*\n$/);
   });
 });

@@ -62,7 +62,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The trust is this client's alone. */
+/** Only this client trusts it. */
 const fetchHere = ((url: string, init: object) => fetch(url, { ...init, dispatcher })) as never;
 
 const MESSAGE = { role: 'user', content: 'Begin.' } as const;
@@ -149,10 +149,10 @@ describe('a certificate that changes', () => {
     write(TEST_CERTIFICATE, other.key);
     await poll(STAYS).toHaveLength(2);
     write(TEST_CERTIFICATE, TEST_KEY);
-    // All that belongs to the first changes is there by the last.
+    // By the last change, all files of the first one are in place.
     await poll(TAKEN).toHaveLength(2);
     expect(lines(STAYS)).toHaveLength(2);
-    // One thread tells; the others take the certificate in their turn.
+    // One thread logs it; the others take the certificate in their turn.
     const answer = () => health().then(({ status }) => status, String);
     await expect.poll(answer, { timeout: PATIENCE_MS }).toBe(200);
   });
@@ -176,8 +176,8 @@ describe('files that do not do', () => {
       return join(folder, name);
     };
     const cases: [Record<string, string>, RegExp][] = [
-      [{ GW_TLS_CERT: cert() }, /GW_TLS_KEY="": GW_TLS_CERT is set, and the two go together/],
-      [{ GW_TLS_KEY: key() }, /GW_TLS_CERT="": GW_TLS_KEY is set, and the two go together/],
+      [{ GW_TLS_CERT: cert() }, /GW_TLS_KEY="": GW_TLS_CERT is set: set both or neither/],
+      [{ GW_TLS_KEY: key() }, /GW_TLS_CERT="": GW_TLS_KEY is set: set both or neither/],
       [{ GW_TLS_CERT: join(folder, 'none'), GW_TLS_KEY: key() }, /GW_TLS_CERT=.*there is no such file/],
       [{ GW_TLS_CERT: cert(), GW_TLS_KEY: folder }, /GW_TLS_KEY=.*it is not a file/],
       [{ GW_TLS_CERT: key(), GW_TLS_KEY: key() }, /GW_TLS_CERT=.*no certificate in PEM/],

@@ -20,7 +20,7 @@ const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.
 
 type Input = Record<string, unknown>;
 
-/** What a client of that version wrote to its hooks in one session. */
+/** The input that a client of that version sent to its hooks in one session. */
 function recorded(name: string): Input[] {
   const text = readFileSync(new URL(`../fixtures/hooks/${name}.jsonl`, import.meta.url), 'utf8');
   return text
@@ -49,10 +49,10 @@ interface Said {
   stderr: string;
 }
 
-/** The machine may be busy; what is asked here is not how long it takes. */
+/** The machine may be busy; this test does not measure time. */
 const PATIENT = ['--timeout-ms', String(PATIENCE_MS)];
 
-/** Calls the hook as a client does: the command, one JSON object on its standard input. */
+/** Calls the hook like a client: the command, with one JSON object on its standard input. */
 async function hook(
   client: string,
   input: Input | string,
@@ -66,7 +66,7 @@ async function hook(
   const said = { stdout: '', stderr: '' };
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said.stderr += text));
-  // It may have ended before it has read all.
+  // The hook may end before it has read everything.
   child.stdin.on('error', () => {});
   child.stdin.end(typeof input === 'string' ? input : JSON.stringify(input));
   const [code] = (await once(child, 'close')) as [number | null];
@@ -75,7 +75,7 @@ async function hook(
 
 const SILENCE: Said = { code: 0, stdout: '', stderr: '' };
 
-/** What the service counted of a run that has ended with that outcome. */
+/** The service's counts for a run that ended with that outcome. */
 async function finished(run_id: string, outcome: string) {
   const { status, body } = await service.post(`/v1/monitor/runs/${encodeURIComponent(run_id)}/finish`, {
     outcome,
@@ -100,7 +100,7 @@ describe('a recorded session', () => {
     const { session_id } = inputs[0] as { session_id: string };
     expect(await finished(session_id, 'ended: other')).toMatchObject({ status: 200, steps });
     expect(statSync(join(home, '.local/state/understudy/hooks')).mode & 0o777).toBe(0o700);
-    // Nothing that was said or done lies there.
+    // None of the session's texts are stored there.
     const [name = ''] = readdirSync(join(home, '.local/state/understudy/hooks'));
     const kept = readFileSync(join(home, '.local/state/understudy/hooks', name), 'utf8');
     expect(kept).not.toMatch(/hello|echo|Bash/);
@@ -278,7 +278,7 @@ describe('an agent whose service', () => {
       stdout: '',
       stderr: 'understudy hook: the service did not answer a moment ago\n',
     });
-    // With the next session it is tried again.
+    // The next session tries again.
     await hook('claude-code', { ...eventOf(CLAUDE, 'SessionStart'), session_id: 'down' });
     expect(await hook('claude-code', call('down', 'c'))).toEqual(SILENCE);
     expect(await finished('down', 'success')).toMatchObject({ status: 200, steps: 1 });

@@ -58,7 +58,7 @@ describe('printed settings', () => {
       ];
       expect({ type, timeout }).toEqual({ type: 'command', timeout: 5 });
       expect(command).toContain(` hook ${client} --url http://u:8000 --codebase 'it'\\''s mine'`);
-      // What stands there runs, and ends well without a key.
+      // The written command runs, and succeeds without a key.
       expect(spawnSync('sh', ['-c', command], { input: '{}', encoding: 'utf8' })).toMatchObject({
         status: 0,
         stdout: '',
@@ -71,7 +71,7 @@ describe('printed settings', () => {
     ['no client', [], 'name the client: claude-code or codex'],
     ['another client', ['cursor'], 'name the client'],
     ['a word too many', ['codex', 'please'], '"please"'],
-    ['both', ['codex', '--write', '--remove'], 'exclude each other'],
+    ['both', ['codex', '--write', '--remove'], 'cannot be combined'],
     ['a flag that there is not', ['codex', '--wirte'], 'did you mean --write?'],
   ])('are refused for %s', async (_, words, told) => {
     const { code, stdout, stderr } = await hooks(...words);
@@ -116,7 +116,7 @@ describe('installed settings', () => {
     });
     expect(read()).toEqual({ ...before, hooks: { PostToolUse: [own], PreToolUse: [own], Notification: [] } });
     expect(await hooks('claude-code', '--remove', '--file', file)).toMatchObject({
-      stdout: `${file} has no hooks of ours\n`,
+      stdout: `${file} has no hooks of Understudy\n`,
     });
   });
 
@@ -169,7 +169,7 @@ describe('installed settings', () => {
     ['a folder', (path) => mkdirSync(path), 'not a regular file'],
     ['a link to a device', (path) => symlinkSync('/dev/null', path), 'not a regular file'],
     ['a link to an endless device', (path) => symlinkSync('/dev/zero', path), 'not a regular file'],
-    ['a dangling link', (path) => symlinkSync('/nowhere/settings.json', path), 'a file that is not there'],
+    ['a dangling link', (path) => symlinkSync('/nowhere/settings.json', path), 'a missing file'],
     ['bytes that are no text', (path) => writeFileSync(path, Buffer.from([0x7b, 0xff, 0x7d])), 'not UTF-8'],
   ])('refuse %s, and leave it as it is', async (_, make, fault) => {
     mkdirSync(join(folder, '.claude'));
@@ -202,7 +202,7 @@ describe('installed settings', () => {
     expect(Object.keys(JSON.parse(written.replace(/^\uFEFF/, '')).hooks)).toEqual(
       expect.arrayContaining(EVENTS),
     );
-    // All of the old text is there, in its order.
+    // All of the old text is still there, in order.
     let at = 0;
     for (const character of text) {
       at = written.indexOf(character, at) + 1;
@@ -242,7 +242,7 @@ describe('settings of any shape', () => {
   );
   const event = fc.constantFrom('PreToolUse', 'PostToolUse', 'Stop', 'Notification', 'SessionEnd');
   const groups = fc.array(group, { minLength: 1, maxLength: 3 });
-  // JSON.parse puts names that are numbers first, wherever they stood.
+  // JSON.parse puts numeric names first, wherever they were.
   const name = fc.string().filter((text) => !/^\d+$/.test(text) && text !== '__proto__' && text !== 'hooks');
   const settings = fc
     .tuple(

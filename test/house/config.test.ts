@@ -127,7 +127,7 @@ describe('published keys', () => {
 
   it('need an issuer and an audience, and the refusal names the one that is missing', () => {
     expect(refusal(url)).toBe(
-      'AUTH_JWT_ISSUER="": AUTH_JWKS_URL needs what `iss` of a token must be, or any',
+      'AUTH_JWT_ISSUER="": AUTH_JWKS_URL requires the `iss` that tokens must have, or any',
     );
     expect(refusal({ ...url, ...claims, AUTH_JWT_AUDIENCE: '' })).toMatch(/^AUTH_JWT_AUDIENCE="": .*`aud`/);
     expect(refusal({ ...url, ...claims, AUTH_JWT_ISSUER: '' })).toMatch(/^AUTH_JWT_ISSUER="": .*`iss`/);
@@ -287,50 +287,50 @@ describe('values and flags', () => {
 
 describe('a bad value', () => {
   it.each([
-    ['PORT', '65536', 'allowed is a port from 0 (any free one) to 65535'],
-    ['PORT', '80a', 'allowed is a port'],
-    ['PORT', '-1', 'allowed is a port'],
-    ['PORT', ' 80', 'allowed is a port'],
-    ['PORT', '8e3', 'allowed is a port'],
-    ['GW_HOST', '1.2.3.4:80', 'allowed is an IP address or a host name'],
-    ['GW_HOST', 'http://x', 'allowed is an IP address'],
-    ['ACTOR_THREADS', '0', 'allowed is auto, or a whole number from 1 to 64'],
-    ['SERVER_THREADS', '65', 'allowed is auto, or a whole number from 1 to 64'],
-    ['FRONT_THREADS', '65', 'allowed is auto, or a whole number from 1 to 64'],
-    ['LOG_LEVEL', 'loud', 'allowed is one of trace, debug, info, warn, error, fatal, silent'],
-    ['SVC_REDACT', 'yes', 'allowed is 1 (on) or 0 (off)'],
-    ['GW_CAPTURE', '0', 'allowed is on or off'],
-    ['GW_MAX_QUEUE', '0', 'allowed is a whole number of exchanges from 1'],
-    ['GW_MAX_QUEUE_BYTES', '256MB', 'allowed is a whole number of bytes from 1'],
-    ['GW_MAX_CAPTURE_BYTES', '99999999999', 'allowed is a whole number of bytes from 1 to 1073741824'],
-    ['GW_PROVIDER', 'a b', 'allowed are 1 to 64 letters'],
-    ['GW_NOTE', 'a\u0007', 'allowed are up to 200 printable characters'],
-    ['GW_NOTE', 'a'.repeat(201), 'allowed are up to 200'],
-    ['SVC_RUN_HEADERS', 'x-session-id', 'that no credential is in'],
-    ['SVC_RUN_HEADERS', 'x-svc-run', 'allowed are up to 16 names of headers'],
-    ['SVC_RUN_HEADERS', 'x acme', 'allowed are up to 16 names of headers'],
-    ['GW_UPSTREAM_BASE', 'api.example.com', 'allowed is an http:// or https:// address'],
-    ['GW_UPSTREAM_BASE', 'ftp://api.example.com', 'allowed is an http://'],
-    ['GW_UPSTREAM_BASE', 'https://', 'allowed is an http://'],
-    ['GW_UPSTREAM_BASE', 'https://a/?x=1', 'allowed is an http://'],
-    ['GW_UPSTREAM_BASE', 'https://a/#x', 'allowed is an http://'],
-    ['GW_UPSTREAM_BASE', 'https://a b', 'allowed is an http://'],
-    ['GW_UPSTREAM_BASE', 'https://a/{region}', 'allowed is an http://'],
-    ['PUBLIC_URL', 'understudy.example.com', 'allowed is an address like https://'],
+    ['PORT', '65536', 'must be a port from 0 (any free one) to 65535'],
+    ['PORT', '80a', 'must be a port'],
+    ['PORT', '-1', 'must be a port'],
+    ['PORT', ' 80', 'must be a port'],
+    ['PORT', '8e3', 'must be a port'],
+    ['GW_HOST', '1.2.3.4:80', 'must be an IP address or a host name'],
+    ['GW_HOST', 'http://x', 'must be an IP address'],
+    ['ACTOR_THREADS', '0', 'must be auto, or a whole number from 1 to 64'],
+    ['SERVER_THREADS', '65', 'must be auto, or a whole number from 1 to 64'],
+    ['FRONT_THREADS', '65', 'must be auto, or a whole number from 1 to 64'],
+    ['LOG_LEVEL', 'loud', 'must be one of trace, debug, info, warn, error, fatal, silent'],
+    ['SVC_REDACT', 'yes', 'must be 1 (on) or 0 (off)'],
+    ['GW_CAPTURE', '0', 'must be on or off'],
+    ['GW_MAX_QUEUE', '0', 'must be a whole number of exchanges from 1'],
+    ['GW_MAX_QUEUE_BYTES', '256MB', 'must be a whole number of bytes from 1'],
+    ['GW_MAX_CAPTURE_BYTES', '99999999999', 'must be a whole number of bytes from 1 to 1073741824'],
+    ['GW_PROVIDER', 'a b', 'must be 1 to 64 letters'],
+    ['GW_NOTE', 'a\u0007', 'must be up to 200 printable characters'],
+    ['GW_NOTE', 'a'.repeat(201), 'must be up to 200'],
+    ['SVC_RUN_HEADERS', 'x-session-id', 'without credentials'],
+    ['SVC_RUN_HEADERS', 'x-svc-run', 'must be up to 16 names of headers'],
+    ['SVC_RUN_HEADERS', 'x acme', 'must be up to 16 names of headers'],
+    ['GW_UPSTREAM_BASE', 'api.example.com', 'must be an http:// or https:// address'],
+    ['GW_UPSTREAM_BASE', 'ftp://api.example.com', 'must be an http://'],
+    ['GW_UPSTREAM_BASE', 'https://', 'must be an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a/?x=1', 'must be an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a/#x', 'must be an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a b', 'must be an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a/{region}', 'must be an http://'],
+    ['PUBLIC_URL', 'understudy.example.com', 'must be an address like https://'],
     ['PUBLIC_URL', 'https://a.example.com/dashboard', 'no path'],
     ['PUBLIC_URL', 'https://a.example.com/?x=1', 'no path'],
-    ['PUBLIC_URL', 'javascript:alert(1)', 'allowed is an address'],
-    ['MAX_CONNECTIONS', '-1', 'allowed is a whole number from 0'],
-    ['ALLOWED_HOSTS', 'https://a.example.com', 'allowed are up to 1000 host names'],
+    ['PUBLIC_URL', 'javascript:alert(1)', 'must be an address'],
+    ['MAX_CONNECTIONS', '-1', 'must be a whole number from 0'],
+    ['ALLOWED_HOSTS', 'https://a.example.com', 'must be up to 1000 host names'],
     ['ALLOWED_HOSTS', 'a.example.com:8000', 'without a port'],
     ['STRIPE_API_BASE', 'http://127.0.0.1:9/stripe', 'no path'],
     ['CORS_ALLOWED_ORIGINS', '*', 'no *'],
-    ['CORS_ALLOWED_ORIGINS', 'https://a.example.com/path', 'allowed are up to 1000 origins'],
-    ['CORS_ALLOWED_ORIGINS', 'app.example.com', 'allowed are up to 1000 origins'],
-    ['CORS_ALLOWED_ORIGINS', 'https://a.example.com:443', 'allowed are up to 1000 origins'],
-    ['CORS_ALLOW_DEV_ORIGINS', 'yes', 'allowed is true or false'],
-    ['AUTH_FAIL_RATE_PER_SEC', '-1', 'allowed is a whole number from 0'],
-    ['AUTH_JWT_ISSUER', 'a\n', 'allowed are up to 1000 printable characters'],
+    ['CORS_ALLOWED_ORIGINS', 'https://a.example.com/path', 'must be up to 1000 origins'],
+    ['CORS_ALLOWED_ORIGINS', 'app.example.com', 'must be up to 1000 origins'],
+    ['CORS_ALLOWED_ORIGINS', 'https://a.example.com:443', 'must be up to 1000 origins'],
+    ['CORS_ALLOW_DEV_ORIGINS', 'yes', 'must be true or false'],
+    ['AUTH_FAIL_RATE_PER_SEC', '-1', 'must be a whole number from 0'],
+    ['AUTH_JWT_ISSUER', 'a\n', 'must be up to 1000 printable characters'],
     ['GW_BEDROCK_BASE', 'https://a/{place}', '{region} stands for the region'],
   ])('%s=%j', (name, value, allowed) => {
     const message = refusal({ [name]: value });
@@ -351,7 +351,7 @@ describe('a bad value', () => {
     '%s does not take another engine for the built-in one',
     (name) => {
       for (const url of ['https://user:hunter2@db.example.com', 'embedded', 'postgres://db/main']) {
-        expect(refusal({ [name]: url })).toContain(`${name}=(not shown): allowed is embedded:`);
+        expect(refusal({ [name]: url })).toContain(`${name}=(not shown): must be embedded:`);
       }
     },
   );
@@ -455,12 +455,12 @@ describe('relegation', () => {
     ['GW_PRICES', '{"a": {"input": 3, "output": 1, "cache": 1}}'],
   ])('refuses %s=%s, and says what is allowed', (name, value) => {
     expect(() => gateway({}, { ...env, [name]: value })).toThrow(ConfigError);
-    expect(() => gateway({}, { ...env, [name]: value })).toThrow(new RegExp(`^${name}=.*allowed is`));
+    expect(() => gateway({}, { ...env, [name]: value })).toThrow(new RegExp(`^${name}=.*must be`));
   });
 
   it('never shows the key', () => {
     expect(() => gateway({}, { ...env, SVC_STUDENT_KEY: 'a key with blanks' })).toThrow(
-      /^SVC_STUDENT_KEY=\(not shown\): allowed/,
+      /^SVC_STUDENT_KEY=\(not shown\): must be/,
     );
   });
 });
