@@ -257,7 +257,7 @@ export class CaptureProcess {
       // this batch is stored.
       await this.#readyAgain();
       if (this.#lastId > before) return { first_id: before + 1, last_id: this.#lastId };
-      if (tries >= TRIES) throw lost('the capture process ended over it again and again');
+      if (tries >= TRIES) throw lost('it made the capture process end several times');
     }
   }
 

@@ -372,7 +372,7 @@ function explain(now: SeenPrompt, { before, parts, is_estimate }: Expectation): 
     const end = parts.length - 1;
     const next = marks.find((mark) => mark >= end);
     if (!is_estimate && next === undefined)
-      return tell('not_marked', ' where the cached part ends, or behind it');
+      return tell('not_marked', ' at the end of the cached part or after it');
     if (!is_estimate && next! - end > LOOK_BACK_BLOCKS)
       return tell('too_far_back', `: ${next! - end}, and it looks back ${LOOK_BACK_BLOCKS}`);
   }
@@ -389,8 +389,9 @@ function explainByTime(
   const minutes = (ms: number): string => `${Math.round(ms / (MINUTE_MS / 10)) / 10} min`;
   const life = least_ms === most_ms ? minutes(least_ms) : `${minutes(least_ms)} to ${minutes(most_ms)}`;
   const idle = now.started_ms - before.ended_ms;
-  if (idle > most_ms) return tell('expired', `: it lives ${life}, and ${minutes(idle)} had passed`);
+  if (idle > most_ms) return tell('expired', `: its lifetime is ${life}, and ${minutes(idle)} had passed`);
   const age = now.started_ms - before.started_ms;
-  if (age > least_ms) return tell('may_have_expired', `: it lives ${life}, and ${minutes(age)} had passed`);
+  if (age > least_ms)
+    return tell('may_have_expired', `: its lifetime is ${life}, and ${minutes(age)} had passed`);
   return tell('not_known');
 }

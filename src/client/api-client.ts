@@ -163,11 +163,11 @@ export class Caller {
     const answer = await this.#transport.open(target, { ...accept, ...headers }, timeoutMs, signal);
     if (!('chunks' in answer)) {
       readAnswer(answer);
-      throw new UnexpectedAnswerError(`HTTP ${answer.status} where a stream of events was asked for`);
+      throw new UnexpectedAnswerError(`HTTP ${answer.status} instead of an event stream`);
     }
     if (answer.contentType.startsWith('text/event-stream')) return answer;
     answer.destroy();
-    throw new UnexpectedAnswerError('What answers is no stream of events');
+    throw new UnexpectedAnswerError('The answer is not an event stream');
   }
 
   close(): void {
@@ -184,7 +184,7 @@ export class Caller {
     signal?.throwIfAborted();
     if (!this.circuit.admit()) {
       const { origin } = this.#settings.baseUrl;
-      throw new CircuitOpenError(`${origin} did not answer lately; it is not asked for the time being`);
+      throw new CircuitOpenError(`${origin} did not answer recently; requests to it are paused`);
     }
     this.counts.sent += 1;
     try {
@@ -229,7 +229,7 @@ function readAnswer({ status, body, retryAfter, requestId }: Answer): unknown {
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   if (status >= 200 && status < 300) {
     if (isObject) return value;
-    throw new UnexpectedAnswerError(`HTTP ${status} without a JSON object: this is no answer of the API`);
+    throw new UnexpectedAnswerError(`HTTP ${status} without a JSON object: this is not an answer of the API`);
   }
   const detail = isObject && 'detail' in value ? value.detail : undefined;
   throw toApiError(status, { detail, retryAfter, requestId });

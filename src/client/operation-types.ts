@@ -147,10 +147,10 @@ export interface RunValues {
   values: {
     /** As a query names it */
     value: string;
-    /** Runs that hold it, of those that match */
+    /** Matching runs that have it */
     runs: number;
   }[];
-  /** false: there are more values, or runs that were not looked at */
+  /** false: there are more values, or runs that were not examined */
   is_whole: boolean;
 }
 
@@ -674,7 +674,7 @@ export interface Operations {
               | 'experiment'
               | 'arm'
               | 'monitor';
-            /** Only values that contain it, whatever the case */
+            /** Only values that contain it, ignoring case */
             contains?: string | null | undefined;
             /** A query such as `status:failed tool:run_tests cost:>0.5 "date parser" since:7d sort:cost`; words without a field are searched for */
             q?: string | null | undefined;

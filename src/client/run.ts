@@ -129,7 +129,7 @@ export class Run implements AsyncDisposable {
   mark(mark: 'good' | 'bad' | RunMarks, more: RunMarks = {}): void {
     const { sender, counts, warn } = this.#parts;
     const leaveOut = (what: string) =>
-      warn('unfit_mark', `Not all that was said of run ${this.runId} is kept: ${what}`);
+      warn('unfit_mark', `A part of the mark of run ${this.runId} was left out: ${what}`);
     counts.marksSaid += 1;
     try {
       const said = typeof mark === 'object' ? { ...mark, ...more } : { ...more, mark };

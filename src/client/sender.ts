@@ -385,7 +385,7 @@ export class Sender {
   #acceptRefusal(lane: RunLane, event: LaneEvent, refused: ApiError): boolean {
     if (refused.status === 401 || refused.status === 403) {
       const reason = `HTTP ${refused.status}: ${refused.message}`;
-      this.#warn('unauthorized', `The service refuses the key (${reason}); nothing more is sent`);
+      this.#warn('unauthorized', `The service refuses the key (${reason}); no more requests are sent`);
       this.#halt('unauthorized');
     } else if (refused.status === 404 && event.kind !== 'run_start' && lane.restart()) {
       // The service no longer knows the run, for example because it was restarted with another folder.
@@ -404,7 +404,7 @@ export class Sender {
   /** Drops an event; drops the whole lane if the event is the start or the run does not exist. */
   #giveUp(lane: RunLane, event: LaneEvent, cause: DropCause, thrown: unknown): void {
     const words = thrown instanceof Error ? thrown.message : String(thrown);
-    this.#warn(cause, `The service did not take a ${event.kind} of run ${lane.runId}: ${words}`);
+    this.#warn(cause, `The service did not accept a ${event.kind} of run ${lane.runId}: ${words}`);
     const isRunAtFault = thrown instanceof ApiError && (thrown.status === 404 || thrown.status === 409);
     if (event.kind === 'run_start' || isRunAtFault) return this.#lose(lane, cause);
     this.#settle(lane, event);
@@ -438,7 +438,7 @@ export class Sender {
 
   #warnOfFlood(): void {
     const { maxQueuedSteps } = this.#bounds;
-    const words = `The service does not keep up: steps are dropped while ${maxQueuedSteps} or their bytes wait`;
+    const words = `The service is too slow: steps are dropped while the queue of ${maxQueuedSteps} steps is full`;
     this.#warn('queue_full', `${words} (stats() counts them)`);
   }
 

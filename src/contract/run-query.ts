@@ -32,7 +32,7 @@ const VALUES = { usual: 20, most: 100 } as const;
 /** What a list of the values of a field takes. */
 export const valueQueryFields = {
   field: literal(VALUE_FIELDS).describe('A field of the query language'),
-  contains: text({ max: 200 }).nullish().describe('Only values that contain it, whatever the case'),
+  contains: text({ max: 200 }).nullish().describe('Only values that contain it, ignoring case'),
   q: runQueryField,
   limit: integer({ ge: 1, le: VALUES.most }).default(VALUES.usual).describe('Values at most'),
 };
@@ -43,10 +43,10 @@ export const countedValues = z
       .array(
         z.object({
           value: z.string().describe('As a query names it'),
-          runs: z.int().describe('Runs that hold it, of those that match'),
+          runs: z.int().describe('Matching runs that have it'),
         }),
       )
       .describe('The most frequent first'),
-    is_whole: z.boolean().describe('false: there are more values, or runs that were not looked at'),
+    is_whole: z.boolean().describe('false: there are more values, or runs that were not examined'),
   })
   .meta({ id: 'RunValues' });

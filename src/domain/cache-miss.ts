@@ -9,21 +9,21 @@ import { costOfUsage, type Price } from './price.ts';
 /** Each cause in words. A cause is named only if the bytes of both requests, or their times, prove it. */
 export const MISS_CAUSES = {
   model_changed: 'Another model was asked: each model has its own cache',
-  tools_reordered: 'The same tools stand in another order',
+  tools_reordered: 'The same tools are in another order',
   tools_changed: 'A tool was added or left out',
   tool_changed: 'The declaration of a tool changed',
   keys_reordered: 'The same JSON has its keys in another order',
-  time_in_prompt: 'A date or time stands in the prompt and changed',
-  id_in_prompt: 'An id or a random value stands in the prompt and changed',
+  time_in_prompt: 'A date or time in the prompt changed',
+  id_in_prompt: 'An id or a random value in the prompt changed',
   system_changed: 'The system prompt changed',
-  setting_changed: 'A setting changed on which cached messages depend',
+  setting_changed: 'A setting changed that affects cached messages',
   history_changed: 'An earlier message changed',
   history_shortened: 'Earlier messages were left out or summarized',
   expired: 'The cache entry had expired',
   may_have_expired: 'The prompt is the same; the cache entry may have expired',
   not_ready: 'The request was sent before the cache entry was ready',
   not_marked: 'The request has no cache point',
-  too_far_back: 'The new part has more blocks than the provider looks back',
+  too_far_back: 'The new part has more blocks than the provider searches',
   not_known: 'The prompt is the same: the provider lost the entry, or another machine answered',
 } as const;
 

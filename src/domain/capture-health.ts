@@ -39,7 +39,7 @@ export interface CaptureHealth {
 const STOPPED: ReadonlySet<CaptureReason> = new Set(['writer_killed', 'writer_down']);
 
 const PLACE_WORDS: Readonly<Partial<Record<string, string>>> = {
-  disk_full: 'the disk is full. Make room there',
+  disk_full: 'the disk is full. Free some space on it',
   disk_error: 'the disk or its file system refuses',
   damaged: 'the capture database is damaged',
 };
@@ -57,7 +57,7 @@ const DROP_WORDS: Readonly<Record<DropCause, string>> = {
   damaged: 'the database is damaged',
   unstorable: 'they made the writer fail',
   writer_down: 'the writer is down',
-  lost_with_writer: 'the writer ended, or was too slow, with them in its hands',
+  lost_with_writer: 'the writer ended, or was too slow, while it had them',
   writer_killed: 'capture was stopped',
   stop: 'the process ends',
 };

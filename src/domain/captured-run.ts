@@ -22,7 +22,7 @@ export interface RelegatedStepFilter {
 
 export type CaptureQuestion =
   | { name: 'runs'; limit: number; after: PagePlace | null; query: RunQuery; is_counted?: boolean }
-  /** Which values the runs that match a query hold in a field. */
+  /** The values of a field in the runs that match a query. */
   | { name: 'values'; field: string; contains: string; limit: number; query: RunQuery }
   | { name: 'window'; from_ms: number; query: RunQuery; of_query: RunQuery | null }
   | { name: 'run'; run_id: string; limit: number; after: number | null }

@@ -1,6 +1,6 @@
 /**
- * The tags of a fork (`understudy replay --from`): which run it continues from which turn, and what `--verify` said of it. Pure; any
- * thread, browser.
+ * The tags of a fork (`understudy replay --from`): the run and the turn from which it continues, and the result of
+ * `--verify`. Pure; any thread, browser.
  */
 
 /** Tags of a fork that was judged. */
@@ -13,7 +13,7 @@ const TURN_PREFIX = 'fork-turn:';
 export interface ForkPlace {
   /** The run that it continues. */
   run_id: string;
-  /** The model turn from which it is another run, from 1 on. */
+  /** The first model turn that differs from the source run, counted from 1. */
   turn: number;
 }
 

@@ -200,7 +200,7 @@ export class GoldenTally {
   #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
-  /** Whether there is a turn of which it is unknown how it continues the others. */
+  /** Whether it is unknown for some turn how it continues the others. */
   #hasUnchecked = false;
   #lastTurn: LastTurn | null = null;
 
@@ -294,7 +294,7 @@ export class GoldenTally {
     const unfinished = this.#judgeEnd(lastCallsTools);
     if (unfinished !== '') say('unfinished', unfinished);
     if (reasons.length === 0 && this.#withSeq === 0 && this.#hasUnchecked) {
-      say('unlinked', 'no x-svc-seq, and whether the conversation is unbroken was not looked at');
+      say('unlinked', 'no x-svc-seq, and it was not checked whether a turn of the conversation is missing');
     }
     return { golden: reasons.length === 0, reasons };
   }
@@ -370,11 +370,14 @@ export class GoldenTally {
 
   #judgeCompleteness(say: (code: GoldenCode, words: string) => void): void {
     if (this.#listOf('badSeq').count > 0)
-      say('seq_gap', `${this.#listOf('badSeq').name()}: an x-svc-seq that is no number, which leaves a gap`);
+      say(
+        'seq_gap',
+        `${this.#listOf('badSeq').name()}: an x-svc-seq that is not a number, which leaves a gap`,
+      );
     if (this.#withSeq > 0 && this.#listOf('withoutSeq').count > 0) {
       say(
         'seq_missing',
-        `${this.#listOf('withoutSeq').name()}: no x-svc-seq, though others of the run have one`,
+        `${this.#listOf('withoutSeq').name()}: no x-svc-seq, although other exchanges of the run have one`,
       );
     }
     if (this.#withSeq > 0) {
@@ -390,7 +393,7 @@ export class GoldenTally {
       if (this.#listOf('repeatedSeq').count > 0) {
         say(
           'seq_repeated',
-          `${this.#listOf('repeatedSeq').name()}: an x-svc-seq that an earlier exchange of the run had, which did not fail`,
+          `${this.#listOf('repeatedSeq').name()}: an x-svc-seq that an earlier, successful exchange of the run has`,
         );
       }
       return;
@@ -398,7 +401,7 @@ export class GoldenTally {
     if (this.#listOf('broken').count > 0) {
       say(
         'unlinked',
-        `${this.#listOf('broken').name()}: not the continuation of the turn before, so one may be missing`,
+        `${this.#listOf('broken').name()}: not the continuation of the previous turn, so a turn may be missing`,
       );
     }
   }

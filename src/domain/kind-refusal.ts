@@ -63,7 +63,7 @@ function describeWrong({ steps, errors, needed_runs }: RefusedKind) {
       ? `would be served if ${number(needed)} golden runs had it and no further one were wrong`
       : 'would be served if golden runs answered such steps alike';
   // A kind may also fail on held-out runs, whose errors are not counted here.
-  if (errors === 0) return { why: 'wrong too often in runs held out', remedy };
+  if (errors === 0) return { why: 'wrong too often in held-out runs', remedy };
   return { why: `wrong in ${number(errors)} of ${number(steps)} golden steps`, remedy };
 }
 

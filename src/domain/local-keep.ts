@@ -1,11 +1,11 @@
 /** How long captures stay on the local disk when they are also in a bucket (CAPTURE_LOCAL_KEEP). Pure. */
 
 export type LocalKeep =
-  /** Always, so that the bucket is only a second place. */
+  /** Always: the bucket is only a second copy. */
   | 'all'
   /** Until this long after their last exchange. */
   | { age_ms: number }
-  /** While the newest sealed files together have at most so many bytes. */
+  /** The newest sealed files, as long as they have at most this many bytes together. */
   | { bytes: number };
 
 interface KeptFile {

@@ -29,7 +29,7 @@ export const PERMISSIONS = {
   'billing.read': 'viewer',
   'billing.change': 'owner',
   'audit.read': 'admin',
-  /** Save one's own searches, list them and delete them. */
+  /** Save, list and delete the user's own searches. */
   'searches.keep': 'viewer',
 } as const satisfies Record<string, Role>;
 

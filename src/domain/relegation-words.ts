@@ -24,7 +24,7 @@ const DECISIONS: Readonly<Record<string, DecisionWords>> = {
   ],
   audit: [
     'the student would have served it, but an audit compares the upstream’s answer',
-    'would be served if no audit fell on it: GW_RELEGATION_AUDIT sets their share',
+    'would be served if it was not audited: GW_RELEGATION_AUDIT sets the share of audits',
   ],
   taken_over: [
     'the upstream serves the rest of this run, because it served an earlier step',
@@ -48,8 +48,8 @@ const DECISIONS: Readonly<Record<string, DecisionWords>> = {
     'would be served if the student did not fail: the log says why it did',
   ],
   untranslatable: [
-    'the model behind the student cannot be told the whole step',
-    'would be served if the request held only what the model can be told: understudy relegation explain names the part',
+    'the whole step cannot be translated for the model behind the student',
+    'would be served if the whole request could be translated: understudy relegation explain names the part',
   ],
   no_student: [
     'no student is published in SVC_DISTILL_DIR',
@@ -88,11 +88,11 @@ const DECISIONS: Readonly<Record<string, DecisionWords>> = {
     'would be served after a round with golden runs that have other values there',
   ],
   unsupported: [
-    'the request asks for an answer that no student gives',
-    'would be served if it asked for text and calls of functions alone',
+    'the request asks for an answer that no student can give',
+    'would be served if it asked only for text and function calls',
   ],
   too_far: [
-    'no golden step is near enough, or the step has something that none had',
+    'no golden step is near enough, or the step has something that no golden step had',
     'would be served after a round with golden runs that have such steps',
   ],
   disagreement: [

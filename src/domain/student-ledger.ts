@@ -11,8 +11,8 @@ export interface LedgerRow {
   compared: number;
   wrong: number;
   /**
-   * Error rate: with 95 % confidence each, the true rate is above the first and below the second; null without a
-   * comparison.
+   * Bounds of the error rate: the true rate is above the first and below the second, each with 95 % confidence; null
+   * without a comparison.
    */
   wrong_at_least: number | null;
   wrong_at_most: number | null;

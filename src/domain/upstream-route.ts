@@ -125,7 +125,7 @@ function readRoute(
     );
   const first = prefix.slice(0, prefix.indexOf('/', 1) < 0 ? undefined : prefix.indexOf('/', 1));
   if (TAKEN_PREFIXES.has(first))
-    throw new Error(`${name}: ${first} is the gateway's own (GW_GEMINI_BASE, GW_BEDROCK_BASE)`);
+    throw new Error(`${name}: ${first} is reserved for the gateway (GW_GEMINI_BASE, GW_BEDROCK_BASE)`);
   const fields = typeof value === 'string' ? { preset: value } : value;
   if (!isRecord(fields)) throw new Error(`${name}: a route is the name of a preset, or an object`);
   const { preset, base, provider, headers, ...others } = fields;
@@ -175,12 +175,12 @@ function readHeaders(name: string, given: unknown): [name: string, value: string
   const seen = new Set<string>();
   return headers.map(([written, value]) => {
     const header = written.toLowerCase();
-    if (!HEADER_NAME.test(header)) throw new Error(`${name}: a header's name is not one`);
+    if (!HEADER_NAME.test(header)) throw new Error(`${name}: a header's name is invalid`);
     if (OWN_HEADERS.has(header)) throw new Error(`${name}: ${header} is the connection's own`);
     if (seen.has(header)) throw new Error(`${name}: ${header} stands there twice`);
     seen.add(header);
     if (typeof value !== 'string' || !HEADER_VALUE.test(value))
-      throw new Error(`${name}: the value of ${header} is no printable ASCII`);
+      throw new Error(`${name}: the value of ${header} is not printable ASCII`);
     return [header, value];
   });
 }

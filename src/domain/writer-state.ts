@@ -18,17 +18,17 @@ export interface LogState {
 
 /** The sealed files in a bucket. */
 interface BucketState {
-  /** Files that are not in the bucket yet, and their bytes. */
+  /** Number and bytes of the files that are not in the bucket yet. */
   waiting_files: number;
   waiting_bytes: number;
-  /** Files whose bodies are only in the bucket, and the bytes of these. */
+  /** Number and bytes of the files whose bodies are only in the bucket. */
   offloaded_files: number;
   offloaded_bytes: number;
   /** Objects and folders that are to be removed from the bucket. */
   removing: number;
   /** Bytes that the process has sent. */
   sent_bytes: number;
-  /** Why the last attempt failed; null: it did not fail. */
+  /** Why the last attempt failed; null: it succeeded. */
   failure: string | null;
 }
 
@@ -38,7 +38,7 @@ interface TextIndexState {
   searched_id: number;
   /** Stored exchanges that are not in the full-text index yet. */
   unsearched: number;
-  /** Exchanges whose beginning alone is in the full-text index. */
+  /** Exchanges of which only the beginning is in the full-text index. */
   cut: number;
   bytes: number;
   segments: number;

@@ -115,7 +115,7 @@ export class ConnectionWatch {
       return `MAX_CONNECTIONS is reached: further connections get 503. Raise it with the descriptors that it needs (ulimit -n, two for each)`;
     });
     this.#say('address', refused.per_address, { open, max_per_address: this.#byAddress }, () => {
-      return 'an address has as many connections as one may have (MAX_CONNECTIONS_PER_ADDRESS): its further ones get 503';
+      return 'an address has reached MAX_CONNECTIONS_PER_ADDRESS: its further connections get 503';
     });
   }
 

@@ -59,8 +59,8 @@ export function searchRuns(call: CallApi): Tool {
   });
   const output = z.object({
     source: z.enum(['captured', 'reported']).describe('What was searched'),
-    matched: z.int().describe('Runs that match in all'),
-    is_whole: z.boolean().describe('false: some runs were not looked at; ask again'),
+    matched: z.int().describe('Total number of matching runs'),
+    is_whole: z.boolean().describe('false: some runs were not examined; ask again'),
     runs: z.array(foundRun),
     next_cursor: cursor,
   });
@@ -68,7 +68,7 @@ export function searchRuns(call: CallApi): Tool {
     name: 'search_runs',
     title: 'Search runs',
     description:
-      'Finds runs of agents by a query: which failed, which called a tool, what cost most, where a text stands. A wrong word of ' +
+      'Finds runs of agents by a query: which failed, which called a tool, what cost most, where a text occurs. A wrong word of ' +
       'the query is named in the answer, with the nearest known one. Use it to look up how earlier runs went.',
     annotations: { readOnlyHint: true, openWorldHint: false },
     inputSchema: input,

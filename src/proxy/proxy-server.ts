@@ -247,7 +247,7 @@ export class ProxyServer {
     if (head.length > 0) client.unshift(head);
     const agreed = await agreeWithClient(client, target.host, context).catch((thrown: Error) => {
       counts.refuse('handshake');
-      log.debug({ host: target.host, reason: thrown.message }, 'a client does not agree');
+      log.debug({ host: target.host, reason: thrown.message }, 'a TLS handshake with a client failed');
       return null;
     });
     if (agreed === null) return giveBack();
@@ -307,7 +307,7 @@ export class ProxyServer {
       answer(socket, '431 Request Header Fields Too Large', 'The head is too large\n');
     else if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
       answer(socket, '408 Request Timeout', 'The head came too slowly\n');
-    else answer(socket, '400 Bad Request', 'This is no request that a proxy takes\n');
+    else answer(socket, '400 Bad Request', 'This is not a request for a proxy\n');
   }
 }
 

@@ -154,7 +154,7 @@ export function describeRefusal(thrown: unknown): string | null {
     case 'EPERM':
       return `this user may not ${DEEDS[syscall] ?? 'use'} ${paths.join(' to ')}`;
     case 'EROFS':
-      return `${path} is where nothing can be written: the file system is read-only`;
+      return `nothing can be written to ${path}: the file system is read-only`;
     case 'ENAMETOOLONG':
       return `the name ${path} is too long`;
     case 'ELOOP':

@@ -109,7 +109,7 @@ function decodeFrame(frame: Uint8Array, options: ZstdOptions): Buffer | null {
 const TOO_LARGE = 'ERR_BUFFER_TOO_LARGE';
 
 function tooLarge(): Error {
-  return Object.assign(new RangeError('more bytes come out than may'), { code: TOO_LARGE });
+  return Object.assign(new RangeError('the output exceeds its limit'), { code: TOO_LARGE });
 }
 
 interface Frame {

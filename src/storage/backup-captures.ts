@@ -54,8 +54,7 @@ export class CaptureCopy {
         await delay(REOPEN_MS);
         if (!isThere(this.#db) && attempt > 1) return { entry: null, others: this.#listOthers() };
       }
-      if (attempt >= ATTEMPTS)
-        throw new BackupError('the capture database is rotated all the time; try again');
+      if (attempt >= ATTEMPTS) throw new BackupError('the capture database is rotated too often; try again');
     }
   }
 

@@ -190,7 +190,7 @@ async function awaitEnd(options: ErasureOptions, progress: ErasureProgress, hold
     if (performance.now() < acceptedUntil || !existsSync(givenOrderPath(capture_db))) continue;
     if (withdrawOrder(capture_db))
       throw new ErasureError(
-        `${holder} writes to ${capture_db} and takes no order to erase: stop it first (SIGTERM), and start it again afterwards`,
+        `${holder} writes to ${capture_db} and accepts no erasure order: stop it first (SIGTERM), and start it again afterwards`,
       );
   }
 }

@@ -79,7 +79,7 @@ export async function rekeyCaptures(
   refuseMissing(capture_db);
   if (from === null || to === null)
     throw new RewriteError(
-      'beside the service, one key can only replace another one: to encrypt for the first time, or to decrypt, stop the service and leave out --captures',
+      'while the service runs, a key can only be replaced by another key: to encrypt for the first time, or to decrypt, stop the service and leave out --captures',
     );
   const earlier = readKeyChange(capture_db);
   const [fromId, toId] = [new DataKey(from).id, new DataKey(to).id];
@@ -170,7 +170,7 @@ async function awaitEnd(
     if (performance.now() < acceptedUntil || !isGiven(db, kind)) continue;
     if (withdrawRewriteOrder(db, kind))
       throw new RewriteError(
-        `${holder} writes to ${db} and takes no order: stop it first (SIGTERM), and start it again afterwards`,
+        `${holder} writes to ${db} and accepts no order: stop it first (SIGTERM), and start it again afterwards`,
       );
   }
 }

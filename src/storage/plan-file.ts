@@ -16,5 +16,5 @@ export function planPath(dataDir: string): string {
 
 /** The reason why the data can be neither read nor written now. */
 export function describePlan(dataDir: string): string {
-  return `what ${dataDir} holds is being written anew (understudy rekey, understudy erase), or that was cut short, which the next start settles`;
+  return `the data in ${dataDir} is being rewritten (understudy rekey, understudy erase), or the rewriting was interrupted and the next start completes or undoes it`;
 }

@@ -131,7 +131,7 @@ export class RetentionClock {
     try {
       await writeNote(path, reading);
     } catch (err) {
-      warn({ err, path }, 'the clock of this look at ages cannot be noted; the next one tries again');
+      warn({ err, path }, 'the clock of this pass cannot be stored; the next pass tries again');
     }
   }
 

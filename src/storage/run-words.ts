@@ -29,7 +29,7 @@ import type { TableReader } from './tables.ts';
 /** A database exists but cannot be read, so the outcomes and marks of runs are unknown. */
 export class RunWordsError extends Error {
   constructor(path: string, cause: unknown) {
-    super(`what was said of runs in ${path} cannot be read: ${(cause as Error).message}`, { cause });
+    super(`the outcomes and marks of runs in ${path} cannot be read: ${(cause as Error).message}`, { cause });
     this.name = 'RunWordsError';
   }
 }

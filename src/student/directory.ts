@@ -148,7 +148,7 @@ export async function readStudentFile(directory: string, file: StudentFile): Pro
     throw new StudentDirectoryError(
       'damaged',
       path,
-      `not what ${MANIFEST_NAME} says (SHA-256); distil again`,
+      `does not match ${MANIFEST_NAME} (SHA-256); distil again`,
     );
   }
   return bytes;
@@ -314,7 +314,7 @@ export async function adoptStudent(
     const bytes = await fetchFile(file);
     const path = join(directory, file.name);
     if (bytes.byteLength !== file.bytes || hashOf(bytes) !== file.sha256)
-      throw new StudentDirectoryError('damaged', path, 'what was shared is not what its manifest says');
+      throw new StudentDirectoryError('damaged', path, 'the shared files do not match their manifest');
     await replaceFile(path, bytes);
   }
   await keepVersion(directory, manifest);

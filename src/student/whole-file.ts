@@ -18,7 +18,7 @@ export async function readWholeJson(path: string, most: number): Promise<unknown
   try {
     const found = await stat(path);
     if (!found.isFile()) throw new Error(`${path}: not a file`);
-    if (found.size > most) throw new Error(`${path}: too large to be one of ours`);
+    if (found.size > most) throw new Error(`${path}: too large for a file of Understudy`);
     text = await readFile(path, 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;

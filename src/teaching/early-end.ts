@@ -29,11 +29,11 @@ export function describeTooLittle(taught: readonly GoldenRun[], teaching: Teachi
   if (most < needed) {
     const all = countOfLargestScope(taught);
     const use = teaching.student.kind === 'http' ? 'are held out' : 'teach while the others are held out';
-    return `it would serve nothing: of the ${all} golden runs of its busiest agent, ${most} ${use}; a kind of answer takes ${needed}`;
+    return `it would serve nothing: of the ${all} golden runs of its busiest agent, ${most} ${use}; a kind of answer needs ${needed}`;
   }
   const steps = held_out.reduce((sum, run) => sum + run.steps.length, 0);
   if (steps >= served_min) return null;
-  return `the runs held out have ${countOf(steps, 'step')}; to say how often a student is wrong takes ${served_min}`;
+  return `the runs held out have ${countOf(steps, 'step')}; measuring a student's error rate needs ${served_min}`;
 }
 
 /** The runs from which each measured student gets its evidence, and all runs that are held out once. */

@@ -260,7 +260,7 @@ function describeAsking(
       ...base,
       decision: 'untranslatable',
       remedy: `would be served if it had no ${untold}`,
-      rule: `the model is not asked, because it cannot be told: ${untold}`,
+      rule: `the model is not asked, because it does not support ${untold}`,
     };
   if (decided.covered)
     return {
@@ -388,7 +388,7 @@ function describeRule(decision: 'covered' | UncoveredReason, ruling: Ruling): st
     case 'other_value':
       return 'the system prompt or the task has another value where all golden runs had the same one: that is another agent';
     case 'unsupported':
-      return step.unsupported || 'the request asks for an answer that no student gives';
+      return step.unsupported || 'the request asks for an answer that no student can give';
     case 'bad_request': {
       const known = new Set(agent?.breaches ?? []);
       const news = step.breaches.filter((name) => !known.has(name));
@@ -404,7 +404,7 @@ function describeRule(decision: 'covered' | UncoveredReason, ruling: Ruling): st
     case 'missing_value':
       return proposal.answer === null
         ? 'the answer needs a value that the step does not hold'
-        : `${above}: the rules for its values are little tested, or contradict each other`;
+        : `${above}: the rules for its values were seldom tested, or contradict each other`;
     case 'unproven': {
       const why = findKindRefusal(ruling)?.why ?? 'golden runs show too little of it';
       return `answers of kind ${kind} are not served: ${why}`;

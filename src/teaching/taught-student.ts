@@ -59,7 +59,7 @@ export function describeShortage({ taught, golden, runs, looked_at }: GoldenMate
   const others = golden - have;
   const unfit = others === 0 ? '' : ` and ${others} more without a step that a student could give`;
   const missing = GOLDEN_RUNS_MIN - have;
-  return `too few golden runs: ${have}${unfit}, ${of}; a student takes ${GOLDEN_RUNS_MIN}, so ${missing} more ${missing === 1 ? 'is' : 'are'} needed`;
+  return `too few golden runs: ${have}${unfit}, ${of}; a student needs ${GOLDEN_RUNS_MIN}, so ${missing} more ${missing === 1 ? 'is' : 'are'} needed`;
 }
 
 /** Checks an answer to a golden step by the rules of live serving. */
@@ -510,7 +510,7 @@ export function judgeMeasures(measured: StudentMeasures, gate: Gate): string | n
   const target = percent(gate.target_error);
   if (served === 0) return describeNothing(gate);
   if (served < gate.served_min) {
-    return `it would serve ${served} of ${countOf(steps, 'step')} held out; to say how often it is wrong takes ${gate.served_min}`;
+    return `it would serve ${served} of ${countOf(steps, 'step')} held out; measuring its error rate needs ${gate.served_min}`;
   }
   if (error !== null && error > gate.target_error)
     return `${errors} of ${served} served steps held out are wrong (${percent(error)}), more than ${target}`;
@@ -578,7 +578,7 @@ export function judgeComparison(comparison: Comparison | null, gate: Gate): stri
   const { steps, published_right, published_errors, published_served, new_right } = comparison;
   if (published_served > 0 && published_errors / published_served > gate.target_error) return null;
   if (published_right - new_right <= WORSE_SHARE * steps) return null;
-  return `it serves ${new_right} of ${countOf(steps, 'step')} rightly where the published one serves ${published_right}`;
+  return `it serves ${new_right} of ${countOf(steps, 'step')} correctly, where the published one serves ${published_right}`;
 }
 
 /** `5 %`, `3.3 %`. */

@@ -148,7 +148,8 @@ async function checkFolder(out: string): Promise<void> {
   );
   if (isExport) return;
   for (const name of EXPORT_FILES)
-    if (await isThere(name)) throw new ExportError(`${join(out, name)} is there already, and of no export`);
+    if (await isThere(name))
+      throw new ExportError(`${join(out, name)} exists already, and does not belong to an export`);
 }
 
 async function writeFile(path: string, work: (file: FileHandle) => Promise<void>): Promise<void> {

@@ -148,8 +148,8 @@ function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold)
     else
       logger.error(
         { db, ...told },
-        'the capture process ended: what is captured waits in memory until it is back, and traffic goes on. What it could not ' +
-          'do stands in the lines before',
+        'the capture process ended: captured exchanges wait in memory until it restarts, and traffic continues. Earlier lines ' +
+          'say what failed',
       );
   };
 }

@@ -164,7 +164,7 @@ export class ApiServer {
       findings: parts.findings.findings,
       count: (kind, deleted) => metrics.countExpired(kind, deleted),
       onPass: () => metrics.notePass(Date.now()),
-      report: (err) => log.error({ err }, 'what is too old cannot be deleted now; it is tried again'),
+      report: (err) => log.error({ err }, 'expired data cannot be deleted now; the service tries again'),
     });
     this.#alerts = watchAlerts(services, parts);
     metrics.show(() => this.#alerts.listMetrics());
@@ -225,7 +225,7 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
   const stores = openStores(databasePaths(config.data_dir, config.data_key));
   try {
     const embedder = await openEmbedder(config.embedding, compute, config.compute_threads, (reason) =>
-      log.error({ reason }, 'what needs embeddings answers 503 until their service does'),
+      log.error({ reason }, 'requests that need embeddings get 503 until the embedding service answers'),
     ).catch((thrown: unknown) => {
       throw explainEmbedder(thrown, config.embedding);
     });
@@ -277,7 +277,7 @@ function watchAlerts(services: ApiServices, { stores, alerts }: OpenParts): Aler
     org_id: config.operators.org ?? '',
     measures: new AlertMeasures({ captures, stats, isReady, data_dir: config.data_dir }),
     sender: alerts.sender,
-    report: (err) => log.error({ err }, 'alerts cannot be looked at or delivered now; it is tried again'),
+    report: (err) => log.error({ err }, 'alerts cannot be checked or delivered now; the service tries again'),
   });
 }
 
@@ -290,7 +290,7 @@ function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embeddi
   if (!(thrown instanceof Error)) return thrown;
   if (remote !== null || model_dir === null)
     return Object.assign(new Error(thrown.message, { cause: thrown }), { code: 'EEMBEDDING' });
-  const allowed = `allowed is a folder of an ONNX export with model.onnx and tokenizer.json; ${thrown.message}`;
+  const allowed = `must be a folder of an ONNX export with model.onnx and tokenizer.json; ${thrown.message}`;
   return new ConfigError('EMBEDDING_MODEL_DIR', model_dir, allowed);
 }
 

@@ -59,15 +59,15 @@ const ORDER_AGAIN_MS = 30_000;
 const ORDER_WORDS = {
   erase: {
     done: 'exchanges were erased, as understudy erase ordered',
-    failed: 'exchanges cannot be erased now; it is tried again',
+    failed: 'exchanges cannot be erased now; the process tries again',
   },
   compact: {
     done: 'capture files were written without unused space, as understudy compact ordered',
-    failed: 'capture files cannot be written anew now; it is tried again',
+    failed: 'capture files cannot be rewritten now; the process tries again',
   },
   rekey: {
     done: 'captures were encrypted with the new key, as understudy rekey ordered',
-    failed: 'captures cannot be encrypted with the new key now; it is tried again',
+    failed: 'captures cannot be encrypted with the new key now; the process tries again',
   },
 } as const;
 
@@ -122,7 +122,7 @@ class Capture {
     // A capture process whose parent has died may still be finishing its last append.
     this.#claim ??= await claimWriter(`${db}.process`, { patience_ms: CLAIM_PATIENCE_MS });
     const known = Math.max(last_id, readLastId(db));
-    if (set_aside !== 'none') this.#setAside('the capture process ended over it again and again', set_aside);
+    if (set_aside !== 'none') this.#setAside('it made the capture process end several times', set_aside);
     try {
       this.#log ??= await this.#openLog(known);
     } catch (thrown) {
@@ -152,7 +152,7 @@ class Capture {
     } catch (err) {
       this.#logger.warn(
         { err, db },
-        'the ages of attachments cannot be noted: they stay until the next start',
+        'the ages of attachments cannot be stored: attachments are kept until the next start',
       );
     }
   }
@@ -175,7 +175,7 @@ class Capture {
         expiry.pass().catch((err: unknown) => {
           this.#logger.error(
             { err, db: path },
-            'captures that are too old cannot be removed now; it is tried again',
+            'expired captures cannot be removed now; the process tries again',
           );
         }),
       );
@@ -196,7 +196,7 @@ class Capture {
         .catch((err: unknown) => {
           this.#logger.error(
             { err, db: this.#options.db },
-            'the live file cannot be sealed now; it is tried again',
+            'the live file cannot be sealed now; the process tries again',
           );
         })
         .finally(() => {
@@ -270,7 +270,7 @@ class Capture {
       log
         .offloadSome()
         .then(() => {
-          if (toldAt !== null) this.#logger.info({ db }, 'captures go to the bucket again');
+          if (toldAt !== null) this.#logger.info({ db }, 'captures are sent to the bucket again');
           toldAt = null;
         })
         .catch((thrown: unknown) => {
@@ -281,7 +281,7 @@ class Capture {
           const reason = describeRefusal(thrown) ?? (thrown as Error).message;
           this.#logger.warn(
             { db, reason },
-            'captures cannot go to the bucket now: they stay here; it is tried again',
+            'captures cannot be sent to the bucket now: they stay here, and the process tries again',
           );
         })
         .finally(() => {
@@ -332,7 +332,7 @@ class Capture {
     for (const file of files) {
       this.#logger.error(
         { db, set_aside: file, reason },
-        'the capture database is damaged: it was set aside, and a new one takes what comes. Read what can still be read with ' +
+        'the capture database is damaged: it was set aside, and a new one takes new exchanges. Read what is still readable with ' +
           'understudy inspect --db and its new name, or take it from a backup; then move it away',
       );
     }

@@ -38,7 +38,7 @@ export function explainCapture(db: string, thrown: unknown): Error {
     .replace(`${db}: `, '')
     .replace(/^cannot be opened: /, '');
   const words =
-    `the capture database ${db} cannot be opened: ${describeRefusal(thrown) ?? reason}. Put that right, name another file with --db, ` +
+    `the capture database ${db} cannot be opened: ${describeRefusal(thrown) ?? reason}. Correct that, name another file with --db, ` +
     'or set GW_CAPTURE=off to forward without capture';
   return Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
 }

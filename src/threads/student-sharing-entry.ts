@@ -69,7 +69,7 @@ class Report {
     this.#toldMs = now;
     this.#log.warn(
       { place: this.#place, reason },
-      'the student cannot be shared now: this gateway goes on with what it has; it is tried again',
+      'the student cannot be shared now: this gateway keeps its student and tries again',
     );
   }
 }

@@ -375,7 +375,10 @@ export class StudentThread implements RelegationState {
       this.#options.log.info({}, 'orders about the student are obeyed');
     } catch (thrown) {
       const reason = (thrown as Error).message;
-      this.#options.log.error({ reason }, 'orders about the student cannot be read; those before hold on');
+      this.#options.log.error(
+        { reason },
+        'orders about the student cannot be read; the earlier orders stay in force',
+      );
     }
   }
 
@@ -428,8 +431,8 @@ export class StudentThread implements RelegationState {
   #tell(words: string): void {
     if (this.#isClosed || words === this.#told) return;
     this.#told = words;
-    const now = this.#current === null ? 'there is no student' : 'the student before it goes on';
-    this.#options.log.error({ reason: words }, `the student cannot be read in; ${now}`);
+    const now = this.#current === null ? 'there is no student' : 'the previous student continues to serve';
+    this.#options.log.error({ reason: words }, `the student cannot be loaded; ${now}`);
   }
 }
 

@@ -153,7 +153,7 @@ class BaseRun:
         client = self._client
 
         def leave_out(what: str) -> None:
-            client._warn("unfit_mark", f"Not all that was said of run {self.run_id} is kept: {what}")
+            client._warn("unfit_mark", f"A part of the mark of run {self.run_id} was left out: {what}")
 
         client._count("marks_said")
         try:

@@ -83,7 +83,7 @@ class Sender:
             else:
                 self._lose(lane, self._stopped_by or "queue_full")
                 if self._stopped_by is None:
-                    self._told = "queue_full", f"The service does not keep up: runs are dropped while {_LANES_MAX} wait"
+                    self._told = "queue_full", f"The service is too slow: runs are dropped while {_LANES_MAX} runs wait"
         self._tell()
 
     def push(self, lane: Lane, step: Dict[str, Any], size: int) -> None:
@@ -245,7 +245,7 @@ class Sender:
         if cause == "queue_full":
             self._told = (
                 cause,
-                f"The service does not keep up: steps are dropped while {self._steps_max} or their bytes wait "
+                f"The service is too slow: steps are dropped while the queue of {self._steps_max} steps is full "
                 "(stats() counts them)",
             )
 
@@ -389,7 +389,7 @@ class Sender:
         """Handles an event that the service refused. Returns the same as `_send`."""
         if refused.status in (401, 403):
             reason = f"HTTP {refused.status}: {refused}"
-            self._warn("unauthorized", f"The service refuses the key ({reason}); nothing more is sent")
+            self._warn("unauthorized", f"The service refuses the key ({reason}); no more requests are sent")
             with self._lock:
                 self._halt("unauthorized")
             return True
@@ -407,7 +407,7 @@ class Sender:
 
     def _give_up(self, lane: Lane, kind: str, cause: str, thrown: UnderstudyError) -> None:
         """Drops an event, or the whole lane if the run cannot go on without the event."""
-        self._warn(cause, f"The service did not take a {kind} of run {lane.run_id}: {thrown}")
+        self._warn(cause, f"The service did not accept a {kind} of run {lane.run_id}: {thrown}")
         with self._lock:
             if lane.state == "lost":
                 return

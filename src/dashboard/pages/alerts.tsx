@@ -335,7 +335,7 @@ function ruleFields(alert: Alert | null): Field[] {
       name: 'provider',
       label: 'Provider',
       value: alert?.provider ?? '',
-      hint: 'Empty: the least of all providers',
+      hint: 'Empty: the provider with the least left',
       maxlength: 64,
       when: ['measure', ['quota_left']],
     },
@@ -372,7 +372,7 @@ function ruleFields(alert: Alert | null): Field[] {
       label: 'Quiet hours',
       placeholder: '22:00-07:00',
       value: quiet === null ? '' : `${quiet.from}-${quiet.to}`,
-      hint: 'Empty: it tells at any time',
+      hint: 'Empty: messages at any time',
     },
     {
       name: 'time_zone',

@@ -77,7 +77,7 @@ function PlanChange({ subscription, org_id }: { subscription: Subscription | nul
         Its operator can set <code>STRIPE_SECRET_KEY</code>.
       </Empty>
     );
-  if (!isAtLeast('owner')) return <Empty title="Owners of the organization can." />;
+  if (!isAtLeast('owner')) return <Empty title="Only owners of the organization can change the plan." />;
   const go = (asked: Promise<{ url: string }>) =>
     act(async () => {
       const { url } = await asked;

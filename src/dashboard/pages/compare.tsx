@@ -265,7 +265,7 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
           ? fork === null
             ? 'No turn before it is the same.'
             : ''
-          : `${countOf(same, 'turn')} at the beginning ${same === 1 ? 'is' : 'are'} the same, ids of calls aside.`}
+          : `${countOf(same, 'turn')} at the beginning ${same === 1 ? 'is' : 'are'} the same, except for the ids of calls.`}
         {left_out === 0
           ? ''
           : ` ${countOf(left_out, 'other request or failed attempt', 'other requests and failed attempts')} left out.`}

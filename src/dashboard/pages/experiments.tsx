@@ -244,7 +244,7 @@ function Split({ report: { srm, mixed_units, mixed_unit_names } }: { report: Rep
       {mixed_units === 0 ? null : (
         <details class="fold">
           <summary>{countOf(mixed_units, 'unit')} with runs in both arms</summary>
-          <p class="faint">The effect takes each with the runs of its first arm.</p>
+          <p class="faint">The effect counts only their runs in their first arm.</p>
           <p>{mixed_unit_names.join(', ')}</p>
         </details>
       )}

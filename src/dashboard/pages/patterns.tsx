@@ -78,8 +78,8 @@ function PatternList() {
         {({ rows, has_more }) =>
           rows.length === 0 && !has_more ? (
             <Empty title={tier + from + to === '' ? 'No patterns yet.' : 'No pattern matches these filters.'}>
-              A trace that is submitted and in which something was stuck and then solved becomes one. The
-              patterns of tier e3 come with the product, where a vector store is configured.
+              A submitted trace becomes a pattern if its run got stuck and then recovered. Patterns of tier e3
+              come with the product if a vector store is configured.
             </Empty>
           ) : (
             <>
@@ -230,7 +230,7 @@ function PatternDetails({ pattern, remove }: { pattern: Pattern; remove: () => v
         <LongText text={fields.unlock} />
       </Panel>
       {sources.length === 0 ? null : (
-        <Panel title="Traces" sub="The last ones that it came from.">
+        <Panel title="Traces" sub="The latest traces from which it was made.">
           <ul class="ids">
             {sources.map((source) => (
               <li key={source}>

@@ -47,7 +47,7 @@ export function RunFamily({ run, parent_is_captured }: { run: CapturedRun; paren
             <a href={hrefOfCaptured(parent_run_id)}>{parent_run_id}</a>
           ) : (
             <>
-              <span>{parent_run_id}</span>, which is not there: none of it passed this gateway, or it was
+              <span>{parent_run_id}</span>, which is missing: none of it passed this gateway, or it was
               deleted by age
             </>
           )}

@@ -1,7 +1,7 @@
 /**
- * Reduces a step, whose texts may have megabytes, to its digest: a small, bounded record of what the monitors
- * need. The run actor journals digests, never steps, and the monitors read only digests, so a replay gives
- * the same scores. Pure; runs on server threads.
+ * Reduces a step, which may contain megabytes of text, to its digest: a small, bounded record of what the monitors
+ * need. The run actor journals digests, never steps, and the monitors read only digests, so a replay gives the same
+ * scores. Pure; runs on server threads.
  *
  * Only the beginning and the end of each text are read; the middle of a longer text is only sampled for
  * hashes.

@@ -5,10 +5,10 @@
  * position, so a new monitor must come last.
  */
 export const MONITOR_DESCRIPTIONS = {
-  verification_skip: 'Changes that nothing was done to check, and a success that is claimed all the same',
-  claim_contradiction: 'What the agent says is not what it was shown',
-  cyclic_compression: 'The same sequence of actions comes round again',
-  semantic_loop: 'Different words for the same attempt, again and again',
+  verification_skip: 'Changes without a check, and success that is claimed anyway',
+  claim_contradiction: 'The agent says something other than the results of its tools',
+  cyclic_compression: 'The agent summarizes its work, loses results and repeats them',
+  semantic_loop: 'The same attempt again and again, in different words',
   silent_topic_drift: 'The agent works on something that is not its task',
   infinite_loop: 'The same action with the same input, again and again',
 } as const;

@@ -27,7 +27,7 @@ const RUN_HOLDINGS = [
 const RUN_KINDS = ['agent', ...CHILD_KINDS] as const;
 
 const NAME_FIELDS = {
-  text: 'Words anywhere in what the list knows of a run: its task, id, tags, notes, models, tools and outcome',
+  text: 'Words anywhere in the listed data of a run: its task, id, tags, notes, models, tools and outcome',
   task: "The user's first words",
   run: "The run's id",
   session: "The client's session",
@@ -36,8 +36,8 @@ const NAME_FIELDS = {
   model: 'A model that answered',
   provider: 'An upstream that answered',
   tool: 'A tool that the agent called',
-  tag: 'A tag of the run, said of it or sent in `x-svc-tags`',
-  key: 'The sign of a credential that sent a request, or the id of the API key that reported the run',
+  tag: 'A tag of the run, from a person or from the header `x-svc-tags`',
+  key: 'The fingerprint of a credential that sent a request, or the id of the API key that reported the run',
   note: 'A note of the gateway (`GW_NOTE`), or of a person',
   outcome: 'The reported outcome',
   reason: 'Why a run is not golden, such as `failed_call` or `seq_gap`',
@@ -74,7 +74,7 @@ const TIME_FIELDS = {
 } as const;
 
 const CHOICE_FIELDS = {
-  status: { describes: 'How the run ended, or that it goes on', values: RUN_STATUSES },
+  status: { describes: 'How the run ended, or that it is running', values: RUN_STATUSES },
   is: { describes: 'What the run is', values: RUN_TRAITS },
   has: { describes: 'What the run has', values: RUN_HOLDINGS },
   kind: { describes: "An agent's own run, or a child run of this kind", values: RUN_KINDS },

@@ -152,5 +152,5 @@ export class ConnectionPool implements ConnectionOwner {
 }
 
 function closing(): UpstreamError {
-  return new UpstreamError('CLOSED', 'the connection was closed by us');
+  return new UpstreamError('CLOSED', 'the gateway closed the connection');
 }

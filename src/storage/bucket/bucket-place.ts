@@ -62,7 +62,7 @@ function checkEndpoint(text: string, mayBeInsecure: boolean): void {
   const isSecure = url?.protocol === 'https:';
   if (url !== null && (isPlain || isSecure) && url.username === '' && url.search === '') return;
   throw new StoreError(
-    'the endpoint of a bucket is an https:// address; http:// takes insecure=1, or this machine as its host',
+    'the endpoint of a bucket is an https:// address; http:// requires insecure=1, or a host on this machine',
   );
 }
 

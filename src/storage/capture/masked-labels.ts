@@ -56,7 +56,7 @@ export class MaskedLabels {
       try {
         return loadKeptSecret(
           join(this.#dataDir, 'secrets', 'run-labels'),
-          'a new one gives runs whose labels hold keys other ids',
+          'with a new one, runs whose labels contain keys get other ids',
         );
       } catch {
         // Labels still stay distinct, but a run across a restart becomes two runs.

@@ -309,7 +309,7 @@ export class Environment {
     if (readFileNumber(this.path) === this.#fileNumber) return;
     void this.#root?.close();
     this.#root = null;
-    throw new FileReplacementError(`${this.path} was written anew at this moment: try again`);
+    throw new FileReplacementError(`${this.path} has just been replaced: try again`);
   }
 
   #openFile(): void {

@@ -37,7 +37,7 @@ export function refuseReplacement(path: string): void {
     throw new FileReplacementError(`${describePlan(folder)}: try again when it is done`);
   if (existsSync(draftPath(path)))
     throw new FileReplacementError(
-      `${path} is being written anew, or that was cut short: try again later, or start the service`,
+      `${path} is being rewritten, or the rewriting was interrupted: try again later, or start the service`,
     );
 }
 

@@ -75,10 +75,7 @@ export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
     return new LmdbTables(path, 'disk', data_key, false);
   } catch (thrown) {
     if (thrown instanceof DataKeyError || thrown instanceof FileReplacementError) throw thrown;
-    throw refuse(
-      `${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR says where it is looked for`,
-      thrown,
-    );
+    throw refuse(`${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR sets its folder`, thrown);
   }
 }
 
@@ -97,7 +94,7 @@ export function checkDatabase(path: string): void {
   } catch (thrown) {
     if (thrown instanceof FileHeadError && thrown.code === 'unreadable')
       throw refuse(`${path} cannot be opened: ${reasonOf(thrown.cause)}`, thrown);
-    throw refuse(`${path} is no database, or is damaged: restore a backup, or move it away`, thrown);
+    throw refuse(`${path} is not a database, or is damaged: restore a backup, or move it away`, thrown);
   }
 }
 

@@ -96,7 +96,7 @@ export function readNote(path: string): OffloadNote | null {
   try {
     return noteSchema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new Error(`${place} is damaged, or of a newer version: take it from a backup`, { cause });
+    throw new Error(`${place} is damaged, or of a newer version: restore it from a backup`, { cause });
   }
 }
 

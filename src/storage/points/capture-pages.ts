@@ -45,7 +45,7 @@ export async function openCaptures(
     }
     await delay(REOPEN_MS);
   }
-  throw new BackupError('the capture database is rotated all the time; try again');
+  throw new BackupError('the capture database is rotated too often; try again');
 }
 
 /** @returns null if a rotation came between, or a raw file was removed */

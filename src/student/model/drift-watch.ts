@@ -225,7 +225,7 @@ export class DriftWatch {
     return watched;
   }
 
-  /** @returns the name under which the kind is watched: OTHER_KINDS for all kinds beyond the bound */
+  /** @returns the name under which the kind is watched; all kinds beyond the bound share OTHER_KINDS */
   #nameOf(watched: WatchedAgent | undefined, kind: string): string {
     if (watched === undefined || watched.kinds.has(kind) || watched.kinds.size < DRIFT.kinds - 1) return kind;
     return OTHER_KINDS;
