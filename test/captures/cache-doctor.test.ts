@@ -174,7 +174,7 @@ describe('a turn that reads less from the cache than it could', () => {
 
   it('tells an entry that had expired, by the times', () => {
     expect(missAfter({ at: 12 })).toMatchObject({ cause: 'expired', difference: null });
-    expect(missAfter({ at: 12 }).words).toMatch(/it lives 5 min, and 12 min had passed/);
+    expect(missAfter({ at: 12 }).words).toMatch(/its lifetime is 5 min, and 12 min had passed/);
   });
 
   it('claims no cause that nothing proves', () => {

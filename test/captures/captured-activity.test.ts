@@ -155,7 +155,7 @@ describe('the figures of a span', () => {
       return recent.sum(from_ms, FROM_MS + HOUR_MS);
     };
     const recent = new RecentExchanges();
-    // Up to the first part whose exchanges had all ended by then: the ids from 1025 on.
+    // Reads back to the first part whose exchanges had all ended by then: ids from 1025 on.
     expect(look(recent, FROM_MS + 2_500_000)).toMatchObject({ is_whole: true, exchanges: 500 });
     expect(source.read).toBe(3_000 - 1_024);
     expect(look(recent, FROM_MS + 500_000, false)).toMatchObject({ is_whole: false, exchanges: 1_976 });
@@ -182,7 +182,7 @@ describe('the figures of a span', () => {
   });
 });
 
-/** Exchanges by their ids, and how many were read. */
+/** Exchanges by id, with a count of the reads. */
 class Listed {
   readonly records: ListedExchange[] = [];
   read = 0;

@@ -50,7 +50,7 @@ function say(text: string, stop_reason: string) {
 
 const ask = (content: string) => ({ model: 'claude-x', messages: [{ role: 'user', content }] });
 
-/** Labelled and unlabelled runs, whole and broken ones, side by side. */
+/** Labelled and unlabelled runs, complete and broken ones, interleaved. */
 function makeSource(): MadeSource {
   const source = new MadeSource();
   addToolLoop(source, 'labelled', true);
@@ -221,7 +221,7 @@ describe('the list', () => {
     const { rows } = readAll(runs, source, { limit: 10, hasTime: NEVER });
     expect(source.bodiesRead).toBe(0);
     expect(rows.map(({ task }) => task)).toEqual([null, null, null, null]);
-    // What records rule out needs no body; a failed call does, and so does a run without x-svc-seq.
+    // Runs that the records alone rule out need no bodies. A run with a failed call or without x-svc-seq needs them.
     expect(rows.map(({ golden }) => golden)).toEqual([false, false, null, null]);
     while (runs.readWanted(source));
     const known = readAll(runs, source, { limit: 10, hasTime: NEVER }).rows;

@@ -4,7 +4,7 @@ import type { ListedExchange } from '../../src/captures/exchange-source.ts';
 import { readRun, summarizeRun, summarizeRuns } from '../../src/captures/inspect.ts';
 import { addToolLoop, MadeSource } from './made-run.ts';
 
-/** Wants to be let go of, and never while it is listed. */
+/** A source that must be released between calls, but never during a listing. */
 class PagedSource extends MadeSource {
   releases = 0;
   #listings = 0;
@@ -68,7 +68,7 @@ describe('summarizeRuns', () => {
         reasons: [],
       },
     ]);
-    // Whether the call that failed was tried again, only the bodies tell.
+    // Only the bodies show whether the failed call was retried.
     expect(source.bodiesRead).toBeGreaterThan(0);
   });
 
@@ -91,12 +91,12 @@ describe('summarizeRuns', () => {
   it('does not call an unlabelled run golden when a turn of it is missing', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'found', false);
-    // Neither the failed call nor its repetition was captured: the last request holds an answer that was not captured.
+    // Neither the failed call nor its retry was captured, so the last request contains an answer that was not captured.
     source.records.splice(1, 2);
     const [run] = (await summarizeRuns(source)).runs;
     expect(run?.golden).toBe(false);
     expect(run?.reasons.map((reason) => reason.code)).toEqual(['unlinked']);
-    // Nor one whose first request goes on from answers given before the capture began.
+    // A run is not golden either if its first request continues answers from before the capture.
     const late = new MadeSource();
     addToolLoop(late, 'found', false);
     late.records.splice(0, 3);
@@ -120,7 +120,7 @@ describe('summarizeRuns', () => {
       source.add({ run_id: name(run), request: { messages: [ask(run)] }, response: said(`first ${run}`) });
     }
     for (let run = 0; run < RUNS; run += 1) {
-      // Every seventh goes on from another answer than it was given.
+      // Every seventh run continues a different answer from the one it was given.
       const answer = { role: 'assistant', content: run % 7 === 0 ? 'another' : `first ${run}` };
       const messages = [ask(run), answer, { role: 'user', content: 'go on' }];
       source.add({ run_id: name(run), request: { messages }, response: said('done') });

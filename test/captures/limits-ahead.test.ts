@@ -83,7 +83,7 @@ describe('the headers of an answer', () => {
 });
 
 describe('limits ahead', () => {
-  /** An answer some minutes before now, by a credential, with a share of a five-hour window used. */
+  /** An answer some minutes ago, with this credential and this used share of a five-hour window. */
   function addAnswer(
     source: MadeSource,
     minutes: number,
@@ -127,7 +127,7 @@ describe('limits ahead', () => {
         name: '5 hours',
         used_share: 0.8,
         resets_at: new Date(NOW + 2 * 3_600_000).toISOString(),
-        // 0.4 in an hour: the last 0.2 take half an hour.
+        // 0.4 was used in an hour, so the remaining 0.2 last half an hour.
         runs_out_at: new Date(NOW + 30 * 60_000).toISOString(),
         runs: [
           { run_id: 'run-1', tokens: 240 },

@@ -3,7 +3,7 @@ import type { BodySide, ExchangeSource, ListedExchange } from '../../src/capture
 import type { ApiShape, ExchangeRecord } from '../../src/domain/exchange.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 
-/** What a test says of an exchange; the rest is made up or decoded from the bodies. */
+/** The fields that a test sets; the others are made up or decoded from the bodies. */
 export interface MadeExchange {
   run_id?: string | null;
   seq?: number | null;
@@ -17,7 +17,7 @@ export interface MadeExchange {
   response?: unknown;
 }
 
-/** An ExchangeSource over what it was given, and how often its records were gone through. */
+/** An ExchangeSource over given exchanges, which counts how often its records were read. */
 export class MadeSource implements ExchangeSource {
   readonly records: ExchangeRecord[] = [];
   bodiesRead = 0;

@@ -71,7 +71,7 @@ const READ = {
 };
 const DONE = { content: [text('The tests of the parser pass.')] };
 
-/** Repeats a failing test and then claims success. */
+/** The agent repeats a failing test and then claims success. */
 function addLoop(source: MadeSource, runId: string): void {
   const failing = Array.from({ length: 14 }, (_, at) => ({
     content: [call(`toolu_${at}`, 'bash', { command: 'npm test' })],
@@ -82,7 +82,7 @@ function addLoop(source: MadeSource, runId: string): void {
 
 const codesOf = (reasons: readonly GoldenReason[]) => [...new Set(reasons.map(({ code }) => code))].sort();
 
-/** The codes that every reader gives for a run. */
+/** The reason codes of each reader for a run. */
 async function judgeEverywhere(source: MadeSource, runId: string, words: RunWords = NO_WORDS) {
   const chains = new RunChains();
   await chains.addAll(source);
@@ -104,7 +104,7 @@ async function judgeEverywhere(source: MadeSource, runId: string, words: RunWord
   const goldens = [list.golden, alone.golden, provenance.supports_universal_claims, row.golden];
   expect(new Set([...goldens, next.value.length === 0]).size, JSON.stringify([goldens, next.value])).toBe(1);
   expect(codesOf(provenance.reasons)).toEqual(codesOf(alone.reasons));
-  // Those that read no bodies where something speaks against a run already may know of less.
+  // Readers that skip the bodies if the records already speak against a run may report fewer reasons.
   for (const codes of [codesOf(list.reasons), codesOf(row.reasons), next.value])
     for (const code of codes) expect(codesOf(alone.reasons)).toContain(code);
   return { golden: alone.golden, codes: codesOf(alone.reasons), reasons: alone.reasons };

@@ -142,7 +142,7 @@ describe('traceRun', () => {
     const { turns, provenance } = traceAll(made)[0];
     expect(provenance).toMatchObject({ complete: false, supports_universal_claims: false });
     expect(provenance.reasons.map(({ code }: { code: string }) => code)).toEqual(['unlinked']);
-    // The answer that was missed is told as the client gave it.
+    // The missing answer is taken from the client's next request.
     expect(turns[1].messages_added.map(({ role }: { role: string }) => role)).toEqual([
       'user',
       'assistant',

@@ -40,7 +40,7 @@ function connect(baseUrl: string, options: UnderstudyOptions = {}): Understudy {
   return client;
 }
 
-/** A server that answers what the test says. @returns its address */
+/** A server that answers as the test says. @returns its address */
 async function serve(listener: RequestListener): Promise<string> {
   const server = createServer(listener);
   servers.push(server);
@@ -52,7 +52,7 @@ describe('the operations', () => {
   it('are those of the contract', async () => {
     const declared = (await loadDeclaredEndpoints())
       .filter(({ path, id }) => path === '/health' || (path.startsWith('/v1/') && id !== 'live_stream'))
-      // A file is no answer in JSON.
+      // The answer is a file, not JSON.
       .filter(({ path }) => !path.startsWith('/v1/export/'))
       .map(({ method, path }) => `${method} ${path}`);
     const known = Object.values(OPERATIONS).map(({ method, path }) => `${method} ${path}`);

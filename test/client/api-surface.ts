@@ -1,6 +1,6 @@
 /**
- * The public surface of what agents import, as text: every declaration that a package under `clients` exports, and
- * every declaration that those refer to, as tsc emits them. Declarations outside of the folders for agents (the
+ * The public surface of the packages for agents, as text: every declaration that a package under `clients` exports, and
+ * every declaration to which these refer, as tsc emits them. Declarations outside of the folders for agents (the
  * contract) are left out.
  */
 import { execFileSync } from 'node:child_process';
@@ -11,7 +11,7 @@ import { parseAst } from 'vitest/node';
 import { PACKAGES } from '../../tools/packages.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-/** The types of operations are the contract's, which `/openapi.json` describes. */
+/** The contract defines the types of operations, and `/openapi.json` describes them. */
 const OWN_ROOMS = /^src\/(client(?!\/operation-types)|label|integrations)\//;
 
 interface Node {
@@ -23,19 +23,19 @@ interface Node {
 
 /** One emitted module. */
 interface Module {
-  /** Texts by name; several where a function is overloaded. */
+  /** Declarations by name; an overloaded function has several. */
   declarations: Map<string, string[]>;
-  /** What a name of another module is called there; `*` for all of it. */
+  /** The name in another module; `*` for all of the module. */
   imports: Map<string, { file: string; name: string }>;
   /** Public name → local name. */
   exports: Map<string, string>;
-  /** Modules of which everything is exported. */
+  /** Modules whose exports are all exported again. */
   stars: string[];
 }
 
 /** @returns a section for each subpath, in Markdown */
 export function describeSurface(): string {
-  // Below the root, where what is compiled finds its packages.
+  // Below the root, so that the compiled code finds its packages.
   const out = mkdtempSync(join(root, 'node_modules', '.api-'));
   try {
     const subpaths = readSubpaths();

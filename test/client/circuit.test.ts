@@ -10,7 +10,7 @@ beforeEach(() => {
   circuit = new Circuit(() => nowMs);
 });
 
-/** Lets the one request try that may, and has it fail. @returns for how long the circuit is open then, in ms */
+/** Lets the one permitted request fail. @returns for how many milliseconds the circuit is open then */
 function fail(): number {
   nowMs += circuit.waitMs;
   expect(circuit.admit()).toBe(true);

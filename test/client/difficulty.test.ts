@@ -82,7 +82,7 @@ describe('the difficulty score', () => {
 
 const score = fc.double({ min: 0, max: 1, noNaN: true });
 const window = fc.integer({ min: 1, max: 6 });
-/** In order, as they must be. */
+/** In the required order. */
 const thresholds: fc.Arbitrary<FsmThresholds> = fc
   .tuple(fc.tuple(score, score, score), score, window, window, window)
   .map(([three, hysteresisMargin, fastWindow, slowWindow, skipWindow]) => {

@@ -13,7 +13,7 @@ import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { readCases } from './client-cases.ts';
 import { startService } from './scripted-service.ts';
 
-/** What Workers and edge functions have, as far as the client uses it. */
+/** The parts of Workers and edge functions that the client uses. */
 const PLATFORM = {
   fetch,
   URL,

@@ -29,7 +29,7 @@ interface Ending {
 const closers: (() => unknown)[] = [];
 let service: ClientService;
 let provider: string;
-/** Is told of each turn of any agent. */
+/** Called for each turn of any agent. */
 let onTurn: (turn: number) => void = () => {};
 
 beforeAll(async () => {
@@ -55,7 +55,7 @@ async function listen(server: Server | TcpServer): Promise<string> {
 }
 
 async function serve(listener: RequestListener): Promise<string> {
-  // An agent that is busy for longer than an idle connection is kept would find it closed.
+  // An agent that is busy longer than the idle time of a connection would find it closed.
   const server = createServer({ keepAliveTimeout: 0 }, listener);
   closers.push(() => {
     server.closeAllConnections();
@@ -94,7 +94,10 @@ function runAgent(baseUrl: string | null, args: string[], env: Record<string, st
   });
 }
 
-/** Runs the agent with and without the library. @returns how the watched one ended, which is how the other did */
+/**
+ * Runs the agent with and without the library. @returns how the watched agent ended, after a check that the other one
+ * ended alike
+ */
 async function watch(
   baseUrl: string,
   args: string[] = [],
@@ -107,14 +110,14 @@ async function watch(
     code: bare.code,
   });
   expect(watched.stderr).not.toMatch(/unhandled|TypeError|ReferenceError|MaxListeners/i);
-  // Who is killed says nothing of it.
+  // A killed agent reports nothing.
   if (watched.stats === null) return watched;
   const { logged, sent, dropped, queued } = watched.stats.steps;
   expect(sent + dropped + queued).toBe(logged);
   return watched;
 }
 
-/** @returns the indexes of the steps that the service has, in their order; none where it does not know the run */
+/** @returns the indexes of the steps that the service has, in order; none if it does not know the run */
 async function readSteps(runId: string): Promise<number[]> {
   const reader = new Understudy({ apiKey: CLIENT_KEY, baseUrl: service.url, timeoutMs: PATIENCE_MS });
   try {
@@ -132,7 +135,7 @@ function warnings(stderr: string): string[] {
   return [...stderr.matchAll(/\[(UNDERSTUDY_\w+)\]/g)].map(([, code]) => code!);
 }
 
-/** For a service that is there, however slow the machine is. */
+/** For a service that answers, however slow the machine is. */
 const PATIENT = { TIMEOUT_MS: String(PATIENCE_MS), EXIT_FLUSH_MS: String(PATIENCE_MS) };
 /** For one that is not. */
 const QUICK = { TIMEOUT_MS: '300', EXIT_FLUSH_MS: '1000' };
@@ -162,7 +165,7 @@ describe('the agent does what it does', () => {
   it('where the service does not answer: that costs one timeout', { tags: 'long' }, async () => {
     const silent = await serveRaw(() => {});
     const { stats } = await watch(silent, ['--steps', '100']);
-    // What was asked for patterns, and probes, however long the machine takes.
+    // Requests for patterns, and probes, however long the machine takes.
     expect(stats.requests.sent).toBeLessThan(30);
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 600 });
   });
@@ -192,7 +195,7 @@ describe('the agent does what it does', () => {
     });
     onTurn = (turn) => {
       if (turn < 5) return;
-      // Both agents, the watched one too, are at their last turn.
+      // Both agents, including the watched one, are at their last turn.
       last += 1;
       if (last === 2) for (const answer of held.splice(0)) answer();
     };

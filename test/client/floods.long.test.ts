@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** A service that takes connections and says nothing. */
+/** A service that accepts connections but never answers. */
 async function startSilence(): Promise<string> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => sockets.add(socket.on('error', () => {})));
@@ -32,9 +32,9 @@ async function startSilence(): Promise<string> {
   return listen(server);
 }
 
-/** What the agent asks at each of its turns. */
+/** The agent's request at each turn. */
 async function startProvider(): Promise<string> {
-  // The agent is busy for longer than an idle connection is kept.
+  // The agent is busy longer than the idle time of a connection.
   const server = createHttpServer({ keepAliveTimeout: 0 }, (request, response) => {
     request.resume().on('end', () => response.end('answer'));
   });

@@ -87,7 +87,7 @@ describe('an experiment', () => {
     expect(Math.abs(on() - 2_000)).toBeLessThan(200);
     expect(Math.abs(on(0.1) - 400)).toBeLessThan(100);
     expect([on(0), on(1)]).toEqual([0, 4_000]);
-    // A unit that is on with a small share is on with a larger one.
+    // A unit that is in `on` at a small share is also in `on` at a larger one.
     expect(
       units.every((unit) => assignArm('e', unit, 0.1) === 'off' || assignArm('e', unit, 0.5) === 'on'),
     ).toBe(true);

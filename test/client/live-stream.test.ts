@@ -12,7 +12,7 @@ import { readCases } from './client-cases.ts';
 
 const EVENTS = { 'content-type': 'text/event-stream' };
 
-/** @returns as many events as are wanted */
+/** @returns the first events, as many as requested */
 async function hear(events: AsyncIterable<LiveEvent>, wanted: number): Promise<LiveEvent[]> {
   const heard: LiveEvent[] = [];
   for await (const event of events) {
@@ -22,7 +22,7 @@ async function hear(events: AsyncIterable<LiveEvent>, wanted: number): Promise<L
   return heard;
 }
 
-/** A service that answers the first request by the first function and so on, the last one for all that follow. */
+/** A service that answers the n-th request with the n-th function, and all further ones with the last function. */
 async function serve(...answers: ((response: ServerResponse) => void)[]) {
   const asked: IncomingMessage[] = [];
   const server = createServer((request, response) => {
@@ -40,7 +40,7 @@ async function serve(...answers: ((response: ServerResponse) => void)[]) {
 const connect = (baseUrl: string, options: UnderstudyOptions = {}) =>
   new Understudy({ apiKey: 'k', baseUrl, timeoutMs: PATIENCE_MS, ...options });
 
-/** One event, after which the reader need not stay away. */
+/** After one event, the reader connects again without a pause. */
 const eventText = (id: number) =>
   `retry: 1\nid: ${id}\nevent: step\ndata: {"run_id":"r","step_index":${id}}\n\n`;
 const tell = (text: string) => (response: ServerResponse) => void response.writeHead(200, EVENTS).write(text);

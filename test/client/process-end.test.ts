@@ -47,7 +47,7 @@ describe('the service is told', () => {
       expect(ended.code).toBe(code);
       const finishes = service.asked.filter(({ path }) => path.endsWith('/finish'));
       expect(finishes.map(({ body }) => body)).toEqual([{ outcome }]);
-      // What was under way at the end is sent again: the service takes it once.
+      // Requests in progress at the end are sent again, and the service counts them once.
       const paths = [...new Set(service.asked.map(({ path }) => path))];
       expect(paths).toEqual(['/v1/monitor/runs', '/v1/monitor/runs/r/steps', '/v1/monitor/runs/r/finish']);
     });

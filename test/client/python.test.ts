@@ -16,7 +16,7 @@ import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { startProvider } from './model-provider.ts';
 
 const FOLDER = fileURLToPath(new URL('../../clients/python', import.meta.url));
-/** Nothing of the developer's own settings, and no files beside the sources. */
+/** None of the developer's own settings, and no files beside the sources. */
 const PLAIN = {
   PATH: process.env.PATH,
   HOME: process.env.HOME,
@@ -66,7 +66,7 @@ describe.skipIf(MISSING !== null)(`the Python client${MISSING === null ? '' : ` 
       const args = ['-W', 'error::ResourceWarning', '-m', 'unittest', ...which];
       const { code, errors } = await runPython(args, env);
       expect(errors).toMatch(/^Ran [1-9]\d* tests? in /m);
-      // What is not installed is said by name, in the output of the run.
+      // The run's output names what is not installed.
       const reasons = [...errors.matchAll(/ \.\.\. skipped '(.*)'$/gm)].map(([, reason]) => reason);
       for (const reason of new Set(reasons)) console.info(`${module}: some tests are skipped, ${reason}`);
       expect(code, errors).toBe(0);

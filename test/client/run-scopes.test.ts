@@ -134,7 +134,7 @@ it('labels the model calls of its code, and none after its end', async () => {
     goOn();
     await later;
     await understudy.within(understudy.start({ runId: 'started' }), ask);
-    // No header can carry that name.
+    // No header can contain that name.
     await understudy.run({ runId: ' ' }, ask);
   });
   await ask();

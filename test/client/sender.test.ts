@@ -24,7 +24,7 @@ afterEach(async () => {
   for (const client of clients.splice(0)) await client.close({ timeoutMs: 1 });
 });
 
-/** A service that answers what `answer` says of each request: a status, or null for nothing yet. */
+/** A service that answers each request as `answer` says: with a status, or not yet if it returns null. */
 async function serve(
   answer: (asked: Asked, count: number) => number | null,
   headers: Record<string, string> = {},
@@ -270,7 +270,7 @@ describe('the sender', () => {
     client.start({ runId: 'r' });
     expect(await client.flush({ timeoutMs: 300 })).toBe(false);
     expect(asked.length).toBeLessThanOrEqual(1);
-    // A timer beyond what timers take would be over at once, and warn.
+    // A timer with too long a delay would fire at once and cause a warning.
     expect(warned.map(({ name }) => name)).toEqual([]);
   });
 

@@ -168,7 +168,7 @@ describe('steps of integrations', () => {
 });
 
 describe('run starts', () => {
-  /** The body of the one start that goes out. */
+  /** The body of the only start that is sent. */
   async function start(options: Record<string, unknown>): Promise<Record<string, unknown>> {
     const service = await startService(200, {});
     const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url, onWarning: () => {} });
@@ -289,7 +289,7 @@ describe('findings', () => {
     failed: unknown;
   }
   const cases = readCases<FindingCase[]>('findings');
-  /** Left out by this client: the service has the same defaults. */
+  /** This client leaves these out, because the service has the same defaults. */
   const DEFAULTS = { file_path: '', finding_type: 'note' };
 
   function call(

@@ -25,7 +25,7 @@ import {
 import type { Violation } from '../../src/contract/violation.ts';
 import { check, ViolationList } from '../../src/http/validation.ts';
 
-/** The value a field makes of an input, or the types of what is wrong. */
+/** The value that a field makes of an input, or the types of its errors. */
 function read(field: z.ZodType, input: unknown): unknown {
   const found = new ViolationList();
   const output = check(z.object({ field }), { field: input }, 'body', found) as

@@ -7,7 +7,7 @@ import { ASK_ZOD, quickReadOf } from '../../src/contract/quick-read.ts';
 import { finishBody, runParams, runStartBody, stepBody } from '../../src/contract/runs.ts';
 import { tenantFields, tenantQuery } from '../../src/contract/tenant-fields.ts';
 
-/** What is right, and what is wrong or odd in every way that JSON has. */
+/** Valid inputs, and inputs that are invalid or odd in every way that JSON permits. */
 const anyField = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 40 }),
   fc.constantFrom('', 'a', '\ud800', 'x'.repeat(200), '5', ' +5 ', 'true', 'on', 'NaN'),
@@ -106,7 +106,7 @@ describe('a quick reading', () => {
         }),
       ),
     ).toBeNull();
-    // A default inside has a say in what comes of nothing.
+    // A default inside affects the result for a missing value.
     expect(quickReadOf(z.object({ a: flag().default(false).optional() }))).toBeNull();
     expect(quickReadOf(z.object({ a: z.string().nullish() }))).toBeNull();
     expect(quickReadOf(z.object({ a: list(flag(), { max: 3 }) }))).toBeNull();

@@ -28,7 +28,7 @@ const rule: AlertRule = {
   destinations: [],
 };
 
-/** @returns what is told at each look, by minutes since the epoch */
+/** @returns the messages of each check, by minutes since the epoch */
 function look(given: AlertRule, values: readonly [minute: number, value: number | null][]) {
   let state = beginState(0);
   return values.map(([minute, value]) => {

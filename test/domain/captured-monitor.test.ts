@@ -7,7 +7,7 @@ import type { NormalTurn, TurnBlock, TurnMessage } from '../../src/domain/turn.t
 import { normalizeTurn } from '../../src/providers/normal-turn.ts';
 import { sharedFile } from '../fixtures/shared.ts';
 
-/** An agent's step as the test tells it: a call with its result, or words. */
+/** A step of an agent: a call with its result, or words. */
 interface Told {
   call?: [name: string, input: unknown];
   result?: string;
@@ -15,7 +15,7 @@ interface Told {
   says?: string;
 }
 
-/** A conversation whose turns are read one after the other. */
+/** A conversation whose turns are read in order. */
 class Conversation {
   readonly #messages: TurnMessage[];
   readonly number: number;
@@ -25,7 +25,7 @@ class Conversation {
     this.number = number;
   }
 
-  /** Adds the turn that asks for a step; what came back is in the request of the next one. */
+  /** Adds the turn for a step. Its result is in the request of the next turn. */
   addTo(monitor: CapturedMonitor, id: number, { call, result = 'ok', is_error = false, says }: Told): void {
     const content: TurnBlock[] = says === undefined ? [] : [{ type: 'text', text: says }];
     if (call !== undefined) content.push({ type: 'tool_call', id: `c${id}`, name: call[0], input: call[1] });
@@ -59,7 +59,7 @@ const FAILING: Told = {
   is_error: true,
 };
 const CLAIM: Told = { says: 'All tests pass now. The parser is fixed.' };
-/** Work that goes on: no two steps alike. */
+/** Progressing work: no two steps are alike. */
 const work = (count: number): Told[] =>
   Array.from({ length: count }, (_, at) => ({
     call: ['read_file', { path: `src/parser/rule-${at}/tests-${at * 7}.ts` }],
@@ -101,7 +101,7 @@ describe('a captured run', () => {
   });
 
   it('has a task without what its client adds for the model', () => {
-    // As Claude Code sends it: with two reminders before the prompt.
+    // In the form of Claude Code: with two reminders before the prompt.
     const added = [
       '<system-reminder>\nSessionStart hook additional context: use the Understudy tools.\n</system-reminder>',
       '<system-reminder>\n# currentDate\nToday is 2026/11/29.\n# claudeMd\nUse Node 22 and Vitest in this project.\n</system-reminder>',

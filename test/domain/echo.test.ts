@@ -50,7 +50,7 @@ function turn(
 
 const TASK = [user('Look up the order.')];
 
-/** The answer as it was read, and the messages that the next request has in its place. */
+/** The answer as it was read, and the messages that repeat it in the next request. */
 function compare(read: TurnBlock[], echo: TurnMessage[], stop: 'end_turn' | 'max_tokens' = 'end_turn') {
   const check = new EchoCheck();
   const exchange = { wire: 'chat_completions', is_answered: true };

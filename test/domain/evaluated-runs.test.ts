@@ -9,13 +9,13 @@ import {
   NO_EVALUATED_RUNS,
 } from '../../src/domain/evaluated-runs.ts';
 
-/** The first steps of a run, by one name for each prefix. */
+/** The first steps of a run, with one digest for each prefix. */
 function stepsOf(run: string, count: number, pending: EvaluatedSteps['pending'] = null): EvaluatedSteps {
   const prefixes = Array.from({ length: count }, (_, at) => `${run} ${at + 1}`);
   return { prefixes, windows: null, window: null, pending };
 }
 
-/** Evaluates in turn. @returns what was due, and the runs afterwards */
+/** Evaluates in order. @returns what was due, and the resulting runs */
 function evaluateAll(evaluations: readonly EvaluatedSteps[], from: EvaluatedRuns = NO_EVALUATED_RUNS) {
   let runs = from;
   const due = evaluations.map((steps) => {

@@ -35,7 +35,7 @@ function run(arm: RunSummary['arm'], success: boolean | null, more: Partial<RunS
   };
 }
 
-/** So many successes of so many finished runs. */
+/** This many successes among this many finished runs. */
 function fill(tally: ExperimentTally, arm: 'on' | 'off', successes: number, finished: number): void {
   for (let i = 0; i < finished; i++) tally.add(run(arm, i < successes));
 }
@@ -223,7 +223,7 @@ describe('the report', () => {
     }
     const assignment_unit = 'mixed';
     const at = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, '0')}.000Z`;
-    // Runs come in no order: the one that started first is the third here.
+    // Runs arrive in any order: the one that started first is the third here.
     for (const second of [5, 4, 2, 3])
       tally.add(run(second < 4 ? 'off' : 'on', true, { assignment_unit, started_at: at(second) }));
     for (let i = 0; i < 2; i++) clean.add(run('off', true, { assignment_unit }));
@@ -241,7 +241,7 @@ describe('the report', () => {
     for (let unit = 0; unit < 400; unit++) {
       const assignment_unit = `u${unit}`;
       const first = prng.chance(0.5) ? 'on' : 'off';
-      // `on` is better. Units that fail are taken to the other side: those that stay look alike.
+      // `on` is better, and failing units move to the other arm: the remaining units look alike.
       for (let i = 0, arm: 'on' | 'off' = first; i < 4; i++) {
         const isSuccess = prng.chance(arm === 'on' ? 0.7 : 0.4);
         tally.add(run(arm, isSuccess, { assignment_unit, started_at: `2026-01-01T00:00:0${i}.000Z` }));
@@ -282,7 +282,7 @@ describe('sample ratio mismatch', () => {
 
   it('is called below 0.001, and says where too few units are expected in an arm', () => {
     expect(srmOf(40, 8)).toMatchObject({ flagged: true, verdict: 'mismatch' });
-    // No unit in an arm that should have twenty.
+    // An arm that should have twenty units has none.
     expect(srmOf(40, 0)).toMatchObject({ flagged: true, verdict: 'mismatch', units: { on: 40, off: 0 } });
     expect(srmOf(15, 0)).toMatchObject({ flagged: false, verdict: 'too_few_units', observed_on: 1 });
     expect(srmOf(16, 0)).toMatchObject({ flagged: true, verdict: 'mismatch' });

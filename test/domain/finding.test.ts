@@ -19,7 +19,7 @@ const note = (more: object = {}) => ({
   ...more,
 });
 
-/** Split, so that no scanner takes this file for a leak. */
+/** Split, so that no scanner reports this file as a leak. */
 const SECRET = ['sk-ant-', 'api03-', 'Zx9'.repeat(30), 'AA'].join('');
 
 describe('what is stored of a note', () => {

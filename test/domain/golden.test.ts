@@ -102,19 +102,17 @@ describe('not golden', () => {
     [
       'some without a number',
       [turn(1), turn(2, { seq: null, ...END })],
-      ['seq_missing: exchange 2: no x-svc-seq, though others of the run have one'],
+      ['seq_missing: exchange 2: no x-svc-seq, although other exchanges of the run have one'],
     ],
     [
       'a numbering that starts over',
       [turn(1), turn(2), turn(3, { seq: 1 }), turn(4, { seq: 2 }), turn(5, { seq: 3, ...END })],
-      [
-        'seq_repeated: exchanges 3, 4: an x-svc-seq that an earlier exchange of the run had, which did not fail',
-      ],
+      ['seq_repeated: exchanges 3, 4: an x-svc-seq that an earlier, successful exchange of the run has'],
     ],
     [
       'a failed call after its number was answered',
       [turn(1), turn(2, { seq: 1, status: 500, stop_reason: null }), turn(3, { seq: 2, ...END })],
-      ['seq_repeated: exchange 2: an x-svc-seq that an earlier exchange of the run had, which did not fail'],
+      ['seq_repeated: exchange 2: an x-svc-seq that an earlier, successful exchange of the run has'],
     ],
     [
       'an aborted one',
@@ -160,11 +158,11 @@ describe('not golden', () => {
   it('unlabelled chat completions, unlinked or unexamined turns', () => {
     const chat = unlabelled([turn(1, { shape: 'chat_completions', stop_reason: 'stop' })]);
     expect(judge(chat, ['starts']).golden).toBe(true);
-    expect(words(chat)[0]).toMatch(/^unlinked: no x-svc-seq, and whether/);
+    expect(words(chat)[0]).toMatch(/^unlinked: no x-svc-seq, and it was not checked/);
     const messages = unlabelled([turn(1), turn(2, END)]);
     expect(words(messages, ['starts', 'breaks'])[0]).toMatch(/^unlinked: exchange 2: not the continuation/);
     expect(words(messages, ['starts', 'starts'])[0]).toMatch(/^unlinked: exchange 2/);
-    expect(words(messages)[0]).toMatch(/^unlinked: no x-svc-seq, and whether/);
+    expect(words(messages)[0]).toMatch(/^unlinked: no x-svc-seq, and it was not checked/);
   });
 
   it('a failed call that only another conversation of the run made good', () => {

@@ -16,7 +16,7 @@ import { sharedFile } from '../fixtures/shared.ts';
 
 const HEAD = { trace_id: 't', run_id: '', model: 'm', task_profile: 'coding' };
 
-/** Persons of several languages, scripts and ways to write. */
+/** Names in several languages, scripts and spellings. */
 const PERSONS = [
   ['Mei', 'Kovács'],
   ['Yusuf', 'Rossi'],
@@ -91,14 +91,14 @@ const planted: fc.Arbitrary<Planted> = fc
     date: `2024-${String(month).padStart(2, '0')}-${day}`,
   }));
 
-/** Everything that must not be in a pattern: the values and the words of the names. */
+/** Everything that a pattern must not contain: the values and the words of the names. */
 function secretsOf(customer: Planted): string[] {
   const { first, last, city, ...others } = customer;
   const words = [first, last, city].flatMap((name) => [name, ...name.split(/[\s-]+/)]);
   return [...words, ...Object.values(others)].filter((word) => word.length > 1);
 }
 
-/** A run that was refused and got through, with the values in results, arguments, thoughts and the user's words. */
+/** A run that was refused and then succeeded, with the values in results, arguments, thoughts and the user's words. */
 function customerRun(customer: Planted, outcome: string, isTold: boolean): Trace {
   const profile = {
     name: { first_name: customer.first, last_name: customer.last },
@@ -187,7 +187,7 @@ describe('a pattern', () => {
       fc.property(planted, planted, (customer, other) => {
         const [mine] = findPatterns(customerRun(customer, 'success', false));
         const [second] = findPatterns(customerRun(other, 'success', false));
-        // What a script without capitals says is left out, so the reason may be told shorter.
+        // Values in a script without capitals are left out, so the reason may be shorter.
         expect(mine!.unlock.split('What worked')[1]).toBe(second!.unlock.split('What worked')[1]);
       }),
       { numRuns: 50 },
@@ -290,7 +290,7 @@ interface Message {
   tool_calls?: { function: { arguments: string } }[];
 }
 
-/** Strings and numbers of the calls and results that belong to the customer of the run. */
+/** Strings and numbers of calls and results that belong to the run's customer. */
 function readValues(messages: readonly Message[]): Set<string> {
   const values = new Set<string>();
   const visit = (value: unknown, key: string): void => {
@@ -327,7 +327,7 @@ describe.skipIf(!TRAJECTORIES.is_there)(`customer-service runs ${TRAJECTORIES.ne
     let count = 0;
     for (const line of gunzipSync(readFileSync(TRAJECTORIES.path)).toString().trim().split('\n')) {
       const { messages, passed } = JSON.parse(line) as { messages: Message[]; passed: boolean };
-      // Each run as it ended, and as if it had succeeded: all of its stretches.
+      // Each run as it ended, and as if it had succeeded, so that all stretches are tested.
       for (const outcome of [passed ? 'success' : 'failure', 'success']) {
         const call = { seq: 0, model: '', is_error: false, request: { messages }, response: {} };
         const patterns = findPatterns(readCallTrace({ ...HEAD, task: '', outcome }, [call]));

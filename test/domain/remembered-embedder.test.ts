@@ -44,7 +44,7 @@ describe('an embedder that remembers', () => {
     await remembered.embedOne(`${long} and more`);
     await remembered.embedOne(long);
     expect(words.embedded).toBe(1);
-    // Half a surrogate pair is nothing that a model could read.
+    // A model cannot read half a surrogate pair.
     for (const text of ['\ud800', '\ufffd', '', '\0']) await remembered.embedOne(text);
     expect(words.embedded).toBe(4);
   });

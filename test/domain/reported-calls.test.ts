@@ -9,7 +9,7 @@ import {
   takeReport,
 } from '../../src/domain/reported-calls.ts';
 
-/** How many calls the reports add up to. */
+/** The number of calls that result from the reports. */
 function countCalls(reports: readonly Omit<CallReport, 'key'>[]): number {
   const known: ReportCounts = new Map();
   let calls = 0;
@@ -70,7 +70,7 @@ it('counts each call once, in any order of the reports, with unique ids, with fe
       fc.boolean(),
       fc.infiniteStream(fc.nat()),
       (calls, by, isBare, order) => {
-        // A wrapper has no id; the messages beside it have theirs.
+        // A wrapper has no id, but the messages beside it have their ids.
         const reports = by.flatMap((kind) =>
           calls.map(({ id, tool }) =>
             report(kind, isBare && kind === 'span' && by.includes('message') ? '' : `${id}${tool}`, tool),

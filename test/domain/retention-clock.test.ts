@@ -23,7 +23,7 @@ const moved = (wallMs: number, upMs: number, boot_id = 'a'): ClockReading => ({
   boot_id,
 });
 
-/** Time that passes between two passes, and what the wall clock makes of it. */
+/** Time that passes between two passes, and the change of the wall clock. */
 const step = fc.record({
   passed_ms: fc.integer({ min: 0, max: 40 * DAY_MS }),
   jump_ms: fc.oneof(
@@ -47,7 +47,7 @@ describe('the clock of deletion by age', () => {
   it('is accepted across a start of the machine for 30 days, since nothing tells how long it was off', () => {
     expect(judgeClock(LAST, moved(OFF_MS_MAX, 60_000, 'b')).verdict).toBe('accepted');
     expect(judgeClock(LAST, moved(OFF_MS_MAX + 1, 60_000, 'b')).verdict).toBe('ahead');
-    // An uptime that goes back is of another start, whatever its name.
+    // A lower uptime belongs to another start, whatever its name.
     expect(judgeClock(LAST, moved(DAY_MS, -1)).verdict).toBe('accepted');
   });
 
@@ -86,10 +86,10 @@ describe('the clock of deletion by age', () => {
           const judged = judgeClock(last, now);
           const upMs = now.boot_id === last.boot_id ? now.uptime_ms - last.uptime_ms : null;
           const explainedMs = upMs === null ? OFF_MS_MAX : upMs + CLOCK_SLACK_MS;
-          // Ages never count from after the wall clock, nor from after what is explained or one day.
+          // Ages never count from a time after the wall clock, nor later than the explained time plus one day.
           expect(judged.now_ms).toBeLessThanOrEqual(now.wall_ms);
           expect(judged.now_ms - last.wall_ms).toBeLessThanOrEqual(Math.max(explainedMs, UNCONFIRMED_MS));
-          // Only an accepted pass moves the note, and never back.
+          // Only an accepted pass moves the note, and never backwards.
           if (judged.verdict !== 'accepted') {
             expect(judged.note).toBeNull();
             expect(judged.now_ms - last.wall_ms).toBeLessThanOrEqual(UNCONFIRMED_MS);

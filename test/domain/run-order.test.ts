@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { inRunOrder, orderRun, type PlacedExchange, standsBehind } from '../../src/domain/run-order.ts';
 
 const AT = Date.UTC(2026, 0, 2);
-/** What a counter that began at that time has given. */
+/** Stamps of a counter that began at that time. */
 const STAMP = AT * 1_024;
 
 function place(id: number, part: Partial<PlacedExchange> = {}): PlacedExchange {
@@ -15,7 +15,7 @@ function idsOf(exchanges: Iterable<PlacedExchange>): number[] {
   return Array.from(exchanges, ({ id }) => id);
 }
 
-/** How a client's exchanges say in which order it sent them. */
+/** How a client's exchanges indicate their order. */
 const PROOFS = {
   numbers: (at: number) => ({ seq: at + 1 }),
   'stamps of arrival': (at: number) => ({ arrival: STAMP + at }),

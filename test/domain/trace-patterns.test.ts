@@ -208,7 +208,7 @@ describe('a recovery', () => {
         '- `Edit(file=a .ts file, new="let total = \'\'")`, then `npm test` → 1 failed: expected 0',
     );
     expect(pattern!.unlock).toContain('let total = 0');
-    // Work that came before the first check is no attempt; nor is what looks between other arguments of one call.
+    // Work before the first check is not an attempt, and neither is reading between two calls with different arguments.
     const [installed] = distil([
       { action: 'Bash', action_input: '{"command":"npm install"}', observation: 'added 9 packages' },
       check('1 failed: total is null'),
@@ -818,12 +818,12 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
     const withPattern = learnt.filter(({ patterns }) => patterns.length > 0);
     expect(withPattern.length).toBeGreaterThanOrEqual(30);
     expect(withPattern.length).toBeLessThan(runs.length / 4);
-    // Coding demonstrations all succeed; eight of them have flagged errors on the way, and each is learnt from.
+    // All coding demonstrations succeed; eight have flagged errors on the way, and each of these gives a pattern.
     const flagged = learnt.filter(
       ({ run }) => run.source.startsWith('SWE-agent/') && run.steps.some((step) => step.is_error),
     );
     for (const { patterns } of flagged) expect(patterns.length).toBeGreaterThan(0);
-    // Questions that were answered wrongly teach nothing, though something was found on the way.
+    // Wrongly answered questions teach nothing, even if something was found on the way.
     const lost = learnt.filter(
       ({ run }) => run.source.startsWith('noahshinn/') && run.labels.outcome === 'failure',
     );
@@ -869,7 +869,7 @@ describe.skipIf(!RECORDINGS.is_there)(`real calls ${RECORDINGS.needed}`, () => {
         const sent: unknown = JSON.parse(request.body.text ?? '');
         calls.push({ request: sent, response: JSON.parse(response.body.text ?? '') });
       } catch {
-        // A stream or a binary body: traces hold JSON.
+        // A stream or a binary body, while traces contain JSON.
       }
     }
     const unlocks: string[] = [];

@@ -51,8 +51,8 @@ describe('routes', () => {
     [{ '/a/../b': 'openai' }, 'a prefix is one to four segments'],
     [{ '/a%2f': 'openai' }, 'a prefix is one to four segments'],
     [{ '/__gw/x': 'openai' }, 'a prefix is one to four segments'],
-    [{ '/gemini': 'openai' }, '/gemini is the gateway'],
-    [{ '/bedrock/mine': 'openai' }, '/bedrock is the gateway'],
+    [{ '/gemini': 'openai' }, '/gemini is reserved'],
+    [{ '/bedrock/mine': 'openai' }, '/bedrock is reserved'],
     [{ '/a': 'unknown' }, 'there is no such preset'],
     [{ '/a': 'constructor' }, 'there is no such preset'],
     [{ '/a': 7 }, 'a route is the name of a preset'],
@@ -64,16 +64,16 @@ describe('routes', () => {
     [{ '/a': 'vertex' }, 'the prefix ends with /{region} exactly where'],
     [{ '/a/{region}': 'openai' }, 'the prefix ends with /{region} exactly where'],
     [{ '/a': { preset: 'openai', headers: { host: 'b' } } }, "host is the connection's own"],
-    [{ '/a': { preset: 'openai', headers: { 'x a': 'b' } } }, "a header's name is not one"],
+    [{ '/a': { preset: 'openai', headers: { 'x a': 'b' } } }, "a header's name is invalid"],
     [
       { '/a': { preset: 'openai', headers: { 'x-a': 'b\r\nx-b: c' } } },
-      'the value of x-a is no printable ASCII',
+      'the value of x-a is not printable ASCII',
     ],
     [
       { '/a': { preset: 'openai', headers: { Authorization: 'a', authorization: 'b' } } },
       'authorization stands there twice',
     ],
-    [{ '/a': { preset: 'openai', headers: { 'x-a': 1 } } }, 'the value of x-a is no printable ASCII'],
+    [{ '/a': { preset: 'openai', headers: { 'x-a': 1 } } }, 'the value of x-a is not printable ASCII'],
     [Object.fromEntries(Array.from({ length: 65 }, (_, at) => [`/r${at}`, 'openai'])), 'more than 64 routes'],
   ])('%j is refused: %s', (given, why) => {
     expect(() => read(given)).toThrow(why);

@@ -28,7 +28,7 @@ it('counts by day and agent, and sums up', () => {
     ['2026-03-01', 'a', 1],
     ['2026-03-01', 'b', 1],
   ]);
-  // Late take-overs cost more than was saved.
+  // Late take-overs cost more than the student saved.
   expect(rows[0]).toMatchObject({ saved_usd: -0.008, late: 1, late_usd: 0.009, wrong_at_most: null });
   const [a, b] = sumLedger(ledger.copy());
   expect(a).toMatchObject({ day: '2026-03-01', served: 3, compared: 40, wrong: 1, saved_usd: -0.005 });
@@ -63,14 +63,14 @@ it('is kept in a file, and goes on from it', async () => {
   const log = { warn: (_: object, words: string) => told.push(words) };
   const first = await KeptLedger.open(path, log);
   first.add('a', { served: 1, saved_micro_usd: 2 });
-  // The first change is not waited for.
+  // The first change is written at once.
   await expect.poll(() => readLedgerFile(path), { timeout: PATIENCE_MS }).not.toBe(null);
   await first.flush();
   const second = await KeptLedger.open(path, log);
   second.add('a', { served: 1 });
   await second.flush();
   expect(sumLedger((await readLedgerFile(path))!)).toMatchObject([{ agent: 'a', served: 2 }]);
-  // One that another thread has taken over writes nothing any more.
+  // A ledger that another thread has taken over writes nothing more.
   second.retire();
   second.add('a', { served: 1 });
   await second.flush();

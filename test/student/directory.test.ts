@@ -66,7 +66,7 @@ describe('a student directory', () => {
     const oldest = kept[0]!;
     expect(await serveVersion(directory, oldest.version)).toEqual(oldest);
     expect((await readStudentDirectory(directory)).model.groups).toEqual([{ at: oldest.version }]);
-    // Not served: the version that is oldest serves on, and the next oldest goes.
+    // Not the serving version: the oldest version continues to serve, and the next oldest is removed.
     const waiting = await publishStudent(directory, makeDraft(), makeModel({ at: 'new' }), { serves: false });
     expect(waiting.version).toBe(versions.length + 1);
     expect((await readStudentManifest(directory)).version).toBe(oldest.version);

@@ -52,7 +52,7 @@ describe('orders', () => {
     expect(isSuspendedBy(kind, 'b', 'look')).toBe(false);
     const agent = suspend(kind, order('a'));
     expect(isSuspendedBy(agent, 'a', 'text')).toBe(true);
-    // One kind of an agent that is suspended as a whole is not to be had back alone.
+    // A single kind of an agent that is suspended as a whole cannot be resumed.
     expect(isSuspendedBy(resume(agent, order('a', 'look')), 'a', 'look')).toBe(true);
     expect(isSuspendedBy(resume(agent, order('a')), 'a', 'look')).toBe(false);
     const all = suspend(agent, order(null));
@@ -63,7 +63,7 @@ describe('orders', () => {
   it('have bounds, and say so', () => {
     let orders = NO_ORDERS;
     for (let at = 0; at < ORDERS.suspended; at++) orders = suspend(orders, order(`${at}`));
-    // The same once more is no more.
+    // A repeated order has no further effect.
     orders = suspend(orders, order('1'));
     expect(() => suspend(orders, order('one more'))).toThrow(RangeError);
     for (let at = 0; at < ORDERS.resumed + 5; at++) orders = resume(orders, order(`r${at}`));
@@ -86,7 +86,7 @@ describe('a share of the runs', () => {
     const many = new Set(of(large));
     expect(Math.abs(many.size - 2_000)).toBeLessThan(160);
     expect(few.every((run) => many.has(run))).toBe(true);
-    // Another version has others, and one without an order all.
+    // Another version has other kinds, and one without an order has all.
     expect(of(orderShare(small, 3, 0.1), 3)).not.toEqual(few);
     expect(of(small, 1)).toHaveLength(4_000);
     expect(of(orderShare(small, 2, 0))).toEqual([]);
@@ -115,7 +115,7 @@ describe('a report of what is kept', () => {
         kinds: [{ kind: 'text', state: 'suspended' }],
       },
     ]);
-    // Taken back before the audits said so.
+    // Resumed before the audits had shown it.
     expect(reportWatched(kept, resume(NO_ORDERS, order('a', null, 9)))[0]!.state).toBe('suspended');
     expect(reportWatched(kept, resume(NO_ORDERS, order(null, null, 10)))).toMatchObject([
       { agent: 'a', state: 'serving', suspended_by: null, kinds: [{ state: 'suspect' }] },

@@ -15,7 +15,7 @@ import { StudentFollowing, type StudentPlace, StudentSharing } from '../../src/s
 import { runHere } from '../cli/here.ts';
 
 let folder: string;
-/** Where rounds publish, and two gateways. */
+/** A directory in which rounds publish, and two gateways. */
 let taught: string;
 let gateways: string[];
 let place: StudentPlace;
@@ -94,7 +94,7 @@ it('a suspension does not wait for a version that cannot be fetched, and the ver
   const whole = readFileSync(path);
   for (const harmed of [whole.subarray(1), Buffer.alloc(whole.length)]) {
     writeFileSync(path, harmed);
-    await expect(following.look()).rejects.toThrow('what was shared is not what its manifest says');
+    await expect(following.look()).rejects.toThrow('the shared files do not match their manifest');
     expect(await readMark(gateways[0]!)).toBe('one');
     expect(await readOrders(gateways[0]!)).toEqual(suspendAll(7));
   }
@@ -115,7 +115,7 @@ it('the place keeps what the directory keeps, and a gateway that begins anew get
   expect(readdirSync(join(folder, 'place', 'manifests'))).toHaveLength(1);
   await new StudentFollowing(gateways[0]!, place).look();
   expect(await readMark(gateways[0]!)).toBe('version 11');
-  // A directory that was changed by hand gets it again.
+  // A directory that was changed by hand is restored.
   rmSync(join(gateways[0]!, 'manifest.json'));
   expect(await new StudentFollowing(gateways[0]!, place).look()).toBe('student');
   expect(await new StudentFollowing(gateways[0]!, place).look()).toBe(null);
@@ -142,7 +142,7 @@ it('the commands refuse in one line what they cannot do', async () => {
   });
   for (const [argv, words] of [
     [['share'], 'name the folder or bucket with --place'],
-    [['list', '--place', at], '--place goes with share and follow'],
+    [['list', '--place', at], '--place requires share or follow'],
     [['follow', 'word', '--place', at], 'belongs to no option'],
   ] as const)
     expect(await run(...argv)).toMatchObject({ code: 2, stderr: expect.stringContaining(words) });

@@ -17,7 +17,7 @@ import { callAnswer, makeOrderStep } from '../student/model/made-steps.ts';
 
 const makeIndex = (dimensions: number): ExactIndex => new ExactIndex(dimensions);
 
-/** Scores that tell something of being wrong, with runs of several steps whose errors come together. */
+/** Scores that indicate errors, in runs of several steps whose errors occur together. */
 function draw(random: Prng, runs: number): ScoredStep[] {
   const scored: ScoredStep[] = [];
   for (let run = 0; run < runs; run++) {
@@ -66,7 +66,7 @@ describe('a threshold', () => {
     expect(thresholdOf(right(11), 0.05)).toBe(0.5);
     expect(thresholdOf(right(25), 0.05, true)).toBe(-1);
     expect(thresholdOf(right(26), 0.05, true)).toBe(0.5);
-    // Many steps of few runs are few.
+    // Many steps of a few runs count as few.
     const often = Array.from({ length: 20 }, () => right(8)).flat();
     expect(thresholdOf(often, 0.05)).toBe(-1);
     for (const over of [{ score: null }, { is_right: false }])
@@ -126,7 +126,7 @@ describe('thresholds of kinds of answers', () => {
     expect(kindOf('one', 'text').refused).toBeNull();
     expect(kindOf('one', 'text').threshold).toBeLessThan(0.22);
     expect(kindOf('one', 'text').error_at_most).toBeLessThanOrEqual(0.05);
-    // Five runs are known of it.
+    // Five runs with it are known.
     expect(kindOf('two', 'look')).toMatchObject({ threshold: -1, refused: 'too_few', errors: 0 });
     expect(agents[1]).toMatchObject({ agent: 'two', threshold: -1, served: 0 });
     expect(threshold).toBe(0.5);
@@ -156,12 +156,12 @@ describe('thresholds of kinds of answers', () => {
     ]);
     // Eleven runs would be enough for a kind without an error.
     expect(at(of('look', 12, always), wrong)).toEqual([['note', 'too_wrong', 52]]);
-    // Forms that are too rare alone share what they have.
+    // Forms that are too rare alone share their evidence.
     expect(at(of('look', 20, always), of('read', 20, always), wrong)).toEqual([
       ['note', null, 40],
       ['note after hold', 'too_wrong', 40],
     ]);
-    // Without a form that its own errors rule out, the rest takes more evidence, too.
+    // Without a form that its own errors rule out, the rest needs more evidence, too.
     const slip = of('hold', 10, (i) => i > 0);
     const once = (i: number) => i > 0;
     expect(at(of('look', 90, once), slip)).toEqual([
@@ -169,7 +169,7 @@ describe('thresholds of kinds of answers', () => {
       ['note after hold', 'too_wrong', 10],
     ]);
     expect(at(of('look', 96, once), slip)[0]).toEqual(['note', null, 96]);
-    // One that failed on runs held out takes no other along.
+    // A form that failed on held-out runs excludes no other form.
     const failed = new Set(['one note after look']);
     const kinds = calibrateScores([...of('look', 60, always), ...of('read', 60, always)], 0.05, { failed });
     expect(kinds.agents[0]!.kinds).toMatchObject([
@@ -205,7 +205,7 @@ describe('thresholds of kinds of answers', () => {
     expect(agents[0]!.kinds).toMatchObject([{ refused: 'too_few', runs: 0, seen_runs: 38, needed_runs: 11 }]);
     const [wrong] = agents[1]!.kinds;
     expect(wrong).toMatchObject({ refused: 'too_few', errors: 1, seen_runs: 20 });
-    // With as many runs and no further error it is served, and with one fewer it is not.
+    // With this many runs and no further error it is served, and with one run fewer it is not.
     const more = (runs: number): ScoredStep[] => [
       ...slip,
       ...Array.from({ length: runs - 20 }, (_, at) => ({ ...slip[0]!, run_id: `more ${at}`, score: 0.499 })),
@@ -252,7 +252,7 @@ describe('calibration', () => {
   });
 
   it('never lets a run vouch for itself', () => {
-    // Each run has a different answer, which only a student taught by that run knows.
+    // Each run has a different answer, which only a student that was taught with that run knows.
     const own = steps
       .slice(0, 40)
       .flatMap((step) =>

@@ -55,12 +55,12 @@ describe('a round with too few golden runs of any one agent', () => {
   it('ends before it teaches, with the reason', () => {
     const agents = Array.from({ length: 5 }, (_, at) => makeRuns(9, `agent ${at} `)).flat();
     expect(describeTooLittle(agents, teaching)).toMatch(
-      /^it would serve nothing: of the 9 golden runs of its busiest agent, \d teach while the others are held out; a kind of answer takes 11$/,
+      /^it would serve nothing: of the 9 golden runs of its busiest agent, \d teach while the others are held out; a kind of answer needs 11$/,
     );
     expect(describeTooLittle([...agents, ...makeRuns(40)], teaching)).toBeNull();
     const few = { ...teaching, gate: { ...gate, served_min: 10_000 } };
     expect(describeTooLittle(makeRuns(40), few)).toMatch(
-      /^the runs held out have \d+ steps; to say how often a student is wrong takes 10000$/,
+      /^the runs held out have \d+ steps; measuring a student.s error rate needs 10000$/,
     );
     const service = { kind: 'http', url: 'http://127.0.0.1:1', model: 'm', style: 'messages' } as never;
     expect(describeTooLittle(makeRuns(10), { ...teaching, student: service })).toContain(

@@ -238,7 +238,7 @@ describe('two paths', () => {
     expect(student.agrees(told.step, proposal, callAnswer(other!, { id: orderOf(70) }).content)).toBe(false);
   });
 
-  /** Some runs make the last call at once, others first the one that is named. */
+  /** Some runs make the last call at once; others first make the named one. */
   function shortRun(i: number, first: string): LearnedStep[] {
     const order = orderOf(i);
     const pay: Turn = { name: 'refund', input: { id: order }, result: { ok: true } };
@@ -305,7 +305,7 @@ describe('another way that few runs go', () => {
     return [...steps, { run_id: `run-${i}`, step: digest(messages, TOOLS), answer: textAnswer('Looked.') }];
   }
 
-  /** @returns whether each of these answers is equivalent to what the student proposes at first */
+  /** @returns whether each of these answers is equivalent to the one that the student proposes first */
   function judge(makeOne: (i: number) => LearnedStep[], others: readonly AnswerDigest['content'][]) {
     const student = makeStudent(range(60).flatMap(makeOne));
     const [first] = makeOne(99);
@@ -322,7 +322,7 @@ describe('another way that few runs go', () => {
     names.flatMap((name) => callAnswer(name, { id: orderOf(99) }).content);
 
   it('is the same answer when it makes the same calls and only looks beside them', () => {
-    // Whom they look at follows from nothing.
+    // Nothing determines whom they look up.
     const look = (i: number) => of(i, 'get_customer', { id: `C-${(i * 37) % 101}` });
     const makeOne = (i: number): LearnedStep[] =>
       makeParallel(i, [i % 12 === 5 ? [of(i, 'note'), look(i)] : [of(i, 'note')], [of(i, 'search')]]);
@@ -345,7 +345,7 @@ describe('another way that few runs go', () => {
       both('get_order', 'get_customer'),
       both('get_customer', 'get_order'),
     ]);
-    // The same order in each round, so that its evidence is that of one kind of answer.
+    // In the same order in each round, so that its evidence belongs to one kind of answer.
     expect(content).toMatchObject([{ name: 'get_customer' }, { name: 'get_order' }]);
     expect(agrees).toEqual([true, true]);
   });
@@ -410,7 +410,7 @@ describe('another way that few runs go', () => {
         isTold ? [of(i, 'note'), of(i, 'get_customer')] : [of(i, 'note')],
         [of(i, 'search')],
       ]);
-      // The result of the first look.
+      // The result of the first lookup.
       const messages = [
         user(`Look at ${orderOf(i)}.`),
         ...called('get_order', { id: orderOf(i) }, JSON.stringify({ flag: isTold ? 'vip' : 'plain' })),

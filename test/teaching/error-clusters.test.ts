@@ -8,7 +8,7 @@ import { doErrorsCluster, type FormAnswer } from '../../src/teaching/error-clust
 const RUNS = 150;
 const STAGES = 5;
 
-/** One answer of each run, in five forms, wrong as `isWrong` says. */
+/** One answer of each run, in five forms; `isWrong` decides which are wrong. */
 function answer(isWrong: (form: number, run: number) => boolean): FormAnswer[] {
   return Array.from({ length: RUNS }, (_, run) => ({
     run_id: `${run}`,

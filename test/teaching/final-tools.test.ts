@@ -4,7 +4,7 @@ import type { LearnedStep } from '../../src/student/model/learned-step.ts';
 import { findFinalTools } from '../../src/teaching/final-tools.ts';
 import { callAnswer, makeOrderStep } from '../student/model/made-steps.ts';
 
-/** Runs as the names of the tools that they call, one a step. */
+/** Runs as the names of the tools that they call, one per step. */
 const stepsOf = (runs: string[][]): LearnedStep[] =>
   runs.flatMap((names, run) =>
     names.map((name) => ({ ...makeOrderStep(run), run_id: `r${run}`, answer: callAnswer(name, {}) })),
@@ -15,7 +15,7 @@ describe('tools whose results are not checked', () => {
   it('are those that hardly any other call follows', () => {
     const usual = Array.from({ length: 20 }, () => ['look', 'book']);
     expect(finalOf(usual)).toEqual(['book']);
-    // Several of the same are no look.
+    // Several calls of the same tool are not a lookup.
     expect(finalOf(usual.map((run) => [...run, 'book', 'book']))).toEqual(['book']);
     expect(finalOf([...usual, ['look', 'book', 'look', 'book']])).toEqual(['book']);
     expect(finalOf(usual.map((run) => [...run, 'check']))).toEqual(['check']);
@@ -35,7 +35,7 @@ describe('tools whose results are not checked', () => {
         })),
       );
     expect([...findFinalTools(calls(Array(20).fill(['cat a', 'sed a', 'test a'])))]).toEqual([]);
-    // The same again is no look, and one call a run has nothing behind it.
+    // Another call of the same tool is not a lookup, and with one call per run no call follows.
     expect([...findFinalTools(calls(Array(20).fill(['send a', 'send a'])))]).toEqual(['shell']);
     expect([...findFinalTools(calls(Array(20).fill(['send a'])))]).toEqual(['shell']);
   });

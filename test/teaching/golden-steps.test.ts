@@ -27,7 +27,7 @@ describe('the tokens of a turn', () => {
   });
 });
 
-/** Runs of agents, oldest first, as a database and what was made of them before. */
+/** Agents' runs, oldest first, as a database with the results of earlier rounds. */
 function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) {
   const chains = new RunChains(null, newest);
   const digests = new Map<string, StoredDigest>();
@@ -114,7 +114,7 @@ describe('what a round takes', () => {
     ];
     const { material } = await gather(agents, 60);
     expect(count(material.taught, 'rare')).toBe(16);
-    // What is left is shared by the two that would have more.
+    // The two agents that would have more share the rest.
     expect([count(material.taught, 'busy'), count(material.taught, 'other')]).toEqual([22, 22]);
     const busy = material.taught.filter(({ run_id }) => run_id.startsWith('busy'));
     expect(busy.map(({ last_id }) => last_id)).toEqual(Array.from({ length: 22 }, (_, at) => 315 - at));

@@ -13,7 +13,7 @@ import { callAnswer, called, digest, textAnswer, user } from '../student/model/m
 
 const makeIndex = (dimensions: number): ExactIndex => new ExactIndex(dimensions);
 
-/** A run about one id: look, cancel, tell. */
+/** A run about one id: look up, cancel, report. */
 function makeRun(i: number, id: number | string, total = 10 + (i % 7)): LearnedStep[] {
   const task = user(`Look at order ${id} please.`);
   const look = called('get_order', { id }, JSON.stringify({ id, state: 'open', total }));
@@ -38,11 +38,11 @@ function shuffle<T>(items: T[], random: Prng): T[] {
   return items;
 }
 
-/** Trains on golden runs, in whatever order they ended, and serves later runs. */
+/** Trains on golden runs, in any order of their ends, and serves later runs. */
 function serve(golden: LearnedStep[][], live: readonly LearnedStep[]): { promised: number; served: number } {
   const steps = golden.flat();
   const calibration = calibrateStudent(steps, { makeIndex });
-  // As it is kept in the directory.
+  // In the form that the directory stores.
   const kept = JSON.stringify(limitAgents(fitStudent(steps), calibration.agents));
   const student = new Student(JSON.parse(kept) as StudentModel, makeIndex);
   const covered = live.filter(({ step }) => student.decide(step, calibration.threshold).covered);

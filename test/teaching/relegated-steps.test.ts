@@ -75,7 +75,7 @@ it.each<[RelegatedStepFilter['outcome'], number[]]>([
         const steps = new RelegatedSteps();
         const first = readAll(steps, source, filter, { limit, hasTime });
         expect(idsOf(first.found)).toEqual(ids);
-        // What was seen is remembered, and told alike.
+        // Results are cached and returned unchanged.
         const again = readAll(steps, source, filter, { limit, hasTime });
         expect(again.found).toEqual(first.found);
       }
@@ -95,7 +95,7 @@ it('shows both answers side by side, values that differ first', () => {
   expect(found[1]!.relegation).toEqual({
     decision: 'audit',
     words: 'the student would have served it, but an audit compares the upstream’s answer',
-    remedy: 'would be served if no audit fell on it: GW_RELEGATION_AUDIT sets their share',
+    remedy: 'would be served if it was not audited: GW_RELEGATION_AUDIT sets the share of audits',
     student_version: 2,
     agent: 'a1',
     kind: 'get_order',

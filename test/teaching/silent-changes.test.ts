@@ -7,7 +7,7 @@ import { leaveOutEnded } from '../../src/teaching/silent-changes.ts';
 import { teachStudent } from '../../src/teaching/taught-student.ts';
 import { callAnswer, makeOrderStep } from '../student/model/made-steps.ts';
 
-/** Numbers in an order that time does not tell: orders of 0 … 210. */
+/** Numbers in an order that does not depend on time: orders of 0 … 210. */
 const orderAt = (i: number): number => (i * 37) % 211;
 const nameOf = (run: GoldenRun): string => {
   const block = run.steps[0]!.answer!.content[0]!;
@@ -52,7 +52,7 @@ describe('an answer that the upstream stopped giving', () => {
 
   it('does not exist where nothing changed, or only the mix of tasks did', () => {
     expect(leaveOutEnded(makeRuns(120, 120)).changes).toEqual([]);
-    // Some days bring only delivered orders.
+    // Some days have only delivered orders.
     const sorted = makeRuns(120, 120).sort((a, b) => nameOf(a).localeCompare(nameOf(b)));
     expect(leaveOutEnded(sorted).changes).toEqual([]);
   });

@@ -72,7 +72,7 @@ describe('runs held out', () => {
         expect(whole.held_out.length).toBeGreaterThanOrEqual(HELD_OUT.runs_min);
         expect(whole.held_out_below).toBeGreaterThanOrEqual(HELD_OUT.share);
         for (const { run_id } of whole.held_out) expect(placeOf(run_id)).toBeLessThan(whole.held_out_below);
-        // Among fewer runs, those below the share are held out, too.
+        // With fewer runs, those below the share are held out, too.
         const fewer = splitRuns(runs.slice(cut % runs.length));
         for (const { run_id } of fewer.teaching)
           expect(placeOf(run_id)).toBeGreaterThanOrEqual(HELD_OUT.share);
@@ -99,7 +99,7 @@ describe('too few golden runs', () => {
     expect(describeShortage(makeMaterial(runs))).toBeNull();
     const short = makeMaterial(runs.slice(1), { runs: 40, looked_at: 40, golden: 13 });
     expect(describeShortage(short)).toBe(
-      'too few golden runs: 11 and 2 more without a step that a student could give, of 40 runs; a student takes 12, so 1 more is needed',
+      'too few golden runs: 11 and 2 more without a step that a student could give, of 40 runs; a student needs 12, so 1 more is needed',
     );
   });
 });
@@ -110,7 +110,7 @@ describe('a student of a repetitive agent', () => {
     expect(judgeStudent(taught, gate)).toBeNull();
     const { measured, golden } = taught.draft;
     expect(measured.coverage).toBeGreaterThan(0.6);
-    // Of so few, each is held out once; the student that is published knows all.
+    // With so few runs, each is held out once; the published student knows all of them.
     expect(measured.held_out_runs).toBe(60);
     expect(measured.of).toMatchObject({ students: 4, teaching_runs: taught.split.teaching.length });
     expect(golden.teaching_runs).toBe(60);
@@ -176,7 +176,7 @@ describe('a student of a repetitive agent', () => {
     }));
     const seen = splitRuns([...good, ...bad]);
     const kept = new Set(seen.held_out.map(({ run_id }) => run_id));
-    // Like the others while it is taught; when it is measured, something has changed.
+    // Like the others during teaching; when it is measured, something has changed.
     for (const run of bad)
       if (kept.has(run.run_id))
         for (const step of run.steps)
@@ -221,7 +221,7 @@ describe('a student of a repetitive agent', () => {
     expect(await refuseMeasured(same, { published, gate, makeIndex, isFit })).toBeNull();
     const comparison = await compareStudents(same, published, makeIndex, isFit);
     expect(comparison!.new_right).toBe(comparison!.published_right);
-    // Taught on open orders alone, it knows nothing of half of what is asked.
+    // Taught only with open orders, it does not know half of the tested steps.
     const poor = await teach(
       runs
         .filter((run) => !isHeldOut(before, run))
@@ -266,10 +266,7 @@ describe('the gate', () => {
   it.each([
     [{ served: 40, errors: 2 }, null],
     [{ served: 40, errors: 3 }, '3 of 40 served steps held out are wrong (7.5 %), more than 5 %'],
-    [
-      { served: 11, errors: 0 },
-      'it would serve 11 of 80 steps held out; to say how often it is wrong takes 12',
-    ],
+    [{ served: 11, errors: 0 }, 'it would serve 11 of 80 steps held out; measuring its error rate needs 12'],
     [
       { served: 0, errors: 0 },
       'it would serve nothing: no threshold keeps the error under 5 % on the runs at hand',

@@ -8,7 +8,7 @@ const column = (key: number, count: number, has: (i: number) => boolean): MarkCo
   const list = Uint8Array.from(range(count), (i) => (has(i) ? 1 : 0));
   return { key, kind: 1, has: list, count: list.reduce((sum, set) => sum + set, 0) };
 };
-/** Late orders are said to come, others to be ready; either in two ways that nothing explains. */
+/** Texts say that late orders will come and that others are ready, each in two ways that nothing explains. */
 const isLate = (i: number): boolean => i % 2 === 0;
 const makeTexts = (count: number): SituatedText[] =>
   range(count).map((step) => {

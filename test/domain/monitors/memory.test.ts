@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { MEMORY_BYTES, makeMemory, RunMemory, restoreMemory } from '../../../src/domain/monitors/memory.ts';
 import { MONITOR_NAMES } from '../../../src/domain/monitors/names.ts';
 
-/** Where the streaks begin: behind 20 counters and 8 averages of 4 bytes. */
+/** Offset of the streaks: after 20 counters and 8 averages of 4 bytes. */
 const STREAKS_AT = 112;
 
 describe('the memory of a stored run', () => {

@@ -9,7 +9,7 @@ import { firedIn, judgeRun } from './script.ts';
 
 type Steps = Partial<MonitorStep>[];
 
-/** A call; a thought stands before it where there is one. */
+/** A call, with a thought before it if there is one. */
 function call(
   action: string,
   input: string | object,
@@ -514,7 +514,7 @@ const TOLD: Record<MonitorName, Case[]> = {
 };
 
 const LEFT_ALONE: Case[] = [
-  // Nearly the same words, and yet work.
+  // Nearly the same words, but real work.
   {
     name: 'people looked up one by one, some of whom are not there',
     task: 'Find the mail address of each member of the board',

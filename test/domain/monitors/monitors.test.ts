@@ -276,7 +276,7 @@ describe('whatever the steps hold', () => {
           const before = live.memory.slice();
           const first = advanceMonitors(live, digest, CODING);
           expect(live.memory).toEqual(before);
-          // As out of a journal and a snapshot, at an odd offset of another buffer.
+          // As read from a journal or a snapshot, at an odd offset of another buffer.
           const stored = packr.unpack(packr.pack({ pad: 1, digest, replayed }));
           const second = advanceMonitors(stored.replayed, stored.digest, CODING);
           expect(second.outcome).toEqual(first.outcome);

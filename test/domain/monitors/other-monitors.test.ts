@@ -194,10 +194,10 @@ describe('silent_topic_drift', () => {
     expect(firesAt(judgeRun(steps, TASK), 'silent_topic_drift')).toEqual([6, 7]);
     const text = judgeRun(steps, TASK)[6]!.intervention!.text;
     expect(text).toContain('The last 7 steps have not begun the task');
-    // One that gets to the task late was on its way there.
+    // An agent that reaches the task late was on its way there.
     const late = [...steps.slice(0, 5), look('Seattle Aquarium ticket prices'), ...steps.slice(5)];
     expect(firesAt(judgeRun(late, TASK), 'silent_topic_drift')).toEqual([]);
-    // Work without a word of the task is no search, and a list that is gone through is one search.
+    // Work without a word of the task is not a search, and going through a list counts as one search.
     const work = repeat(9, (i) => ({
       action: 'bash',
       action_input: `make part${i}`,

@@ -1,6 +1,6 @@
 /**
  * Digests and scores of made-up runs, byte for byte: a faster implementation must not change a step's results. After an
- * intended change of a rule, put in the new sums.
+ * intended change of a rule, update the sums.
  */
 import { createHash } from 'node:crypto';
 import { expect, it } from 'vitest';
@@ -113,7 +113,7 @@ it('gives the same digests, memories and scores as ever', () => {
       digests.update(features).update(JSON.stringify(texts));
       const given = Uint8Array.from(memory);
       const advanced = advanceMonitors({ memory }, { ...texts, features }, profiles[run % profiles.length]!);
-      // What was there before the step is left as it was.
+      // The state before the step is not modified.
       expect(Buffer.compare(memory, given)).toBe(0);
       memory = advanced.state.memory;
       outcomes.update(JSON.stringify(advanced.outcome));

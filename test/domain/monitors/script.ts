@@ -5,7 +5,7 @@ import { advanceMonitors, initialMonitors, type StepOutcome } from '../../../src
 import type { MonitorName } from '../../../src/domain/monitors/names.ts';
 import { BUILT_IN_PROFILES, type MonitorProfile } from '../../../src/domain/monitors/profiles.ts';
 
-/** A step with empty fields where nothing is said. */
+/** A step whose missing fields are empty. */
 export function makeStep(index: number, fields: Partial<MonitorStep> = {}): MonitorStep {
   return {
     step_index: index,
@@ -19,7 +19,7 @@ export function makeStep(index: number, fields: Partial<MonitorStep> = {}): Moni
   };
 }
 
-/** The monitors' word on each step, in order. */
+/** The monitors' result for each step, in order. */
 export function judgeRun(
   steps: readonly Partial<MonitorStep>[],
   task = '',

@@ -8,7 +8,7 @@ import { TRIGGER, TRIGGER_WORDS, type TriggerName } from '../../../src/domain/mo
 
 const addon = loadTextAddon();
 
-/** Words that mean something to a monitor, ends that are cut, scripts without spaces, what is trimmed, what changes. */
+/** Words that a monitor knows, ends that are cut, scripts without spaces, text that is trimmed, text that changes. */
 const PIECES = [
   ...['the', 'Not', 'again', 'running', 'tested', 'boxes', 'class', 'processing12', 'ING', 'seeing', 'aing'],
   ...[
@@ -45,7 +45,7 @@ const text = fc.oneof(
       .array(fc.integer({ min: 0, max: 0xffff }), { maxLength: 200 })
       .map((codes) => String.fromCharCode(...codes)),
   },
-  // As long as a text comes.
+  // The maximum length of a text.
   {
     weight: 1,
     arbitrary: fc
@@ -83,7 +83,7 @@ describe.skipIf(addon === null)('the addon beside its fallback', () => {
   });
 
   it('counts the same words whatever number of them there is', () => {
-    // Beyond what a set keeps, and beyond what it looks at.
+    // More words than a set keeps, and more text than is read.
     for (const count of [0, 1, 19, 20, 21, 39, 40, 41, 159, 160, 161, 319, 320, 321, 1_000]) {
       const words = Array.from({ length: count }, (_, at) => (at * 7_919).toString(36))
         .join(' ')

@@ -72,7 +72,7 @@ describe('a quote', () => {
     });
     fc.assert(
       fc.property(ascii, fc.integer({ min: 4, max: 50 }), (text, characters) => {
-        // A letter beyond ASCII takes the general way.
+        // A letter beyond ASCII takes the general path.
         expect(cleanQuote(`e ${text}`, characters)).toBe(
           cleanQuote(`é ${text}`, characters).replace('é', 'e'),
         );

@@ -18,7 +18,7 @@ const PATTERNS: Readonly<Record<TriggerName, RegExp>> = {
   placeholder: lexicon.PLACEHOLDER,
 };
 
-/** What stands in the one group that is all of the pattern. */
+/** The content of a group that is the whole pattern. */
 function unwrap(source: string): string {
   const inner = /^\\b\(\?:([\s\S]*)\)\\b$/.exec(source)?.[1];
   if (inner === undefined) return source;
@@ -30,7 +30,7 @@ function unwrap(source: string): string {
   return inner;
 }
 
-/** The alternatives of the outermost group, so that each has texts made of it. */
+/** The alternatives of the outermost group, so that texts are made for each of them. */
 function splitAlternatives(source: string): string[] {
   const parts: string[] = [''];
   let depth = 0;
@@ -52,7 +52,7 @@ function splitAlternatives(source: string): string[] {
   return parts;
 }
 
-/** Boundaries and anchors say what stands around; what the pattern itself takes stays. */
+/** Boundaries and anchors describe the surroundings; the pattern's own text remains. */
 function withoutAssertions(source: string): string {
   return source
     .replaceAll('\\b', '')
@@ -72,7 +72,7 @@ describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
           fc.stringMatching(new RegExp(`^(?:${withoutAssertions(alternative)})$`)),
           fc.boolean(),
           (made, isUpper) => {
-            // Whatever stands in front of what matches is not what is looked at.
+            // Text before the match does not matter.
             const text = pattern.exec(isUpper && flags.includes('i') ? made.toUpperCase() : made)?.[0];
             if (text === undefined) return;
             matched++;

@@ -17,13 +17,13 @@ function fail(text: string): RunQueryError {
   throw new Error(`${text} was read`);
 }
 
-/** The word that an error points at. */
+/** The word to which an error points. */
 const pointedAt = (text: string): string => {
   const { from, to } = fail(text);
   return text.slice(from, to);
 };
 
-/** Each as it is printed; a pair where that is not how it was written. */
+/** Each query as it is printed; a pair if it was written differently. */
 const QUERIES: (string | [written: string, printed: string])[] = [
   '',
   'status:failed tool:run_tests cost:>0.5 model:opus since:7d sort:cost',
@@ -69,7 +69,7 @@ describe('a query', () => {
       const read = parseRunQuery(written);
       expect(printRunQuery(read), written).toBe(printed);
       expect(parseRunQuery(printed), written).toEqual(read);
-      // As it goes through JSON to another process.
+      // After a way through JSON to another process.
       expect(printRunQuery(JSON.parse(JSON.stringify(read))), written).toBe(printed);
     }
   });

@@ -17,7 +17,7 @@ function callOf(name: string, input: unknown): StudentBlock {
   return { type: 'tool_call', id: '', name, input };
 }
 
-/** Without what stands beside calls, which may be left out. */
+/** Without the text beside calls, which may be left out. */
 function withoutCommentary(content: readonly StudentBlock[]): readonly StudentBlock[] {
   const calls = content.filter((block) => block.type === 'tool_call');
   return calls.length > 0 ? calls : content;
@@ -132,7 +132,7 @@ describe('templates', () => {
         record,
         fc.constantFrom(...ANSWERS),
         (made, live, answerOf) => {
-          // Several runs of the same order, as by chance: still a value of theirs.
+          // Several runs of the same order, as by chance: the value still belongs to these runs.
           const shared = made.map((order) => ({ ...order, id: made[0]!.id, total: made[0]!.total }));
           fc.pre(live.id !== made[0]!.id);
           const examples = shared.map((order, i) => example(i, stepOf(order), answerOf(order)));
@@ -150,7 +150,7 @@ describe('templates', () => {
   });
 
   it('do not take for a constant what all golden runs share with their own context', () => {
-    // Twice the same order: by chance, not by rule.
+    // The same order twice, by chance and not by rule.
     const examples = [0, 1].map((i) => {
       const { step, answer } = makeOrderStep(i, { status: 'pending', order: 'ORD-5555' });
       return example(i, step, answer.content);

@@ -18,7 +18,7 @@ describe('the test for drift', () => {
 
   it('is a fair bet where the promise is just kept: its mean over all courses stays 1', () => {
     for (const promise of [0.05, 0.2]) {
-      // All courses of twelve observations, each with its probability.
+      // All sequences of twelve observations, each with its probability.
       let mean = 0;
       for (let course = 0; course < 2 ** 12; course++) {
         const state = startDrift();

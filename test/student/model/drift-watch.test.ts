@@ -20,7 +20,7 @@ const shareAudited = (watch: DriftWatch, kind: string) => {
   for (let at = 0; at < 4_000; at++) if (watch.judge('a', kind) === 'audit') audited++;
   return audited / 4_000;
 };
-/** The upstream says something else from now on. */
+/** From now on, the upstream answers differently. */
 const suspend = (watch: DriftWatch, kind: string) => {
   for (let at = 0; at < 50; at++) {
     const suspension = watch.note('a', kind, false);
@@ -69,7 +69,7 @@ describe('which steps are audited', () => {
     newer.note('a', 'look after task', true);
     expect(kindOf(newer, 'look after task')?.state).toBe('suspect');
     expect(newer.judge('a', 'text after look')).toBe('serve');
-    // A version that is older than the suspension knows no better.
+    // A version older than the suspension has learned nothing new.
     expect(next(3, 1_000).judge('a', 'look after task')).toBe('suspended');
   });
 
@@ -131,7 +131,7 @@ describe('a suspension', () => {
     expect(shareAudited(next, 'look')).toBe(1);
     for (let at = 0; at < 60; at++) next.note('a', 'look', true);
     expect(shareAudited(next, 'look')).toBeLessThan(0.2);
-    // One that is as wrong as the one before never serves.
+    // A version that is as wrong as the previous one never serves.
     const same = new DriftWatch(
       { ...TERMS, version: 2, made_at_ms: 6_000 },
       0.05,

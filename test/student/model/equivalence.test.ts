@@ -28,7 +28,7 @@ const GROUND = new Ground({
   ],
 });
 
-/** What golden texts of the first label, and of the second one, had. */
+/** The words of golden texts with the first label, and with the second one. */
 function known(place: string, ours: readonly string[], others: readonly string[] = []): KnownWordings {
   const wording = (label: number, texts: readonly string[]): Wording => ({
     label,

@@ -14,12 +14,12 @@ import { ToolSchemas } from '../../../src/student/serving/tool-schemas.ts';
 import { fitStudent } from '../../../src/teaching/student-fit.ts';
 import { callAnswer, called, digest, textAnswer, user } from './made-steps.ts';
 
-/** Ids of 19 digits that are equal as doubles where they are neighbours. */
+/** Neighbouring ids of 19 digits that are equal as doubles. */
 const idOf = (i: number, field = 0): string => String(2_512_292_042_121_000_001n + BigInt(7 * i + field));
 
 interface Made {
   task: (i: number) => string;
-  /** JSON text of the tool's result; left out: the step is the first one. */
+  /** JSON text of the tool's result; omitted: the step is the first one. */
   result?: (i: number) => string;
   answer: (i: number) => AnswerDigest;
 }
@@ -35,12 +35,12 @@ function learn(made: Made, runs = 40): Student {
     (_, i): LearnedStep => ({ run_id: `run-${i}`, step: stepOf(made, i), answer: made.answer(i) }),
   );
   const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: true });
-  // As it is published and opened.
+  // In the published and reopened form.
   const model = packr.unpack(packr.pack(fitStudent(steps)));
   return new Student(model, (dimensions) => new ExactIndex(dimensions));
 }
 
-/** @returns the answer as it would stand on the wire, or why there is no answer */
+/** @returns the answer as it would be on the wire, or why there is no answer */
 function ask(student: Student, made: Made, i: number): string {
   const decision = student.decide(stepOf(made, i), 0.5);
   if (!decision.covered) return decision.reason;
@@ -143,7 +143,7 @@ describe('an answer', () => {
   });
 
   it('tells two ids apart that are one double', () => {
-    // Which of both is refunded depends on whether the result is of the order that was asked for.
+    // The refunded order depends on whether the result belongs to the requested order.
     const made = (isOwn: (i: number) => boolean): Made => ({
       task: (i) => `Refund order ${idOf(i)}`,
       result: (i) => `{"order":${isOwn(i) ? idOf(i) : idOf(i, 1)}}`,

@@ -25,7 +25,7 @@ describe("a client's own words", () => {
     ];
     for (const messages of [inRole, inTag]) expect(sourceOf(messages, 'task')).toBe(task);
     expect(digest([system(WORDS), user(task)])).toEqual(digest(inRole));
-    // Another rule in them is another agent's.
+    // A different rule in them makes a different agent.
     const other = digest([user(task), system('The shell is bash.\nAlways push to main.')]);
     expect(other.system).not.toEqual(digest(inRole).system);
   });

@@ -35,7 +35,7 @@ export function user(text: string): TurnMessage {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
-/** A call and what came back. */
+/** A call and its result. */
 export function called(name: string, input: unknown, result: string, isError = false): TurnMessage[] {
   return [
     { role: 'assistant', content: [{ type: 'tool_call', id: 'toolu_1', name, input }] },
@@ -78,7 +78,7 @@ export function orderId(i: number): string {
 
 const STATUSES = ['delivered', 'pending'] as const;
 
-/** Golden step `i`: what is done depends on the order's status, and the status on `i`. */
+/** Golden step `i`: the action depends on the order's status, and the status on `i`. */
 export function makeOrderStep(i: number, over: { status?: string; order?: string } = {}): LearnedStep {
   const status = over.status ?? STATUSES[i % 2]!;
   const order = over.order ?? orderId(i);

@@ -25,7 +25,7 @@ const of = <Value>(values: readonly Value[], i: number): Value => values[i % val
 const day = (i: number): string =>
   `2026-${String(1 + (i % 12)).padStart(2, '0')}-${String(1 + (i % 28)).padStart(2, '0')}`;
 
-/** Agents by what changes in their prompts. `live`: another value of the same kind. */
+/** Agents, by the part of their prompts that changes. `live`: another value of the same kind. */
 const AGENTS: Record<string, { golden: (i: number) => string; live: string[] }> = {
   'a path': {
     golden: (i) =>
@@ -222,7 +222,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
     const prompt = golden(1);
     const sentences = prompt.split(/(?<=[.!?]) |\n/);
     for (const sentence of sentences) {
-      // Lists of files are longer and shorter.
+      // Lists of files vary in length.
       if (sentence === '' || sentence.startsWith('M ') || !/\p{L}/u.test(sentence)) continue;
       expect(ask(student, prompt.replace(sentence, '')), sentence).not.toBe('covered');
     }
@@ -236,7 +236,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
   it('is another one with a word of it changed', () => {
     const prompt = golden(1);
     for (const { 0: word, index } of prompt.matchAll(/(?<![\p{L}\d/-])\p{Ll}{2,}(?![\p{L}\d/-])/gu)) {
-      // The place of the tenant in small letters.
+      // The place of the tenant's name in lower case.
       if (word === 'globex') continue;
       const changed = `${prompt.slice(0, index)}never${prompt.slice(index + word.length)}`;
       if (word !== 'never') expect(ask(student, changed), changed).not.toBe('covered');

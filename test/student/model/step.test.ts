@@ -252,7 +252,7 @@ describe('a digest of a step', () => {
     expect(digest([user('Hi'), { role: 'assistant', content: [text('Yes?')] }, user('More')]).stage).toBe(
       'said',
     );
-    // Calls at once have no order, and however many of one tool make the same stage.
+    // Concurrent calls have no order, and any number of calls of one tool gives the same stage.
     const atOnce = (...names: string[]) => {
       const pairs = names.map((name) => called(name, {}, '{}'));
       const merged = [0, 1].map((at) => ({

@@ -73,7 +73,7 @@ describe('the student', () => {
     expect(score(prompt(500, 25, 1))).toMatchObject({ covered: true });
     expect(score(prompt(500, 77, 9))).toMatchObject({ covered: true });
     expect(score(prompt(100, 25, 1))).toMatchObject({ covered: false, reason: 'other_value' });
-    // Where golden runs had two of them, a third is only new.
+    // If golden runs had two of them, a third one counts only as new.
     const both = learn(
       Array.from({ length: 40 }, (_, i) => withPrompt(i, prompt(i < 20 ? 500 : 400, 20 + i, 1))),
     );
@@ -157,7 +157,7 @@ describe('the student', () => {
   });
 
   it('goes by what decides, not by what is near by chance', () => {
-    // The other status with a golden run's own id, customer and amount.
+    // The other status, with the id, customer and amount of a golden run.
     const { answer } = makeOrderStep(0);
     const step = orderStep({
       order_id: orderId(0),
@@ -281,7 +281,7 @@ describe('the student', () => {
       covered: false,
       reason: 'unknown_agent',
     });
-    // The same run twice is still one.
+    // The same run twice counts as one.
     expect(learn([...steps, ...steps]).decide(makeOrderStep(2).step, 1).covered).toBe(false);
   });
 

@@ -1,4 +1,4 @@
-/** Tools whose descriptions say what day it is. */
+/** Tools whose descriptions contain the current date. */
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
@@ -12,7 +12,7 @@ const DAY_MS = 86_400_000;
 const FIRST = Date.parse('2026-11-23T10:00:00Z');
 const dayOf = (at_ms: number): string => new Date(at_ms).toISOString().slice(0, 10);
 
-/** A step of an agent with a tool that says a day. */
+/** A step of an agent with a tool whose description names a day. */
 function stepOn(at_ms: number, said = dayOf(at_ms), text = 'Trains to Graz, please.') {
   const search = { ...tool('search'), description: `Searches trains. Today is ${said}; later days alone.` };
   const request = makeRequest([user(text)], {
@@ -37,7 +37,7 @@ describe('a tool that says what day it is', () => {
 });
 
 describe('days in answers', () => {
-  /** What a student of that day says on the next. */
+  /** The answer of a student from that day on the next day. */
   const askTomorrow = (inputOn: (at_ms: number) => object) => {
     const golden: LearnedStep[] = Array.from({ length: 30 }, (_, run) => ({
       run_id: `r${run}`,

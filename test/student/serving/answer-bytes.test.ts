@@ -101,7 +101,7 @@ describe('the bytes of an answer', () => {
   });
 });
 
-/** The wire of a reported answer; null: none that students serve. */
+/** The wire of a reported answer; null: a wire that students do not serve. */
 function wireOf(body: string): RelegationWire | null {
   if (/"object": ?"chat\.completion/.test(body)) return 'chat_completions';
   if (/"type": ?"(?:message|message_start)"/.test(body)) return 'messages';
@@ -116,11 +116,11 @@ describe.skipIf(!reported.is_there)(`the reported answers ${reported.needed}`, (
     const body = readFileSync(join(folder, name));
     const wire = wireOf(body.toString('utf8'));
     const turn = wire === null ? null : readNormally(wire, body);
-    // What failed is neither taught nor compared.
+    // A failed answer is neither taught nor compared.
     if (wire === null || turn === null || turn.answer.error !== null || turn.answer.stop_reason === null)
       return;
     const said = readAnswerBytes(wire, [], body);
-    // Compaction is nothing that a student gives.
+    // A student never gives a compaction.
     if (said === null) expect(name).toMatch(/^f/);
     else expect([said, readingsDiffer(turn.answer.content, said)]).toEqual([said, false]);
   });
@@ -142,7 +142,7 @@ describe.skipIf(!haveRecordings)(`recorded answers (../shared/recordings)`, () =
         )
           continue;
         const said = readAnswerBytes(wire, stored.response_headers, stored.response_body);
-        // Of a provider's own tools there is only one reading.
+        // A provider's own tools have only one reading.
         if (said === null) continue;
         const body = Buffer.from(stored.response_body).toString('utf8').slice(0, 2_000);
         expect([readingsDiffer(turn.answer.content, said), body]).toEqual([false, body]);

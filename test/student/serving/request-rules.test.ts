@@ -107,7 +107,7 @@ describe('a request', () => {
     said(user({ type: 'text', text: 'a', cache_control: {} })),
     said(user({ type: 'text', text: 'a', cache_control: { type: 'ephemeral', ttl: '2h' } })),
     { ...good, cache_control: 'ephemeral' },
-    // A type that is not known may ask for blocks that no student gives.
+    // An unknown type may require blocks that no student can give.
     { ...good, thinking: { type: 'between_tools' } },
     { ...good, thinking: { type: 'enabled' }, max_tokens: 2_000 },
     { ...good, thinking: { type: 'enabled', budget_tokens: 1_023 }, max_tokens: 2_000 },
@@ -149,7 +149,7 @@ describe('what a request breaks', () => {
     const breaches = (body: unknown) => findBreaches(body, '2023-06-01');
     expect(breaches(good)).toEqual([]);
     expect(breaches(said(ask, { role: 'system', content: 'Agents: a, b' }))).toEqual(['role system']);
-    // A message of another role stands between a call and its result.
+    // A message of another role is between a call and its result.
     const between = { role: 'system', content: [{ type: 'text', text: 'a reminder' }] };
     expect(breaches(said(ask, assistant(call('a')), between, user(result('a'))))).toEqual(['role system']);
     expect(breaches(said(ask, assistant(call('a')), between))).toEqual(['results', 'role system']);

@@ -13,7 +13,7 @@ const schema = { type: 'object', properties: { at: { type: 'string' } }, require
 const PNG = 'iVBORw0KGgo=';
 const args = (at: string): string => JSON.stringify({ at });
 
-/** One conversation as each wire has it, with everything in it that all three can say. */
+/** One conversation in each wire format, with everything that all three can express. */
 const BODIES: Record<RelegationWire, JsonObject> = {
   messages: {
     model: 'large',

@@ -84,7 +84,7 @@ function bodyOf(run: number, step: number, marks: Marks): Body {
 
 const STEPS = 6;
 
-/** What golden runs tell of each step: the means of runs without a student. */
+/** The tokens of each step in golden runs: the means of runs without a student. */
 function teach(marks: Marks): StudentAnswer[] {
   const provider = new CachingProvider(marks);
   const runs = 8;

@@ -64,7 +64,7 @@ it('rests after failures in a row, and is asked again after a while', async () =
       (error: unknown) => (error instanceof Error ? error.message : String(error)),
     );
   try {
-    // A bad request, and a client that leaves, say nothing of the service.
+    // A bad request, and a client that leaves, do not count against the service.
     status = 400;
     for (let at = 0; at < SERVICE_FAILURES_MAX; at++) expect(await ask()).toContain('answered 400');
     status = 0;
@@ -75,7 +75,7 @@ it('rests after failures in a row, and is asked again after a while', async () =
     }
     status = 503;
     for (let at = 0; at < SERVICE_FAILURES_MAX - 1; at++) expect(await ask()).toContain('answered 503');
-    // So does an answer that does not come in time.
+    // An answer that does not arrive in time counts as well.
     const late = new AbortController();
     late.abort(TOO_LATE);
     await ask(late.signal);

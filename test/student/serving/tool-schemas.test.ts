@@ -28,7 +28,7 @@ describe('a schema', () => {
     { id: 'ORD-123456', count: 3, kind: 'a', pattern: '(a+)+$', lines: [{ sku: 'x' }] },
   ])('takes what keeps to it: %j', (value) => {
     expect(schemas.accepts(order, value)).toBe(true);
-    // From the second time on it is kept ready.
+    // From the second use on, it is compiled.
     expect(schemas.accepts(structuredClone(order), value)).toBe(true);
   });
 
