@@ -55,7 +55,7 @@ beforeAll(async () => {
     STRIPE_WEBHOOK_SECRET: SECRET,
     STRIPE_WEBHOOK_THIN_SECRET: THIN_SECRET,
     STRIPE_API_BASE: `http://127.0.0.1:${(processor.address() as AddressInfo).port}`,
-    // Copies of an event come to any of them.
+    // With two threads, each thread gets copies of an event.
     SERVER_THREADS: '2',
     PLAN_CAPS: '{"free": 10, "pro": 1000, "enterprise": null}',
   });
@@ -146,7 +146,7 @@ describe('a subscription', () => {
     expect((await api.call(payer.token, 'GET', path)).status).toBe(200);
     await tell({ cancel_at_period_end: true }, NOW_S + 2);
     expect((await api.call(payer.token, 'DELETE', path)).status).toBe(204);
-    // The processor tells of its end later: it is taken in, and brings nothing back.
+    // The processor reports the end later: the event is accepted, but does not restore the subscription.
     const ended = subscription(payer.org_id, { status: 'canceled' });
     const last = await send(fullEvent('customer.subscription.deleted', ended, NOW_S + 3));
     expect(last).toMatchObject({ status: 200, body: { handled: true } });
@@ -176,7 +176,7 @@ describe('a subscription', () => {
       fullEvent('customer.subscription.updated', subscription(org_id, { status: 'past_due' }), NOW_S - 30),
     );
     expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'past_due' });
-    // An older event that comes late changes nothing.
+    // An older event that arrives late changes nothing.
     await send(
       fullEvent('customer.subscription.created', subscription(org_id, { status: 'incomplete' }), NOW_S - 40),
     );
@@ -230,7 +230,7 @@ describe('a subscription without a known organization', () => {
   it('counts once an event says whose it is, whichever comes first', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
-    // As a link for payments leaves it: the subscription itself names no organization.
+    // A payment link leaves such a subscription: it does not name an organization.
     const bare = { ...subscription(org_id), metadata: {} };
     expect((await send(fullEvent('customer.subscription.created', bare, NOW_S - 9))).body.handled).toBe(
       false,
@@ -259,7 +259,7 @@ describe('a subscription without a known organization', () => {
     expect((await planOf(first)).plan).toBe('pro');
     await send(fullEvent('customer.subscription.updated', of(second.org_id), NOW_S - 10));
     expect([(await planOf(first)).plan, (await planOf(second)).plan]).toEqual(['free', 'pro']);
-    // What was said before it moved, and comes late, moves it nowhere.
+    // A late event from before the move does not move the subscription back.
     await send(fullEvent('customer.subscription.updated', of(first.org_id), NOW_S - 15));
     expect([(await planOf(first)).plan, (await planOf(second)).plan]).toEqual(['free', 'pro']);
   });
@@ -305,7 +305,7 @@ describe('a thin event', () => {
     expect((await sendThin(payload)).body).toEqual({ received: true, handled: true, duplicate: false });
     expect((await sendThin(payload)).body).toMatchObject({ duplicate: true });
     expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'active' });
-    // What was made before it was fetched comes too late.
+    // An event from before the fetch arrives too late.
     await send(
       fullEvent('customer.subscription.updated', subscription(org_id, { status: 'unpaid' }), NOW_S - 100),
     );
@@ -343,7 +343,7 @@ describe('a webhook', () => {
     const unsigned = await fetch(`${api.url}/billing/webhook`, { method: 'POST', body: payload });
     expect(unsigned.status).toBe(400);
     expect((await send('{"a":')).status).toBe(400);
-    // Signed, but too long ago: a client repeats a request that it once saw.
+    // The signature is valid but too old: a client repeats a request that it recorded.
     const timestamp = Math.floor(Date.now() / 1_000) - 301;
     const old = Stripe.webhooks.generateTestHeaderString({ payload, secret: SECRET, timestamp });
     const replayed = await fetch(`${api.url}/billing/webhook`, {

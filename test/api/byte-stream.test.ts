@@ -117,7 +117,7 @@ it('lets one organization have some of the streams, and leaves others to the res
   const open = [openOne('one'), openOne('one'), openOne('one')];
   await expect(begin('one')).rejects.toMatchObject({ code: 'unavailable', message: /You have 3 exports/ });
   expect(await begin('two')).toBe('two');
-  // What is being begun counts, too.
+  // Streams that are still being started count, too.
   const waits = createDeferred<void>();
   const begun = [1, 2, 3].map(() => beginByteStream('two', () => waits.promise));
   await expect(begin('two')).rejects.toMatchObject({ code: 'unavailable' });

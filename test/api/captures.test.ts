@@ -56,7 +56,7 @@ async function call(at: WholeService, credential: string, method: string, path: 
   return answer;
 }
 
-/** As the operator; the answer is held against the interface description. */
+/** Requests as the operator, and checks the answer against the interface description. */
 async function read(endpoint: Endpoint, path: string): Promise<Answer> {
   const answer = await call(service, STATIC_KEY, 'GET', path);
   expect(answer.status, `${path} ${answer.text}`).toBe(200);
@@ -149,7 +149,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await before[Symbol.asyncDispose]();
-  // Its processes end with it, so that nothing is written into the folder any more.
+  // Ends its processes, so that nothing more is written into the folder.
   await service?.stop();
   await service?.[Symbol.asyncDispose]();
   rmSync(dir, { recursive: true, force: true });
@@ -231,7 +231,7 @@ describe('a search', () => {
     expect(told.runs.map(({ run_id }: { run_id: string }) => run_id)).toEqual(['run-one']);
     expect(told.found).toMatchObject([{ run_id: 'run-one', exchange_id: 1, match: 'tests' }]);
     expect(told.searched).toEqual({ not_searched: 0, cut: 0 });
-    // "like this" is in the last message of run-two, which the list knows nothing of.
+    // "like this" is in the last message of run-two, which the list does not read.
     expect((await list('"like this"')).found).toMatchObject([{ run_id: 'run-two', exchange_id: 3 }]);
     expect((await list('"this like"')).runs).toEqual([]);
     expect((await list('"like this" -model:m')).matched_runs).toBe(0);
@@ -333,7 +333,7 @@ describe('what operators read', () => {
   const ids = ({ body }: Answer) => body.runs.map((run: { run_id: string }) => run.run_id);
 
   it('lists runs, newest first, by filters and pages', async () => {
-    // What bodies tell may come with a later answer.
+    // Data from bodies may appear only in a later answer.
     await expect
       .poll(async () =>
         (await list()).body.runs.every(
@@ -398,12 +398,12 @@ describe('what operators read', () => {
     const start = { run_id: 'run-reported', agent_name: 'clerk', task: 'Answer the mail.', model: 'm2' };
     expect((await tell('', start)).status).toBe(200);
     expect((await tell('', { run_id: 'run-one', agent_name: 'tester' })).status).toBe(200);
-    // The reader of the captures sees a reported run once its row is in the database, a moment after the answer.
+    // The capture reader sees a reported run once its row is in the database, a moment after the answer.
     const runs = (query: string) => expect.poll(async () => (await list(query)).body.runs, POLL);
     await runs('?q=agent:clerk').toMatchObject([
       { run_id: 'run-reported', is_captured: false, status: 'running', task: 'Answer the mail.', turns: 0 },
     ]);
-    // What only its actor knows of a run that goes on.
+    // A running run has data that only its actor knows.
     const step = {
       step_index: 0,
       action: 'read',
@@ -423,7 +423,7 @@ describe('what operators read', () => {
     await runs('?q=is:captured%20is:reported').toMatchObject([
       { run_id: 'run-one', agent: 'tester', turns: 1, reported: { agent_name: 'tester', org_id: org } },
     ]);
-    // Another organization's runs are no part of the operator's captures.
+    // Another organization's runs do not belong to the operator's captures.
     const stranger = { run_id: 'run-two', agent_name: 'spy', org_id: 'elsewhere' };
     expect((await call(service, STATIC_KEY, 'POST', '/v1/monitor/runs', stranger)).status).toBe(200);
     expect(ids(await list('?q=agent:spy'))).toEqual([]);
@@ -695,7 +695,7 @@ describe('what operators read', () => {
     const trace = 'a3ce929d0e0e47364bf92f3577b34da6';
     const session = 'session-of-the-clerk';
     await service.capture('run-traced', said, { traceparent: `00-${trace}-00f067aa0ba902b7-01` });
-    // The client names its session and no run.
+    // The client names its session but no run.
     const unlabelled = await fetch(`${service.gateway}/v1/messages`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-claude-code-session-id': session },
@@ -719,7 +719,7 @@ describe('what operators read', () => {
       { run_id: 'run-traced', trace_id: trace, reported: { run_id: trace }, agent: `agent of ${trace}` },
       { run_id: session, session_id: session, reported: { run_id: session }, agent: `agent of ${session}` },
     ]);
-    // Both ids lead to the one run, on its page and in the list.
+    // Both ids lead to the same run, on its page and in the list.
     for (const [captured, reported] of [
       ['run-traced', trace],
       [session, session],
@@ -734,7 +734,7 @@ describe('what operators read', () => {
   });
 });
 
-/** The reading process of the service; null without one. */
+/** The capture reader process of the service; null without one. */
 function findReader(): number | null {
   for (const name of readdirSync('/proc')) {
     if (!/^\d+$/.test(name)) continue;
@@ -753,7 +753,7 @@ describe('captures that cannot be read', { tags: 'long' }, () => {
   it.skipIf(process.platform !== 'linux')('end the process that reads them, and nothing else', async () => {
     const before = await read(CAPTURES.listCapturedRuns, '/capture/runs');
     const first = findReader()!;
-    // As a damaged page would end it.
+    // Ends the process as a damaged page would.
     process.kill(first, 'SIGSEGV');
     await expect
       .poll(async () => {

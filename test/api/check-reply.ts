@@ -5,9 +5,9 @@ import type { ApiReply } from '../../src/contract/route.ts';
 import { violationsBody } from '../../src/contract/violation.ts';
 
 /**
- * Fails when the status is not declared, when the body is not what the schema says, or when it holds a key that the
- * schema does not name.
- * @returns the body as JSON, or as text where the endpoint declares another media type
+ * Fails if the status is not declared, if the body does not match the schema, or if it has a key that the schema does
+ * not name.
+ * @returns the body as JSON, or as text if the endpoint declares another media type
  */
 export function checkReply(endpoint: Endpoint, reply: Pick<ApiReply, 'status' | 'body'>): unknown {
   const { status } = reply;

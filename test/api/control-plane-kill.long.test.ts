@@ -12,7 +12,7 @@ it('keeps every acknowledged write over three kills', async () => {
   const keys = new Set<string>();
   const revoked = new Set<string>();
   let number = 0;
-  /** All pages of a list; the total says how many rows they must come to. */
+  /** All pages of a list. The number of rows must equal the total. */
   const readAll = async <Row>(path: string): Promise<Row[]> => {
     const rows: Row[] = [];
     for (;;) {
@@ -47,7 +47,7 @@ it('keeps every acknowledged write over three kills', async () => {
             await api.kill();
           }
         } catch {
-          // Whatever was in flight is unknown to us, too.
+          // It is unknown whether requests in flight were applied.
           isDead = true;
         }
       }
@@ -65,7 +65,7 @@ it('keeps every acknowledged write over three kills', async () => {
     for (const id of keys) expect(byId.has(id)).toBe(true);
     for (const id of revoked) expect(byId.get(id)?.revoked).toBe(true);
     const log = await api.call(owner.token, 'GET', `/organizations/${owner.org_id}/audit-log?limit=1`);
-    // An entry for every change: those that we know of, at least.
+    // The log has at least an entry for each change that was acknowledged.
     expect(Number(log.headers.get('x-total-count'))).toBeGreaterThanOrEqual(
       projects.size + keys.size + revoked.size,
     );

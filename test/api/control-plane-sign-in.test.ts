@@ -53,7 +53,7 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
     const [first, second, stranger] = [await newKey('one'), await newKey('two'), await newKey('three')];
     const me = async (token: string) => api.call(token, 'GET', '/auth/me');
 
-    // While it cannot be asked, no user can be identified, which is not the token's fault.
+    // While the provider does not answer, no user can be identified. The token is not at fault.
     isDown = true;
     const before = await me(await first.sign('ann'));
     expect(before.status).toBe(503);
@@ -68,30 +68,30 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
     expect(ann).toMatch(/^usr_/);
     expect(asked).toBe(1);
 
-    // A flood of keys that were never published causes no further requests to the provider.
+    // Many tokens with unpublished keys cause no further requests to the provider.
     const flood = await Promise.all(
       Array.from({ length: 50 }, (_, at) => stranger.sign('ann', `unknown-${at}`)),
     );
     const refused = await Promise.all(flood.map(me));
     expect(new Set(refused.map(({ status }) => status))).toEqual(new Set([401]));
     expect(asked).toBe(1);
-    // A published name with another's signature is no better.
+    // A token that names a published key but was signed with another key is refused, too.
     expect((await me(await stranger.sign('ann', 'one'))).status).toBe(401);
 
-    // Rotation: the new key is published beside the old one; a process that never saw the old set takes both.
+    // The provider publishes a new key beside the old one. A process that starts now accepts both.
     published = { keys: [first.jwk, second.jwk] };
     await api.kill();
     await api.start();
     expect((await me(await second.sign('ann'))).body.id).toBe(ann);
     expect((await me(await first.sign('ann'))).body.id).toBe(ann);
 
-    // The provider goes away: known keys go on being good, for users that were never seen too.
+    // The provider stops answering: tokens of known keys stay valid, even for new users.
     isDown = true;
     expect((await me(await second.sign('bob'))).status).toBe(200);
     expect((await me(await stranger.sign('bob'))).status).toBe(401);
     isDown = false;
 
-    // The secret that the same process has is no way in.
+    // A token that was signed with the process's own secret is refused.
     expect((await me(await signToken('ann'))).status).toBe(401);
   }, 400_000);
 });
@@ -117,7 +117,7 @@ describe('an address', () => {
     // Proven at last, it shows.
     const proven = await signToken('liar', { claims: { email: 'victim@example.com', email_verified: true } });
     expect((await api.call(proven, 'GET', '/auth/bootstrap')).body.invitations).toHaveLength(1);
-    // The next one that is silent proves nothing again.
+    // The next token says nothing about the address, so it proves nothing.
     expect((await api.call(silent, 'GET', '/auth/bootstrap')).body.invitations).toEqual([]);
   });
 
@@ -255,7 +255,7 @@ describe('requests of one user', () => {
       answers.push(...more);
       limited.push(...more.filter(({ status }) => status === 429));
     }
-    // One comes back a second: on a busy machine a few while the requests are on their way.
+    // One try becomes free each second. On a busy machine, a few may become free during the requests.
     const backAtMost = Math.ceil((performance.now() - startedMs) / 1_000);
     const passed = answers.filter(({ status }) => status === 200);
     expect(passed.length + limited.length).toBe(answers.length);

@@ -170,7 +170,7 @@ describe('an organization', () => {
     expect((await api.call(second.token, 'PATCH', member(second), { role: 'owner' })).status).toBe(403);
     expect((await api.call(second.token, 'DELETE', member(owner))).status).toBe(403);
     expect((await api.call(owner.token, 'PATCH', member(second), { role: 'owner' })).body.role).toBe('owner');
-    // Both leave at once: one of them can.
+    // Both owners leave at once: only one of them can.
     const left = await Promise.all(
       [owner, second].map((person) => api.call(person.token, 'DELETE', member(person))),
     );
@@ -266,7 +266,7 @@ describe('a key', () => {
       last4: made.body.raw_key.slice(-4),
     });
     expect((await start(made.body.raw_key, { org_id: 'another-org' })).status).toBe(200);
-    // The use is noted beside the request, not before its answer.
+    // The last use is stored after the answer, not before it.
     const listed = await vi.waitFor(async () => {
       const answer = await api.call(owner.token, 'GET', '/api-keys/');
       expect(answer.body[0].last_used_at).toEqual(TIME);
@@ -396,7 +396,7 @@ describe('every route', () => {
   interface Attempt {
     name: string;
     permission: Permission;
-    /** Made anew for each try, by the owner. */
+    /** The owner makes a new object for each try. */
     request(): Promise<[method: string, path: string, body?: unknown]>;
   }
 
@@ -602,7 +602,7 @@ describe('every route', () => {
       const [method, path] = await request();
       const { endpoint } = router.find(method, path.split('?')[0]!).route;
       tried.add(endpoint.id);
-      // To change an owner requires more than the route itself.
+      // Changing an owner requires more than the permission of the route.
       if (permission !== 'owners.change') expect(endpoint.permission, name).toBe(permission);
     }
     const all = declared.filter(({ permission }) => permission !== undefined && permission !== 'signed in');
@@ -649,7 +649,7 @@ describe('every route', () => {
       for (const [role, { token }] of members) {
         const [method, path, body] = await request();
         const { status } = await api.call(token, method, path, body);
-        // Billing is not configured here: permitted callers are told so.
+        // Billing is not configured here, and callers with the permission are told so.
         const done = permission === 'billing.change' ? 503 : permission === 'organization.delete' ? 204 : 200;
         expect(status, `${name} as ${role}`).toBe(isAllowed(role, permission) ? done : 403);
       }
@@ -745,7 +745,7 @@ describe.skipIf(!CASES.is_there)(`the recorded validation cases ${CASES.needed}`
       const answer = (await response.json()) as { detail: { type: string; loc: unknown; ctx?: object }[] };
       const what = `${method} ${path} ${String(body_text).slice(0, 80)}`;
       if (status === 200) {
-        // `o1` is no organization of this user: there the rule wins.
+        // The user is not a member of `o1`, so the check of the permission comes first.
         expect([200, 404, 422], what).toContain(response.status);
         expect(response.status !== 422 || /days=-1/.test(path), what).toBe(true);
         continue;

@@ -15,10 +15,10 @@ beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
 const SOURCES = new URL('../../src/dashboard/', import.meta.url);
-/** Of the page with all that it loads, compressed. */
+/** Maximum compressed size of the page with all files that it loads. */
 const PAGE_BYTES = 150_000;
 
-/** As a browser asks. `fetch` would decode it. */
+/** Requests as a browser does; `fetch` would decode the body. */
 function get(path: string, encoding: string): Promise<{ headers: IncomingHttpHeaders; body: Buffer }> {
   return new Promise((resolve, reject) => {
     const asked = request(api.url + path, { headers: { 'accept-encoding': encoding } }, async (answer) => {
@@ -121,7 +121,7 @@ describe('the dashboard', () => {
     terminal.process.kill('SIGTERM');
     await terminal.ended;
 
-    // The same start into a pipe, as into a container's log.
+    // The same start, with its output in a pipe, like a container's log.
     await using piped = new CliChild(['serve'], { env });
     const [pipedUrl] = await piped.waitForOutput(/http:\/\/[\d.]+:\d+/);
     const named = await piped.waitForOutput(OWNER_COMMAND);

@@ -26,7 +26,7 @@ interface Field {
   $ref?: string;
 }
 
-/** What is wrong with a request; empty for one that is taken. */
+/** What is wrong with a request; empty if it is valid. */
 function judge(
   endpoint: Endpoint,
   { body = {}, query = '' }: { body?: unknown; query?: string },
@@ -78,7 +78,7 @@ function fieldsOf(schema: z.ZodType | undefined): [name: string, field: Field][]
 
 const isAbout = (name: string) => (violation: Violation) => violation.loc[1] === name;
 
-/** Values at a field's bounds, and one past them. */
+/** Values at the bounds of a field, and one step beyond them. */
 function boundsOf(field: Field): { inside: unknown[]; outside: unknown[] } {
   const { type, minLength, maxLength, minimum, maximum, maxItems } = field;
   const inside: unknown[] = [];

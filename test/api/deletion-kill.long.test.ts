@@ -13,13 +13,13 @@ const prng = createPrng(Number(process.env.SEED ?? 7));
 const ROUNDS = 5;
 const RUNS = 12;
 const STEPS = 12;
-/** One run of a round goes in portions. */
+/** One run of each round is so long that it is deleted in portions. */
 const LONG_STEPS = RUN_DELETE_STEPS + 50;
 
 let owner: Person;
 let key: string;
 
-/** The answer's status; 0 where the process was killed before it came. */
+/** The answer's status; 0 if the process was killed before it answered. */
 async function send(method: string, path: string, body?: object): Promise<number> {
   try {
     const response = await fetch(api.url + path, {
@@ -102,12 +102,12 @@ it('leaves nothing half gone, and usage and the audit log as they were answered'
     for (const path of asked) {
       const { status, body } = await read(path);
       if (deleted.has(path)) expect(status, path).toBe(404);
-      // Not answered, and not begun: whole.
+      // The deletion was not answered and has not begun, so the run is complete.
       if (status !== 404 && path.startsWith('/v1/monitor/'))
         expect(body.steps, path).toBe(path.endsWith('-0') ? LONG_STEPS : STEPS);
     }
   }
-  // What was hidden from the first moment is removed from the tables, too: its name is free.
+  // Data that was hidden at once is also removed from the tables, so its id is free.
   for (const path of asked) {
     const { status } = await read(path);
     if (status !== 404) expect(await send('DELETE', path), path).toBe(204);
@@ -118,23 +118,23 @@ it('leaves nothing half gone, and usage and the audit log as they were answered'
   }
   for (const [run_id, steps] of kept) {
     const { body } = await read(`/v1/monitor/runs/${run_id}`);
-    // A step whose answer the kill cut off may be there.
+    // A step whose answer was lost in the kill may be stored.
     expect(body.steps - steps, run_id).toBeGreaterThanOrEqual(0);
     expect(body.steps - steps, run_id).toBeLessThanOrEqual(1);
   }
   const usage = await api.call(owner.token, 'GET', `/usage?org_id=${owner.org_id}&days=2`);
-  // All that was answered, and at most the one step a round whose answer the kill cut off.
+  // All acknowledged steps, and at most one step per round whose answer was lost in a kill.
   expect(usage.body.totals.steps).toBeGreaterThanOrEqual(counted);
   expect(usage.body.totals.steps).toBeLessThanOrEqual(counted + ROUNDS);
   expect(usage.body.totals.traces).toBe(ROUNDS * RUNS);
-  // Each thing was deleted once, and is told of once, whatever was killed.
+  // Despite the kills, the log has one entry for each deletion.
   const wanted = [...asked]
     .map((path) => `${path.includes('/traces/') ? 'trace' : 'run'}.delete ${path.split('/').at(-1)!}`)
     .sort();
   await expect.poll(readEntries, { timeout: 60_000 }).toEqual(wanted);
 }, 600_000);
 
-/** What the audit log tells of deletions. */
+/** The deletions in the audit log. */
 async function readEntries(): Promise<string[]> {
   const entries: string[] = [];
   for (let offset = 0; ; offset += 100) {

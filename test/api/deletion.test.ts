@@ -13,10 +13,10 @@ const api = new ControlPlaneChild({ VECTOR_STORE_URL: 'embedded:' });
 interface Kind {
   id: string;
   action: string;
-  /** Makes one with the project's key. @returns its id */
+  /** Creates a thing with the project's key. @returns its id */
   make(name: string): Promise<string>;
   path(id: string): string;
-  /** Where it is read; null: in a list alone. */
+  /** The path where it can be read; null: only in a list. */
   list: string | null;
   /** Another project of the organization may delete it, too. */
   is_shared?: boolean;
@@ -25,7 +25,7 @@ interface Kind {
 interface Caller {
   credential: string;
   query: string;
-  /** 204: may delete it. 404: as if it were not there. */
+  /** 204: may delete it. 404: the thing seems not to exist. */
   status: 204 | 404 | 401 | 403 | 422;
 }
 
@@ -72,7 +72,7 @@ const KINDS: Kind[] = [
     id: 'delete_pattern',
     action: 'pattern.delete',
     make: async () => {
-      // No two of them alike, or they would be one.
+      // All situations differ, because similar patterns would be merged.
       const at = made++;
       const situation = `${WORDS[at % 16]} ${WORDS[(at >> 4) % 16]} ${at} ${WORDS[(at * 7 + 3) % 16]}${at}`;
       const { patterns } = await write('/v1/patterns', {
@@ -170,7 +170,8 @@ describe('every route of /v1 that deletes one thing', () => {
     const declared = (await loadDeclaredEndpoints()).filter(
       ({ auth, method, path }) => auth === 'bearer' && method === 'DELETE' && path.startsWith('/v1/'),
     );
-    // All findings of a code base: test/api/findings.test.ts. What was said of a run: test/api/run-records.test.ts.
+    // Other tests cover these: test/api/findings.test.ts all findings of a code base, test/api/run-records.test.ts the
+    // marks of a run.
     const others = ['clear_findings', 'clearRunMarks'];
     const ids = declared.map(({ id }) => id).filter((id) => !others.includes(id));
     expect(KINDS.map(({ id }) => id).sort()).toEqual(ids.sort());
@@ -228,7 +229,7 @@ describe('every route of /v1 that deletes one thing', () => {
     await write('/v1/monitor/runs', { run_id: 'profiled', task_profile: 'strict' });
     expect((await api.call(inside, 'DELETE', '/v1/monitor/profiles/strict')).status).toBe(204);
     await write('/v1/monitor/runs/profiled/steps', { step_index: 0 });
-    // The same start again is answered as the first time; another one of the same run is not.
+    // The same start gets the first answer; a different start of the run does not.
     const begun = { run_id: 'profiled', task_profile: 'strict' };
     expect((await api.call(inside, 'POST', '/v1/monitor/runs', begun)).status).toBe(200);
     const other = { ...begun, task: 'another' };

@@ -108,7 +108,7 @@ describe('the service routes', () => {
     const { headers, body } = await call('GET', '/docs');
     expect(headers.get('content-type')).toBe('text/html; charset=utf-8');
     expect(body).toContain('<span class="method">GET</span> /health<');
-    // One script, of this very service; the addresses that examples show are words.
+    // The page loads one script, from this service. Addresses in examples are text.
     expect([...String(body).matchAll(/<(?:script|link|img|iframe)[^>]*>/g)].map(([tag]) => tag)).toEqual([
       '<script type="module" src="/dashboard/docs.js">',
     ]);

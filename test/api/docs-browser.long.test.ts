@@ -13,7 +13,7 @@ import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const WIDTHS = [320, 768, 1_280];
 
-/** What a form shows of an answer. */
+/** The part of an answer that a form shows. */
 interface Shown {
   status: number;
   text: string;
@@ -37,7 +37,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
     await api[Symbol.asyncDispose]();
   });
 
-  /** The page, and what its browser complains of. */
+  /** The page, and the errors that the browser reports. */
   async function open(width: number): Promise<{ page: Page; complaints: string[] }> {
     const context = await browser.newContext({ viewport: { width, height: 900 } });
     const page = await context.newPage();
@@ -52,7 +52,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
       if (!url.startsWith(api.url) && !/^(?:data|blob):/.test(url)) complaints.push(`elsewhere: ${url}`);
     });
     page.on('console', (said) => {
-      // That an answer is a refusal the browser says by itself.
+      // The browser logs each refused request by itself.
       if (/status of 4\d\d/.test(said.text())) return;
       if (said.type() === 'error' || said.type() === 'warning') complaints.push(`console: ${said.text()}`);
     });
@@ -60,7 +60,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
     return { page, complaints };
   }
 
-  /** Fills a form of the page and sends it. @returns what the page shows then */
+  /** Fills in a form of the page and sends it. @returns the resulting content of the page */
   async function press(page: Page, operationId: string, filled: Record<string, string>): Promise<Shown> {
     const summary = page.getByText(`Try it: ${operationId}`, { exact: true });
     const box = page.locator('details.try').filter({ has: summary });
@@ -68,7 +68,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
     for (const [name, text] of Object.entries(filled)) await box.locator(`[name="${name}"]`).fill(text);
     const button = box.locator('button');
     await button.click();
-    // While it waits the button says that it can be stopped.
+    // While a request runs, the button offers to stop it.
     await expect.poll(() => button.textContent(), { timeout: 30_000 }).toBe('Send');
     const text = (await box.locator('output').textContent()) ?? '';
     return { status: Number.parseInt(text.split('\n')[1] ?? '', 10), text };
@@ -93,7 +93,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
       expect((await press(page, 'logStep', { 'path:id': run, body: '{"step_index":' })).status).toBe(400);
       expect((await press(page, 'deleteRun', { 'path:id': run })).status).toBe(204);
       expect((await press(page, 'readRun', { 'path:id': run })).status).toBe(404);
-      // The key stays in the tab: there after a reload, in no other tab, in no address.
+      // The key stays in the tab: it survives a reload, and is in no other tab and no address.
       await page.reload();
       expect(await key.inputValue()).toBe(CHILD_KEY);
       expect(page.url()).not.toContain(CHILD_KEY);
@@ -115,7 +115,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
     await page.keyboard.press('Enter');
     await page.keyboard.press('Tab');
     expect(await page.evaluate("document.activeElement.closest('details.try').open")).toBe(true);
-    // Only what is asked for here: the page's own policy lets no other script in.
+    // Bypasses the page's own policy, which would block the script of this check.
     const context = await browser.newContext({ bypassCSP: true });
     const checked = await context.newPage();
     await checked.goto(`${api.url}/docs`);

@@ -29,11 +29,11 @@ afterAll(() => api[Symbol.asyncDispose]());
 interface Form {
   method: string;
   path: string;
-  /** By the names of its fields: whether each must be filled, and what stands in it. */
+  /** By field name: whether the field is required, and its content. */
   fields: Map<string, { required: boolean; text: string }>;
 }
 
-/** The form of an operation, as its markup has it. */
+/** The form of an operation, parsed from the markup. */
 function formOf(operationId: string): Form {
   const after = page.slice(page.indexOf(`<summary>Try it: ${operationId}</summary>`));
   const [, method, path, inner] = /<form data-method="(\w+)" data-path="([^"]+)">([\s\S]*?)<\/form>/.exec(
@@ -52,7 +52,7 @@ function unescapeHtml(text: string): string {
   return text.replace(/&(lt|gt|quot|#39|amp);/g, (_, name: string) => entities[name]!);
 }
 
-/** What the page would do, with what a user has filled in. */
+/** The request that the page would send with a user's input. */
 async function press(operationId: string, filled: Record<string, string>, key = CHILD_KEY) {
   const { method, path, fields } = formOf(operationId);
   const values = Object.fromEntries([...fields].map(([name, { text }]) => [name, text]));
@@ -79,7 +79,7 @@ describe('the page', () => {
     expect(page).not.toMatch(/ style="| on\w+="/);
     const script = await fetch(`${api.url}/dashboard/docs.js`);
     expect(script.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
-    // The credential: this tab alone, and into a header alone.
+    // The credential stays in this tab, and is sent only in a header.
     const text = await script.text();
     expect(text).not.toMatch(/localStorage|cookie|innerHTML|https?:/);
   });
@@ -139,7 +139,7 @@ describe('its forms', () => {
   });
 });
 
-/** As much of a browser as the script touches. */
+/** The parts of a browser that the script uses. */
 class FakeElement {
   value = '';
   hidden = true;

@@ -24,13 +24,13 @@ function loopStep(at: number) {
   };
 }
 
-/** So many equal calls of a run with this task, in an organization that is called like it. */
+/** Evaluates this many equal calls of a run with this task, in an organization of the same name. */
 function evaluateLoop(task: string, calls: number, more: object = {}) {
   const steps = Array.from({ length: calls }, (_, at) => loopStep(at));
   return api.post(EVALUATE, { org_id: `org_${task}`, task, steps, ...more });
 }
 
-/** What the organization of {@link evaluateLoop} has used. */
+/** The usage of the organization of {@link evaluateLoop}. */
 async function countedOf(task: string): Promise<unknown> {
   const tables = new LmdbTables(databasePaths(api.dir).runs, 'process');
   const [row] = [...tables.range('usage', { prefix: [`org_${task}`] })];
@@ -69,7 +69,7 @@ describe('evaluation', () => {
     ]);
     expect(body.inject).toBe(true);
     expect(['infinite_loop', 'semantic_loop']).toContain(body.failure_type);
-    // The nudge at the third call was not followed.
+    // The agent did not follow the nudge at the third call.
     expect(body.level).toBe('stop');
     expect(body.fired).toContain(body.failure_type);
     expect(body.intervention_text).toContain('search');
@@ -215,7 +215,7 @@ describe('evaluation', () => {
     expect((await api.post(EVALUATE, { run_id: 'mine' })).text).toBe(own.text);
     await api.post('/v1/monitor/runs/mine/steps', loopStep(8));
     const later = (await api.post(EVALUATE, { run_id: 'mine' })).body;
-    // Handed out already: again only if it has escalated.
+    // The text was returned already: it is returned again only if the streak has escalated.
     if (later.inject) expect(later.intervention_text).not.toBe(own.body.intervention_text);
     else expect(later).toMatchObject({ intervention_text: '', failure_type: '' });
     expect((await api.post(EVALUATE, { run_id: 'unknown' })).status).toBe(404);
@@ -254,7 +254,7 @@ describe('evaluation', () => {
   it('counts calls and interventions', async () => {
     const org_id = 'org_counted';
     const loop = { org_id, steps: Array.from({ length: 6 }, (_, at) => loopStep(at)) };
-    // The same step asked about again is a call, and no intervention more.
+    // Another evaluation of the same step counts as a call, but not as an intervention.
     for (let asked = 0; asked < 3; asked++) expect((await api.post(EVALUATE, loop)).body.inject).toBe(true);
     await api.post('/v1/monitor/runs', { org_id, run_id: 'counted' });
     for (const step of loop.steps) await api.post('/v1/monitor/runs/counted/steps', { org_id, ...step });

@@ -20,7 +20,7 @@ import { makeOperatorCalls } from '../fixtures/operator-calls.ts';
 
 type Json = Record<string, unknown>;
 
-/** Operations whose answers are no JSON of ours. */
+/** Operations whose answers are not JSON of this API. */
 const WITHOUT_EXAMPLE = new Set([
   'metrics',
   'live_stream',
@@ -52,7 +52,10 @@ afterAll(() => api[Symbol.asyncDispose]());
 /** What may hold anything. */
 const FREE = new Set(['before', 'after', 'metadata']);
 
-/** Where two values are not of one shape; null may stand for anything, and lists are compared by their first items. */
+/**
+ * The places where two values have different shapes. null matches any shape, and lists are compared by their first
+ * items.
+ */
 function differences(left: unknown, other: unknown, at: string): string[] {
   if (left === null || other === null) return [];
   if (Array.isArray(left) && Array.isArray(other)) {
@@ -125,7 +128,7 @@ describe('the examples', () => {
   });
 });
 
-/** The first events that the organization's stream remembers, until one of each name was there. */
+/** Reads stored events of the organization's stream until there is one of each name. */
 async function readEvents(
   credential: string,
   names: readonly string[],
@@ -160,7 +163,7 @@ describe('the events of the stream', () => {
   it('hold what the description says, and nothing else', async () => {
     const owner = await api.person('ann');
     const { body } = await api.call(owner.token, 'POST', '/api-keys/', { name: 'stream' });
-    // Events of the example's run and project went with them.
+    // The example's run and project were deleted with their events.
     const send = async (path: string, example: string, more: object) => {
       const sent = { ...(EXAMPLES[example]!.request as object), ...more };
       const { status, text } = await api.call(body.raw_key, 'POST', path, sent);

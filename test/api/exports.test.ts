@@ -43,7 +43,7 @@ it('has patterns, and Parquet', async () => {
     .trimEnd()
     .split('\n')
     .map((line) => (JSON.parse(line) as { fields: { situation: string } }).fields.situation);
-  // Beside those that the service brings.
+  // The service also has its starter patterns.
   expect(situations).toContain('a test fails at night');
   const { text: parquet } = await download('/v1/export/traces?format=parquet');
   expect([parquet.slice(0, 4), parquet.slice(-4)]).toEqual(['PAR1', 'PAR1']);

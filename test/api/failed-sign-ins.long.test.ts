@@ -15,7 +15,7 @@ import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const CONNECTIONS = 48;
 const TRIES = 3_000;
-/** A route that answers whatever valid key asks. */
+/** A route that any valid key may request. */
 const LOOK = '/v1/monitor/experiments/x/report';
 
 /** Wrong credentials of every kind, a new one each time. */
@@ -82,7 +82,7 @@ describe('thousands of wrong credentials from one address', () => {
   }, 120_000);
 
   it('leave what is valid alone, of every kind', async () => {
-    // Some tries may have become free since.
+    // Some tries may have become free in the meantime.
     let status = 401;
     for (let at = 0; status === 401 && at < 1_000; at++) ({ status } = await look('wrong'));
     expect(status).toBe(429);
@@ -115,7 +115,7 @@ describe('every route that asks for a credential', () => {
       for (const pattern of pathsOf(endpoint)) {
         const path = pattern.replace(/\{\w+\}/g, 'x');
         await usedUp();
-        // Another try may have become free meanwhile.
+        // Another try may have become free in the meantime.
         let status = 401;
         for (let at = 0; status === 401 && at < 10; at++)
           status = (await use(endpoint.method, path, wrong)).status;
@@ -123,7 +123,7 @@ describe('every route that asks for a credential', () => {
       }
     }
     await usedUp();
-    // Not from this machine, says the header; so a key is needed, and this is not a key.
+    // The header names another machine, so a key is required, and this one is invalid.
     const metrics = await use('GET', '/metrics', { ...wrong, 'x-forwarded-for': '192.0.2.1' });
     expect([metrics.status, metrics.headers.get('retry-after')]).toEqual([429, '1']);
     expect((await use('GET', '/metrics', {})).status).toBe(200);

@@ -31,11 +31,11 @@ import { apiServices } from '../fixtures/api-services.ts';
 import { FindingsHost } from '../fixtures/findings-host.ts';
 import { WordEmbedder } from '../fixtures/word-embedder.ts';
 
-/** Tables that fail when they are told to: before or after they have written. */
+/** Tables that fail on demand, before or after a write. */
 class FailingTables extends MemoryTables {
   failing: 'no' | 'before' | 'after' = 'no';
   writes = 0;
-  /** Turns of the loop that a transaction takes; they are done in their order. */
+  /** Turns of the event loop that a transaction takes. Transactions run in order. */
   turns = 0;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -55,7 +55,7 @@ class FailingTables extends MemoryTables {
   }
 }
 
-/** `org/project` or `org` is a key with that scope, `static` the operator's. */
+/** `org/project` or `org` is a key with that scope; `static` is the operator's key. */
 const SCOPED_KEYS: CredentialKind = {
   verify: (token) => {
     if (token === 'static') return { type: 'static', id: 'static:test' };
@@ -66,7 +66,7 @@ const SCOPED_KEYS: CredentialKind = {
 
 type Body = Record<string, unknown> & { findings?: Record<string, unknown>[] };
 
-/** One life of a process over a disk that outlives it. */
+/** One process over a disk that outlives it. */
 class Process implements AsyncDisposable {
   readonly tables: FailingTables;
   readonly embedder: WordEmbedder;
@@ -126,11 +126,11 @@ class Process implements AsyncDisposable {
   }
 }
 
-/** A note whose metadata is so many objects deep. */
+/** A note with metadata of this depth. */
 const nested = (depth: number): string =>
   `{"content": "x", "metadata": ${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}}`;
 
-/** Rows of so many findings, as a life before this one would have left them. */
+/** Writes the rows of findings as an earlier process would have left them. */
 async function fillCodebase(
   api: Process,
   codebase: Codebase,
@@ -449,7 +449,7 @@ describe('findings', () => {
     await fillCodebase(api, codebase, FINDINGS_PER_CODEBASE, (seq) => `word${seq}`);
     const total = async (path = '') =>
       (await api.ok('org', 'GET', `/v1/findings/c?limit=1${path === '' ? '' : `&file_path=${path}`}`)).total;
-    // The oldest is recalled, and the one after it is read by its id: so the third oldest goes.
+    // The oldest finding is recalled and the second one is read by its id, so the third one is removed.
     const recalled = await api.ok('org', 'POST', '/v1/findings/c/recall', { query: 'word0', file_path: '0' });
     expect(recalled.findings).toHaveLength(1);
     await api.ok('org', 'GET', '/v1/findings/c/find_1');
@@ -461,11 +461,11 @@ describe('findings', () => {
       0,
       1,
     ]);
-    // Side by side, each evicts another one.
+    // Concurrent writes remove one finding each.
     const notes = Array.from({ length: 20 }, (_, n) => ({ content: `beside${n}` }));
     await Promise.all(notes.map((note) => api.ok('org', 'POST', '/v1/findings/c', note)));
     expect(await Promise.all(['', '22', '23'].map(total))).toEqual([FINDINGS_PER_CODEBASE, 0, 1]);
-    // A finding that was invalidated has made room already.
+    // An invalidated finding has already freed its place.
     await api.ok('org', 'POST', '/v1/findings/c/invalidate', { file_paths: ['9000'] });
     await api.ok('org', 'POST', '/v1/findings/c', { content: 'after' });
     expect(await Promise.all(['', '23'].map(total))).toEqual([FINDINGS_PER_CODEBASE, 1]);
@@ -501,7 +501,7 @@ describe('tenants', () => {
     const action = fc.record({
       key: fc.constantFrom(...keys),
       codebase: fc.constantFrom(...codebases),
-      /** What the body names: it counts for keys without a scope. */
+      /** The scope in the body, which counts only for keys without a scope. */
       org_id: fc.constantFrom(undefined, 'a', 'b'),
       project_id: fc.constantFrom(undefined, 'p', 'q'),
       act: fc.constantFrom('store', 'store', 'store', 'invalidate', 'clear', 'look'),

@@ -17,7 +17,7 @@ afterAll(() => api[Symbol.asyncDispose]());
 
 const addressOf = (name: string) => (name === 'README' ? '/docs/guides' : `/docs/guides/${name}`);
 const pages = new Map<string, Promise<string>>();
-/** The page at a path of the service, or '' for none. */
+/** The page at a path of the service; '' if there is no page. */
 function pageAt(path: string): Promise<string> {
   if (!pages.has(path))
     pages.set(
@@ -57,7 +57,7 @@ describe.each(names)('%s', (name) => {
 });
 
 describe('a path that is no guide', () => {
-  /** As it is written: `fetch` would tidy it up. */
+  /** The path exactly as written; `fetch` would normalize it. */
   async function ask(path: string): Promise<number> {
     const { hostname, port } = new URL(api.url);
     const { promise, resolve, reject } = Promise.withResolvers<number>();

@@ -21,7 +21,7 @@ async function fill(): Promise<MemoryTables> {
 
 const RANGE: ListRange = { table: 'list', prefix: ['org'], after: null, from_ms: -1, limit: 50 };
 
-/** All pages, and how many rows each looked at. */
+/** Reads all pages, and counts the rows that each examined. */
 async function readAll(tables: MemoryTables, range: ListRange, passes: (n: number) => boolean) {
   const found: number[] = [];
   const looked: number[] = [];
@@ -57,7 +57,7 @@ it('finds what passes once, newest first, and ends with its last row', async () 
   expect(rare.found).toEqual([703, 353, 3]);
   const all = await readAll(tables, { ...RANGE, limit: PAGE_SLICE_ROWS }, () => true);
   expect(all.found).toEqual(Array.from({ length: ROWS }, (_, at) => ROWS - 1 - at).sort(newestFirst));
-  // Where the rows end with a page there is no empty one behind it.
+  // If the last page is full, no empty page follows.
   const even = await readAll(tables, { ...RANGE, limit: 50 }, () => true);
   expect(even.looked).toEqual(Array.from({ length: ROWS / 50 }, () => 50));
 });
@@ -82,7 +82,7 @@ it('lets others have their turn between slices', async () => {
   expect(turns).toBeGreaterThanOrEqual(PAGE_SCAN_ROWS / PAGE_SLICE_ROWS - 1);
 });
 
-/** Two rows share each time: the names tell them apart. */
+/** Two rows have the same time; their names decide. */
 function newestFirst(a: number, b: number): number {
   return (b >> 1) - (a >> 1) || (`r${a}` < `r${b}` ? 1 : -1);
 }

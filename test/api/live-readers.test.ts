@@ -16,7 +16,7 @@ import { MONITOR_NAMES, type MonitorScores } from '../../src/domain/monitors/nam
 import { KitAsker } from '../fixtures/kit-asker.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
-/** What a browser would make of the bytes. */
+/** Parses the bytes as a browser would. */
 interface Received {
   id: number | null;
   event: string;
@@ -142,10 +142,10 @@ describe('readers of the live stream', () => {
     client.publish(step('a', 'new'));
     await until(() => expect(back.runs).toEqual(['reset', 'new']));
     expect(back.events[1]!.id).toBeGreaterThan(50);
-    // The reset itself is a place to resume from.
+    // A reader can resume from the reset.
     const again = open('a', null, reset!.id);
     await until(() => expect(again.runs).toEqual(['new']));
-    // Those that were there all the time had missed what happened meanwhile, or may have.
+    // Readers that stayed connected have, or may have, missed the events in between.
     await until(() => expect(sink.runs.slice(-2)).toEqual(['reset', 'new']));
   });
 
@@ -277,7 +277,7 @@ describe('readers of the live stream', () => {
 
   it('are told nothing after a revocation in their organization before it is known that they may stay', async () => {
     const { client, revocations, open } = setUp();
-    /** Each question of whether they may stay, unanswered. */
+    /** The unanswered checks of whether readers may stay. */
     const asked: PromiseWithResolvers<boolean>[] = [];
     const ask = () => {
       asked.push(Promise.withResolvers<boolean>());

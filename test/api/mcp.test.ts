@@ -17,7 +17,7 @@ interface Told {
   cause: unknown;
 }
 
-/** Calls `recall_findings` in front of an endpoint that does as it is told. */
+/** Calls `recall_findings` with an endpoint that behaves as the test says. */
 async function recall(handler?: Handler<Endpoint>) {
   const { checks } = apiServices();
   const endpoints: BoundEndpoint[] = handler === undefined ? [] : [{ endpoint: FINDINGS.recall, handler }];

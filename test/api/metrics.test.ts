@@ -16,7 +16,7 @@ import { readPointNotes, writePointNote } from '../../src/storage/points/point-n
 
 const KEY = 'a-static-key';
 const DEPLOY = join(import.meta.dirname, '../../deploy');
-/** Words that Grafana puts values in the place of. */
+/** Words that Grafana replaces by values. */
 const GRAFANA_WORDS = { $__rate_interval: '5m' };
 
 let folder: string;
@@ -105,7 +105,7 @@ function readPanels(): Panel[] {
   return (JSON.parse(text) as { panels: Panel[] }).panels;
 }
 
-/** Every selector of an expression. @throws Error where it is no PromQL */
+/** Every selector of an expression. @throws Error for an invalid expression */
 function selectorsOf(asked: Asked): { metric: string; labels: string[] }[] {
   let expr = asked.expr;
   for (const [word, value] of Object.entries(GRAFANA_WORDS)) expr = expr.replaceAll(word, value);

@@ -135,7 +135,7 @@ describe('the description', () => {
     const { schemas } = document.components as {
       schemas: Record<string, { properties: Record<string, Json>; required?: string[] }>;
     };
-    // What is required, then what is not.
+    // Required fields first, then optional ones.
     const records: Record<string, [string[], string[]]> = {
       UserOut: [
         ['id', 'email'],
@@ -232,7 +232,7 @@ describe('the description', () => {
       expect(operation.security, declared.id).toEqual(declared.auth === 'open' ? [] : [{ bearer: [] }]);
       if (declared.auth === 'open') continue;
       const responses = operation.responses as Record<string, { content?: Record<string, { schema: Json }> }>;
-      // Who is no operator gets 404, with any credential and without.
+      // A caller who is not an operator gets 404, with any credential or without one.
       const refusals = declared.auth === 'operator' ? [404] : [401, 403, 404];
       for (const status of [...refusals, 422, 429, ...(declared.body === undefined ? [] : [400, 413])]) {
         expect(Object.keys(responses), declared.id).toContain(String(status));
@@ -280,11 +280,11 @@ describe('the description', () => {
       }
       if (typeof schema.pattern === 'string') {
         expect(() => new RegExp(schema.pattern as string, 'u')).not.toThrow();
-        // Python's expressions, among others, know no classes of Unicode.
+        // Python's regular expressions, among others, have no Unicode classes.
         expect(schema.pattern).not.toMatch(/\\[pPu]\{/);
       }
       const { required = [], properties } = schema as { required?: string[]; properties?: Json };
-      // A branch of what is required names fields of the object around it.
+      // A branch may require fields of the enclosing object.
       if (properties === undefined) continue;
       const branches = (schema.anyOf ?? []) as { required?: string[] }[];
       for (const name of [...required, ...branches.flatMap((branch) => branch.required ?? [])])
@@ -349,7 +349,7 @@ describe('a linter', () => {
         }
       }
     }
-    // The words go into src/contract/words.ts, or `.describe(…)` at the field.
+    // Add the words to src/contract/words.ts, or as `.describe(…)` at the field.
     expect(missing).toEqual([]);
   });
 });
@@ -362,7 +362,7 @@ describe('the page', () => {
         `id="op-${String(operation.operationId)}"><code><span class="method">${method.toUpperCase()}</span> ${path}<`,
       );
     }
-    // What some are asked to sign in for is not open.
+    // A route that requires a sign-in from some callers is not open.
     expect(page).toContain('asked from the same machine.</p>');
     const ids = new Set([...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
     for (const [, target] of page.matchAll(/href="#([^"]+)"/g)) expect(ids, target).toContain(target);

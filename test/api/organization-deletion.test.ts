@@ -30,7 +30,7 @@ const newOrganization = async (owner: Person, name: string): Promise<string> =>
 const newKey = async (owner: Person, org_id: string, project_id?: string): Promise<string> =>
   (await send(owner.token, 'POST', '/api-keys/', { name: 'k', org_id, project_id })).raw_key;
 
-/** Something of every kind in a project. */
+/** Creates something of every kind in a project. */
 async function fill(key: string, project_id: string, mark: string): Promise<{ pattern_id: string }> {
   const run = { project_id, run_id: `run-${mark}`, experiment_id: `exp-${mark}`, arm: 'on' };
   await send(key, 'POST', '/v1/monitor/runs', run);
@@ -51,7 +51,7 @@ async function fill(key: string, project_id: string, mark: string): Promise<{ pa
   return made.patterns[0];
 }
 
-/** Tables of the data directory in which something stands, of a service that does not run. */
+/** Tables of the data directory that have rows. The service must not run. */
 async function tablesWith(needle: string): Promise<string[]> {
   const found = new Set<string>();
   for (const file of ['main.mdb', 'runs.mdb']) {
@@ -112,7 +112,7 @@ describe('a deleted organization', () => {
     expect(await statusOf(owner.token, path, 'DELETE')).toBe(404);
     expect(await statusOf(guest.token, `/organizations/invitations/${invited.id}/accept`, 'POST')).toBe(404);
     for (const key of [wide, narrow]) expect(await statusOf(key, '/v1/monitor/runs')).toBe(401);
-    // Nor is it the operator's to fill anew.
+    // The operator cannot add data to it either.
     expect(await statusOf(CHILD_KEY, `/v1/monitor/runs?org_id=${org_id}`)).toBe(404);
     expect(await statusOf(CHILD_KEY, '/v1/monitor/runs', 'POST', { org_id, run_id: 'r' })).toBe(404);
 
@@ -226,7 +226,7 @@ describe('a deleted account', () => {
     ])
       expect(await statusOf(old, path), path).toBe(401);
     expect(await statusOf(old, '/auth/me', 'DELETE')).toBe(401);
-    // Its own organization went with it; a key of another one is that one's.
+    // Its own organization was deleted with it; a key of another organization belongs to that one.
     expect(await statusOf(key, '/v1/monitor/runs')).toBe(401);
     expect(await statusOf(shared, '/v1/monitor/runs')).toBe(200);
     const members = (await send(friend.token, 'GET', `/organizations/${friend.org_id}/members`)) as Person[];
@@ -246,7 +246,7 @@ describe('a deleted account', () => {
     expect(await statusOf(old, `/v1/monitor/runs?org_id=${friend.org_id}`)).toBe(401);
     await send(fresh, 'POST', `/organizations/invitations/${invited.id}/accept`);
     expect(await statusOf(fresh, `/v1/monitor/runs?org_id=${friend.org_id}`)).toBe(200);
-    // A token that does not say when it was made might be an old one.
+    // A token without an issue time may be an old one.
     expect(await statusOf(await signToken(name), '/auth/me')).toBe(401);
 
     await api.stop();
@@ -317,7 +317,7 @@ describe('a deleted project whose content is still there', () => {
     const mixed = { project_id: stays, content: 'seen too' };
     await send(key, 'POST', '/v1/findings/base-buried', mixed);
     await api.stop();
-    // As behind the answer to the deletion of a large project, for as long as this test takes.
+    // The state after the answer to the deletion of a large project, for the duration of this test.
     const stores = openStores(databasePaths(api.dir));
     await stores.main.transact((tx) => {
       noteDeletion(tx, { org_id, project_id: gone }, Date.now());
@@ -410,10 +410,10 @@ describe('a deleted project whose content is still there', () => {
       expect(await statusOf(CHILD_KEY, path, 'POST', { ...body, project_id: gone, org_id }), path).toBe(404);
       expect(await statusOf(key, path, 'POST', { ...body, project_id: stays }), path).toBeLessThan(300);
     }
-    // Its runs' names are free when they are gone.
+    // The names of its runs are free once the runs are deleted.
     expect(await statusOf(key, '/v1/monitor/runs', 'POST', { run_id: 'run-buried' })).toBe(503);
 
-    // What came late goes with the last look, and the note of the deletion with it.
+    // The last search removes late data and the note of the deletion.
     await api.stop();
     const again = openStores(databasePaths(api.dir));
     await again.main.transact((tx) =>

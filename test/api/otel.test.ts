@@ -56,7 +56,7 @@ async function readRun(run_id: string, credential = key) {
   return { status: run.status, run: run.body, steps: body.steps as Record<string, unknown>[] | undefined };
 }
 
-/** What Claude Code 2.1.330 sends of a call of its shell, as it was seen. */
+/** The records that Claude Code 2.1.330 sends about a shell call, as observed. */
 function claudeCodeEvents(session: string, call = 'toolu_1'): MadeEvent[] {
   const common = { 'session.id': session, 'user.id': 'u', 'terminal.type': 'non-interactive' };
   const event = (name: string, sequence: number, attributes: MadeEvent['attributes']): MadeEvent => ({
@@ -80,7 +80,7 @@ function claudeCodeEvents(session: string, call = 'toolu_1'): MadeEvent[] {
   ];
 }
 
-/** The SDK takes small numbers for times of the process's own clock, but only those that it has reached. */
+/** The SDK takes small numbers as times of the process's own clock, but only times that are already past. */
 const STARTED_MS = Date.UTC(2026, 2, 1, 12);
 
 describe.each([
@@ -328,7 +328,7 @@ describe('the same call', () => {
     await send('two');
     expect((await readRun('two')).run).toMatchObject({ steps: 1 });
     await api.call(key, 'POST', '/v1/monitor/runs/two/finish', { outcome: 'success' });
-    // What is known already is still answered; only what is new is refused, for good.
+    // Known runs still get answers; only new ones are refused, permanently.
     expect(await send('two')).toMatchObject({ code: 0 });
     const body = JSON.stringify({
       resourceLogs: [{ scopeLogs: [{ logRecords: [eventAsJson('two', 'toolu_new')] }] }],

@@ -15,7 +15,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 const KEY = 'key-of-many-threads';
 const CUSTOMERS = ['alice', 'bob', 'carol'];
 const ROUNDS = 12;
-/** Asked after each write, so that each of the threads is likely to be among those asked. */
+/** Requests after each write, enough to reach each thread with high probability. */
 const LOOKS = 4;
 const folder = mkdtempSync(join(tmpdir(), 'understudy-patterns-'));
 const roleFile = join(folder, 'role');
@@ -54,7 +54,7 @@ async function store(org_id: string, situation: string): Promise<Stored | null> 
   return { pattern_id: body.patterns[0].pattern_id, situation };
 }
 
-/** What is found for exactly this situation; null while it cannot be asked. */
+/** The patterns for exactly this situation; null while retrieval is not available. */
 async function find(org_id: string, situation: string): Promise<string[] | null> {
   const { status, body } = await call('POST', '/v1/traces/retrieve', {
     org_id,
@@ -71,7 +71,7 @@ async function find(org_id: string, situation: string): Promise<string[] | null>
   return body.traces.map((trace: { pattern_id: string }) => trace.pattern_id);
 }
 
-/** Writes and looks, as one customer; what could not be written is left out. */
+/** Writes and reads as one customer. Writes that failed are left out. */
 async function live(org_id: string, from: number, kept: Map<string, Stored>): Promise<void> {
   const texts = new Situations(1 + CUSTOMERS.findIndex((name) => org_id.startsWith(name)));
   for (let round = 0; round < ROUNDS; round++) {

@@ -126,7 +126,7 @@ const MEMBERSHIPS: Record<string, Membership> = {
   viewer: { user_id: 'usr_2', role: 'viewer' },
 };
 
-/** Every principal by its name as credential; `limited` names those over their rate. */
+/** Every principal, under its name as credential; `limited` names those over their rate. */
 function createChecks(limited: readonly string[] = []): Checks {
   return {
     authenticator: new Authenticator([{ verify: (token) => PRINCIPALS[token] ?? null }]),
@@ -420,7 +420,7 @@ describe('requests that are wrong', () => {
         json: { detail: 'Bodies with a Content-Encoding are not accepted; send it as it is' },
       });
       expect(told).toMatchObject({ 'accept-encoding': 'identity', ratelimit: '"default";r=7;t=2' });
-      // A caller without a credential learns nothing, and a request without a body has no encoded body.
+      // A caller without a credential learns nothing about the body.
       expect((await call('POST', note('n'), { as: null, bytes, headers })).status).toBe(401);
       expect((await call('GET', '/v1/notes', { headers })).status).toBe(200);
       expect((await call('POST', note('n'), { headers })).status).toBe(422);

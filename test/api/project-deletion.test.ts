@@ -43,7 +43,7 @@ async function fill(project_id: string, runs: number): Promise<void> {
   });
 }
 
-/** All that an organization's key reads of a project. */
+/** Everything in a project that a key of the organization can read. */
 async function look(project_id: string) {
   const count = async (path: string, field: string) => (await send('GET', path))[field].length as number;
   return {
@@ -102,7 +102,7 @@ describe('a deleted project', () => {
     await fill(gone, 40);
     await fill(stays, 1);
     const answer = api.call(owner.token, 'DELETE', `/projects/${gone}`).catch(() => null);
-    // As soon as the record is gone, wherever the rest stands.
+    // Continues as soon as the record is gone, while other data may remain.
     const isGone = async () => (await api.call(owner.token, 'GET', `/projects/${gone}`)).status;
     await expect.poll(isGone, { timeout: 60_000, interval: 1 }).toBe(404);
     await api.kill();

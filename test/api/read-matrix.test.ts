@@ -10,15 +10,15 @@ import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const api = new ControlPlaneChild({ VECTOR_STORE_URL: 'embedded:' });
 
-/** Stands in everything that the organization has written, and nowhere else. */
+/** A text in everything that the organization has written, and nowhere else. */
 const MARK = 'only-ours';
 
 interface Attempt {
   id: string;
   path(known: string): string;
-  /** What it is asked for; '' for a list. */
+  /** The id that is requested; '' for a list. */
   known: string;
-  /** The same bytes for everybody else: an id that is not there, or a report that is empty then. */
+  /** The answer to other tenants equals that for an unknown id: 404, or an empty report. */
   unknown_is: 404 | 200;
   /** Its projects share it. */
   is_shared?: boolean;
@@ -26,9 +26,9 @@ interface Attempt {
 
 interface Caller {
   credential: string;
-  /** Whose data the credential alone says; a JWT names it in the query. */
+  /** The credential alone determines whose data is read; a JWT names the organization in the query. */
   query?: string;
-  /** `ours`: all of it. `none`: not there. Otherwise the status of the refusal. */
+  /** `ours`: all of the data. `none`: nothing. Otherwise the status of the refusal. */
   sees: 'ours' | 'none' | 401 | 404 | 422;
 }
 
@@ -129,7 +129,7 @@ beforeAll(async () => {
       sees: 'ours',
     },
     "another project's key": { credential: (await newKey(other)).raw_key, sees: 'none' },
-    // What its query names is not even looked at.
+    // The project in the query is ignored.
     "another project's key that names this one": {
       credential: (await newKey(other)).raw_key,
       query: `project_id=${project}&org_id=${org_id}`,
@@ -192,7 +192,7 @@ describe('every route of /v1 that reads', () => {
             expect(answer.text, where).not.toContain(MARK);
             continue;
           }
-          // The same bytes but for the id itself, which a report repeats.
+          // The answers are equal except for the id, which a report repeats.
           const unknown = await ask(caller, path(known.replace(/.$/, '~')));
           const [foreign, none] = [answer, unknown].map(readable);
           const same = foreign!.text.replaceAll(known, known.replace(/.$/, '~'));
@@ -259,7 +259,7 @@ describe('lists of several tenants', () => {
             else if (kind === 'pattern') {
               const patterns = [{ situation: SITUATIONS[at % SITUATIONS.length], dead_ends: '', unlock: id }];
               const added = await write(CHILD_KEY, '/v1/patterns', { ...place, tier: 'e1', patterns });
-              // One that says the same is merged into the first.
+              // An equal pattern is merged into the first one.
               if (added.created === 0) continue;
               const { pattern_id } = added.patterns[0];
               made.push({ org: orgs[org]!, project: project ?? 'default', kind, id: pattern_id });
@@ -270,7 +270,7 @@ describe('lists of several tenants', () => {
                 run_id: id,
                 ...(kind === 'experiment' ? { experiment_id: id, arm: 'on' } : {}),
               });
-            // A run and a finding of no project are of the one that is called `default`.
+            // Runs and findings without a project belong to the project `default`.
             const projectId = kind === 'trace' ? project : (project ?? 'default');
             made.push({ org: orgs[org]!, project: projectId, kind, id });
           }
@@ -285,7 +285,7 @@ describe('lists of several tenants', () => {
                   .map(({ id }) => id);
               const ids = (items: Record<string, string>[], name: string) => items.map((item) => item[name]);
               const runs = await readAll(`/v1/monitor/runs${query}`, 'runs', limit);
-              // Runs of one millisecond are in the order of their ids.
+              // Runs that began in the same millisecond are ordered by id.
               expect(ids(runs, 'run_id').sort()).toEqual(mine('run', 'experiment').sort());
               const times = ids(runs, 'started_at');
               expect(times).toEqual([...times].sort().reverse());
@@ -305,7 +305,7 @@ describe('lists of several tenants', () => {
               const own = profiles.filter(({ is_built_in }) => !is_built_in);
               const named = made.filter((record) => record.org === org && record.kind === 'profile');
               expect(ids(own, 'name')).toEqual(named.map(({ id }) => id).sort());
-              // A moment cuts each list in two, of which neither has what the other has.
+              // A time splits each list into two parts without common rows.
               const cut =
                 runs[runs.length >> 1]?.started_at ?? traces[0]?.submitted_at ?? findings[0]?.created_at;
               if (cut === undefined) continue;
@@ -325,7 +325,7 @@ describe('lists of several tenants', () => {
               }
             }
           }
-          // Where one tenant's page ended is no way into another's list.
+          // One tenant's cursor does not give access to another tenant's list.
           const [mine, foreign] = orgs;
           for (const [path, field, name] of [
             ['/v1/monitor/runs', 'runs', 'run_id'],

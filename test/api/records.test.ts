@@ -80,7 +80,7 @@ describe('patterns', () => {
   });
 });
 
-/** All pages of a list, one after another. */
+/** Reads all pages of a list, one after another. */
 async function readAll(path: string, field: string, query = ''): Promise<Record<string, unknown>[]> {
   const items: Record<string, unknown>[] = [];
   let cursor = '';
@@ -189,7 +189,7 @@ describe('a cursor that no page has given', () => {
     ['/v1/monitor/profiles', [0, 'unknown']],
     ['/v1/patterns', ['e1', 'x'.repeat(128)]],
   ])('is a page or a refusal in words, at %s', async (path, place) => {
-    // A key holds the longest identifiers beside it.
+    // A key has space for the longest identifiers.
     const project = encodeURIComponent('\uffee'.repeat(128));
     const cursor = Buffer.from(JSON.stringify(place)).toString('base64url');
     expect([200, 422]).toContain((await api.get(`${path}?cursor=${cursor}&project_id=${project}`)).status);
@@ -213,7 +213,7 @@ describe('profiles', () => {
       const paged = await readAll('/v1/monitor/profiles', 'profiles', `limit=${limit}`);
       expect(paged).toEqual(body.profiles);
     }
-    // One that was given away between two pages is no reason to begin again.
+    // The list continues although the row of the cursor was deleted between two pages.
     const cursor = Buffer.from(JSON.stringify([1, 'm'])).toString('base64url');
     expect((await api.get(`/v1/monitor/profiles?cursor=${cursor}`)).body.profiles).toHaveLength(1);
   });

@@ -58,7 +58,7 @@ const totals = async (owner: Person) =>
 
 it('leaves nothing half gone, and what is young as it was answered', async () => {
   await api.start();
-  // Tokens of then are long over: the person signs in by one that lasts.
+  // Tokens from that time have expired, so the user signs in with a long-lived one.
   const owner = await api.person('keeper', { expires_in_s: 1e7 });
   key = (await api.call(owner.token, 'POST', '/api-keys/', { name: 'k', org_id: owner.org_id })).body.raw_key;
   for (let from = 0; from < OLD; from += 20) {
@@ -93,7 +93,7 @@ it('leaves nothing half gone, and what is young as it was answered', async () =>
           if ((await send(`/v1/monitor/runs/${run_id}/steps`, { step_index, tokens: 1 })) !== 200) return;
           young.set(run_id, step_index + 1);
           counted++;
-          // A kill in the middle of whatever the service is about, by the work that it has answered.
+          // Kills the service after a random number of answered requests.
           if (++writes === deadline && life < KILLS) await api.kill();
         }
         if (life === KILLS && n > 10) isOver = true;
@@ -102,7 +102,7 @@ it('leaves nothing half gone, and what is young as it was answered', async () =>
     await Promise.all(agents);
   }
 
-  // What is listed is all there, and what is not is not there at all.
+  // Listed data is complete, and unlisted data is completely gone.
   const whole = async () => {
     const runs = await listAll('/v1/monitor/runs', 'runs');
     for (const { run_id } of runs.filter(({ run_id }) => run_id!.startsWith('old-')).slice(0, 10)) {
@@ -120,13 +120,13 @@ it('leaves nothing half gone, and what is young as it was answered', async () =>
   await expect.poll(whole, { timeout: 60_000, interval: 200 }).toEqual([0, 0, 0]);
   for (let n = 0; n < OLD; n += 37) {
     expect((await api.call(key, 'GET', `/v1/monitor/runs/old-${n}/steps`)).status).toBe(404);
-    // Its name is free, and what comes under it knows nothing of it.
+    // The name of a deleted run is free, and a new run under it has no old steps.
     expect(await send('/v1/monitor/runs', { run_id: `old-${n}` })).toBe(200);
     expect((await api.call(key, 'GET', `/v1/monitor/runs/old-${n}/steps`)).body.steps).toEqual([]);
   }
   for (const [run_id, steps] of young) {
     const { body } = await api.call(key, 'GET', `/v1/monitor/runs/${run_id}`);
-    // A step whose answer a kill cut off may be there.
+    // A step whose answer was lost in a kill may be stored.
     expect(body.steps - steps, run_id).toBeGreaterThanOrEqual(0);
     expect(body.steps - steps, run_id).toBeLessThanOrEqual(1);
   }
@@ -134,7 +134,7 @@ it('leaves nothing half gone, and what is young as it was answered', async () =>
   expect(steps).toBeGreaterThanOrEqual(counted);
   expect(steps).toBeLessThanOrEqual(counted + 4 * KILLS);
   expect(traces).toBe(OLD);
-  // No more of a kind is reported than existed; a portion whose entry a kill cut off is not reported.
+  // The log reports no more deletions of a kind than there were rows. The entry of a portion may be lost in a kill.
   const told: Record<string, number> = {};
   for (let offset = 0; ; offset += 100) {
     const path = `/organizations/${owner.org_id}/audit-log?limit=100&offset=${offset}`;

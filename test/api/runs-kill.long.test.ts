@@ -33,7 +33,7 @@ it('a killed process has lost no step that it acknowledged, and answers each as 
       const step = index % 4 === 0 ? LOOP : {};
       const answer = await logStep(`k${run}`, index, step, child).catch(() => null);
       if (answer?.status === 200) acknowledged.set(`${run} ${index}`, answer.text);
-      // In the middle of whatever the others are doing.
+      // Kills the process in the middle of the other requests.
       if (run === 0 && index === 150) {
         isKilled = true;
         await child.kill();
@@ -51,7 +51,7 @@ it('a killed process has lost no step that it acknowledged, and answers each as 
   }
   const counted = [...acknowledged.keys()].filter((key) => key.startsWith('0 ')).length;
   const { body } = await finishRun('k0', 'success', {}, child);
-  // One more may have been stored whose answer the kill cut off.
+  // One more step may be stored, whose answer was lost in the kill.
   expect([counted, counted + 1]).toContain(body.steps);
   const finished = await finishRun('k1', 'success', {}, child);
   await child.kill();

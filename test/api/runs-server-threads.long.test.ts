@@ -114,7 +114,8 @@ it.each([
   const sending = Array.from({ length: RUNS }, async (_, run) => {
     for (let step = 0; !isEnding; step++) {
       const answer = await logStep(child, run, step).catch(() => null);
-      // A connection that comes too late is refused, or told so when it was open by then; a request that was taken is answered.
+      // A late connection is refused, or is told of the shutdown if it was already open. An accepted request gets its
+      // answer.
       if (answer !== null && !answer.text.includes('shutting down')) statuses.push(answer.status);
       if (statuses.length > 10 * RUNS) isEnding = true;
     }
@@ -125,7 +126,7 @@ it.each([
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
 
-/** A step that is sent again is answered as it was. */
+/** A repeated step gets the same answer. */
 async function checkAnswers(child: ApiChild, answers: ReadonlyMap<string, string>): Promise<void> {
   for (const [key, text] of answers) {
     const [run, step] = key.split(' ').map(Number);
@@ -141,7 +142,7 @@ interface StreamReader {
   close(): Promise<void>;
 }
 
-/** A reader of the live stream who hears everything from now on: the stream begins with the place that it goes on from. */
+/** A reader of the live stream that misses no event from now on, because the stream begins with its position. */
 async function joinStream(url: string): Promise<StreamReader> {
   for (;;) {
     const response = await fetch(`${url}/v1/monitor/stream`, {
@@ -159,7 +160,7 @@ async function joinStream(url: string): Promise<StreamReader> {
     };
     await readUntil(() => text.includes('\n\n'));
     if (/^id: /m.test(text)) return { readUntil, close: () => reader.cancel() };
-    // The hub did not answer at once: what happens before it does would be missed.
+    // The hub has not answered yet, so events until its answer would be missed.
     await reader.cancel();
   }
 }

@@ -12,7 +12,7 @@ afterAll(() => api[Symbol.asyncDispose]());
 const RUNS = '/v1/monitor/runs';
 let lastRun = 0;
 
-/** Starts a run with an id that no other test has. */
+/** Starts a run with an id that no other test uses. */
 async function startRun(fields: object = {}): Promise<string> {
   const run_id = `run-${++lastRun}`;
   const { status } = await api.post(RUNS, { run_id, ...fields });
@@ -109,7 +109,7 @@ describe('a run over HTTP', () => {
       expect((await api.post('/v1/monitors/evaluate', { run_id: run, ...scope })).status).toBe(404);
     }
     expect((await logStep(run, 1, { org_id: 'org_one' })).status).toBe(200);
-    // The same id is another run elsewhere, and taken within the organization.
+    // The same id names another run in another organization, and is taken within its own.
     expect((await api.post(RUNS, { run_id: run, org_id: 'org_two' })).status).toBe(200);
     expect((await api.post(RUNS, { run_id: run, org_id: 'org_one', project_id: 'proj_two' })).status).toBe(
       409,
@@ -220,7 +220,7 @@ describe('custom profiles', () => {
       steps: [LOOP],
     });
     expect(evaluated.body.fired).toContain('infinite_loop');
-    // A run keeps the profile it began with.
+    // A run keeps the profile with which it began.
     await api.post(PROFILES, { ...scope, name: 'mine', weights: { semantic_loop: 1 } });
     expect((await logStep(run, 1, scope)).body.fired).toContain('infinite_loop');
     expect((await api.post(RUNS, { run_id: 'x', task_profile: 'mine' })).status).toBe(422);

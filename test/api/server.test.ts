@@ -16,7 +16,7 @@ import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 
 const STATIC = 'a-static-key';
 const CAP = 10_000;
-/** Large enough for the other tests, small enough to reach. */
+/** Large enough for the other tests, and small enough to be reached. */
 const BURST = 60;
 const RUNS = '/v1/monitor/runs';
 
@@ -140,11 +140,11 @@ describe('host names', () => {
     const body = JSON.stringify({ run_id: 'host-names-2' });
     expect((await send('POST', RUNS, { body, headers: HOST })).status).toBe(200);
     expect((await send('GET', '/metrics', { headers: HOST })).status).toBe(200);
-    // A wrong one gets its own refusal.
+    // A request with a wrong key is refused with 401.
     expect((await send('GET', '/metrics', { key: 'wrong', headers: HOST })).status).toBe(401);
     const preflight = { ...HOST, origin: 'https://app.example.com', 'access-control-request-method': 'POST' };
     expect((await send('OPTIONS', RUNS, { key: null, headers: preflight })).status).toBe(204);
-    // Signed, which is looked at instead.
+    // A signed request is judged by its signature.
     expect(
       (await send('POST', '/billing/webhook', { key: null, body: '{}', headers: HOST })).status,
     ).not.toBe(421);
@@ -211,7 +211,7 @@ describe('bodies', () => {
     expect((await post(8_000_000)).status).toBe(413);
     expect((await post(10)).status).toBe(200);
     agent.destroy();
-    // Far beyond the cap the connection ends, before all is sent.
+    // Far above the cap, the connection is closed before the whole body is sent.
     const sent = httpRequest(`${running.api_url}${RUNS}`, {
       method: 'POST',
       agent: false,
@@ -282,7 +282,7 @@ describe('the rate', () => {
     const counted = await Promise.all(
       Array.from({ length: 3 * BURST }, () => send('POST', RUNS, { key: 'busy-key', body: '{' })),
     );
-    // One token comes back a second: on a busy machine a few while the requests are on their way.
+    // One token comes back each second. On a busy machine, a few may come back during the requests.
     const backAtMost = Math.ceil((performance.now() - startedMs) / 1000);
     const refused = counted.filter(({ status }) => status === 429);
     const passed = counted.filter(({ status }) => status === 400).length;

@@ -15,7 +15,7 @@ const USER: Principal = {
   identity: { issuer: '', subject: 's', email: null, name: null, email_verified: true, issued_at_s: null },
 };
 
-/** Opens a stream as a request with the tenant would. */
+/** Opens a stream like a request of the tenant. */
 async function open(tenant: Tenant, query: object = {}) {
   const world: { principal: Principal | CatalogueError; isMember: boolean } = {
     principal: KEY,

@@ -31,7 +31,7 @@ interface Heard {
   data: Record<string, unknown>;
 }
 
-/** A reader as a browser's EventSource is one, whose every byte can be looked at. */
+/** A reader like a browser's EventSource, whose bytes the test can check. */
 class Reader {
   text = '';
   is_over = false;
@@ -58,8 +58,8 @@ class Reader {
   }
 
   /**
-   * One who hears everything from now on: the stream begins with the place that it goes on from. One that opens before
-   * the hub has answered misses what happens until then.
+   * A reader that misses no event from now on, because the stream begins with its position. A reader that opens before
+   * the hub has answered misses the events until the answer.
    */
   static async join(url: string, headers: Record<string, string> = {}): Promise<Reader> {
     for (;;) {
@@ -96,7 +96,7 @@ async function post(url: string, body: object): Promise<Response> {
 
 const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 5 });
 
-/** Which organization a stream is of shows in its first event. */
+/** The first event of a stream shows its organization. */
 async function firstRunOf(source: EventSource): Promise<{ run_id: string; org_id: string }> {
   return new Promise((resolve, reject) => {
     source.addEventListener('run_start', (event) =>
@@ -109,7 +109,7 @@ async function firstRunOf(source: EventSource): Promise<{ run_id: string; org_id
 }
 
 describe('GET /v1/monitor/stream', () => {
-  /** For the tests without special needs; the last one ends it. */
+  /** For tests without special requirements; the last one stops it. */
   let service: Awaited<ReturnType<typeof start>>;
   const folder = mkdtempSync(join(tmpdir(), 'understudy-stream-'));
   beforeAll(async () => {
@@ -202,7 +202,7 @@ describe('GET /v1/monitor/stream', () => {
       expect(answer.status, wrong).toBe(401);
       expect(await answer.text()).not.toContain(KEY);
     }
-    // Nothing but the stream takes one.
+    // Only the stream accepts a ticket.
     expect((await fetch(`${url}/v1/monitor/runs?ticket=${ticket}`)).status).toBe(401);
   });
 
@@ -298,7 +298,7 @@ describe('GET /v1/monitor/stream', () => {
       for (const reader of readers)
         await until(() => expect(reader.events.map(({ data }) => data.run_id)).toEqual([`before-${at}`]));
       await end();
-      // Nothing is told of a project that is gone.
+      // A deleted project has no events.
       await begin(`after-${at}`, at < 2 ? project.id : null);
       for (const reader of readers) {
         await until(() => expect(reader.is_over).toBe(true));
@@ -323,7 +323,7 @@ describe('GET /v1/monitor/stream', () => {
           socket.write(
             `GET /v1/monitor/stream?org_id=org_${at % 40} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\n\r\n`,
           );
-          // Before, while and after it is answered.
+          // The reader disconnects before, during or after the answer.
           if (at % 3 === 0) socket.destroy();
           else if (at % 3 === 1) setImmediate(() => socket.resetAndDestroy());
           else socket.once('data', () => socket.destroy());
@@ -354,7 +354,7 @@ describe('GET /v1/monitor/stream', () => {
     );
     for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
     child.process.kill('SIGTERM');
-    // At the drain's own deadline they would be cut off.
+    // Otherwise the drain would cut them off at its deadline.
     expect(await child.ended).toMatchObject({ code: 0 });
     for (const reader of readers) {
       await until(() => expect(reader.is_over).toBe(true));

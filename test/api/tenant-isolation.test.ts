@@ -32,7 +32,7 @@ interface Owned {
 /** What should be there. */
 class Model {
   readonly users = new Map<string, string>();
-  /** What each signs in with: a new one after each deletion of the account. */
+  /** Each user's current sign-in; a new one after each deletion of the account. */
   readonly tokens = new Map<string, string>(PEOPLE.map((who) => [who, who]));
   readonly orgs: Org[] = [];
   readonly projects: Owned[] = [];
@@ -50,7 +50,7 @@ class Model {
     for (const owned of [...this.projects, ...this.keys]) if (owned.org === org) owned.isGone = true;
   }
 
-  /** The answer to a user who tries something there. */
+  /** The expected answer to a user who tries an action there. */
   verdict(who: string, org: Org | undefined, permission: Permission): 200 | 403 | 404 {
     const role = org && this.roleOf(who, org);
     if (role === undefined) return 404;
@@ -100,7 +100,7 @@ class Session {
     return this.api.call(this.model.tokens.get(who)!, method, path, body);
   }
 
-  /** Does it, and says what the model expected. */
+  /** Carries out the action, and returns the answer that the model expects. */
   async take({ who, whom, what, org: orgAt, thing, role }: Step) {
     const { model } = this;
     const org = at(model.orgs, orgAt)!;
@@ -203,7 +203,7 @@ class Session {
       }
       case 'project': {
         const expected = model.verdict(who, org, 'projects.create');
-        // What a body says beyond its fields counts for nothing.
+        // Extra fields of a body have no effect.
         const elsewhere = { org_id: at(model.orgs, orgAt + 1)!.id, id: 'proj_mine', created_by: 'usr_x' };
         const { body } = await expectStatus(expected, 'POST', `/projects/?org_id=${org.id}`, {
           name,
@@ -297,7 +297,7 @@ class Session {
     }
   }
 
-  /** Everything that a user can read of an organization equals the model, or is empty. */
+  /** Checks that everything that a user can read of an organization equals the model, or is empty. */
   async look(who: string, org: Org) {
     const { model } = this;
     const read = async (path: string) => this.call(who, 'GET', path);
@@ -345,7 +345,7 @@ class Session {
       });
       expect(shown.sort(), path).toEqual([...expected].sort());
     }
-    // Of any project, as the own organization's and as that one's: its keys for who may read them, else not there.
+    // Projects of the organization and of others: a user with access sees the keys, all others get "not found".
     for (const project of model.projects) {
       const answer = await read(`/api-keys/?org_id=${org.id}&project_id=${project.id}&limit=200`);
       const isTheirs = project.org === org && !project.isGone;
@@ -388,7 +388,7 @@ class Session {
     );
     const { invitations } = (await read('/auth/bootstrap')).body;
     for (const { id } of invitations) {
-      // It may be ten seconds old: what another user ended meanwhile may still be there, but never data of others.
+      // The list may be ten seconds old: it may still show what another user has ended, but never data of others.
       expect(id).toMatch(/^inv_/);
     }
     for (const { email } of invitations) expect(email.toLowerCase()).toBe(emailOf(who));
@@ -410,7 +410,7 @@ describe('people of several organizations', () => {
   });
 });
 
-/** Tables whose transactions begin when a scheduler lets them, one at a time, in any order. */
+/** Tables whose transactions begin one at a time, in an order that a scheduler chooses. */
 function scheduledTables(scheduler: fc.Scheduler, inner: Tables): Tables {
   return {
     get: (table, row) => inner.get(table, row),
@@ -422,7 +422,7 @@ function scheduledTables(scheduler: fc.Scheduler, inner: Tables): Tables {
 }
 
 describe('in any order', () => {
-  /** Of 1,000 none found more than these. */
+  /** 1,000 orders found no more faults than this many. */
   const ORDERS = 250;
   const SEED = 20_261_121;
 
@@ -491,7 +491,7 @@ describe('in any order', () => {
           .map(({ value }) => value)
           .filter(({ status }) => status === 'pending');
         expect(pending.length).toBe(new Set(pending.map(({ email }) => email)).size);
-        // Its members find it, and others do not.
+        // Only its members find it.
         for (const who of PEOPLE) {
           const isIn = members.some(({ value }) => value.user_id === user[who]);
           expect(
@@ -567,7 +567,7 @@ describe('in any order', () => {
         if (inner.get('users', [user.bob!]) === undefined) {
           expect(rows('memberships', [user.bob!])).toBe(0);
           expect(rows('users_by_email', [emailOf('bob')])).toBe(0);
-          // What it owned alone went with it, whatever it was still making.
+          // Organizations that only this user owned were deleted, even if they were just being created.
           for (const { value } of inner.range<{ id: string; created_by: string }>('organizations', {
             prefix: [],
           }))

@@ -44,7 +44,7 @@ class Process {
   readonly server: ActorClient;
   readonly patternMakers: PatternMakerClient;
   readonly handlers: ReturnType<typeof traceHandlers>;
-  /** What the pattern store was given. */
+  /** Patterns that the pattern store received. */
   readonly merged: [PatternScope, readonly SinkPattern[]][];
   readonly #host: ActorHost;
   readonly #journal: JournalStore;
@@ -129,7 +129,7 @@ class Process {
     return [reply.status, JSON.parse(String(reply.body))];
   }
 
-  /** Asks until the trace is at its end. */
+  /** Polls until the trace is finished or failed. */
   async settled(path: string): Promise<unknown> {
     for (;;) {
       const [status, body] = await this.send('GET', path);
@@ -138,7 +138,7 @@ class Process {
     }
   }
 
-  /** As the end of the process does: nothing more comes out of it. */
+  /** Ends like a killed process: it sends nothing more. */
   async end(): Promise<void> {
     this.server.close();
     this.#host.close();
@@ -147,7 +147,7 @@ class Process {
   }
 }
 
-/** What one life of a process has open. */
+/** Storage that one process has open. */
 interface Storage {
   tables: Tables;
   journal: JournalStore;
@@ -165,7 +165,7 @@ afterAll(() => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
-/** Opens the storage of a next life over what the last one left. */
+/** Opens the storage as the next process would. */
 type Disk = () => Storage;
 
 function memoryDisk(): Disk {
@@ -298,7 +298,7 @@ describe('POST /v1/traces', () => {
         finished_at: expect.any(String),
       },
     ]);
-    // Again, under the alias, with its keys in another order.
+    // The same trace again, under the alias, with its keys in another order.
     const { steps, ...rest } = LEGACY;
     expect(await process.send('POST', '/traces/', { steps, ...rest })).toEqual(answer);
     expect(merged).toHaveLength(1);
@@ -423,7 +423,7 @@ describe.each([
   it('loses no queued trace and makes no pattern twice', async () => {
     await restart(false);
     expect((await process.send('POST', '/v1/traces', V2))[0]).toBe(202);
-    // The store was given the patterns and the process ends before anybody hears of it.
+    // The store has received the patterns, and the process ends before it reports that.
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toHaveLength(1);
     await restart();
@@ -442,7 +442,7 @@ describe.each([
     expect((await lost)[0]).toBe(503);
     expect(await process.send('POST', '/v1/traces', LEGACY)).toEqual([
       200,
-      // Made before the restart, without an answer.
+      // Created before the restart, but never answered.
       { trace_id: 't-1', status: 'accepted', patterns_created: 0 },
     ]);
   });
@@ -474,7 +474,7 @@ describe('tenants', () => {
     expect(await find(tenant('a', 'p2'), 't-1')).toBe(404);
     expect(await find(tenant('b', null), 't-1')).toBe(404);
     expect(await find(tenant('b', 'p1'), 't-1')).toBe(404);
-    // Not even that the id is taken shows.
+    // The answer does not even reveal that the id is taken.
     const other = TRACES.submitTrace.body.parse({ ...LEGACY, outcome: 'failure' });
     expect((await submit(tenant('a', 'p2'), other)).body).toMatchObject({ status: 'accepted' });
     expect((await submit(tenant('b', null), other)).body).toMatchObject({ status: 'accepted' });

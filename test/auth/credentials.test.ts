@@ -30,10 +30,10 @@ import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
-/** A clock that stands until it is moved. */
+/** A clock that changes only when the test moves it. */
 class SetClock implements Clock {
   now_ms = Date.now();
-  /** By how much the wall clock was put forward, or back. */
+  /** How far the wall clock was set forward or back. */
   wall_jump_ms = 0;
   wallMs(): number {
     return this.now_ms + this.wall_jump_ms;
@@ -422,7 +422,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     expect(
       await keys.verify(await sign(claims, stranger.privateKey, { alg: 'ES256', kid: 'ec' })),
     ).toBeNull();
-    // A key that the token brings along or points at is not trusted.
+    // A key that the token contains or refers to is not trusted.
     const own = { alg: 'ES256', jwk: await exportJWK(stranger.publicKey), jku: 'http://127.0.0.1:9/' };
     expect(await keys.verify(await sign(claims, stranger.privateKey, { ...own, kid: 'ec' }))).toBeNull();
     expect(asked).toBe(1);
@@ -446,7 +446,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     ['far too much', 200, `{"keys":[],"x":"${'x'.repeat(1_100_000)}"}`],
   ])('cannot be judged while the provider answers %s', async (_what, status, body) => {
     publish(status, body);
-    // Its time stands: after a while the provider is asked again.
+    // A stuck timestamp does not matter: after a while the provider is asked again.
     const keys = verifier(new SetClock());
     const token = await sign(claims, ec.privateKey, { alg: 'ES256', kid: 'ec' });
     for (let round = 0; round < 5; round++) {
@@ -469,13 +469,13 @@ describe('tokens of a provider that publishes its keys', async () => {
       const token = await sign(claims, ec.privateKey, { alg: 'ES256', kid: 'ec' });
       expect(await keys.verify(token)).toBeNull();
       publish();
-      // Asked a moment ago: a flood of unknown keys looks the same.
+      // The provider was asked a moment ago, and many unknown keys would look the same.
       expect(await keys.verify(token)).toBeNull();
       expect(asked).toBe(0);
       advance(31_000);
       expect(await keys.verify(token)).toMatchObject({ type: 'user' });
       expect(asked).toBe(1);
-      // The old key is taken back: it goes on until we look again, which is after ten minutes at the latest.
+      // The old key is withdrawn. It stays valid until the keys are fetched again, ten minutes later at most.
       publish(200, { keys: [published.keys[1]] });
       advance(601_000);
       await keys.verify(await sign({ ...claims, n: 1 }, ec.privateKey, { alg: 'ES256', kid: 'ec' }));

@@ -26,7 +26,7 @@ import { longFrom } from '../long-parts.ts';
 const RUNS = 2;
 const SEED = 4_711;
 
-/** What the student answers to the next requests; null: it refuses. */
+/** The student's answers to the next requests; null: it refuses. */
 let said: Answer[] | 'as the frontier model' | null = null;
 let provider: TrialProvider;
 let student: FakeProvider;
@@ -44,7 +44,7 @@ beforeAll(async () => {
   gateway = createServer((asked, given) => {
     const to = new URL(asked.url!, Array.isArray(said) ? student.url : provider.url);
     const headers = said === null ? {} : { 'x-svc-served-by': 'student' };
-    // A connection for each request: one that is kept may be closed at the moment in which it is used again.
+    // A new connection for each request: a kept one may be closed just when it is used again.
     const passed = request(to, { method: 'POST', headers: asked.headers, agent: false }, (reply) => {
       given.writeHead(reply.statusCode!, { ...reply.headers, ...headers });
       reply.pipe(given);
@@ -52,7 +52,7 @@ beforeAll(async () => {
     passed.on('error', (error) => given.destroy(error));
     asked.pipe(passed);
   });
-  // For the same reason only the SDKs close connections that they keep.
+  // For the same reason, only the SDKs close the connections that they keep.
   gateway.keepAliveTimeout = 0;
   gateway.listen(0, '127.0.0.1');
   await once(gateway, 'listening');
@@ -64,7 +64,7 @@ afterAll(async () => {
   await Promise.all([provider.close(), student.close()]);
 });
 
-/** The agent with a model that makes no mistakes of which it is told. */
+/** The agent with a model that makes no deliberate mistakes. */
 function withoutSlips(agent: HeldBackAgent): HeldBackAgent {
   return {
     ...agent,
@@ -154,7 +154,7 @@ for (const [at, agent] of HELD_BACK_AGENTS.entries())
           numbers.changed++;
           if (judge({ text: other, calls: [] }) !== null) numbers.found++;
         });
-      // The other number may be a true one by chance.
+      // The other number may by chance be a true one.
       expect(numbers.found).toBeGreaterThanOrEqual(0.9 * numbers.changed);
     });
 
@@ -165,7 +165,7 @@ for (const [at, agent] of HELD_BACK_AGENTS.entries())
     });
   });
 
-/** An answer as an explanation shows it. */
+/** An answer in the form in which an explanation shows it. */
 function spell({ text, calls }: Answer): { place: string; student: string }[] {
   const spellValue = (place: string, value: unknown): { place: string; student: string }[] =>
     Array.isArray(value)

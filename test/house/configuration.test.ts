@@ -21,7 +21,7 @@ const [ofService, ofAgents] = [true, false].map((isService) =>
   rows.filter(({ name }) => VARIABLE_DEFAULTS.has(name) === isService),
 );
 
-/** What an agent's process reads: in the two files that may, and in the Python client's. */
+/** Variables that agents' processes read: in the two files that may read them, and in the Python client. */
 const agentNames = new Set(
   [
     ...['src/client/environment.ts', 'src/label/environment.ts'].flatMap((path) =>
@@ -51,7 +51,7 @@ describe('docs/configuration.md', () => {
 
   it('says which are secret', () => {
     const told = rows.filter(({ words }) => words.endsWith('; secret')).map(({ name }) => name);
-    // Addresses that may carry a password, and yet hold none as a rule.
+    // Addresses that may contain a password, although they usually do not.
     const addresses = ['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL', 'AUTH_JWKS_URL'];
     expect([...told, ...addresses].sort()).toEqual([...SECRET_NAMES].sort());
   });

@@ -3,7 +3,10 @@
 import { posix } from 'node:path';
 import { readModule } from './imports.ts';
 
-/** A room of the house. Files directly under `src/` and the two entries of `actors/` are told apart by name. */
+/**
+ * A room: a part of the tree with its own import rules. Files directly under `src/` and the two entries of `actors/`
+ * are distinguished by name.
+ */
 type Room =
   | 'native'
   | 'std'
@@ -51,15 +54,14 @@ type Room =
 
 /** Rooms that a file of the room may import from, besides its own. */
 const MAY_IMPORT: Record<Room, readonly Room[]> = {
-  // Bytes, and the sockets that carry them.
-  // Its fallback reads the table that the addon's header is made from.
+  // Bytes, and the sockets that carry them. The fallback reads the table from which the addon's header is made.
   native: ['key shapes'],
   std: [],
   limits: [],
   errors: [],
   config: ['std', 'limits', 'domain'],
   log: ['std'],
-  // What may be stored of a text. The table of keys and the search for their beginnings know nothing else.
+  // Which parts of a text may be stored. The table of keys and the search for their beginnings import nothing else.
   'key shapes': [],
   redaction: ['native', 'key shapes', 'std'],
   domain: ['native', 'redaction', 'std', 'limits', 'errors'],
@@ -69,7 +71,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   proxy: ['std', 'limits', 'domain'],
   auth: ['std', 'limits', 'errors', 'domain', 'accounts'],
   billing: ['limits', 'errors'],
-  // Looks at what operators watch, and sends what there is to tell.
+  // Checks measures that operators watch, and sends messages.
   alerts: ['std', 'domain', 'accounts'],
   api: [
     'std',
@@ -86,22 +88,22 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'export',
     'actor clients',
   ],
-  // What an agent's own process uses to call the API.
+  // The client library, which agents' own processes use to call the API.
   client: ['std'],
-  // What stamps an agent's requests, loaded into the agent's own process: it may know nothing of ours.
+  // Labels an agent's requests. It is loaded into the agent's process, so it may import nothing of the service.
   label: [],
-  // The API as tools of an agent: behind the API's own address, and as a command that calls it from elsewhere.
-  // What binds a framework to it.
+  // The API as tools of an agent: at the API's own address, and as a command that calls it remotely. Then the
+  // integrations with frameworks.
   integrations: ['std', 'client'],
   mcp: ['limits', 'domain', 'contract', 'client'],
-  // What OpenTelemetry's protocol carries, in and out.
+  // OpenTelemetry's protocol, incoming and outgoing.
   otel: ['std', 'domain', 'providers'],
   // Lists as files.
   export: [],
-  // What an agent's client calls at each of its events, as a separate process.
+  // The commands that an agent's client calls at each event, as separate processes.
   hooks: ['std', 'client'],
-  // Runs in a browser: of ours it knows the shapes of what the API answers, as types.
-  // Words that the command line says, too; the bundle takes no more of it than that.
+  // Runs in a browser. It imports only the types of the API's answers, and words that the command line also uses; the
+  // bundle includes only what it needs.
   dashboard: ['domain'],
   gateway: [
     'native',
@@ -116,19 +118,19 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   ],
   // Decoders are pure: the capture process and the command line read stored bodies with them.
   providers: ['std', 'limits', 'domain'],
-  // What a student has learned, and where that lies.
+  // What a student has learned, and where it is stored.
   'student model': ['redaction', 'std', 'limits', 'domain'],
   'student directory': ['std', 'domain', 'student model'],
-  // What answers in the upstream's place: the student's thread and, to measure it, the command line.
+  // Answers in the upstream's place: used by the student's thread and, to measure it, by the command line.
   'student serving': ['std', 'limits', 'domain', 'providers', 'student model'],
   storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain'],
-  // Functions of a transaction: they know the interface of tables and no database.
+  // Functions of a transaction: they know the tables' interface, but no database.
   accounts: ['std', 'errors', 'domain'],
   search: ['native', 'std', 'limits', 'errors'],
   runtime: ['std'],
   // Reads capture databases, for the dashboard and the command line.
   captures: ['std', 'limits', 'domain', 'providers', 'storage', 'accounts'],
-  // Serves a captured run again, as a provider of the command line.
+  // Serves a captured run again, acting as a provider.
   replay: ['std', 'domain', 'providers', 'captures'],
   // Produces students and patterns from golden runs. A round measures a student with the code that serves.
   teaching: [
@@ -144,10 +146,11 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'storage',
     'search',
   ],
-  // Native for memory that threads and processes share: V8 copies into it word by word, and makes none of the other.
+  // Native code for memory that threads and processes share, because V8 copies into such memory word by word and cannot
+  // create the kind that processes share.
   actors: ['native', 'redaction', 'std', 'errors', 'domain', 'runtime', 'actor clients'],
   'actor clients': ['std', 'limits', 'errors', 'domain', 'runtime', 'actors'],
-  // Composition: these put the others together, each thread and process with its entry.
+  // Composition: assembles the parts, with an entry for each thread and process.
   threads: [
     'redaction',
     'std',
@@ -205,7 +208,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'main',
   ],
   demo: ['std', 'config', 'main', 'cli'],
-  // Measures whatever there is, from the outside or part by part.
+  // Measures any part, from the outside or by itself.
   bench: [
     'std',
     'config',
@@ -213,7 +216,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'contract',
     'providers',
     'captures',
-    // The evaluation calibrates as a round does.
+    // The evaluation calibrates like a round.
     'teaching',
     'student model',
     'student directory',
@@ -229,7 +232,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   ],
 };
 
-/** The same, for imports that vanish when types are stripped. */
+/** The same for type imports, which disappear when types are stripped. */
 const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   client: ['domain'],
   dashboard: ['contract', 'domain'],
@@ -240,23 +243,23 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   alerts: ['storage'],
   captures: [],
   teaching: [],
-  // A place outside the machine, where several gateways get a student.
+  // A place outside the machine from which several gateways get a student.
   'student directory': ['storage'],
-  // Storage implements the journal that the runtime asks for.
+  // Storage implements the runtime's interface of a journal.
   storage: ['runtime'],
   accounts: ['storage', 'runtime'],
   actors: ['storage', 'search'],
   'actor clients': ['storage'],
 };
 
-/** Packages that live in some rooms only. */
+/** Packages that only some rooms may import. */
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http', 'bench'],
   lmdb: ['storage'],
   '@aws-sdk/client-s3': ['storage'],
   pg: ['storage'],
   undici: ['student serving', 'search', 'otel', 'replay', 'bench'],
-  // native/compile.mjs takes its headers; the package is not loaded.
+  // native/compile.mjs uses its headers; the package is not loaded.
   'hnswlib-node': [],
   'onnxruntime-node': ['search'],
   '@huggingface/tokenizers': ['search'],
@@ -281,7 +284,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
 const KEY_SHAPE_FILES = new Set(
   ['escapes', 'key-beginnings', 'key-shapes'].map((name) => `src/redaction/${name}.ts`),
 );
-/** In an agent's process there is no configuration of the service's. */
+/** An agent's process has no configuration of the service. */
 const AGENT_ENVIRONMENTS = new Set([
   'src/client/environment.ts',
   'src/client/edge/environment.ts',
@@ -308,7 +311,8 @@ function roomOf(file: string): Room | undefined {
 }
 
 /**
- * @param files every source file by its name relative to the repository
+ * @param files every source file by its name relative to the repository @returns entries of the tables above that no
+ *   import needs, one line each
  * @returns allowances of the tables above that no import of the tree uses, one line each
  */
 export function findUnusedAllowances(files: ReadonlyMap<string, string>): string[] {
@@ -346,7 +350,8 @@ function packageOf(specifier: string): string {
 }
 
 /**
- * @param files every source file by its name relative to the repository, `/` between folders
+ * @param files every source file by its name relative to the repository, `/` between folders @returns violations, one
+ *   line each; empty if there are none
  * @returns what is wrong, one line each; empty for a tree in order
  */
 export function findViolations(files: ReadonlyMap<string, string>): string[] {
@@ -416,7 +421,9 @@ function judgePackage(file: string, room: Room, specifier: string): string[] {
     : [`${file}: ${name} lives in ${rooms.length === 0 ? 'no room' : `${rooms.join(' and ')} alone`}`];
 }
 
-/** Circles among imports, those of types alone as well. Each is told once, beginning at its alphabetically first file. */
+/**
+ * Cycles of imports, including imports of types. Each is reported once, beginning with its alphabetically first file.
+ */
 function findCycles(edges: ReadonlyMap<string, readonly string[]>): string[] {
   const cycles = new Set<string>();
   const finished = new Set<string>();

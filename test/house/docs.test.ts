@@ -51,7 +51,7 @@ describe('README', () => {
   });
 });
 
-/** Names that stand for any, or for a part of a name. */
+/** Placeholders for names, or for parts of names. */
 const NOT_FILES = new Set(['NAME.cc', 'test/native/fuzz/NAME.cc', 'rver.ts', 'snapshot.ts']);
 
 const sources = ['src', 'actors', 'bench', 'native', 'test'].flatMap((folder) =>
@@ -106,7 +106,7 @@ function headingsOf(markdown: string): string[] {
 }
 
 describe('all docs', () => {
-  /** Of a library, made by a build, or with a name left open. */
+  /** Paths of a library, of a build's output, or with a placeholder. */
   const ELSEWHERE = /HttpParser\.h|ChunkedEncoding\.h|^native\/build\/|NAME/;
   const docs = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
     (path) => path.endsWith('.md') && !/(^|\/)(node_modules|dist|CHANGELOG\.md)/.test(path),
@@ -145,7 +145,7 @@ describe('package.json', () => {
   });
 
   it('has in its lock file the binaries for every platform, without which a clean npm ci refuses to work', () => {
-    // npm leaves out what the registry that it asked did not have; a lock file made there works nowhere.
+    // npm omits entries that its registry does not have, so a lock file made there works nowhere else.
     for (const [path, { optionalDependencies = {} }] of Object.entries(locked)) {
       for (const name of Object.keys(optionalDependencies)) {
         const places = [path, ...parentsOf(path)].map((place) => posix.join(place, 'node_modules', name));
@@ -165,7 +165,7 @@ describe('package.json', () => {
   });
 
   it('compiles native code itself, with what the published package holds', () => {
-    // The package's own script would want python3, make and Node's headers from nodejs.org.
+    // The package's own script would need python3, make and Node's headers from nodejs.org.
     expect(manifest.allowScripts['hnswlib-node']).toBe(false);
     const script = manifest.scripts.postinstall?.split(' ').at(-1);
     expect(manifest.files).toContain(script);
@@ -178,7 +178,7 @@ describe('package.json', () => {
   });
 });
 
-/** The folders above a package's where npm may have put what it needs, the project's own last. */
+/** The folders above a package where npm may have installed its dependencies, the project's own folder last. */
 function parentsOf(path: string): string[] {
   const cut = path.lastIndexOf('/node_modules/');
   return cut < 0 ? [''] : [path.slice(0, cut), ...parentsOf(path.slice(0, cut))];

@@ -2,9 +2,9 @@
 import { posix } from 'node:path';
 import { parseAst } from 'vitest/node';
 
-/** Files whose exports serve readers outside of the tree. */
+/** Files whose exports are used outside of the tree. */
 const ENTRY_POINTS: readonly RegExp[] = [
-  // They stand in for their namesakes in src/client (tools/packages.ts).
+  // They replace the files of the same name in src/client (tools/packages.ts).
   /^src\/client\/edge\//,
   // package.json's "exports".
   /^src\/client\/understudy\.ts$/,
@@ -89,7 +89,7 @@ function noteExport(node: Node, exports: Set<string>, note: Note): void {
   }
 }
 
-/** `const { a } = await import('./b.ts')`. @returns whether the declaration is of that form */
+/** Matches `const { a } = await import('./b.ts')`. @returns whether the declaration has that form */
 function noteDestructured({ id, init }: Node, note: Note): boolean {
   const called = (init as Node | null)?.type === 'AwaitExpression' ? ((init as Node).argument as Node) : null;
   if (called?.type !== 'ImportExpression' || (id as Node).type !== 'ObjectPattern') return false;
@@ -98,7 +98,7 @@ function noteDestructured({ id, init }: Node, note: Note): boolean {
   return true;
 }
 
-/** What `import()` loads: a literal, or `new URL('./a.ts', import.meta.url).href`. */
+/** The target of `import()`: a literal, or `new URL('./a.ts', import.meta.url).href`. */
 function moduleOf(source: unknown): unknown {
   const node = source as Node;
   const address = node.type === 'MemberExpression' ? (node.object as Node) : node;
@@ -109,13 +109,13 @@ function literalOf(node: unknown): unknown {
   return (node as Node | null)?.value;
 }
 
-/** Of an identifier, or of a name in quotes. */
+/** The name of an identifier or of a string. */
 function nameOf(node: unknown): string | undefined {
   const { name, value } = (node ?? {}) as { name?: string; value?: string };
   return name ?? value;
 }
 
-/** Visits a node and, where `visit` returns true, all within it. */
+/** Visits a node and, if `visit` returns true, everything in it. */
 function walk(node: unknown, visit: (node: Node) => boolean): void {
   if (Array.isArray(node)) {
     for (const item of node) walk(item, visit);

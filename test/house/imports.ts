@@ -1,13 +1,13 @@
-/** Reads what a TypeScript module imports and where it reaches into the environment, with a real parser. */
+/** Reads the imports of a TypeScript module and its accesses to the environment, with a real parser. */
 
 import { parseAst } from 'vitest/node';
 
 interface ModuleFacts {
   /** Every specifier, static or dynamic, type or value, re-exports included. */
   imports: { specifier: string; is_type_only: boolean }[];
-  /** Reads `process.env` in any of its spellings. */
+  /** Reads `process.env` in any spelling. */
   reads_env: boolean;
-  /** The file's first words are a doc comment (a shebang may stand before it). */
+  /** The file begins with a doc comment (a shebang may precede it). */
   has_header: boolean;
 }
 
@@ -16,14 +16,13 @@ interface Node {
   [key: string]: unknown;
 }
 
-/** By their text: several tests look at the whole tree, and parsing it takes a second. */
+/** Cached by text: several tests read the whole tree, and parsing it takes a second. */
 const read = new Map<string, ModuleFacts>();
 
 /**
  * @param source the text of a `.ts`, `.tsx` or `.mjs` file
  * @param file its name
- * @throws Error when it does not parse, or when a dynamic import's target is not a literal: then it is not known where
- *   it leads
+ * @throws Error if it does not parse, or if the target of a dynamic import is not a literal and so is unknown
  */
 export function readModule(source: string, file = ''): ModuleFacts {
   const known = read.get(source);

@@ -15,7 +15,9 @@ import { WIRES } from '../../src/providers/wires.ts';
 const ROOT = join(import.meta.dirname, '../..');
 const DOC = 'docs/architecture.md';
 
-/** Prose about all of a kind, which a new one need not change, and a file that `tools/client-types.ts` generates. */
+/**
+ * Texts about all items of a kind, which a new item need not change, and a file that `tools/client-types.ts` generates.
+ */
 const NOT_PLACES = [DOC, 'CHANGELOG.md', 'docs/api-decisions.md', 'src/client/operation-types.ts'];
 
 const texts = new Map(
@@ -29,7 +31,7 @@ const texts = new Map(
     .map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]),
 );
 
-/** Files under one of the folders in whose text every pattern is found. Test files that are not fixtures do not count. */
+/** Files in the given folders whose text contains every pattern. Test files other than fixtures do not count. */
 function filesWith(folders: RegExp, patterns: readonly RegExp[]): string[] {
   return [...texts]
     .filter(([path]) => folders.test(path) && !path.endsWith('.test.ts'))

@@ -47,8 +47,8 @@ function makeFolder(): string {
 }
 
 /**
- * Of which the lock file has no hash: the registry that it was made with does not carry them. `npm run pin` fills them in
- * where another one does; then they go from here. None may come to it.
+ * Packages without a hash in the lock file, because the registry that made it has no hash. `npm run pin` adds hashes
+ * from another registry; then remove the entry here. Do not add entries.
  */
 const UNCHECKED = ['darwin-arm64', 'darwin-x64', 'linux-arm', 'linux-arm64', 'win32-x64'].flatMap((of) =>
   [18, 20, 22, 23].map((node) => `@uwsjs/${of}-${node}`),
@@ -105,7 +105,7 @@ describe('the binary that reads what comes from the network', () => {
   const hashes = readHashes(list);
   const { platform, arch, versions } = process;
   const own = `@uwsjs/${platform}-${arch}-${versions.node.split('.')[0]}/uws.node`;
-  /** On a machine whose binary is not listed yet there is nothing to compare with. */
+  /** A machine whose binary is not listed yet has nothing to compare with. */
   const listedIt = it.skipIf(!hashes.has(own));
 
   listedIt('is the one that our own list has', () => {
@@ -320,7 +320,7 @@ describe('npm run sbom', { tags: 'long' }, () => {
     };
     for (const [path, { version, integrity, dev }] of locked) {
       if (dev === true) continue;
-      // An alias has its own name or that of what it stands for, as the npm that writes it likes.
+      // An alias has its own name or the name of its target, depending on the version of npm.
       const names = path.endsWith('/uWebSockets.js') ? ['uWebSockets.js', '@uwsjs/core'] : [nameOf(path)];
       const found = components.find(
         (component) => component.version === version && names.includes(component.name),

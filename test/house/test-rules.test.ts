@@ -8,7 +8,7 @@ import { expect, it } from 'vitest';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-/** Files that need time itself, and why. */
+/** Files that need real time, with the reason. */
 const TIMED = new Map([
   ['test/gateway/hostile-storm.long.test.ts', 'paces its load and its faults'],
   ['test/http/connections.test.ts', 'measures the processor time of a waiting process'],

@@ -12,7 +12,7 @@ const ENTRIES = {
   compute: ['src/threads/compute-thread-entry.ts'],
   student: ['src/threads/student-thread-entry.ts'],
   proxy: ['src/threads/proxy-thread-entry.ts'],
-  // The processes of capture: one writes, one reads for the API, one exports.
+  // The processes for captures: one writes, one reads for the API, one exports.
   capture: [
     'src/threads/capture-process-entry.ts',
     'src/threads/capture-reader-entry.ts',
@@ -22,9 +22,9 @@ const ENTRIES = {
 
 type Thread = keyof typeof ENTRIES;
 
-/** The vocabulary: what a header calls them. One of these words stands in every header. */
+/** The words for threads. Every header contains one of them. */
 const WORDS: Readonly<Record<Thread | 'any' | 'outside', RegExp>> = {
-  // What is pure runs wherever it is called.
+  // Pure code runs on any thread that calls it.
   any: /\b(any thread|wherever actors run|pure|data|types)\b/i,
   server: /\b(server threads?|main thread|main and server threads)\b/i,
   actor: /\bactor threads?\b/i,
@@ -66,7 +66,7 @@ function judgeHeader(file: string, source: string, loaders: readonly Thread[]): 
     .map((thread) => `${file}: is loaded on the ${thread} thread, and says ${named.join(', ')}`);
 }
 
-/** The doc comment that a file begins with, as one line, without what it says it never runs on. */
+/** The doc comment at the beginning of a file as one line, without the threads on which it says that it never runs. */
 function readHeader(source: string): string {
   const [, text = ''] = /^(?:#!.*\n)?\/\*\*([\s\S]*?)\*\//.exec(source) ?? [];
   return text

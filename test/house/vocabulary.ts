@@ -7,14 +7,14 @@ import { parseAst } from 'vitest/node';
 
 interface ForbiddenWord {
   words: RegExp;
-  /** Paths that the rule is for; all where left out. */
+  /** Paths to which the rule applies; all if omitted. */
   within?: RegExp;
   instead: string;
 }
 
 const TRANSLATED = 'reads like a translation';
 
-/** Looked for in all text: code, comments, strings and docs. */
+/** Searched for in all text: code, comments, strings and docs. */
 const FORBIDDEN_WORDS: readonly ForbiddenWord[] = [
   { words: /\bnobody\b/gi, instead: `${TRANSLATED}; name who does not, or use the passive: "is not read"` },
   { words: /\bsomebody\b/gi, instead: `${TRANSLATED}; name who: a client, an operator, another process` },
@@ -40,7 +40,7 @@ const FORBIDDEN_WORDS: readonly ForbiddenWord[] = [
   },
 ];
 
-/** Looked for where code binds a name: variables, parameters, functions. */
+/** Searched for where code binds a name: variables, parameters, functions. */
 const FORBIDDEN_IDENTIFIERS: ReadonlyMap<string, string> = new Map(
   ['its', 'one', 'theirs', 'them', 'they', 'whose', 'nobody', 'somebody'].map((name) => [
     name,
@@ -49,7 +49,7 @@ const FORBIDDEN_IDENTIFIERS: ReadonlyMap<string, string> = new Map(
 );
 
 /**
- * @param path decides how the text is read: bindings are looked for in TypeScript alone
+ * @param path decides how the text is read: bindings are searched for only in TypeScript
  * @param text the content of the file
  * @returns a line for each fault: `path:line: word: what to write instead`
  */

@@ -45,7 +45,7 @@ describe('a host name', () => {
     'evil.example@localhost',
     'internal.evil.example',
   ])('%j is not', (host) => {
-    // A name of one label passes; it shows that a suffix alone does not pass.
+    // A name with one label is accepted, but not because of its suffix.
     expect(hosts.allows(host)).toBe(host === 'local');
   });
 

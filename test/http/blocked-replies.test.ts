@@ -17,7 +17,7 @@ const MIB = 1024 * 1024;
 let server: HttpServer;
 afterEach(() => server.drain(0));
 
-/** Starts a server, and a request to it with so many bytes of body announced. @returns the request and its stream */
+/** Starts a server, and a request to it that announces this many bytes. @returns the request and its stream */
 async function open(bodyBytes: number): Promise<[ClientRequest, HttpStream]> {
   raiseParserHeadLimit();
   const { promise, resolve } = Promise.withResolvers<HttpStream>();
@@ -40,7 +40,7 @@ async function open(bodyBytes: number): Promise<[ClientRequest, HttpStream]> {
   return [client, await promise];
 }
 
-/** Of a body that says in each word where it stands: the bytes from one place to another. */
+/** A part of a body in which each word contains its own position. */
 function cut(from: number, to: number): Buffer {
   const first = from >>> 2;
   const words = Uint32Array.from({ length: (to >>> 2) - first + 1 }, (_, i) => first + i);
@@ -58,7 +58,7 @@ async function readAll(answer: IncomingMessage): Promise<[number, string]> {
   return [bytes, hash.digest('hex')];
 }
 
-/** Sizes of what is written together: it fits into what the library gathers, or does not, or only without the last. */
+/** Sizes that are written together: they fit into the library's buffer, do not fit, or fit without the last one. */
 const FLUSHES = [
   [10_000, 10_000],
   [14_000, 7_500, 20_000],
@@ -93,7 +93,7 @@ it('brings a chunked reply whole to a client that takes it slowly', async () => 
     }
     stream.flush();
     if (drained === null) continue;
-    // Not before something waits for it does the client read.
+    // The client starts to read only when something waits for it.
     read ??= answered.then(([answer]) => readAll(answer));
     await (drained as PromiseWithResolvers<void>).promise;
     drained = null;

@@ -73,7 +73,7 @@ it('holds only the beginning of a body that is passed on as it comes', async () 
   const piece = new ArrayBuffer(300_000);
   for (let i = 0; i < 400; i++) body.keep(piece);
   const measure = () => process.memoryUsage().arrayBuffers - before;
-  // Memory of buffers is given back beside, some time after they were found.
+  // The garbage collector frees buffers in the background, some time after it has found them.
   for (let i = 0; i < 200 && measure() > 4_000_000; i++) {
     collect();
     await nextTick();

@@ -60,7 +60,7 @@ test('nothing is polled for while another request is worked on', async () => {
   expect(busyPoll.isPolling).toBe(false);
   busyPoll.close();
   expect(busyPoll.isPolling).toBe(true);
-  // One that comes meanwhile and takes its time ends it.
+  // A slow request that arrives meanwhile ends it.
   busyPoll.open();
   await nextTick();
   expect(busyPoll.isPolling).toBe(false);

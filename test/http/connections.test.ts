@@ -20,7 +20,7 @@ import { messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 
 raiseParserHeadLimit();
-/** The addon, on a system that it knows. */
+/** The addon, on a supported system. */
 const isWatched = (await loadServer()) === 'uwebsockets' && socketEngine.watchConnections() !== '';
 const GET = 'GET /a HTTP/1.1\r\nhost: x\r\n\r\n';
 
@@ -40,7 +40,7 @@ async function startEcho(pace?: UploadPace): Promise<HttpServer> {
   return server;
 }
 
-/** Sends a request as soon as it is connected. */
+/** Sends a request as soon as the connection is open. */
 async function ask(port: number): Promise<RawClient> {
   const client = await openRawClient(port);
   onTestFinished(() => void client.socket.destroy());
@@ -79,7 +79,7 @@ describe.runIf(isWatched)('caps', () => {
     for (let more = 0; more < 40; more++)
       await expectTooMany(await ask(more % 2 === 0 ? server.port : other.port));
     expect(watch.counts()).toMatchObject({ open: 4, max: 4, refused: { total: before.refused.total + 40 } });
-    // Those that are there go on.
+    // Existing connections continue.
     await taken[3]!.write(GET);
     await expectTaken(taken[3]!);
     taken[0]!.socket.destroy();
@@ -156,7 +156,7 @@ describe.runIf(isWatched)('at the limit of descriptors', () => {
       const [, rest = ''] = readFileSync(`/proc/${child.process.pid}/stat`, 'latin1').split(') ');
       return Number(rest.split(' ')[11]) + Number(rest.split(' ')[12]);
     };
-    // Of a hundred ticks a second it took all before, and one or two now.
+    // In a hundred ticks it accepted all connections before, and now one or two.
     const before = usedTicks();
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     expect(usedTicks() - before).toBeLessThan(75);
@@ -208,7 +208,7 @@ describe('the pace of an upload', () => {
     await drip.write(`${HEAD}content-length: 100000\r\n\r\n`);
     await flow.write(`${HEAD}content-length: 1000000\r\n\r\n`);
     let sent = 0;
-    // A hundred times the least pace, which leaves room for a slow machine.
+    // A hundred times the lowest permitted pace, which leaves room for a slow machine.
     const timer = setInterval(() => {
       void drip.write('a');
       if (sent < 900_000) void flow.write('a'.repeat(5_000)).then(() => (sent += 5_000));
@@ -252,7 +252,7 @@ describe('the pace of an upload', () => {
       Buffer.concat([Buffer.from(`${HEAD}content-length: 60000000\r\n\r\n`), Buffer.alloc(60_000_000)]),
     );
     const connection = await upstream.waitForConnections(1);
-    // As long as it takes others to be found too slow, three times over.
+    // Three times the time after which others count as too slow.
     for (let times = 0; times < 3; times++) {
       const other = times === 0 ? slow : await openRawClient(gateway.port);
       await other.write(`${HEAD}content-length: 100000\r\n\r\n`);

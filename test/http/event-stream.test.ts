@@ -53,7 +53,7 @@ afterEach(async () => {
   await server.drain(1_000);
 });
 
-/** A reader whose bytes are counted, and kept while they are few. */
+/** A reader whose bytes are counted, and kept if they are few. */
 async function openReader(method = 'GET'): Promise<{ socket: Socket; text(): string; bytes(): number }> {
   const socket = connect(server.port, '127.0.0.1');
   sockets.push(socket);
@@ -107,7 +107,7 @@ describe('an event stream', () => {
     const quick = await openReader();
     const event = Buffer.from(encodeEvent(1, 'step', JSON.stringify({ text: 'x'.repeat(16_000) })));
     let written = 0;
-    // What the system itself buffers for a socket comes first; its size is not ours.
+    // The system's own socket buffer comes first; we do not control its size.
     while (gone === 0 && written < 200_000_000) {
       const before = sinks[0]!.buffered_bytes;
       for (const sink of sinks) sink.write(event);
@@ -134,7 +134,7 @@ describe('an event stream', () => {
       }
       expect(sinks[0]!.write(page)).toBe(true);
       await new Promise<void>((resolve) => sinks[0]!.whenDrained(resolve));
-      // As a page is asked for: the answer comes in another turn.
+      // As for a page: the answer comes in another turn.
       await new Promise((resolve) => setImmediate(resolve));
     }
     await until(() => expect(reader.bytes()).toBeGreaterThan(pages * page.length));

@@ -25,7 +25,7 @@ const OK = messageBytes('HTTP/1.1 200 OK', [], Buffer.from('ok'));
 let upstream: RawUpstream;
 let gateway: TestGateway;
 let api: HttpServer;
-/** Requests that the API's port has handed on, as `METHOD target body`. */
+/** Requests that the API's port has passed on, as `METHOD target body`. */
 const served: string[] = [];
 
 beforeAll(async () => {
@@ -61,7 +61,7 @@ beforeEach(() => {
   upstream.script = { onRequest: (connection) => connection.write(OK) };
 });
 
-/** Without the addon, or elsewhere than on Linux, the guard in JavaScript sees what the library shows it. */
+/** Without the addon, or on systems other than Linux, the guard in JavaScript sees only what the library passes on. */
 const kind = await loadServer();
 const isWatched = kind === 'uwebsockets' && socketEngine.watchConnections() !== '';
 
@@ -72,7 +72,7 @@ const chunked = (body: string) => post('transfer-encoding: chunked', body);
 const SMUGGLED = 'GET /smuggled HTTP/1.1\r\nhost: gw\r\n\r\n';
 const LAST = '0\r\n\r\n';
 
-/** Each is refused before a byte of it goes on. */
+/** Each is refused before any byte of it is passed on. */
 const CASES: readonly (readonly [name: string, bytes: string, status?: number])[] = [
   // Header names.
   ['an empty name', get(': y')],
@@ -225,7 +225,7 @@ const REFUSED: [name: string, bytes: string, status: number][] = CASES.map(([nam
   status,
 ]);
 
-/** What comes behind a chunk that may have gone on by then. */
+/** Bytes after a chunk that may already have been passed on. */
 const BROKEN_OFF: readonly (readonly [name: string, bytes: string])[] = [
   ['an extension', `3;a=b\r\nabc\r\n${LAST}`],
   ['an empty size', `\r\n${LAST}`],
@@ -246,7 +246,7 @@ const BROKEN_OFF: readonly (readonly [name: string, bytes: string])[] = [
 type Cut = (bytes: Buffer) => Buffer[];
 const CUTS: readonly (readonly [name: string, cut: Cut])[] = [
   ['in one piece', (bytes) => [bytes]],
-  // Longer ones in pieces of a size that ends nowhere in particular.
+  // Longer ones are sent in pieces of a size that matches no boundary.
   ['in pieces', (bytes) => cutEvery(bytes, bytes.length < 400 ? 1 : 8_191)],
 ];
 
@@ -376,7 +376,7 @@ describe('taken', () => {
     for (const [, cut] of CUTS) {
       for (const isGateway of [true, false]) {
         const client = await openRawClient(isGateway ? gateway.port : api.port);
-        // Twice on one connection: what comes first leaves nothing behind.
+        // Twice on one connection, to show that the first message leaves no trace.
         for (let times = 0; times < 2; times++) {
           await client.writePieces(cut(Buffer.from(bytes, 'latin1')));
           expect((await client.readAnswer()).status).toBe(200);
@@ -476,7 +476,7 @@ describe.runIf(isWatched)('whatever comes', () => {
       const expected = reading.requests.map(
         ({ method, target, body: text }) => `${method} ${target} ${text}`,
       );
-      // The library takes such a target for another version, or for one of another kind.
+      // The library takes such a target for another version, or for another kind of target.
       const foreign = reading.requests.findIndex(({ target }) => !target.startsWith('/'));
       const wanted = foreign < 0 ? expected : expected.slice(0, foreign);
       const isRefused = reading.is_refused || foreign >= 0;
@@ -497,7 +497,7 @@ describe.runIf(isWatched)('whatever comes', () => {
           () => client.messages.length === wanted.length || client.closed_how !== null,
           `answers to ${JSON.stringify(bytes)}`,
         );
-        // The library ends a connection on which a second request comes before the first is answered.
+        // The library closes a connection if a second request arrives before the first is answered.
         if (reading.heads <= 1) expect(client.closed_how, JSON.stringify(bytes)).toBeNull();
       }
       client.socket.destroy();

@@ -61,7 +61,7 @@ const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, i
 interface Upload {
   socket: Socket;
   text(): string;
-  /** More of the body; returns once the server has it. */
+  /** Sends more of the body; returns once the server has it. */
   send(bytes: number): Promise<void>;
 }
 
@@ -100,7 +100,7 @@ it('gives up the oldest body when all of them hold too much, and its connection 
   await third.send(10_000);
   await until(() => expect(second.text()).toContain('/second has 300000'));
   await until(() => expect(third.text()).toContain('/third has 100000'));
-  // The rest of what was given up is read and dropped.
+  // The rest of an abandoned body is read and dropped.
   first.socket.write(Buffer.alloc(100_000, 'x'));
   first.socket.write('GET /next HTTP/1.1\r\nhost: x\r\n\r\n');
   await until(() => expect(first.text()).toContain('/next has 0'));
@@ -151,7 +151,7 @@ it('puts a body together that comes in pieces of a byte, without keeping them', 
     text += chunk.toString('latin1');
   });
   socket.write('POST /bytes HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n');
-  // Handed over by now: all that is before would lie in what it had received.
+  // All earlier bytes were handed over by now, or they would be in its received data.
   await until(() => expect(arrived.get('/bytes')).toBe(1));
   for (const byte of body.slice(1)) socket.write(`1\r\n${byte}\r\n`);
   await until(() => expect(arrived.get('/bytes')).toBe(body.length));

@@ -119,7 +119,7 @@ it('hands a request for WebSocket over with its socket', async () => {
 });
 
 it('answers connections beyond the caps with 503, and counts them', async () => {
-  // The connections of the tests before have to be gone.
+  // Waits until the connections of earlier tests are closed.
   await vi.waitFor(() => expect(plainConnections.counts.open).toBe(0), { timeout: PATIENCE_MS });
   const log = { warn: () => {} };
   const watch = new ConnectionWatch({ total: 0, by_address: 1 }, log);

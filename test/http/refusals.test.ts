@@ -51,7 +51,7 @@ async function open(): Promise<Client> {
     isOver = true;
   });
   const client = { socket, text: () => text, isOver: () => isOver };
-  // Known to the server, so that what comes next is read in one turn with what others send.
+  // The server knows these connections, so their next bytes are read in one turn with those of others.
   socket.write(get('/hello'));
   await vi.waitFor(() => expect(text).toContain('/hello'), { timeout: PATIENCE_MS });
   return client;
@@ -86,7 +86,7 @@ it.each([
     },
     { timeout: PATIENCE_MS },
   );
-  // All that they sent was read before what is asked now.
+  // Everything that they sent was read before the following request.
   for (const { socket } of bad) if (socket.writable) socket.write(get('/behind'));
   good[0]!.socket.write(get('/last'));
   await vi.waitFor(() => expect(served).toContain('/last'), { timeout: PATIENCE_MS });
@@ -105,7 +105,7 @@ it('a HEAD that is refused is told so, and its connection ends at once', async (
   });
   for (const line of ['Content-Length: \\d+', 'Connection: close'])
     expect(bad.text()).toMatch(new RegExp(`\r\n${line}\r\n`));
-  // What is asked and answered now comes behind what the server did with the other connection in the same turn.
+  // The following request is answered after the server has handled the other connection in the same turn.
   for (let at = 0; at < 3; at++) {
     good.socket.write(get(`/good-${at}`));
     await vi.waitFor(() => expect(good.text()).toContain(`/good-${at}`), { timeout: PATIENCE_MS });

@@ -5,7 +5,7 @@ import type { Intervention } from '../../src/client/run.ts';
 import type { Step } from '../../src/client/step.ts';
 import { AgentSteps } from '../../src/integrations/agent-steps.ts';
 
-/** A run that keeps its steps and has something to say. */
+/** A run that keeps its steps and returns an intervention. */
 function makeRun(...waiting: Intervention[]) {
   const logged: Step[] = [];
   const run = { step: (step: Step) => void logged.push(step), intervention: () => waiting.shift() ?? null };

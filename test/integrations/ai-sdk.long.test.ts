@@ -55,7 +55,7 @@ function modelAt({ url, isWatched }: AgentPlace, api: 'chat' | 'responses'): Lan
   return isWatched ? wrapLanguageModel({ model, middleware: understudyMiddleware() }) : model;
 }
 
-/** What a generation is called with. */
+/** The arguments of a generation. */
 function settingsAt(place: AgentPlace, wire: 'chat' | 'responses' = 'chat', tools: ToolSet = { search }) {
   const integrations: Telemetry[] = place.isWatched ? [understudyTelemetry()] : [];
   return {
@@ -185,7 +185,7 @@ it.each(['generateText', 'streamText'])('is aborted while a tool is at work, by 
     for await (const { type } of streamText(settings).fullStream) types.add(type);
     return types.has('abort');
   };
-  // What the tool gives back after that may or may not become a step, as the agent does not wait for it.
+  // Later results of the tool may or may not become a step, because the agent does not wait for them.
   const alone = await tryAlone(searches('a'), abortable);
   const watched = await tryWatched(searches('a'), abortable, api.url);
   expect(watched.outcome).toEqual(alone.outcome);
@@ -241,7 +241,7 @@ describe('streamText', () => {
   });
 
   it('belongs to the run in which it began, wherever it is read', async () => {
-    // Longer than what an unread stream holds.
+    // Longer than the buffer of an unread stream.
     const text = 'word '.repeat(500);
     const provider = await startFakeProvider({ script: (request) => ({ ...searches('a')(request), text }) });
     await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });

@@ -11,7 +11,7 @@ import { writeJson } from '../../src/client/wire-json.ts';
 import type { WatchedRun } from '../../src/integrations/agent-steps.ts';
 import { understudyMiddleware } from '../../src/integrations/anthropic.ts';
 
-/** A provider that answers one request after the other with these bytes. */
+/** A provider that answers its requests in turn with these bytes. */
 async function startProvider(answers: readonly { type: string; bytes: Buffer; size?: number }[]) {
   const left = [...answers];
   const asked: string[] = [];
@@ -92,7 +92,7 @@ async function readAll(client: Anthropic): Promise<void> {
   for await (const _event of stream);
 }
 
-/** The bytes alone: the SDK itself reads no such stream. */
+/** Only the bytes, because the SDK itself does not read such a stream. */
 async function readBytes(client: Anthropic): Promise<void> {
   await (await client.messages.create({ ...PARAMS, stream: true }).asResponse()).text();
 }

@@ -120,7 +120,7 @@ const ways: [name: string, ask: Ask][] = [
       const blocks = events
         .filter((event) => event.type === 'content_block_start')
         .map((event) => event.content_block);
-      // What an agent makes of it itself is not the point.
+      // The agent's own error does not matter here.
       if (!blocks.some(({ type }) => type === 'tool_use'))
         return { content: [{ type: 'text', text: JSON.stringify(events) }] } as Anthropic.Message;
       return client.messages.stream({ ...PARAMS, messages }).finalMessage();
@@ -313,7 +313,7 @@ it.each([false, true])(
     });
     expect(outcome).toHaveProperty('error.name', 'APIUserAbortError');
     expect(requests).toHaveLength(1);
-    // The result would be seen in the request that brings it to the model; this one is not sent.
+    // The result would appear in the request that takes it to the model, but that request is not sent.
     expect(steps.every(({ action }) => action === 'search')).toBe(true);
   },
 );
@@ -335,7 +335,7 @@ it('counts tokens and lists models as ever', async () => {
 });
 
 describe('an agent in a loop', () => {
-  /** Searches until it is told to stop, by the tool runner. */
+  /** Searches until it is told to stop, with the tool runner. */
   const searchOn =
     (settings: { system?: Anthropic.TextBlockParam[] | string; stream: boolean; thread?: false }) =>
     async (place: AgentPlace) => {

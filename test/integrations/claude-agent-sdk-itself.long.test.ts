@@ -37,7 +37,10 @@ interface Options {
   [name: string]: unknown;
 }
 
-/** What is used of the SDK, whose types are no dependency either; examples.long.test.ts holds an example against those. */
+/**
+ * The part of the SDK that is used. Its types are not a dependency; examples.long.test.ts checks an example against
+ * them.
+ */
 interface Sdk {
   query(asked: { prompt: string; options: Options }): AsyncIterable<Message>;
   tool(
@@ -73,7 +76,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     const run = async ({ query }: { query: string }) => ({
       content: [{ type: 'text', text: await find(query) }],
     });
-    // What only reads is called side by side.
+    // Tools that only read are called concurrently.
     const annotations = { readOnlyHint: true };
     const tool = sdk.tool('search', 'Searches.', { query: z.string() }, run, { annotations });
     return sdk.query({
@@ -99,7 +102,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     });
   }
 
-  /** Without what is drawn anew each time; what was done side by side in one order. */
+  /** Without random parts; concurrent results in one order. */
   function tellContent(content: unknown): unknown {
     if (!Array.isArray(content)) return content;
     const told = content.map(({ type, text, name, input, content, is_error }) =>
@@ -108,7 +111,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     return told.sort();
   }
 
-  /** The conversation that a program gets, and beside it the pieces of the stream. */
+  /** The conversation that a program gets, and the pieces of the stream beside it. */
   function tellMessages(messages: Message[]) {
     const said = messages
       .filter(({ type }) => type === 'assistant' || type === 'user' || type === 'result')
@@ -119,7 +122,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
         result,
         is_error,
       }));
-    // Results of tools that ran side by side come in the order in which they end.
+    // Results of concurrent tools come in the order in which the tools end.
     const results = said.filter(({ type }) => type === 'user').map((message) => JSON.stringify(message));
     return {
       said: said.filter(({ type }) => type !== 'user'),
@@ -146,7 +149,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     return tellMessages(messages);
   }
 
-  // The client calls the hooks of tools that ran side by side in the order in which the tools end.
+  // For concurrent tools, the client calls the hooks in the order in which the tools end.
   const expectSame = (script: Script, settings?: Record<string, unknown>) =>
     expectNoDifference(api, script, (place) => read(ask(place, settings)), tellRequest, bySearch);
 
@@ -253,7 +256,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     for (const { text } of told) {
       const escaped = JSON.stringify(text).slice(1, -1);
       const places = requests.map((request) => JSON.stringify(request).split(escaped).length - 1);
-      // Hooks can only add to a conversation: from its request on it stays there.
+      // Hooks can only add to a conversation: the text stays there from its request on.
       const first = places.indexOf(1);
       expect(first).toBeGreaterThan(0);
       expect(places).toEqual(requests.map((_, at) => (at < first ? 0 : 1)));

@@ -1,6 +1,6 @@
 /**
- * The oldest Claude Agent SDK that the integration takes, watched and alone: the real package with its client, a fake provider and
- * the real service, over sockets. The tests of the newest one have the other cases.
+ * The oldest Claude Agent SDK that the integration supports, watched and alone: the real package with its client, a
+ * fake provider and the real service, over sockets. The tests of the newest one have the other cases.
  */
 
 import { pathToFileURL } from 'node:url';
@@ -19,7 +19,7 @@ interface Message {
   result?: string;
 }
 
-/** What is used of the SDK, whose types are no dependency. */
+/** The part of the SDK that is used; its types are not a dependency. */
 interface Sdk {
   query(asked: {
     prompt: string;
@@ -62,7 +62,7 @@ describe.skipIf(installed.entry === null)(`the oldest SDK ${installed.needed}`, 
     return results;
   }
 
-  /** The roles of the conversation that the model gets; its words differ with the day and the folder. */
+  /** The roles in the model's conversation; its words differ by day and folder. */
   const tellRequest = (request: Record<string, unknown>) =>
     (request.messages as { role: string }[]).map(({ role }) => role);
 

@@ -18,7 +18,7 @@ const recorded = readFileSync(new URL('../fixtures/hooks/claude-code-2.1.330.jso
   .split('\n')
   .map((line) => JSON.parse(line) as { hook_event_name: string });
 
-/** As the SDK does: the hooks of the event, one after another. */
+/** Like the SDK: calls the hooks of the event, one after another. */
 async function call(hooks: UnderstudyHooks, input: { hook_event_name: string }): Promise<unknown[]> {
   const said: unknown[] = [];
   const matchers = hooks[input.hook_event_name as keyof UnderstudyHooks] ?? [];
@@ -95,7 +95,7 @@ it('belongs to the run in which the hooks were made, and brings what the service
   const failure = recorded.find(({ hook_event_name }) => hook_event_name === 'PostToolUseFailure')!;
   const steps: Step[] = [];
   const said: unknown[] = [];
-  // The run goes on until the hooks have been called, outside of it.
+  // The run continues until the hooks have been called, outside of it.
   const made = Promise.withResolvers<UnderstudyHooks>();
   const done = Promise.withResolvers<void>();
   const run = understudy.run({ framework: 'claude-agent-sdk' }, async (run) => {

@@ -22,7 +22,7 @@ const folder = fileURLToPath(new URL('../../examples/', import.meta.url));
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
 const sdk = await installClient('claude-agent-sdk');
-/** What the tests know of an example beyond its name. */
+/** What the tests know about an example besides its name. */
 const EXAMPLES: Record<string, { client?: InstalledClient; tells_tokens: boolean }> = {
   'ai-sdk.ts': { tells_tokens: true },
   'anthropic.ts': { tells_tokens: true },
@@ -33,7 +33,7 @@ const EXAMPLES: Record<string, { client?: InstalledClient; tells_tokens: boolean
 
 const api = new ApiChild();
 let provider: FakeProvider;
-/** Between an example and the service: keeps what the example says. */
+/** A relay between an example and the service that records the example's requests. */
 let relay: Server;
 let said: { path: string; body: Record<string, unknown>; status: number }[] = [];
 
@@ -71,7 +71,7 @@ async function runExample(name: string, baseUrl: string, client?: InstalledClien
       : {
           ...clientEnvironment(home),
           ...CLAUDE_SETTINGS,
-          // The provider calls the first tool that it is offered; otherwise that would be one to search for others.
+          // The provider calls the first tool that it is offered, which would otherwise be one that searches for tools.
           ENABLE_TOOL_SEARCH: 'false',
           CLIENT_PACKAGE: client.package_name,
           CLIENT_ENTRY: client.entry!,
@@ -84,7 +84,7 @@ async function runExample(name: string, baseUrl: string, client?: InstalledClien
       SVC_BASE_URL: baseUrl,
       OPENAI_API_KEY: 'provider-key',
       OPENAI_BASE_URL: `${provider.url}/v1`,
-      // It would send what it traces to its maker.
+      // It would send its traces to its maker.
       OPENAI_AGENTS_DISABLE_TRACING: '1',
       ANTHROPIC_API_KEY: 'provider-key',
       ANTHROPIC_BASE_URL: provider.url,
@@ -153,7 +153,7 @@ describe.each(Object.keys(EXAMPLES))('examples/%s', (name) => {
   });
 });
 
-// Of the others the types are checked with all of the sources.
+// The types of the others are checked together with all sources.
 it.skipIf(sdk.entry === null)(`examples/claude-agent-sdk.ts is right by the types ${sdk.needed}`, () => {
   const place = mkdtempSync(join(tmpdir(), 'understudy-types-'));
   onTestFinished(() => rmSync(place, { recursive: true, force: true }));

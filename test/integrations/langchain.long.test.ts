@@ -288,7 +288,7 @@ it.each(['invoke', 'stream'] as const)('is aborted while a tool is at work, by %
 });
 
 describe('an agent in a loop', () => {
-  /** The tool waits at the last call until the service has said something. */
+  /** At the last call, the tool waits until the service has returned an intervention. */
   const patientTool = ({ warned }: AgentPlace) => {
     let calls = 0;
     return tool(

@@ -32,7 +32,7 @@ import {
 } from '../fixtures/agent-trial.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 
-/** Of a user. The SDK's own one would send traces to its maker. */
+/** A user's own trace processor. The SDK's processor would send traces to its maker. */
 let traced: string[] = [];
 const processor: TracingProcessor = {
   onTraceStart: async () => {},
@@ -43,7 +43,7 @@ const processor: TracingProcessor = {
   forceFlush: async () => {},
 };
 setTraceProcessors([processor]);
-// It is off where NODE_ENV is test.
+// It is off if NODE_ENV is test.
 setTracingDisabled(false);
 afterEach(() => {
   traced = [];
@@ -82,7 +82,7 @@ const agentWith = (settings: Partial<AgentOptions<unknown, 'text'>> = {}) =>
     ...settings,
   });
 
-/** What a run comes to, without what is random. */
+/** The result of a run, without random parts. */
 const tell = (result: { finalOutput?: unknown; history: unknown; rawResponses: { usage: unknown }[] }) => ({
   output: result.finalOutput,
   history: result.history,
@@ -128,7 +128,7 @@ describe.each(ways)('%s', (name, run) => {
     expect(steps).toMatchObject([{ action: 'respond', actionInput: 'Here.' }]);
     expect(steps[0]!.tokens).toBeGreaterThan(0);
     expect(requests).toHaveLength(1);
-    // A user's processor hears what it would alone.
+    // A user's processor gets the same traces as without Understudy.
     const spans = traced.filter((type) => type === 'response' || type === 'generation');
     expect(spans).toHaveLength(name.includes('without') ? 0 : 3);
   });
@@ -192,7 +192,7 @@ describe.each(ways)('%s', (name, run) => {
       return run(place, agentWith({ tools: [impatient] }), controller.signal);
     });
     expect(requests).toHaveLength(1);
-    // No model gets to know what it gave back.
+    // No model gets this result.
     expect(steps).toEqual([]);
   });
 });

@@ -20,7 +20,7 @@ const CALLS = 10;
 
 let recorder: Recorder;
 let url: string;
-/** Runs of one test are not those of another. */
+/** Names of runs are different in each test. */
 let test = 0;
 beforeAll(() => install());
 beforeEach(async () => {
@@ -35,7 +35,7 @@ interface Ended {
 }
 type Call = (body: string) => Promise<unknown>;
 
-/** Has each run make its calls at once, all runs at once, and some calls in no run among them. */
+/** Each run makes its calls at once, all runs run at once, and some calls belong to no run. */
 async function makeCalls(call: Call): Promise<void> {
   const calls: Promise<unknown>[] = [];
   for (let n = 0; n < CALLS; n++) {
@@ -48,7 +48,7 @@ async function makeCalls(call: Call): Promise<void> {
   await Promise.all(calls);
 }
 
-/** @param attempts of each call that came to the server */
+/** @param attempts of each call that reached the server */
 function expectOwnLabels(attempts = 1): void {
   const numbers = new Map<string | null, number[]>();
   for (const request of recorder.requests) {
@@ -129,7 +129,7 @@ describe.each(VERSIONS)('undici %s, two connections', (version, undici) => {
     });
   });
 
-  // Version 7 hides whose request it sends anew: docs/label.md.
+  // Version 7 hides whose request it repeats: docs/label.md.
   it.skipIf(version === '7')('its own retries', () => {
     const dispatcher = new undici.RetryAgent(new undici.Agent({ connections: 2 }), {
       methods: ['POST'],
@@ -171,7 +171,7 @@ describe('node:http', () => {
     await makeCalls((body) => {
       const request = http.request(url, { method: 'POST', headers: { 'content-length': body.length } });
       const answered = once(request, 'response').then(([response]) => once(response.resume(), 'end'));
-      // The connection, and with it what is read of it, is in no scope.
+      // The connection, and so everything that is read from it, has no scope.
       runScopeless(() =>
         connect(port, '127.0.0.1', function (this: NodeJS.WritableStream) {
           this.write(body);
@@ -184,7 +184,7 @@ describe('node:http', () => {
   });
 });
 
-/** In no scope, whatever the caller's scope. */
+/** It has no scope, whatever the caller's scope. */
 const runScopeless = AsyncLocalStorage.snapshot();
 
 describe('what never left', () => {
@@ -203,7 +203,7 @@ describe('what never left', () => {
       await expect(undici7.request(away, { ...post, method: 'POST' })).rejects.toThrow();
       await expect(undici8.request(away, { ...post, method: 'POST' })).rejects.toThrow();
       await expect(once(http.get(away), 'response')).rejects.toThrow();
-      // By TLS to a server that speaks none.
+      // A TLS request to a server without TLS.
       await expect(fetch(url.replace('http:', 'https:'), post)).rejects.toThrow('fetch failed');
       const leave = new AbortController();
       const waiting = [1, 2, 3].map((n) =>

@@ -37,7 +37,7 @@ async function read(response) {
   };
 }
 
-/** Ends a request of node:http's with the given parts and takes its answer. */
+/** Ends a node:http request with the given parts, and reads its answer. */
 function take(request, ...parts) {
   const answered = new Promise((resolve, reject) => {
     request.on('error', reject);
@@ -58,7 +58,7 @@ function take(request, ...parts) {
   return answered;
 }
 
-/** Leads every name to this machine, so that a host may have any. */
+/** Resolves every name to this machine, so that any host name can be used. */
 const lookup = (_host, options, done) =>
   options.all ? done(null, [{ address: '127.0.0.1', family: 4 }]) : done(null, '127.0.0.1', 4);
 
@@ -337,7 +337,7 @@ for (const [form, act] of Object.entries(forms)) {
   } catch (error) {
     outcome = { error: describe(error) };
   }
-  // Told in turn, so that what the server recorded can be told apart.
+  // Started in turn, so that the server's records can be matched.
   await new Promise((resolve) => process.stdout.write(`${JSON.stringify({ form, ...outcome })}\n`, resolve));
 }
 process.exit(0);

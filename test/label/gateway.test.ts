@@ -26,7 +26,7 @@ import { startRecorder } from './recorder.ts';
 const RUNS = 50;
 const REGION = 'us-east-1';
 
-/** What was asked with `flaky` before; its first attempt fails. */
+/** Texts with `flaky` that were already sent; their first attempt fails. */
 const asked = new Set<string>();
 const script: Script = (request) => {
   if (request.text.includes('hold')) return { text: 'word '.repeat(200), hold_after_frames: 5 };
@@ -60,7 +60,7 @@ beforeAll(async () => {
     requestHandler: new NodeHttpHandler(),
     maxAttempts: 4,
   });
-  // After the clients: it must not matter.
+  // Imported after the clients, because the order must not matter.
   expect(installedTransports()).toEqual([]);
   install();
   install();
@@ -82,7 +82,7 @@ const nova = (text: string) => ({
   messages: [{ role: 'user' as const, content: [{ text }] }],
 });
 
-/** One call of each kind; all take a text. */
+/** One call of each kind, with a text as argument. */
 const CALLS: Record<string, (text: string) => Promise<unknown>> = {
   messages: (text) => anthropic.messages.create(claude(text)),
   'messages, streamed': (text) => anthropic.messages.stream(claude(text)).finalMessage(),
@@ -150,7 +150,7 @@ describe('the SDKs in run scopes', () => {
     await Promise.all(
       runs.map((run, at) =>
         runScope(run, async () => {
-          // Half of the calls one by one, half at once; which client makes them goes round.
+          // Half of the calls in sequence, half at once; the clients take turns.
           const mine = calls.map((_, n) => calls[(at + n) % calls.length]!);
           const text = (name: string) =>
             `${RETRIES_SLOWLY.test(name) ? 'steady' : 'flaky'} ${name} of <${run}>`;
@@ -167,7 +167,7 @@ describe('the SDKs in run scopes', () => {
       expect(mine.filter(({ status }) => status === 503)).toHaveLength(retried);
       for (const { body } of mine) expect(body).toContain(`<${run}>`);
     }
-    // What the SDKs sent reached the provider without labels.
+    // The SDKs' requests reached the provider without labels.
     for (const { raw_headers } of bench.provider.requests)
       expect(raw_headers.filter((name) => /^x-svc-/i.test(name))).toEqual([]);
   });

@@ -94,7 +94,7 @@ describe('hosts', () => {
     '192.169.0.1',
     '2001:db8::8',
     '::ffff:8.8.8.8',
-    // What the resolver takes for an address: 8.8.8.8.
+    // The resolver reads this as an address: 8.8.8.8.
     '134744072',
     '0x08080808',
     '',

@@ -12,7 +12,7 @@ import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
 export interface Recorded {
   /** `METHOD /path` as sent, without the query. */
   target: string;
-  /** Lines of the head as sent, without the first. */
+  /** Lines of the head as sent, without the request line. */
   lines: string[];
   /** The body as sent, framing included. */
   body: string;
@@ -33,7 +33,7 @@ export function headerOf(request: Recorded, name: string): string | null {
   return line === undefined ? null : line.slice(name.length + 1).trim();
 }
 
-/** @param options `tls`: behind the test certificate */
+/** @param options `tls`: use TLS with the test certificate */
 export async function startRecorder(options: { tls?: boolean } = {}): Promise<Recorder> {
   const requests: Recorded[] = [];
   const sockets = new Set<Socket>();
@@ -45,7 +45,7 @@ export async function startRecorder(options: { tls?: boolean } = {}): Promise<Re
     let bytes = '';
     socket.setEncoding('latin1').on('data', (chunk: string) => {
       bytes += chunk;
-      // A client begins to speak TLS.
+      // A client starts TLS.
       if (bytes.startsWith('\x16')) socket.destroy();
       for (;;) {
         const taken = takeRequest(bytes);
@@ -76,7 +76,7 @@ export async function startRecorder(options: { tls?: boolean } = {}): Promise<Re
   };
 }
 
-/** A whole request from the beginning of what has come, or null while it is not there. */
+/** A whole request from the beginning of the received bytes; null if it is incomplete. */
 function takeRequest(bytes: string): { request: Recorded; url: URL; rest: string } | null {
   const headEnd = bytes.indexOf('\r\n\r\n');
   if (headEnd < 0) return null;

@@ -26,7 +26,7 @@ describe('run numbers', () => {
           (gives_back ? lost : kept).set(run, [...list, numbers.take(keyOf(run))]);
         }
         for (const [run, taken] of lost) for (const number of taken) numbers.giveBack(keyOf(run), number);
-        // As many again as were lost fill what they left.
+        // As many new numbers as were lost fill the gaps.
         for (const [run, taken] of lost)
           for (const _ of taken) kept.set(run, [...(kept.get(run) ?? []), numbers.take(keyOf(run))]);
         for (const taken of kept.values())
@@ -42,7 +42,7 @@ describe('run numbers', () => {
       for (let run = 0; run < 2_000; run++) expect(numbers.take(keyOf(run))).toBe(round);
     for (let run = 10_000; run < 110_000; run++) expect(numbers.take(keyOf(run))).toBe(1);
     expect(numbers.take(keyOf(109_999))).toBe(2);
-    // Long out of the table: as if it had never been.
+    // Its entry was removed long ago, so it counts as new.
     expect(numbers.take(keyOf(0))).toBe(1);
   });
 
@@ -57,7 +57,7 @@ describe('run numbers', () => {
 
   it('go on when a thread was terminated in the midst of taking a place', { tags: 'long' }, () => {
     const memory = RunNumbers.allocate();
-    // Its lock stands behind 16,384 places of 16 bytes; key 5 belongs to the fifth set.
+    // Its lock is behind 16,384 places of 16 bytes; key 5 belongs to the fifth set.
     new Int32Array(memory, 16_384 * 16)[5] = 1;
     const numbers = new RunNumbers(memory);
     expect([numbers.take(5n), numbers.take(5n)]).toEqual([1, 2]);

@@ -11,7 +11,7 @@ import { delimiter, join } from 'node:path';
 
 const SOURCES = join(import.meta.dirname, '../../src/label');
 
-/** @returns the folder, and what removes it */
+/** @returns the folder, and a function that removes it */
 export function buildShim(): { folder: string; [Symbol.dispose](): void } {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-label-'));
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
@@ -25,7 +25,7 @@ export function buildShim(): { folder: string; [Symbol.dispose](): void } {
   return { folder, [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-/** This Node, and one of each other major version from 20 on that the path leads to: version and program. */
+/** This Node, and one of each other major version from 20 on in PATH: version and program. */
 export function findNodes(): [version: string, program: string][] {
   const found = new Map([
     [process.versions.node.split('.')[0]!, [process.version, process.execPath] as const],

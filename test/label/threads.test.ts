@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => recorder.close());
 
-/** Runs a module's text. @returns what it printed */
+/** Runs the text of a module. @returns its output */
 async function run(program: string, flags: string[], code: string, env: Record<string, string> = {}) {
   const { stdout, stderr } = await promisify(execFile)(
     program,

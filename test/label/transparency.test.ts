@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => shim[Symbol.dispose]());
 
 interface Played {
-  /** What the agent printed, a line a form, and what came to the servers. */
+  /** The agent's output, one line per form, and the requests at the servers. */
   outcomes: unknown[];
   requests: Recorded[];
   tls_requests: Recorded[];

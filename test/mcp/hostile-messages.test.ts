@@ -27,7 +27,7 @@ const METHODS = [
   'resources/read',
   'notifications/cancelled',
 ];
-/** The protocol's code for a fault of the server. */
+/** The protocol's code for an internal error of the server. */
 const INTERNAL_ERROR = -32_603;
 
 const anything = fc.oneof(
@@ -72,7 +72,7 @@ it('get an answer that blames no server', { tags: 'long' }, async () => {
       const text = await response.text();
       expect(response.status, text).toBeLessThan(500);
       if (text === '') return;
-      // A stream of events for whom it is one; each message in it is such an answer, too.
+      // A stream of events, if the client accepts one; each message in it is also such an answer.
       for (const [, json] of text.startsWith('{') ? [['', text]] : text.matchAll(/^data: (\{.*)$/gm)) {
         const { error, result } = JSON.parse(json!);
         expect(error?.code, text).not.toBe(INTERNAL_ERROR);

@@ -120,7 +120,7 @@ describe('who is let in', () => {
   it('not a page that comes by its own name (DNS rebinding)', async () => {
     const host = 'rebound.evil.example:8000';
     expect((await send(PING, { key: null, headers: { host } })).status).toBe(421);
-    // A page of that name sends its origin with every POST; it would be refused even if it knew a key.
+    // A page under that name sends its origin with every POST, and would be refused even with a valid key.
     const origin = `http://${host}`;
     expect((await send(PING, { headers: { host, origin } })).status).toBe(403);
   });
@@ -152,7 +152,7 @@ describe('who is let in', () => {
       key: guest!,
     });
     expect(recalled.body.result.structuredContent.findings).toMatchObject([{ content: finding.content }]);
-    // Who does not say which, or names one of others, is told before the protocol begins.
+    // A caller that names no organization, or another one's, is refused before the protocol begins.
     expect((await send(PING, { key: guest! })).status).toBe(422);
     expect((await send(PING, { key: guest!, path: '/mcp?org_id=acme' })).status).toBe(404);
   });
@@ -333,7 +333,7 @@ describe('a message', () => {
     const ask = () => send(call('recall_findings', { codebase_id: 'a', query: 'q' }), { key });
     let served = 0;
     let refused: Got | undefined;
-    // A token a second comes back meanwhile: any machine is faster.
+    // One token comes back each second, and any machine is faster.
     while (refused === undefined) {
       const answers = await Promise.all(Array.from({ length: 50 }, ask));
       refused = answers.find(({ status }) => status !== 200);

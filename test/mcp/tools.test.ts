@@ -201,13 +201,13 @@ describe('another organization', () => {
     expect((await callTool(otherClient, 'recall_findings', { codebase_id, query: secret })).data).toEqual({
       findings: [],
     });
-    // Naming it does not help who has a key of another, nor in the address.
+    // Naming the project does not help a caller with a key of another project, not even in the address.
     const naming = await service.connect(service.other_key, 'legacy', '?org_id=acme&project_id=default');
     expect((await callTool(naming, 'recall_findings', { codebase_id, query: secret })).data).toEqual({
       findings: [],
     });
     const context = 'unit tests of the date parser fail by one day';
-    // What everybody may read is all that there is.
+    // Only universal patterns are returned.
     const { data: read } = await callTool(naming, 'retrieve_patterns', { context });
     expect(read.traces.filter(({ tier }: { tier: string }) => tier !== 'e3')).toEqual([]);
     await callTool(naming, 'record_finding', { codebase_id, content: 'planted by a stranger' });

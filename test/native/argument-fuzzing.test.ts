@@ -9,14 +9,14 @@ import { FEATURE_BYTES } from '../../src/domain/monitors/features.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const CALLS = 1_000;
-/** Others may be tried by hand. */
+/** Other seeds may be tried by hand. */
 const SEED = 7;
 const ADDONS = ['bytes', 'memory', 'sockets', 'texts', 'vectors', 'graph'].map((name) => ({
   name,
   file: fileURLToPath(new URL(`../../native/build/${name}.node`, import.meta.url)),
 }));
 
-/** Whatever they are given they leave unread. */
+/** These ignore all arguments. */
 const TAKING_NOTHING = new Set([
   'watchConnections',
   'watchSecureConnections',
@@ -30,7 +30,7 @@ it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', { tags: 'long
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const program = fileURLToPath(new URL('./argument-fuzzing.ts', import.meta.url));
   const given = [program, file, `${SEED}`, `${CALLS}`, `${FEATURE_BYTES}`];
-  // What it was called with is in the message when it ends otherwise.
+  // The failure message contains the arguments if the process ends unexpectedly.
   const told = execFileSync(process.execPath, given, {
     cwd: folder,
     encoding: 'utf8',

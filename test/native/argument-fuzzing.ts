@@ -38,7 +38,7 @@ const KEY = 'a catalog';
 const CATALOG = addon.openCatalog?.(KEY);
 const SHARED = CATALOG === undefined ? null : addon.shareIndex!(CATALOG, 'an index', 'a group', 8, 2);
 
-/** An index that is being changed, as most functions want it. */
+/** An index during a change, as most functions require. */
 function changing(): unknown {
   if (prng.float() < 0.9) {
     try {
@@ -56,13 +56,13 @@ function holding(id: number): unknown {
     try {
       prepare();
     } catch {
-      // It has that already, or no room.
+      // The index has the point already, or has no space.
     }
   }
   return SHARED;
 }
 
-/** Of each kind that some function takes, more often than of others. */
+/** Values of each kind that some function accepts, more often than other values. */
 const makers: (() => unknown)[] = [
   () => makeArray(),
   () => makeArray(Uint8Array),
@@ -99,7 +99,7 @@ const makers: (() => unknown)[] = [
 const lexicon = new Uint32Array(1 + 2 * 16);
 lexicon[0] = 15;
 
-/** Arguments that fit; some of them are replaced. */
+/** Valid arguments, some of which are replaced. */
 const fitting: Record<string, () => unknown[]> = {
   findSuspects: () => [makeArray(Uint8Array, 100), 0, 100, new Float64Array(9)],
   findAnyNeedle: () => [makeArray(Uint8Array, 100), 0, 100, makeArray(Uint8Array)],
@@ -122,7 +122,7 @@ const fitting: Record<string, () => unknown[]> = {
   readDescriptorLimit: () => [],
   sendNow: () => [NO_DESCRIPTOR, 'a head', makeArray(Uint8Array, 100)],
   makeMemory: () => [pick([4_096, 1 << 20])],
-  // None of the arrays has a whole page: what is mapped over one of V8's own would be another's.
+  // None of the arrays has a whole page, because shared memory could then be mapped over V8's own memory.
   mapMemory: () => [NO_DESCRIPTOR, makeArray(Uint8Array, 2_000), pick([0, 1])],
   unmapMemory: () => [makeArray(Uint8Array, 2_000)],
   emptyMemory: () => [NO_DESCRIPTOR, 0, 4_096],
@@ -177,11 +177,11 @@ const fitting: Record<string, () => unknown[]> = {
     return [KEY, 'vectors', ['an index', 'no index'], pick(['', 'a group'])];
   },
   searchShared: () => {
-    // Some of the functions before may have left it in the middle of a change.
+    // An earlier function may have left it in the middle of a change.
     try {
       addon.endChange!(SHARED);
     } catch {
-      // It is at the end of one.
+      // Ends the change.
     }
     const vector = makeArray(Float32Array, 8);
     const kind = pick([null, 'a kind']);
@@ -205,11 +205,11 @@ const fitting: Record<string, () => unknown[]> = {
     ];
   },
 };
-/** What is printed goes to a socket, too. */
+/** Printed text also goes to a socket. */
 const NO_DESCRIPTOR = 1_000;
 const PRINTING = new Set<unknown>([0, 1, 2]);
 
-/** As the addon says when they are not that many. */
+/** The addon's error for a wrong number. */
 const FEATURE_BYTES = Number(process.argv[5]);
 
 const counts: Record<string, [returned: number, threw: number]> = {};
@@ -223,7 +223,7 @@ for (const name of Object.keys(addon)) {
     if (prng.float() < 0.05) given.length = Math.floor(prng.float() * given.length);
     if (name === 'sendNow' && PRINTING.has(given[0])) given[0] = NO_DESCRIPTOR;
     try {
-      // Beside the thread a graph is read: it must not grow meanwhile.
+      // A graph must not grow while another thread reads it.
       const result = addon[name]!(...given);
       if (result instanceof Promise) await result;
       count[0]++;

@@ -27,7 +27,7 @@ function listSuspects(engine: ByteEngine, source: Uint8Array, from = 0, to = sou
   return found;
 }
 
-/** What counts at the beginning of a token alone. */
+/** Bytes that count only at the beginning of a token. */
 const FIRST_WORDS = [
   ...['lin_api_', 'lin_oauth_', 'ntn_', 'secret_', 'dapi', 'doo_v1_', 'dor_v1_', 'glsa_', 'PMAK-'],
   ...['ATATT3', 'ATCTT3', 'sbp_', 'sb_secret_', 'fm1a_', 'fm1r_', 'fm2_', 'fo1_', 'GOCSPX-', 'IQoJb3JpZ2lu'],
@@ -78,7 +78,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
     ],
     ...['eyJ', 'tvly-', 'dop_v1_', 'bedrock-api-key-'],
   ])('finds %s wherever it stands in a long run, and nothing when it is cut off there', (beginning) => {
-    // Compared as text, and told together: thousands of expectations take longer than what they look at.
+    // Compared as text and reported together, because thousands of expectations take longer than the functions.
     const wrong: string[] = [];
     for (let before = 0; before <= 70; before++) {
       for (const behind of [0, 1, 31, 32, 33, 64]) {
@@ -280,7 +280,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
         const source = Buffer.from(Array.from({ length: 3_200 }, (_, at) => (at * 7 + fromAt) & 255));
         const target = isWithin ? source : Buffer.from(new SharedArrayBuffer(3_200));
         const expected = Buffer.from(target);
-        // Across a line of 64 bytes and within one; with `isWithin` the two mostly overlap.
+        // Across a boundary of 64 bytes and within one; with `isWithin` the two mostly overlap.
         const at = isWithin ? toAt : random(fc.nat, 3_200 - size);
         source.subarray(fromAt, fromAt + size).copy(expected, at);
         engine[copy](source.subarray(fromAt, fromAt + size), target, at);
@@ -306,7 +306,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
   });
 });
 
-/** Pieces that matter to the search, so that random text meets its edges. */
+/** Pieces that matter to the search, so that random text reaches its edge cases. */
 const WORDS =
   'sk- sk-ant- sk_ AIza AKIA ABSK gsk_ xai- hf_ ghp_ github_pat_ glpat- glabcdef- xox xapp- svc_ npm_ rk_ whsec_ eyJ pplx- r8_ nvapi- tvly- dop_v1_ shpat_ pypi- bedrock-api-key- AGE-SECRET secret_ lin_api_ ntn_ dapi sbp_ fm2_ GOCSPX- IQoJb3JpZ2lu \\u000a %0A SG SG. ya29 ya29. Bearer BASIC authorization secret_access_key x-amz-security-token X-Amz-Signature client_secret Token = : " \\ \\n %20 \\u002d %2D %252 %25 \\u00 \0 \0a\0 + . ~ / - _ \n \t'.split(
     ' ',
@@ -326,7 +326,7 @@ const text = fc.oneof(
   fc.array(piece, { maxLength: 30 }).map((pieces) => Buffer.from(pieces.join(''))),
   fc.uint8Array({ maxLength: 300 }).map((array) => Buffer.from(array)),
 );
-/** A part of a larger buffer, wherever it lies in memory. */
+/** A part of a larger buffer, at any address. */
 const placed = fc.tuple(text, fc.nat(17)).map(([body, before]) => {
   return Buffer.concat([Buffer.alloc(before, 0x41), body, Buffer.from('A')]).subarray(before, -1);
 });
@@ -382,7 +382,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
         fc.nat(17),
         fc.array(fc.tuple(fc.nat(), fc.integer({ min: 1, max: 40 })), { maxLength: 6 }),
         (whole, keepsKeys, before, places) => {
-          // Keys are rare in a text, and with one in it there is nothing more to find.
+          // Keys are rare in a text, and the search ends at the first one.
           const source = (
             keepsKeys
               ? whole
@@ -390,7 +390,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
           ).subarray(before);
           const needles = places.map(([from, size]) => {
             const needle = Buffer.from(source.subarray(from % source.length, (from % source.length) + size));
-            // Some of them differ in a byte from what is there.
+            // Some of them differ from the text in one byte.
             if (from % 3 > 0) needle[needle.length >> 1]! ^= 1;
             return needle;
           });
@@ -440,7 +440,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
   });
 });
 
-/** Holds every run for suspect, so that the shapes and labels are tried on all. */
+/** Treats every run as suspect, so that the shapes and labels are tried on all. */
 const distrustful: ByteEngine = {
   ...fallback,
   findSuspects(source, from, to, marks) {
@@ -474,7 +474,7 @@ describe('a secret', () => {
       { numRuns: 3_000 },
     );
     addon?.setWidestLevel(2 ** 32 - 1);
-    // Otherwise the random text does not hold what it is for.
+    // Otherwise the random text would not contain its subject.
     expect(found).toBeGreaterThan(5);
   });
 });

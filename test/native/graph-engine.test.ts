@@ -12,9 +12,9 @@ const engine = loadGraphEngine();
 const SIZE = 3_000;
 const M = 16;
 const EF = 64;
-/** How far a similarity may be off, as src/search/hnsw-index.ts has it: a graph keeps fifteen values a number. */
+/** Permitted error of a similarity, as in src/search/hnsw-index.ts: a graph keeps fifteen values per number. */
 const COARSENESS = 0.1;
-/** What no vector holds: the walk over a graph went on for ever with some of them. */
+/** Values that no vector contains; some of them once made the walk over a graph endless. */
 const ABSURD = [Number.NaN, Infinity, -Infinity, 3e38, -3e38, 2 ** 21];
 
 let dir: string;
@@ -56,7 +56,7 @@ for (const [at, level] of levels.entries())
   describe(`a graph at level ${level}`, longFrom(at, 1), () => {
     useLevel(engine, level);
 
-    // Around the step in which numbers are multiplied, what is filled up with zeros, and sums that are too many for 16 bits.
+    // Sizes around the step of the multiplication, around the padding with zeros, and with sums too large for 16 bits.
     it.each([1, 2, 8, 31, 32, 33, 63, 64, 65, 100, 577])(
       'finds the nearest, best first, in %i dimensions',
       (dimensions) => {
@@ -73,7 +73,7 @@ for (const [at, level] of levels.entries())
             expect(Math.abs(similarity - all[label]!)).toBeLessThan(COARSENESS);
             expect(similarity).toBeLessThanOrEqual(near[Math.max(0, at - 1)]!.similarity);
           }
-          // As near as the fifth, but for what the graph cannot tell apart.
+          // As near as the fifth result, apart from differences that the graph cannot represent.
           found +=
             near.filter(({ label }) => all[label]! >= similarities[4]! - COARSENESS / 2).length >= 5 ? 1 : 0;
         }
@@ -237,7 +237,7 @@ describe('the file of a graph', () => {
     const pointBytes = Number(bytes.readBigUInt64LE(24));
     const rowAt = Number(bytes.readBigUInt64LE(40));
     const upperAt = HEAD_BYTES + 400 * pointBytes;
-    // Of the first point that has any: the lists of the floors above.
+    // The lists of the upper levels, of the first point that has any.
     let firstUpper = upperAt;
     while (bytes.readUInt32LE(firstUpper) === 0) firstUpper += 4;
     const changes: Record<string, (copy: Buffer) => void> = {
@@ -297,7 +297,7 @@ describe('the file of a graph', () => {
   it('takes new points where all that lie around were removed', () => {
     const { graph, vectors, prng } = createGraph(16);
     engine.resizeGraph(graph, SIZE + 400);
-    // Equal vectors are each other's neighbours, and soon not neighbours of any other.
+    // Equal vectors become each other's only neighbours.
     for (let label = SIZE; label < SIZE + 300; label++) engine.addPoint(graph, vectors[0]!, label);
     for (let label = SIZE; label < SIZE + 300; label++) engine.markRemoved(graph, label);
     engine.markRemoved(graph, 0);

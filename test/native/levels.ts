@@ -4,7 +4,7 @@ import type { Widths } from '../../native/load-functions.ts';
 
 const WIDEST = 2 ** 32 - 1;
 
-/** Levels from 0 on that differ here; none of an addon that was not compiled. */
+/** Levels from 0 on that differ on this machine; empty if the addon was not compiled. */
 export function listLevels(addon: Widths | null): number[] {
   return addon === null ? [] : [...Array(addon.setWidestLevel(WIDEST) + 1).keys()];
 }

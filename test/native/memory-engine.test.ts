@@ -11,12 +11,12 @@ const PAGE = 4_096;
 const BYTES = 16 * PAGE;
 const MODULE = new URL('../../native/memory-engine.ts', import.meta.url).href;
 
-// Without the addon there is no such memory, and nothing to test.
+// Without the addon, shared memory does not exist, and there is nothing to test.
 const isNative = memoryEngine.makeMemory.toString().includes('native code');
 
 interface Mapped {
   descriptor: number;
-  /** The memory, and nothing around it. */
+  /** Exactly the memory. */
   bytes: Buffer;
 }
 

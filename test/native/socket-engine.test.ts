@@ -4,7 +4,7 @@ import { getSystemErrorName } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SEND_HEAD_BYTES, socketEngine } from '../../native/socket-engine.ts';
 
-/** Ours, and the other end of it. */
+/** Our end of a connection, and the other end. */
 let socket: Socket;
 let peer: Socket;
 let server: Server;
@@ -17,7 +17,7 @@ beforeEach(async () => {
   socket = connect(port, '127.0.0.1');
   await new Promise((resolve) => socket.once('connect', resolve));
   peer = await accepted;
-  // It may be gone before what it was sent.
+  // The socket may be gone before its data arrives.
   peer.on('error', () => undefined);
 });
 
@@ -44,7 +44,7 @@ async function read(from: Socket, bytes: number): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-// Without the addon nothing is taken, and the stream does it all.
+// Without the addon, nothing is taken over, and the stream does all the work.
 const isNative = socketEngine.sendNow.toString().includes('native code');
 
 describe.runIf(isNative)('sendNow', () => {
@@ -63,7 +63,7 @@ describe.runIf(isNative)('sendNow', () => {
     const first = socketEngine.sendNow(descriptorOf(socket), head, body);
     expect(first).toBeGreaterThan(0);
     expect(first).toBeLessThan(head.length + body.length);
-    // What arrives makes the buffers grow, a little at a time.
+    // The arriving bytes make the buffers grow, a little at a time.
     let taken = first;
     for (let more = -1; more !== 0 && taken < head.length + body.length; taken += more)
       more = socketEngine.sendNow(descriptorOf(socket), '', body.subarray(taken - head.length));

@@ -13,12 +13,12 @@ import { findFirst, listAddons, listArguments } from '../../native/compile.mjs';
 const WARNINGS = ['-Wall', '-Wextra', '-Werror'];
 const COMPILERS = ['g++', 'clang++'];
 
-/** @returns {string[]} what GCC says for no reason that lies in the addon */
+/** @returns {string[]} flags against false warnings of GCC */
 function listWrong(compiler, addon) {
   if (compiler !== 'g++') return [];
-  // About functions for wide instructions whose type no other file sees.
+  // Concerns functions for wide instructions whose types no other file sees.
   const wrong = ['-Wno-psabi'];
-  // Its headers initialise a variable by itself (gcc.gnu.org/PR105593); clang looks at these addons as well.
+  // Its headers initialise a variable by itself (gcc.gnu.org/PR105593); clang also checks these addons.
   if (addon.sources.some((file) => readFileSync(file, 'utf8').includes('avx512')))
     wrong.push('-Wno-uninitialized', '-Wno-maybe-uninitialized');
   return wrong;
@@ -34,7 +34,7 @@ function listDrivers() {
   });
 }
 
-/** What drives the headers of an addon uses some of their functions alone. */
+/** Programs that use an addon's headers call only some of its functions. */
 const DRIVER_WARNINGS = [
   ...WARNINGS,
   '-Wno-unused-function',

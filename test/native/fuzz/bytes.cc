@@ -75,7 +75,7 @@ int64_t FindBase64Plainly(const Bytes& bytes, size_t from, size_t to, size_t cha
   return -1;
 }
 
-/** What all levels must agree about. */
+/** The results in which all levels must agree. */
 struct Answers {
   std::vector<size_t> suspects;
   int64_t needle;
@@ -126,7 +126,7 @@ void CopyAll(const Bytes& bytes, size_t offset) {
 
 }  // namespace
 
-/** The first bytes say where the rest is parted, and between which places it is looked at. */
+/** The first bytes choose where the rest is divided, and which range is examined. */
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kHead = 8;
   if (size < kHead) return 0;

@@ -46,7 +46,7 @@ void LookAround(const Graph& graph, const std::vector<float>& vector) {
 
 }  // namespace
 
-/** The first byte says of how many dimensions, the second where a walk begins; the rest is the file. */
+/** The first byte chooses the number of dimensions, the second the start of a walk; the rest is the file. */
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const size_t dimensions = 1 + data[0] % 70;

@@ -1,9 +1,9 @@
 /**
  * `npm run fuzz`: compiles the fuzzers of this folder (libFuzzer, with AddressSanitizer and UndefinedBehaviorSanitizer)
- * and runs each in turn, from its corpus on, for `--seconds` in all (60 unless told). After a finding it exits with 1,
- * and the input is in native/build/fuzz; put it into the corpus after you have fixed the code. `--only NAME` runs one
- * fuzzer; `--keep` adds inputs that reached new code to the corpus. Own process; without a clang with libFuzzer it says
- * so and exits with 0.
+ * and runs each in turn, starting from its corpus, for `--seconds` in total (default: 60). After a finding it exits
+ * with 1, and the input is in native/build/fuzz; add it to the corpus after you have fixed the code. `--only NAME` runs
+ * one fuzzer; `--keep` adds inputs that reached new code to the corpus. Own process; without a clang with libFuzzer it
+ * says so and exits with 0.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
@@ -42,7 +42,7 @@ function compileFuzzer(compiler, name) {
   const addon = listAddons().find((one) => one.name === name);
   if (addon === undefined) return `${name}: the addon is not compiled here`;
   const source = join(here, `${name}.cc`);
-  // A library's arguments, for a program: Node's functions are named in what is included, and not called.
+  // Options for a library, although this is a program: the included code names Node's functions but does not call them.
   const given = listArguments({ ...addon, sources: [source] }, WAYS).filter((flag) => flag !== '-shared');
   const { status, stderr } = spawnSync(compiler, [...given, '-o', join(build, name)], { encoding: 'utf8' });
   return status === 0 ? null : `${name}: ${stderr}`;
@@ -70,9 +70,9 @@ function fuzz(name, seconds) {
     );
     const [, runs = '0'] = /number_of_executed_units: (\d+)/.exec(stderr) ?? [];
     console.log(`fuzz: ${name}: ${runs} inputs in ${seconds} s`);
-    // Besides its findings it prints the words that it tried most, which are not needed.
+    // Besides its findings, it prints the words that it tried most, which are not needed.
     if (status !== 0) console.error(stderr.slice(-ERROR_CHARACTERS));
-    // By what is reached alone, and not by how often: that would keep hundreds.
+    // Counts only which code is reached, not how often, which would keep hundreds of inputs.
     const merge = ['-merge=1', '-use_counters=0', '-verbosity=0', corpus, found];
     if (status === 0 && values.keep) spawnSync(join(build, name), merge, { stdio: 'ignore' });
     return status === 0;

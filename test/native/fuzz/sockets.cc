@@ -14,7 +14,7 @@
 
 namespace {
 
-/** Short, so that inputs reach it. */
+/** Short, so that inputs reach the limit. */
 constexpr uint32_t kHeadBytes = 512;
 
 void Expect(bool holds, const char* what) {
@@ -28,14 +28,14 @@ struct Outcome {
   framing::Refusal refusal = framing::Refusal::kNone;
 };
 
-/** @param steps lengths of the pieces, again and again from the first; none: all at once */
+/** @param steps lengths of the pieces, repeated as needed; empty: all at once */
 Outcome ReadInPieces(const uint8_t* data, size_t size, const uint8_t* steps, size_t step_count) {
   framing::Scanner scanner(kHeadBytes);
   records::Walker walker;
   Outcome outcome;
   for (size_t from = 0, n = 0; from < size && outcome.refusal == framing::Refusal::kNone; n++) {
     const size_t length = step_count == 0 ? size : std::min<size_t>(size - from, 1 + steps[n % step_count]);
-    // A separate allocation: the sanitizer notices a byte beyond it.
+    // A separate allocation, so that the sanitizer notices a byte beyond it.
     const std::unique_ptr<char[]> piece(new char[length]);
     std::copy(data + from, data + from + length, piece.get());
     const size_t end = walker.FindEnd(piece.get(), length);
@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const Outcome& cut : {ReadInPieces(data + kSteps, size - kSteps, data, kSteps),
                              ReadInPieces(data + kSteps, size - kSteps, &one, 1)}) {
     Expect(cut.whole == whole.whole, "other bytes are whole when they come in pieces");
-    // A head that is too long and wrong besides is refused for what is seen first.
+    // A head that is both too long and invalid is refused for the fault that is seen first.
     const bool is_too_long = cut.refusal == framing::Refusal::kHeadTooLarge;
     Expect(is_too_long ? whole.refusal != framing::Refusal::kNone : cut.refusal == whole.refusal,
            "something else is refused when it comes in pieces");

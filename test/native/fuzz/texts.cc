@@ -21,7 +21,7 @@ void Expect(bool holds, const char* what) {
   std::abort();
 }
 
-/** Numbers of 32 bits in a separate allocation. */
+/** 32-bit numbers in a separate allocation. */
 std::vector<uint32_t> TakeNumbers(const uint8_t** data, size_t* size, size_t most) {
   std::vector<uint32_t> numbers(std::min(*size / 4, most));
   if (!numbers.empty()) memcpy(numbers.data(), *data, numbers.size() * 4);
@@ -33,7 +33,7 @@ std::vector<uint32_t> TakeNumbers(const uint8_t** data, size_t* size, size_t mos
 
 }  // namespace
 
-/** The first bytes say how long the tables and the first two texts are. */
+/** The first bytes choose the lengths of the tables and of the first two texts. */
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kHead = 6;
   if (size < kHead) return 0;
@@ -42,11 +42,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size -= kHead;
   std::vector<uint32_t> lexicon = TakeNumbers(&data, &size, 3 + (head[0] & 63));
   if (lexicon.size() >= 3) {
-    // As many places as there are, or fewer: one less than a power of two, as in the product, or any.
+    // As many places as possible, or fewer: one less than a power of two, as in the product, or any number.
     const uint32_t room = static_cast<uint32_t>((lexicon.size() - 1) / 2);
     lexicon[0] = head[0] > 127 ? room - 1 : lexicon[0] % room;
   }
-  // A table of nothing, its last places what the data says.
+  // An empty table whose last places come from the data.
   const std::vector<uint32_t> some = TakeNumbers(&data, &size, head[1]);
   std::vector<uint32_t> triggers(kEntriesAt + some.size());
   std::copy(some.begin(), some.end(), triggers.begin() + static_cast<ptrdiff_t>(kEntriesAt));
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   std::vector<uint16_t> units(size / 2);
   if (!units.empty()) memcpy(units.data(), data, units.size() * 2);
-  // Mostly letters: one byte of two would be a foreign script otherwise.
+  // Mostly letters; otherwise every second byte would belong to a foreign script.
   if ((head[2] & 1) == 0) {
     units.assign(data, data + size);
   }

@@ -24,7 +24,7 @@ const TESTS = [
   'test/search/graph-folder',
   'test/storage/capture-',
 ];
-/** Each finding ends the process: a test that goes on would hide it. */
+/** Each finding ends the process, because a test that continues would hide it. */
 const WAYS = [
   '-O1',
   '-g',
@@ -34,15 +34,15 @@ const WAYS = [
 ];
 const ASAN_OPTIONS = {
   detect_leaks: 0,
-  // Tests ask for more memory than there is, and are to be refused as without sanitizers.
+  // Tests allocate more memory than exists, which must fail as it does without sanitizers.
   allocator_may_return_null: 1,
   detect_stack_use_after_return: 1,
   strict_string_checks: 1,
 };
 
-/** What a process needs to run a library with sanitizers in it; null where the compiler has none. */
+/** The environment that a process needs to load a library with sanitizers; null if the compiler has no sanitizers. */
 function findRuntime(compiler) {
-  // The second because Node loads it by itself later, and the first must find its functions.
+  // The second library is listed because Node loads it later, and the first must find its functions.
   const libraries = ['libasan.so', 'libstdc++.so'].map((name) =>
     spawnSync(compiler, [`-print-file-name=${name}`], { encoding: 'utf8' }).stdout.trim(),
   );
@@ -53,7 +53,7 @@ function toSanitized(addon) {
   return { ...addon, target: join(build, basename(addon.target)) };
 }
 
-/** @returns {string | null} why it failed */
+/** @returns {string | null} why it failed; null: it succeeded */
 function compileAddon(addon, compiler) {
   const told = compile(addon, compiler, WAYS);
   return existsSync(addon.target) && !/ failed /.test(told ?? '') ? null : told;
@@ -75,13 +75,13 @@ function findsOverrun(compiler, env) {
   return status !== 0 && stderr.includes('heap-buffer-overflow');
 }
 
-/** Programs for ThreadSanitizer, and what they show. */
+/** Programs for ThreadSanitizer, and their subjects. */
 const RACES = {
   'graph-race': 'a graph is written while points are removed',
   'shared-race': 'indexes are searched while they are changed',
 };
 
-/** @returns {string | null} what ThreadSanitizer found wrong, or why it says nothing */
+/** @returns {string | null} the fault that ThreadSanitizer found, or why it found none */
 function findRace(compiler, name) {
   const graph = listAddons().find((addon) => addon.name === 'graph');
   const library = spawnSync(compiler.compiler, ['-print-file-name=libtsan.so'], { encoding: 'utf8' });
@@ -94,7 +94,7 @@ function findRace(compiler, name) {
   const given = ['-std=c++17', '-O1', '-g', '-fsanitize=thread', ...includes, join(here, `${name}.cc`)];
   const compiled = spawnSync(compiler.compiler, [...given, '-o', program], { encoding: 'utf8' });
   if (compiled.status !== 0) return compiled.stderr;
-  // Of locks, the library takes those of one thread in any order.
+  // The library takes locks of one thread in any order.
   const env = { ...process.env, TSAN_OPTIONS: 'detect_deadlocks=0:halt_on_error=1' };
   const races = (...argument) => spawnSync(program, argument, { env, encoding: 'utf8' });
   const careless = races('careless').stderr;

@@ -46,7 +46,7 @@ class Random {
   std::exit(3);
 }
 
-/** As `HnswIndex` and `ExactIndex` do it. */
+/** Like `HnswIndex` and `ExactIndex`. */
 class Writer {
  public:
   Writer(const std::shared_ptr<SharedIndex>& index, uint32_t seed) : index_(index), random_(seed) {}
