@@ -25,7 +25,7 @@ beforeAll(async () => {
       SVC_DISTILL_DIR: directory,
       GW_RELEGATION_AUDIT: '0',
       SVC_STUDENT_KEYS: CANARY_KEY,
-      // A slow machine must not make the upstream serve.
+      // A slow machine must not make the upstream serve a step.
       GW_STUDENT_TIMEOUT_MS: '20000',
       GW_PRICES: '{"claude-demo": {"input": 3, "output": 15}}',
     },
@@ -58,7 +58,7 @@ async function relegation(): Promise<RelegationStats> {
 
 const client = () => new Anthropic({ apiKey: CANARY_KEY, baseURL: bench.gateway_url, maxRetries: 0 });
 
-/** Everything of a message but what is drawn at random, and what the SDK itself adds to one that it has streamed. */
+/** A message without its random parts and without the fields that the SDK adds to streamed messages. */
 const plain = (message: Anthropic.Message) => ({
   ...message,
   id: '',

@@ -164,7 +164,7 @@ describe('the messages-API SDK', () => {
       describeError(await rejection(client(way).messages.stream(ask('break')).finalMessage())),
     );
     expect(String(thrown.message)).toContain('scripted break');
-    // Whether the client still waited for the last chunk is the client's affair.
+    // Whether the client still waited for the last chunk does not matter here.
     await bench.expectCaptured([{ status: 200, stop_reason: null }]);
   });
 

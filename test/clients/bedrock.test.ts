@@ -198,7 +198,7 @@ describe('the model-runtime SDK', () => {
         for await (const event of stream!) if (event.contentBlockDelta !== undefined) leave.abort();
       })(),
     );
-    // Its error has no special type; that the provider hears of it is what counts.
+    // Its error has no special type; the test checks that the provider notices.
     expect(await bench.provider.requests.at(-1)!.ended).toBe('aborted');
     await bench.expectCaptured([{ status: 200, aborted: true, model: modelId }]);
   });

@@ -1,5 +1,5 @@
 /**
- * The two ways to the fake provider that the client tests compare: straight, and through a gateway that runs as a
+ * The two ways to the fake provider that the client tests compare: direct, and through a gateway that runs as a
  * separate process with a capture database in a temporary directory. Test thread.
  */
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
@@ -15,7 +15,7 @@ import { clientScript } from './script.ts';
 /** Which way a client goes. */
 export type Way = 'direct' | 'gateway';
 
-/** What the SDKs send as keys in these tests; in no file afterwards. */
+/** Keys that the SDKs send in these tests. No file may contain them afterwards. */
 export const CANARY_KEY = 'sk-canary-7Qm2Zx9LwP4tRb8Ks5Vd1Yf6Hj3Gc0Na';
 
 /** The running pair. */
@@ -24,7 +24,7 @@ export class ClientBench {
   readonly child: CliChild;
   readonly dir: string;
   readonly gateway_url: string;
-  /** The last exchange that was looked at. */
+  /** The last exchange that was checked. */
   #seen = 0;
 
   constructor(provider: FakeProvider, child: CliChild, dir: string, gatewayUrl: string) {
@@ -44,8 +44,8 @@ export class ClientBench {
   }
 
   /**
-   * Does the same both ways and holds the results against each other, and what reached the provider too: method, path,
-   * query, headers in order, body.
+   * Does the same both ways, and compares the results and the requests that reached the provider: method, path, query,
+   * headers in order, body. @returns the result
    * @returns the result
    */
   async compare<T>(act: (way: Way) => Promise<T>): Promise<T> {
@@ -64,7 +64,7 @@ export class ClientBench {
 
   /**
    * Waits until the gateway has nothing in flight (an aborted exchange ends a moment after its client), flushes, and
-   * holds the exchanges captured since the last call, in the order of writing, against what is expected of each.
+   * compares the exchanges captured since the last call with the expected ones, in the order of writing.
    */
   async expectCaptured(expected: unknown[]): Promise<void> {
     await this.waitForStats((stats) => stats.exchanges.in_flight === 0);
@@ -80,7 +80,7 @@ export class ClientBench {
     }
   }
 
-  /** Asks for the stats until they are as wanted; the test's own limit is the bound. */
+  /** Requests the stats until they are as expected; the test's own time limit is the bound. */
   async waitForStats(done: (stats: GatewayStats) => boolean): Promise<GatewayStats> {
     for (;;) {
       const stats = (await (await fetch(`${this.gateway_url}/__gw/stats`)).json()) as GatewayStats;
@@ -89,7 +89,7 @@ export class ClientBench {
     }
   }
 
-  /** Stops the gateway as an operator would, then looks for the key in every byte of its data. */
+  /** Stops the gateway as an operator would, then searches every byte of its data for the key. */
   async expectNoCanary(): Promise<void> {
     this.child.process.kill('SIGTERM');
     expect((await this.child.ended).code).toBe(0);
@@ -107,7 +107,7 @@ export class ClientBench {
         expect(bytes.includes(needle), `${needle} in ${file.name}`).toBe(false);
       }
     }
-    // Stored blocks are compressed: what they unpack to is looked through as well.
+    // Stored blocks are compressed, so their uncompressed content is searched as well.
     const reader = CaptureReader.open(this.db);
     try {
       const unpacked = [...reader.exchanges()].flatMap((record) => [
@@ -134,7 +134,10 @@ interface GatewayStats {
   exchanges: { attempted: number; captured: number; dropped: number; in_flight: number; aborted: number };
 }
 
-/** Lower-cased names, without what belongs to the hop. `accept-encoding` and all else must arrive as sent. */
+/**
+ * Header names in lower case, without hop-by-hop headers. All other headers must arrive as sent, including
+ * `accept-encoding`.
+ */
 function describeArrival(request: ArrivedRequest): unknown {
   const headers: [string, string][] = [];
   for (let i = 0; i < request.raw_headers.length; i += 2) {
@@ -173,7 +176,7 @@ export async function startClientBench(
   return new ClientBench(provider, child, dir, url!);
 }
 
-/** What a typed error of an SDK says, in a form that can be compared. */
+/** The fields of an SDK's typed error, in a form that can be compared. */
 export function describeError(error: unknown): Record<string, unknown> {
   const e = error as Error & { status?: number; error?: unknown; type?: string; $fault?: string };
   return {
@@ -186,7 +189,7 @@ export function describeError(error: unknown): Record<string, unknown> {
   };
 }
 
-/** The error that a promise rejects with; fails the test when it does not. */
+/** The error with which a promise rejects; fails the test if the promise resolves. */
 export async function rejection(promise: PromiseLike<unknown>): Promise<Error> {
   return Promise.resolve(promise).then(
     () => expect.fail('did not reject'),

@@ -34,7 +34,7 @@ const TOOL: FunctionDeclaration = {
   parameters: { type: Type.OBJECT, properties: { query: { type: Type.STRING } } },
 };
 
-/** The SDK keeps the raw response beside the answer; its headers hold the hop's own date. */
+/** The SDK keeps the raw response beside the answer; its headers contain the date of the hop. */
 function withoutTransport<T>(value: T): T {
   return JSON.parse(
     JSON.stringify(value, (key, part: unknown) => (key === 'sdkHttpResponse' ? undefined : part)),

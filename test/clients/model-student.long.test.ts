@@ -18,14 +18,14 @@ import { CANARY_KEY, type ClientBench, startClientBench, type Way } from './clie
 
 const WIRES = ['messages', 'chat_completions', 'responses'] as const;
 const MODEL_KEY = 'sk-model-2Kd8Qz5Vw1Xn7Lc4Tb9Rm3Gy6Hp0Js';
-/** A round keeps 45 of these apart, and a call that nothing looks at afterwards takes 31 without an error. */
+/** A round holds out 45 of these, and a call that no later call checks needs 31 without an error. */
 const RUNS = 75;
 const SYSTEM = 'You settle baskets.';
 const TOOLS = new BasketRun(0).body().tools;
 
 /** One run of the agent on a wire, with that wire's official SDK. */
 interface Conversation {
-  /** Asks for the next answer. @returns its text and calls, who gave it, and whether the run is over */
+  /** Requests the next answer. @returns its text and calls, who gave it, and whether the run is over */
   step(way: Way, isStream: boolean): Promise<{ said: unknown; by: string; isOver: boolean }>;
 }
 
@@ -101,7 +101,7 @@ function converse(wire: RelegationWire, at: number): Conversation {
           ? await (async () => {
               const stream = client.chat.completions.stream(body);
               const data = await stream.finalChatCompletion();
-              // The stream of this SDK hides its response; who served stands in the captured copy.
+              // The SDK does not show the response of a stream; the captured copy says who served it.
               return { data, response: new Response(null, { headers: { 'x-svc-served-by': '?' } }) };
             })()
           : await client.chat.completions.create(body).withResponse();

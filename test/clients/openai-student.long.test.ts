@@ -15,7 +15,7 @@ import { CANARY_KEY, type ClientBench, collect, startClientBench, type Way } fro
 const MODEL = 'gpt-demo-large';
 const WIRES = 'messages,chat_completions,responses';
 const SYSTEM = 'You answer questions about orders. Use the tools; never guess.';
-/** A kind of answer that nothing looks at afterwards takes 31 runs without an error, and half of these have it. */
+/** A kind of answer that no later call checks needs 31 runs without an error, and half of these have it. */
 const RUNS = 64;
 
 let bench: ClientBench;
@@ -53,7 +53,7 @@ const chatBody = (messages: ChatMessage[]) => ({
   tools: chatTools,
 });
 
-/** Takes an answer into the conversation. @returns whether the run is over */
+/** Adds an answer to the conversation. @returns whether the run is over */
 function takeChat(order: Order, messages: ChatMessage[], answer: OpenAI.ChatCompletionMessage): boolean {
   messages.push(answer);
   for (const call of answer.tool_calls ?? []) {
@@ -146,19 +146,19 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Everything but what is drawn anew for each answer. */
+/** Everything except the fields that are random in each answer. */
 function plain(value: unknown): unknown {
   const own = new Set(['id', 'call_id', 'item_id', 'created', 'created_at', 'completed_at', '_request_id']);
   return JSON.parse(
     JSON.stringify(value, (key, item: unknown) => {
-      // Of an answer of calls alone the API streams null, and the fake provider an empty text.
+      // For an answer with only calls, the API streams null and the fake provider an empty text.
       if (key === 'content' && item === '') return null;
       return own.has(key) && item !== null ? '' : item;
     }),
   );
 }
 
-/** What the provider's answer has, with the same value; the student's may have more of the API's fields. */
+/** The fields of the provider's answer, with equal values; the student's answer may have more of the API's fields. */
 const holdsAll = (mine: unknown, direct: unknown) =>
   expect(plain(mine)).toMatchObject(plain(direct) as object);
 
@@ -190,7 +190,7 @@ describe('a student of chat-completions', () => {
       holdsAll(final, theirFinal);
       expect(plain(final.choices[0]!.message)).toEqual(plain(theirFinal.choices[0]!.message));
       expect(chunks.at(-1)!.choices).toEqual([]);
-      // Without being asked for, no usage comes; and a raw reader finds the end.
+      // Without a request for it, the stream has no usage. A raw reader finds the end.
       const quiet = await collect(await client('gateway').chat.completions.create({ ...body, stream: true }));
       expect(quiet.every(({ usage }) => usage === undefined)).toBe(true);
       for (const { message } of [mine.choices[0]!, final.choices[0]!])

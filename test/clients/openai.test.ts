@@ -79,7 +79,7 @@ describe('the chat-completions SDK', () => {
       collect(await client(way).chat.completions.create(params)),
     );
     expect(chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')).toBe('Done thinking.');
-    // Nothing told: the counts are estimated from the texts, and marked.
+    // The answer reports no counts, so they are estimated from the texts and marked.
     const estimate = { input_tokens: expect.any(Number), output_tokens: expect.any(Number), estimated: true };
     await bench.expectCaptured([
       {

@@ -7,10 +7,10 @@ export const LONG_TEXT = Array.from(
   (_, i) => `Zeile ${i}: „größer“ → 数 🙂 data: {"x":"\\n"}\n`,
 ).join('');
 
-/** Tokens that the answers to `think` report, so that a record's usage can be told from an estimate. */
+/** Token counts of the answers to `think`, which distinguish a record's usage from an estimate. */
 export const THINK_USAGE = { input: 1234, output: 56, cache_read: 1000, cache_write: 78 };
 
-/** After this many frames the answer to `hold` stops coming. */
+/** The answer to `hold` stops after this many frames. */
 const HOLD_FRAMES = 5;
 
 /**

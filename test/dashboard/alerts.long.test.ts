@@ -40,7 +40,7 @@ describe.skipIf(findChromium() === null)('the Alerts page in Chromium', () => {
     await page.getByText('Every destination accepted the test.').waitFor();
     expect(JSON.parse(hook.received[0]!.body).text).toContain('Test of the alert: Runs fail');
     await page.getByRole('row', { name: /test .*delivered/ }).waitFor();
-    // Of the address, only the host is shown.
+    // Only the host of the address is shown.
     expect(await page.locator('main').textContent()).not.toContain('token-of-the-hook');
 
     await page.getByRole('button', { name: 'Edit', exact: true }).click();
@@ -71,7 +71,7 @@ describe.skipIf(findChromium() === null)('the Alerts page in Chromium', () => {
         expect(narrow.complaints).toEqual([]);
       }
 
-    // What is read of the alert while it is deleted may be answered with 404, which the browser complains of.
+    // A request for the deleted alert may get 404, which the browser reports.
     expect(visit.complaints).toEqual([]);
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();

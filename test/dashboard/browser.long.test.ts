@@ -12,7 +12,7 @@ import { findChromium, openBrowser, Visit } from './browser.ts';
 import { CODEBASE, EXPERIMENT, LOOPING, seedRecords } from './seeded-runs.ts';
 import { captureSession, RUN_ID, SESSION, SeededService } from './seeded-service.ts';
 
-/** Every page of the menu, and what one opens from it. */
+/** Every page of the menu, and pages that are opened from it. */
 const SCREENS = [
   '',
   `compare?a=${RUN_ID}`,
@@ -39,13 +39,13 @@ const SCREENS = [
   'settings',
   'feedback',
 ];
-/** Of one of the two models that are captured. */
+/** One of the two captured models. */
 const PRICES = '{"claude-demo-large": {"input": 3, "output": 15}}';
 const WIDTHS = [320, 390, 1_024, 1_280];
 /** A run's id travels in a header, so it is ASCII. */
 const MARKED_RUN = 'run <img src=x onerror=alert(3)>';
 const POLL = { timeout: PATIENCE_MS };
-/** Markup, a long word, a mark that turns the order, right-to-left words and emoji. */
+/** Markup, a long word, a mark that changes the text direction, right-to-left words and emoji. */
 const PAYLOAD = `<img src=x onerror="alert(1)"><script>alert(2)</script> \u202e שלום 👩🏽‍🚀 ${'x'.repeat(400)}`;
 
 describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
@@ -101,7 +101,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   it('says what conversations cost, and where a price is not known', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    // One run alone: the list draws only the rows that are on the screen.
+    // Only one run, because the list draws only the rows on the screen.
     const costOf = async (id: string) => {
       await visit.goTo(`runs?q=${encodeURIComponent(`run:=${id}`)}`);
       const row = page.locator(`a.run-row[href*="runs/${encodeURIComponent(id)}"]`);
@@ -243,7 +243,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('textbox').fill('another name');
     await dialog.getByRole('button', { name: 'Delete the organization' }).click();
-    // The browser says what is wrong: nothing is sent.
+    // The browser reports the invalid input, and nothing is sent.
     expect(await dialog.locator('input:invalid').count()).toBe(1);
     await dialog.getByRole('textbox').fill(made.name);
     await dialog.getByRole('button', { name: 'Delete the organization' }).click();
@@ -303,7 +303,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     }
     await visit.goTo('runs/run-with-payload');
     const said = visit.page.locator('.said-assistant .text').last();
-    // The mark that would turn the order is shown; natural right-to-left words and emoji are themselves.
+    // The mark that would change the direction is shown as text; natural right-to-left words and emoji are unchanged.
     expect(await said.textContent()).toBe(PAYLOAD.replace('\u202e', '\ufffd'));
     expect(visit.complaints).toEqual([]);
     await service.call('DELETE', `/projects/${project.id}`);
@@ -447,7 +447,7 @@ describe.skipIf(findChromium() === null)('too many requests', () => {
       });
       await page.goto(`${service.api}/#token=${service.token}&next=runs`);
       await page.locator(`a[href*="runs/${RUN_ID}"]`).waitFor(POLL);
-      // Each page asks for more than there is left.
+      // Each page requests more than is left.
       for (const name of ['Home', 'Student', 'Usage', 'Home', 'Runs'])
         await page.getByRole('link', { name, exact: true }).first().click();
       await expect.poll(() => limited.length, POLL).toBeGreaterThan(0);

@@ -15,7 +15,7 @@ interface AxeFinding {
 /** The system's own. */
 const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome'];
 
-/** It speaks to the page's own server alone. */
+/** It connects only to the page's own server. */
 const FLAGS = [
   ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
   ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
@@ -39,7 +39,7 @@ interface Looks {
   scheme?: 'light' | 'dark';
 }
 
-/** A page that is signed in, and what its browser complains of. */
+/** A signed-in page, and the errors that its browser reports. */
 export class Visit {
   readonly page: Page;
   readonly context: BrowserContext;
@@ -86,7 +86,7 @@ export class Visit {
     if (at >= 0) this.complaints.splice(at, 1);
   }
 
-  /** Goes to a page of the dashboard by its address, and waits until nothing of it is being read. */
+  /** Opens a page of the dashboard by its address, and waits until it has loaded its data. */
   async goTo(address: string): Promise<void> {
     await this.page.goto(`${this.#base}/#/${address}`);
     await this.settle();
@@ -98,7 +98,10 @@ export class Visit {
     await this.page.locator('.skeleton').first().waitFor({ state: 'hidden' });
   }
 
-  /** What axe finds serious or critical. It is put in by the debugger, which the page's policy does not bind. */
+  /**
+   * Serious and critical findings of axe, which is injected by the debugger, because the page's policy does not apply
+   * to it.
+   */
   async findSerious(): Promise<string[]> {
     const session = await this.context.newCDPSession(this.page);
     await session.send('Runtime.evaluate', { expression: AXE });

@@ -69,7 +69,7 @@ it('writes a conversation as Markdown that no text in it breaks', () => {
 
 const START_MS = Date.UTC(2026, 0, 2);
 
-/** A turn that began so many seconds after the start, and took one. */
+/** A turn that began this many seconds after the start and took one second. */
 function makeTurn(exchange_id: number, start_s: number, more: object = {}) {
   return {
     exchange_id,

@@ -150,7 +150,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
   const cell = (visit: Visit, row: string) =>
     visit.page.locator('table.compared-figures tr', { hasText: row }).locator('td');
 
-  /** Each question: by clicks, of which there are as many as `act` is called with, and by keys. */
+  /** Answers each question by clicks, which are the calls of `act`, and by keys. */
   const QUESTIONS: readonly [
     question: string,
     clicks: (visit: Visit) => readonly Locator[],
@@ -322,7 +322,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
     close(listed.reduce((all, { cost_usd }) => all + (cost_usd ?? 0), 0));
     const metrics = await (await fetch(`${service.api}/metrics`)).text();
     const metric = (name: string) => Number(new RegExp(`^understudy_${name} (.*)$`, 'm').exec(metrics)?.[1]);
-    // Unless midnight passes, all of it is of today.
+    // Unless midnight passes, all of it happened today.
     const { total: today } = await get<{ total: Figures }>('/capture/figures?days=1');
     expect(metric('today_cost_usd')).toBeCloseTo(today.cost_usd, 9);
     for (const name of ['exchanges', 'turns', 'errors', 'input_tokens', 'output_tokens'] as const)

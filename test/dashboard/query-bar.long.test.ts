@@ -33,7 +33,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     await page.getByRole('option', { name: /^model:/ }).waitFor();
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
-    // The one with most runs comes first.
+    // The value with most runs comes first.
     await page.getByRole('option', { name: 'claude-of-no-price 3 runs', exact: true }).waitFor();
     await page.getByRole('option', { name: 'claude-demo-large 1 run', exact: true }).waitFor();
     await page.keyboard.press('ArrowDown');
@@ -44,7 +44,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     await page.waitForURL(/q=model%3Aclaude-demo-large/);
     await rowOf(visit, SESSION).first().waitFor({ state: 'detached' });
     await rowOf(visit, RUN_ID).first().waitFor();
-    // The address alone shows the same.
+    // The address alone restores the view.
     await visit.goTo('runs?q=model%3Aclaude-demo-large');
     expect(await field.inputValue()).toBe('model:claude-demo-large');
     await rowOf(visit, RUN_ID).first().waitFor();

@@ -103,7 +103,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(await page.locator('.conversation-head .badges').textContent()).not.toContain(LONG_OUTCOME);
     await page.locator('#step-0 summary').click();
     expect(await page.locator('#step-0 .step-texts').textContent()).toContain('I read the parser first.');
-    // A click beside a step leads to it.
+    // A click beside a step selects it.
     const box = (await page.locator('.line-chart .u-over').boundingBox())!;
     await page.mouse.click(box.x + box.width - 2, box.y + box.height / 2);
     await expect.poll(() => page.locator('#step-7 details').getAttribute('open'), POLL).toBe('');
@@ -137,7 +137,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await page.locator('.conversation-head .badge.good', { hasText: 'ok' }).first().waitFor();
     await page.getByRole('button', { name: 'Conversation' }).click();
     await page.locator('.turns').waitFor();
-    // What was said to the agent leads to its step.
+    // An intervention links to its step.
     await page.getByRole('button', { name: 'Step 3' }).click();
     await expect.poll(() => page.locator('#step-3 details').getAttribute('open'), POLL).toBe('');
     expect(visit.complaints).toEqual([]);
@@ -152,7 +152,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     const { page } = visit;
     await visit.goTo('runs?status=running');
     await rowOf(visit, runs.at(-1)!).waitFor();
-    // To the end of the list, which brings the runs behind the first page.
+    // Scrolls to the end of the list, which loads the runs after the first page.
     await expect
       .poll(async () => {
         await page.evaluate('scrollTo(0, document.body.scrollHeight)');
@@ -255,7 +255,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     const lists = new Set<string>();
     page.on('request', (request) => {
       const { pathname, searchParams } = new URL(request.url());
-      // The first steps ask whether there is one at all.
+      // The page with the first steps checks whether there is a run at all.
       if (/\/runs$/.test(pathname) && searchParams.get('limit') !== '1') lists.add(pathname);
     });
     await page.reload();

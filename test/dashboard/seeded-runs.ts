@@ -1,10 +1,10 @@
 /** Runs of /v1, patterns, findings and an experiment for the dashboard's tests, over the API. */
 import type { SeededService } from './seeded-service.ts';
 
-/** What would run if a page took text for markup. */
+/** Markup that would run if a page inserted text as HTML. */
 export const PAYLOAD = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 
-/** As long as one may be, without a blank for some of it. */
+/** Texts of maximum length, some without a blank. */
 export const LONG_OUTCOME = `failure: the tests still fail after ${'everything_that_was_tried_'.repeat(6)}`;
 
 export const LOOPING = 'looping';

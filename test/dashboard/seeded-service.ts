@@ -33,7 +33,7 @@ export class SeededService {
   async start(env: Record<string, string> = {}): Promise<void> {
     this.#provider ??= await startFakeProvider({ script: (request) => this.script(request) });
     this.#service = new WholeService(this.dir, {
-      // Chosen beforehand: a socket that the system gave a port to keeps it for a while from who comes next.
+      // The port is chosen beforehand: the system may still hold a port that it chose for a closed socket.
       PORT: String(await findFreePort()),
       GW_UPSTREAM_BASE: this.#provider.url,
       RATE_LIMIT_PER_SEC: '100000',
@@ -48,14 +48,14 @@ export class SeededService {
     this.org_id = (booted as { organizations: { id: string }[] }).organizations[0]!.id;
   }
 
-  /** The port stays with who has the page open. */
+  /** The port stays the same for a page that is open. */
   restart(env: Record<string, string> = {}): Promise<void> {
     const { port } = new URL(this.api);
     const { port: gateway } = new URL(this.gateway);
     return this.#service!.stop().then(() => this.start({ ...env, PORT: port, GW_PORT: gateway }));
   }
 
-  /** The agent of the demo works through the gateway. */
+  /** The demo's agent works through the gateway. */
   async captureRun(run_id = RUN_ID, task = TASK): Promise<void> {
     const workspace = await Workspace.create();
     try {
@@ -97,7 +97,7 @@ export class SeededService {
 
 export const SESSION = 'session-of-a-coding-agent';
 
-/** A session of Claude Code: its own run, a sub-agent and a call beside the work, by the headers that it sends. */
+/** A session of Claude Code, identified by its headers: its own run, a sub-agent and a side call. */
 export async function captureSession(service: SeededService): Promise<void> {
   const session = { 'x-claude-code-session-id': SESSION };
   const tools = [{ name: 'read', description: 'Reads a file', input_schema: { type: 'object' } }];

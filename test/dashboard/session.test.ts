@@ -10,11 +10,11 @@ import { importCopy } from '../fixtures/module-copy.ts';
 const service = new ApiChild({ AUTH_DB_URL: 'embedded:' });
 const tokens: Record<string, string> = {};
 let cookie = '';
-/** What the page asked for, by method and path. */
+/** The requests of the page, by method and path. */
 let asked: string[] = [];
 /** Requests that get no answer. */
 let isDown: (route: string) => boolean = () => false;
-/** Holds back the answer to a request. */
+/** Delays the answer to a request. */
 let hold: (route: string) => Promise<void> | undefined = () => undefined;
 
 const fetchAsPage = async (path: string, init: RequestInit = {}): Promise<Response> => {
@@ -49,7 +49,7 @@ interface Offered {
   decide(takesIt: boolean): void;
 }
 
-/** What the test uses of the module, whose types are a browser's. */
+/** The parts of the module that the test uses; its types are those of a browser. */
 interface Session {
   openSession(): Promise<void>;
   followRole(): Promise<void>;
@@ -99,7 +99,7 @@ beforeEach(async () => {
   page = await importCopy(MODULE);
 });
 
-/** Opens a link. @returns once it is done, or the reader is asked */
+/** Opens a link. @returns once it is handled, or the reader is asked */
 async function openLink(token: string, next = ''): Promise<{ done: Promise<void> }> {
   place.hash = `#token=${token}${next}`;
   const done = page.openSession();
@@ -134,7 +134,7 @@ it('of another user asks first, and changes nothing when the reader stays', asyn
   await done;
   expect(page.offeredSession.value).toBe(null);
   expect([emailNow(), cookie, sessionsStarted()]).toEqual(['ann@example.com', before, 1]);
-  // Nor does a reload use it.
+  // A reload does not use it either.
   await page.openSession();
   expect(emailNow()).toBe('ann@example.com');
 });

@@ -14,13 +14,13 @@ import { findChromium, openBrowser, Visit } from './browser.ts';
 import { SeededService } from './seeded-service.ts';
 
 const POLL = { timeout: PATIENCE_MS };
-/** As many as each kind of answer needs for its proof. */
+/** The number of runs that each kind of answer needs as evidence. */
 const TAUGHT = 60;
 const PRICES = '{"claude-demo-large": {"input": 3, "output": 15}}';
 
 type OrderContent = Parameters<OrderRun['take']>[0];
 
-/** The agent answers orders through the gateway, each as a labelled run. */
+/** The agent processes orders through the gateway, each as a labelled run. */
 async function answerOrders(
   service: SeededService,
   numbers: readonly number[],
@@ -35,7 +35,7 @@ async function answerOrders(
         headers: {
           'content-type': 'application/json',
           'x-api-key': 'no-key-needed',
-          // Without it the provider would refuse the request, and no student serves it.
+          // Without it, the provider would refuse the request and no student would serve it.
           'anthropic-version': '2023-06-01',
           'x-svc-run': `order-${number}`,
           'x-svc-seq': String(seq),
@@ -56,7 +56,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
   const directory = join(service.dir, 'student');
   const ENV = {
     SVC_DISTILL_DIR: directory,
-    // Every other covered step goes to the upstream as well.
+    // Every second covered step also goes to the upstream.
     GW_RELEGATION_AUDIT: '0.5',
     GW_STUDENT_TIMEOUT_MS: '60000',
     GW_PRICES: PRICES,
@@ -79,7 +79,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
         .version;
     await vi.waitFor(async () => expect(await serving()).toBe(1), POLL);
     await answerOrders(service, range(100, 30));
-    // From here on the upstream writes another parcel than the agent's order says.
+    // From here on, the upstream names a parcel other than the agent's order.
     service.script = (request) => {
       const answer = orderScript(request);
       const calls = 'tool_calls' in answer ? answer.tool_calls : undefined;

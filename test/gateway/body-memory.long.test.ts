@@ -31,7 +31,7 @@ function makeBody(number: number, words: number): Buffer {
   return Buffer.from(new Uint32Array(words).fill(number).buffer);
 }
 
-/** Whether all of it is a beginning of the body of that number. */
+/** Whether all bytes are a beginning of the body with that number. */
 function isOf(number: number, bytes: Uint8Array): boolean {
   return makeBody(number, Math.ceil(bytes.length / 4))
     .subarray(0, bytes.length)
@@ -42,7 +42,7 @@ async function waitTurns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await nextTick();
 }
 
-/** Lets the system take nothing of what is written to a port before some turns of the loop. */
+/** Lets the system accept nothing of what is written to a port until some turns of the loop have passed. */
 function delayWrites(port: number, prng: Prng): void {
   const write = Socket.prototype.write;
   vi.spyOn(Socket.prototype, 'write').mockImplementation(function (this: Socket, ...args: unknown[]) {
@@ -80,7 +80,10 @@ function startCapture(
 
 const HOWS = ['ok', 'late', 'early', 'dies', 'stale'] as const;
 
-/** With the second, exchanges are given up in the middle, all of the longest among them, and others take what memory they had. */
+/**
+ * The second argument ends some exchanges in the middle, including all of the longest ones, so that others reuse their
+ * memory.
+ */
 const ROOMS: [string, number][] = [
   ['room for all', DEFAULTS.GW_MAX_QUEUE_BYTES],
   ['room for some', 1 << 20],
@@ -166,7 +169,7 @@ it.each(ROOMS)('gives no client the bytes of another, with %s', async (_name, qu
     const answer = await client.readAnswer();
     if (answer.status === 200) check('answer', number, answer.body);
     else expect(answer.status).toBe(502);
-    // An answer that came early leaves the connection with the rest of the request.
+    // After an early answer, the connection still receives the rest of the request.
     await sent;
   };
 
@@ -175,7 +178,7 @@ it.each(ROOMS)('gives no client the bytes of another, with %s', async (_name, qu
     Array.from({ length: CLIENTS }, async () => {
       let client = await openRawClient(gateway.port);
       for (let i = 0; i < REQUESTS_EACH; i++) {
-        // An answer that had begun when its upstream died is cut.
+        // An answer that had begun when its upstream ended is cut off.
         await exchange(client, next++).catch((error: unknown) => {
           if (client.closed_how === null) throw error;
         });
@@ -195,7 +198,7 @@ it.each(ROOMS)('gives no client the bytes of another, with %s', async (_name, qu
 
   expect(wrong).toEqual([]);
   expect(upstream.errors).toEqual([]);
-  // All of it has happened, often.
+  // Each of these cases has occurred often.
   for (const count of Object.values(seen)) expect(count, JSON.stringify(seen)).toBeGreaterThan(5);
   const { dropped, in_flight, queue_bytes } = capture.counters();
   if (queueBytesMax < DEFAULTS.GW_MAX_QUEUE_BYTES) expect(dropped).toBeGreaterThan(5);
@@ -206,7 +209,7 @@ it.each(ROOMS)('gives no client the bytes of another, with %s', async (_name, qu
 it('takes nothing more of a request that was answered before it was there', async () => {
   const upstream = await startRawUpstream({
     onHead: async (connection, { start_line, raw }) => {
-      // Not before all that was sent has come through the gateway.
+      // Waits until everything that was sent has passed the gateway.
       if (start_line.startsWith('POST')) await connection.waitForBytes(raw.length + 40_000);
       await connection.write(messageBytes('HTTP/1.1 200 OK', [], Buffer.from('early')));
     },

@@ -31,7 +31,7 @@ afterAll(() => upstream.close());
 
 type Pair = [name: string, value: string];
 
-/** One exchange of the test: what is sent, what is answered, how it ends. */
+/** One exchange of the test: its request, its answer, and its end. */
 interface Scene {
   name: string;
   method?: string;
@@ -67,7 +67,7 @@ async function play(
     );
     const answer = await rawRequest(port, bytes);
     if (answer.complete === (scene.cut === true)) throw new Error(`${scene.name}: ${answer.start_line}`);
-    // Half of it lies in a sealed file.
+    // Half of the exchanges are in a sealed file.
     if (at === scenes.length >> 1) await fetch(`${url}/__gw/rotate`, { method: 'POST' });
   }
   await waitForStats(url, (stats) => stats.exchanges.in_flight === 0);
@@ -84,7 +84,7 @@ const ok = (body: Buffer, headers: Pair[] = [['Content-Type', 'application/json'
 
 const HEX = (char: string): string => char.charCodeAt(0).toString(16).padStart(2, '0');
 
-/** Ways to write a text in which each character, or each mark, is an escape. */
+/** Ways to write a text in which each character, or each mark, is escaped. */
 const WRITINGS: Record<string, (text: string) => string> = {
   unicode: (text) => text.replace(/[ -~]/g, (char) => `\\u00${HEX(char)}`),
   'unicode, capitals': (text) => text.replace(/[ -~]/g, (char) => `\\u00${HEX(char).toUpperCase()}`),
@@ -98,7 +98,7 @@ const WRITINGS: Record<string, (text: string) => string> = {
   'percent twice': (text) => text.replace(/[^A-Za-z0-9]/g, (char) => `%25${HEX(char)}`),
 };
 
-/** Every way in which a careless server writes what it got into a text. */
+/** Ways in which a careless server writes a received text into another text. */
 function echoes(secret: string): string[] {
   const utf8 = Buffer.from(secret);
   const quoted = JSON.stringify(secret);
@@ -121,7 +121,7 @@ function echoes(secret: string): string[] {
 
 const CODINGS = { gzip: gzipSync, br: brotliCompressSync, zstd: zstdCompressSync };
 
-/** Where a request carries its credential: the header or query that holds the secret. */
+/** The header or query parameter of a request that holds the secret. */
 const CARRIERS: Record<string, (canaries: Canaries) => { secret: string; headers?: Pair[]; query?: string }> =
   {
     bearer: (c) => {
@@ -584,13 +584,13 @@ function makeScenes(canaries: Canaries): Scene[] {
   return scenes;
 }
 
-/** A body without compression that it does not tell of. */
+/** A body without compression that does not name its encoding. */
 function unpack(body: Buffer): Buffer {
   if (body[0] === 0x1f && body[1] === 0x8b) return unpack(gunzipSync(body));
   return body.length > 4 && body.readUInt32LE(0) === 0xfd2fb528 ? unpack(zstdDecompressSync(body)) : body;
 }
 
-/** Everything left of any secret, wherever it lies. */
+/** All remains of any secret, wherever they are. */
 function search(
   canaries: Canaries,
   { folder, output, stored }: Awaited<ReturnType<typeof play>>,
@@ -626,7 +626,7 @@ describe('canaries', () => {
     try {
       expect(left.stored).toHaveLength(scenes.length);
       expect(search(canaries, left, scenes)).toEqual([]);
-      // Every key, in every writing, and every carrier with its echoes.
+      // Every key in every form of writing, and every header or parameter with its echoes.
       expect(canaries.all.length).toBeGreaterThan(124);
     } finally {
       rmSync(left.folder, { recursive: true, force: true });
@@ -651,7 +651,7 @@ describe('canaries', () => {
         ]),
       });
     }
-    // Not secrets of the request itself: with 0 these stay, to the byte.
+    // These are not secrets of the request itself, so with 0 they are stored unchanged.
     const keys = new Canaries();
     const exact: { request: Buffer; response: Buffer }[] = [];
     for (const [name, shape] of Object.entries(KEYS)) {

@@ -53,7 +53,7 @@ beforeEach(() => {
 
 const start = () => startGatewayProcess(upstream.url, folder);
 
-/** Calls that are answered right and stored, however often that is tried. */
+/** Repeats calls until they are answered correctly and stored. */
 async function capture(started: GatewayProcess, name: string, count: number): Promise<string[]> {
   const tags: string[] = [];
   for (let n = 0; n < count; n++) {
@@ -66,7 +66,7 @@ async function capture(started: GatewayProcess, name: string, count: number): Pr
 
 const listAside = () => readdirSync(folder).filter((name) => /^capture\.damaged-\d+T\d+\.mdb$/.test(name));
 
-/** What a sound file holds, by id. */
+/** The exchanges of an undamaged file, by id. */
 async function readFile(path: string): Promise<Map<number, string>> {
   const reader = CaptureReader.open(path);
   const tags = new Map<number, string>();
@@ -89,8 +89,8 @@ describe('pages spoilt under load', () => {
       await capture(started, 'first', 40);
       await flush(started.url);
       const { answered, end } = driveRuns(started.port, 'load', 6, 5);
-      // The chosen pages may never be read, so their number doubles until one is. The file that takes its place is
-      // left alone.
+      // The chosen pages may never be read, so their number doubles until one is. The file that replaces the damaged
+      // one is not touched.
       const file = openSync(db, 'r+');
       for (let count = 6; listAside().length === 0; count *= 2) {
         spoilPages(file, prng, Math.min(count, 10_000), how);
@@ -99,7 +99,7 @@ describe('pages spoilt under load', () => {
       }
       closeSync(file);
       await end();
-      // All is settled when nothing waits any more; what cannot be known counts as dropped.
+      // All exchanges are settled when none waits any more; those with an unknown outcome count as dropped.
       const isSettled = ({ exchanges }: Stats) => exchanges.in_flight === 0;
       const settled = await waitForStats(started.url, isSettled);
       const { attempted, captured, dropped } = settled.exchanges;
@@ -230,7 +230,7 @@ describe('a file that is damaged before the start', () => {
     pid = await findCaptureProcess(started.url, pid);
     await capture(started, 'after', 3);
     await waitForStats(started.url, ({ exchanges }) => exchanges.captured === 3);
-    // The first two in a row were blamed on the file, the third on what came in its place.
+    // The first two ends in a row were blamed on the file, the third on its replacement.
     expect(listAside().length).toBeGreaterThanOrEqual(1);
     const stderr = await stopGatewayProcess(started);
     const waits = [...stderr.matchAll(/"restart_in_ms":(\d+)/g)].map(([, ms]) => Number(ms));

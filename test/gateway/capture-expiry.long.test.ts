@@ -59,7 +59,7 @@ it('removes what is too old while it captures, and keeps the rest byte for byte'
   expect(attachments()).toHaveLength(2);
   for (const name of attachments()) utimesSync(join(`${db}.files`, name), old, old);
 
-  // Kept for longer than they are old: sealed, and nothing more.
+  // The retention time exceeds their age, so they are sealed and kept.
   Object.assign(env, { DAYS_AGO: '10', RETENTION_DAYS_CAPTURES: '60' });
   await service.start();
   await expect.poll(async () => (await expired()).sealed, { timeout: 60_000 }).toBe(1);

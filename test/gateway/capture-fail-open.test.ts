@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterAll(() => upstream.close());
 beforeEach(() => {
   upstream.script = { onRequest: answerCall };
-  // Removed after the gateway of the test is closed, which makes its files anew where they are missing.
+  // Removed after the test's gateway is closed, because the gateway recreates missing files.
   folder = makeFolder();
   db = join(folder, 'capture.mdb');
 });
@@ -50,7 +50,7 @@ async function start(options: Partial<CaptureGatewayOptions> = {}): Promise<Capt
 }
 
 let made = 0;
-/** Calls one after the other, each answered right or the test fails. @returns their tags */
+/** Makes calls one after the other; the test fails unless each gets its right answer. @returns their tags */
 async function makeCalls(port: number, count: number): Promise<string[]> {
   const tags: string[] = [];
   for (let i = 0; i < count; i++) {
@@ -61,7 +61,7 @@ async function makeCalls(port: number, count: number): Promise<string[]> {
   return tags;
 }
 
-/** Tags of what is stored, after checking that ids have no holes. */
+/** Tags of the stored exchanges, after a check that the ids have no gaps. */
 async function readTags(from_id = 1): Promise<string[]> {
   const stored = await readCaptured(db, from_id);
   expect(stored.map(({ record }) => record.id)).toEqual(stored.map((_, at) => from_id + at));
@@ -122,7 +122,7 @@ describe('no room', () => {
       const answer = await rawRequest(gateway.port, bytes);
       expect(answer.body.equals(Buffer.concat([sent, sent]))).toBe(true);
     }
-    // A client has a long answer before the gateway knows that it has: the next may be over sooner.
+    // A client receives a long answer before the gateway has noticed, so the next exchange may end sooner.
     await waitForStats(gateway.url, ({ exchanges }) => exchanges.captured === 4);
     await flush(gateway.url);
     const stored = (await readCaptured(db)).sort((a, b) => a.record.request.bytes - b.record.request.bytes);
@@ -160,7 +160,7 @@ describe('no writer', () => {
     expect(await post(gateway.url, '/__gw/writer/kill').then((again) => again.json())).toEqual({
       alive: false,
     });
-    // The thread coming back changes nothing: it stays off until the process starts again.
+    // The restart of the thread changes nothing: capture stays off until the process restarts.
     await gateway.threads.crash(0);
     await makeCalls(gateway.port, 2);
     const { status, reasons, exchanges, writer } = await readStats(gateway.url);
@@ -304,7 +304,7 @@ describe('no disk', () => {
       const kept = await makeCalls(port, 3);
       await flush(url);
       limit(String(statSync(db).size));
-      // Some pages of the file are free, so it takes a few until one does not fit.
+      // Some pages of the file are free, so several exchanges fit before one does not.
       for (let fitting = 0; ; fitting += 25) {
         kept.push(...(await makeCalls(port, 25)));
         const { exchanges } = await waitForStats(

@@ -30,7 +30,7 @@ const SEED = Number(process.env.SEED ?? 7);
 
 it('three kills under load', async () => {
   const prng = createPrng(SEED);
-  /** Answered whole, and flushed afterwards: these must be there for ever. */
+  /** Calls with complete answers that were flushed afterwards: these must never be lost. */
   const mustBeThere = new Set<string>();
   let before = 0;
 
@@ -42,7 +42,7 @@ it('three kills under load', async () => {
     const killAfter = 60 + prng.below(150);
 
     const isReached = Promise.withResolvers<void>();
-    // A batch gathers for a while: a quick machine answers all these before one exchange is captured.
+    // A batch is collected for a while, and a fast machine answers all these before one exchange is captured.
     const isFlushed = Promise.withResolvers<void>();
     const { answered, over, end } = driveRuns(port, `r${round}`, 12, 6, (count) => {
       if (count >= killAfter) isReached.resolve();
@@ -68,7 +68,7 @@ it('three kills under load', async () => {
       if (!isOver) throw new Error(`ended by itself: ${code ?? signal}\n${stderr}`);
     });
     await Promise.race([died, Promise.all([isReached.promise, isFlushed.promise]), over, watch]);
-    // The last one dies while it seals a file and opens another.
+    // The last process is killed while it seals a file and opens another.
     if (round === 3) {
       void fetch(`${url}/__gw/rotate`, { method: 'POST' }).catch(() => {});
       const target = answered.size + prng.below(10);
@@ -87,7 +87,7 @@ it('three kills under load', async () => {
     before = stored.size;
   }
 
-  // It goes on with the next id, in good order to the end.
+  // Capture continues with the next id, without gaps.
   await using last = await startChild(1);
   await makeCall(last.port, { run: 'after', seq: 1, stream: true });
   expect(await flush(last.url)).toBe(1);

@@ -21,9 +21,9 @@ import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts'
 import { makeFolder } from '../storage/folder.ts';
 
 const SEED = Number(process.env.SEED ?? 7);
-/** The pause before a start doubles with each; the storms kill more often. */
+/** The pause before a restart doubles each time; storms kill more often. */
 const KILLS = 3;
-/** Of the services, as the command line's tests start them. */
+/** The number of threads of the services, as in the command line's tests. */
 const SERVER_THREADS = Number(process.env.TEST_SERVER_THREADS ?? '1');
 
 let upstream: RawUpstream;
@@ -53,7 +53,7 @@ describe('a capture process that is killed under load', () => {
       let pid = 0;
       for (let round = 1; round <= KILLS; round++) {
         pid = await findCaptureProcess(started.url, pid);
-        // A batch is lost when process after process is killed over it: each stores something before.
+        // A batch is lost if several processes in a row are killed during it, so each process stores something first.
         const { captured } = (await readStats(started.url)).exchanges;
         await waitForStats(started.url, ({ exchanges }) => exchanges.captured > captured);
         const target = load.answered.size + 20 + prng.below(80);
@@ -74,7 +74,7 @@ describe('a capture process that is killed under load', () => {
         dropped: 0,
       });
       expect(writer.process!.restarts).toBe(KILLS);
-      // Killed from outside: no file is to blame.
+      // The process was killed from outside, so no file is to blame.
       expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
       const stderr = await stopGatewayProcess(started);
       expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(KILLS);
@@ -97,12 +97,12 @@ describe('a capture process that stands still', () => {
         await makeCall(started.port, { run: `still-${n}`, seq: 1, stream: n % 2 === 0 });
       const full = await waitForStats(started.url, ({ writer }) => (writer.process?.silent_ms ?? 0) > 0);
       dropped = full.exchanges.dropped;
-      // Each server thread has its share of the queue, and of several one may be full before the others.
+      // Each server thread has its share of the queue, and one share may be full before the others.
       if (SERVER_THREADS === 1) expect(dropped).toBe(15);
       else expect(dropped).toBeGreaterThanOrEqual(15);
       expect(full.exchanges).toMatchObject({ attempted: 36, captured: 1, in_flight: 35 - dropped });
     } finally {
-      // One that stands still would not end with the service.
+      // A stopped process would not end with the service.
       process.kill(pid, 'SIGCONT');
     }
     const after = await waitForStats(started.url, ({ exchanges }) => exchanges.in_flight === 0);

@@ -27,7 +27,7 @@ class PathBatch implements ExchangeBatch {
   }
 }
 
-/** A writer whose every append waits for the test's word. */
+/** A writer whose appends each wait for the test. */
 class ScriptedWriter implements CaptureWriter<PathBatch> {
   readonly memory = new BodyMemory();
   readonly appends: {
@@ -50,7 +50,7 @@ class ScriptedWriter implements CaptureWriter<PathBatch> {
     return promise;
   }
 
-  /** The nth append: as much time passes as it takes to come. */
+  /** The n-th append; advances the clock until it arrives. */
   async nth(count: number) {
     while (this.appends.length < count) await vi.advanceTimersToNextTimerAsync();
     return this.appends[count - 1]!;
@@ -83,11 +83,11 @@ function makeQueue(options: Partial<CaptureQueueOptions> = {}): Scripted {
   return { queue, writer, submit };
 }
 
-// On a machine that is busy, 100 ms may pass between any two lines of a test.
+// On a busy machine, 100 ms may pass between any two lines of a test.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
 afterEach(() => void vi.useRealTimers());
 
-/** Everybody hears what has happened; no time passes. */
+/** Lets all pending promises settle without advancing the clock. */
 async function spread(): Promise<void> {
   await vi.advanceTimersByTimeAsync(0);
 }
@@ -114,7 +114,7 @@ describe('capture queues of several threads', () => {
       fill();
       const held = () => queues.reduce((sum, { queue }) => sum + queue.counters().queue_depth, 0);
       expect(held(), `${most} on ${threads}`).toBe(most);
-      // What is stored gives its places to any of them.
+      // Stored exchanges free places that any thread may use.
       for (const { writer } of queues) {
         if (queues.some(({ queue, writer: own }) => own === writer && queue.counters().queue_depth === 0))
           continue;
@@ -286,7 +286,7 @@ describe('batches that wait for another try', () => {
   it('are tried at once when the writer is back', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
-    // Three failures in a row: the next pause would be 400 ms.
+    // After three failures in a row, the next pause would be 400 ms.
     for (let tries = 1; tries <= 2; tries++) (await writer.nth(tries)).fail('disk_full');
     (await writer.nth(3)).fail('disk_full');
     await vi.advanceTimersByTimeAsync(399);

@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => upstream.close());
 beforeEach(() => {
-  // Removed after the gateway of the test has ended, which makes its files anew where they are missing.
+  // Removed after the test's gateway has ended, because the gateway recreates missing files.
   folder = makeFolder();
   db = join(folder, 'capture.mdb');
 });
@@ -47,7 +47,7 @@ it('rotation under load: nothing lost, ids go on, sealed files read-only; inspec
     sealed.push(rotated.sealed!);
     expect(statSync(rotated.sealed!).mode & 0o777).toBe(0o400);
   }
-  // While it is written to, another process reads it.
+  // Another process reads the file while it is written.
   await using inspect = new CliChild(['inspect', '--db', db, '--json']);
   const seen = await inspect.ended;
   expect(seen).toMatchObject({ code: 0, stderr: '' });

@@ -57,7 +57,7 @@ it('labels, conversations without a label, the note, providers, turns, flags', {
       }
     },
   };
-  // Two conversations without a label, their turns in between each other.
+  // Two conversations without a label, with interleaved turns.
   const talk = (topic: string, turns: number): Buffer =>
     json({
       model: 'm',

@@ -50,7 +50,10 @@ const BIG = Buffer.alloc(700_000, 'big body ');
 const SSE_HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n';
 const FRAME = chunkBytes(Buffer.from('event: ping\ndata: {"type":"ping"}\n\n'));
 
-/** The provider, by the last part of the path. Acts on the head alone, since some clients never finish their body. */
+/**
+ * The provider, chosen by the last part of the path. It reacts to the head alone, because some clients never finish
+ * their body.
+ */
 async function answer(connection: UpstreamConnection, head: { start_line: string }): Promise<void> {
   const how = /\/as\/([a-z-]+)/.exec(head.start_line)![1]!;
   const ok = (body: Buffer | string, headers: [string, string][] = []): Promise<void> =>
@@ -78,7 +81,7 @@ async function answer(connection: UpstreamConnection, head: { start_line: string
     case 'silent':
       return;
     case 'early':
-      // Answers before the body is there, and takes no more of it.
+      // Answers before the body has arrived, and accepts no more of it.
       await connection.write(
         'HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig',
       );
@@ -102,7 +105,7 @@ async function answer(connection: UpstreamConnection, head: { start_line: string
   }
 }
 
-/** Whether the gateway surely took it for an exchange, surely not, or either. */
+/** Whether the gateway certainly counted it as an exchange, certainly did not, or may have. */
 type Counted = 'yes' | 'no' | 'maybe';
 
 interface Kind {
@@ -119,7 +122,7 @@ const post = (path: string, body: Buffer | string, chunked = false): Buffer =>
     chunk_sizes: [7, 5_000],
   });
 
-/** Sends and expects a whole answer with that status. */
+/** Sends a request and expects a complete answer with that status. */
 const expects =
   (status: number, bytes: Buffer | Buffer[], isBodyless = false) =>
   async (client: RawClient): Promise<void> => {
@@ -129,7 +132,7 @@ const expects =
     if (got.status !== status || !got.complete)
       throw new Error(`expected ${status}, got ${got.start_line} ${got.complete ? '' : '(cut)'}`);
   };
-/** Sends, waits until the answer has begun (or the request was sent), and resets. */
+/** Sends a request, waits until the answer has begun (or the request was sent), and resets. */
 const leaves =
   (bytes: Buffer | Buffer[], after: RegExp | null) =>
   async (client: RawClient): Promise<void> => {
@@ -137,7 +140,7 @@ const leaves =
     if (after !== null) await client.waitForMatch(after);
     client.reset();
   };
-/** Sends and expects the connection to be cut before the answer is whole. */
+/** Sends a request and expects the connection to end before the answer is complete. */
 const isCut =
   (bytes: Buffer) =>
   async (client: RawClient): Promise<void> => {
@@ -164,7 +167,7 @@ const KINDS: Record<string, Kind> = {
       const bytes = post('/v1/as/early', BIG);
       await client.write(bytes.subarray(0, 2_000));
       await client.waitForMatch(/413/);
-      // The rest comes behind an answer that is complete already.
+      // The rest of the request follows an answer that is already complete.
       await client.write(bytes.subarray(2_000, 60_000));
       client.reset();
     },
@@ -217,7 +220,7 @@ const KINDS: Record<string, Kind> = {
 };
 const NAMES = Object.keys(KINDS);
 
-/** Throws unless the counts fit together at this moment. */
+/** Throws unless the counts are consistent at this moment. */
 function checkCounts(stats: Stats): void {
   const { attempted, captured, dropped, in_flight, turns, aborted, by_provider } = stats.exchanges;
   if (attempted !== captured + dropped + in_flight)
@@ -245,13 +248,13 @@ function checkCounts(stats: Stats): void {
 
 interface Outcome {
   stats: Stats;
-  /** Exchanges that the gateway must have counted, at least and at most. */
+  /** The minimum and maximum number of exchanges that the gateway must have counted. */
   least: number;
   most: number;
   polls: number;
 }
 
-/** Lets the storm pass, with the counts asked for all the while, and waits until it is over. */
+/** Lets the storm pass while the counts are requested all the time, and waits until it is over. */
 async function storm(
   gateway: CaptureGateway,
   prng: Prng,
@@ -287,7 +290,7 @@ async function storm(
       polls++;
     }
   };
-  // On this thread between any two turns of the loop too, where no request could look.
+  // Also checked on this thread between turns of the loop, where no request could read the counts.
   const watchInside = async (): Promise<void> => {
     while (!isOver) {
       const { attempted, captured, dropped, in_flight, queue_bytes, queue_depth } = gateway.queue.counters();
@@ -300,7 +303,8 @@ async function storm(
     isOver = true;
   });
   await Promise.all([load, watch(), watchInside()]);
-  // A client that left at once may not have been noticed yet. Connections are accepted in order, so the last client is noticed last.
+  // The gateway may not yet have noticed a client that left at once. Connections are accepted in order, so the last
+  // client is noticed last.
   const last = await openRawClient(gateway.port);
   await KINDS.admin!.run(last);
   last.socket.destroy();
@@ -316,7 +320,7 @@ async function start(options: Partial<CaptureGatewayOptions> = {}): Promise<Capt
   return startCaptureGateway({ upstream: upstream.url, db: join(folder, 'capture.mdb'), ...options });
 }
 
-/** Nothing is held for exchanges that are over. */
+/** No memory is held for exchanges that are over. */
 function expectEmpty({ writer }: Stats): void {
   expect(writer).toMatchObject({ queue_depth: 0, queue_bytes: 0 });
 }
@@ -336,7 +340,7 @@ describe(`storm, seed ${SEED}`, () => {
     expect(stored.map(({ record }) => record.id)).toEqual(stored.map((_, at) => at + 1));
     expect(stored).toHaveLength(captured);
     expect(stored.filter(({ record }) => record.aborted)).toHaveLength(stats.exchanges.aborted);
-    // The gateway counts by paths; what bodies tell beyond them is found in the stored copy.
+    // The gateway decides by the path. Further facts from bodies are found in the stored copy.
     const isTurnByPath = ({ record }: (typeof stored)[number]) =>
       classifyRequest('default', record.method, record.path).shape !== null;
     expect(stored.filter(isTurnByPath)).toHaveLength(stats.exchanges.turns);
@@ -403,7 +407,7 @@ describe(`storm, seed ${SEED}`, () => {
       exchanges: 400,
       at_once: 24,
       disturb: async (nth) => {
-        // A thread that has not come back yet cannot die.
+        // A thread that has not restarted yet cannot be ended again.
         for (const [at, times] of [
           [100, 1],
           [250, 2],

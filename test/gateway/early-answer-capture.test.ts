@@ -33,7 +33,7 @@ afterAll(async () => {
 });
 
 const PIECE = chunkBytes(Buffer.alloc(64 * 1024, 'x'));
-/** Whole, broken off in their bodies, and with an informational one before. */
+/** Complete answers, answers whose body is cut off, and answers after an informational one. */
 const ANSWERS: [string, boolean][] = [
   ['HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno', true],
   ['HTTP/1.1 413 Too Large\r\ncontent-length: 9\r\n\r\nno', false],

@@ -46,7 +46,7 @@ const answers: [string, (connection: UpstreamConnection) => unknown, number][] =
   ['by a reset', (c) => c.reset(), 502],
 ];
 
-/** Sends an upload to an upstream that does not read, and waits until the gateway does not read on, either. */
+/** Sends an upload to an upstream that does not read, and waits until the gateway stops reading, too. */
 async function beginUpload(
   fields: [string, string][],
 ): Promise<{ client: RawClient; upload: Promise<void> }> {
@@ -54,7 +54,7 @@ async function beginUpload(
     const pauseBody = HttpStream.prototype.pauseBody;
     vi.spyOn(HttpStream.prototype, 'pauseBody').mockImplementation(function (this: HttpStream) {
       pauseBody.call(this);
-      // Not while the connection is still being set up.
+      // Not while the connection is still being established.
       if (upstream.connections.length > 0) resolve();
     });
   });
@@ -118,7 +118,7 @@ const refusals: [string, string][] = [
 ];
 const endings: [string, (connection: UpstreamConnection) => void][] = [
   ['ends', (c) => c.halfClose()],
-  // With bytes that it has not read, which makes the system reset the connection.
+  // Closes with unread bytes, which makes the system reset the connection.
   ['closes', (c) => void c.socket.destroy()],
 ];
 

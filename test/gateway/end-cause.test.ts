@@ -42,7 +42,7 @@ async function start(to: string): Promise<string> {
   return db;
 }
 
-/** The only exchange that was stored, and what readers say of it. */
+/** The only stored exchange, as each reader shows it. */
 async function readOne(db: string) {
   await waitForStats(gateway!.url, ({ exchanges }) => exchanges.in_flight === 0 && exchanges.captured === 1);
   await flush(gateway!.url);

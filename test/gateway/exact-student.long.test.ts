@@ -22,14 +22,14 @@ const LIVE = 80;
 const STREAMED = 45;
 
 const orderOf = (at: number): string => String(2_512_292_042_121_000_001n + BigInt(14 * at));
-/** Of an order: as a double, it is the order's own or a neighbour's. */
+/** Ids of orders: as a double, an id becomes this order's or a neighbour's. */
 const paymentOf = (order: string): string => String(BigInt(order) + 3n);
 const refundOf = (order: string): string =>
   `{"payment_id":${paymentOf(order)},"amount":${Number(order.slice(-4)) % 97}.50}`;
 const resultOf = (order: string): string =>
   `{"order_id":${order},"payment":{"id":${paymentOf(order)},"amount":${Number(order.slice(-4)) % 97}.50},"status":"paid"}`;
 
-/** What an agent's model answers: a call with its arguments as JSON text, or words. */
+/** The answer of an agent's model: a call with its arguments as JSON text, or words. */
 type Said = { name: string; input: string } | { text: string };
 
 /** @param body as it came */
@@ -55,7 +55,7 @@ interface Side {
   path: string;
   ask(order: string, turns: readonly { raw: string; said: Said; id: string }[]): string;
   reply(said: Said, id: string): string;
-  /** What was said, out of an answer. */
+  /** The words in an answer. */
   read(body: string): { said: Said; id: string; raw: string };
 }
 
@@ -261,7 +261,7 @@ beforeAll(async () => {
   for (let isReady = false; !isReady; ) isReady = (await relegation()).student === 'exemplar';
 });
 afterAll(async () => {
-  // It ends by itself, so that nothing writes to the folder any more.
+  // Ends it, so that nothing more is written into the folder.
   child.process.kill('SIGTERM');
   await child.ended;
   upstream.closeAllConnections();
@@ -283,7 +283,7 @@ const NAMES = new Map([
   [objectDeltas, 'deltas'],
 ]);
 
-/** @returns each step as it was answered, and by whom */
+/** @returns each step's answer, and who gave it */
 async function run(side: Side, at: number): Promise<{ said: Said; by: string }[]> {
   const order = orderOf(at);
   const turns: { raw: string; said: Said; id: string }[] = [];

@@ -13,7 +13,7 @@ import { startTestGateway } from '../fixtures/gateway.ts';
 const CLIENT = fileURLToPath(new URL('../fixtures/fast-uploader.ts', import.meta.url));
 const ADDON = fileURLToPath(new URL('../../native/build/sockets.node', import.meta.url));
 const UPLOAD_BYTES = 800_000_000;
-/** Buffers of the system, those of both connections together. */
+/** Total size of the system's buffers of both connections. */
 const TAKEN_MAX = 128_000_000;
 
 it.skipIf(!existsSync(ADDON))(
@@ -42,7 +42,7 @@ it.skipIf(!existsSync(ADDON))(
       client.send('how much');
       return (await once(client, 'message'))[0] as number;
     };
-    // It has begun to wait, and then others are served for a while.
+    // The client has begun to wait; then other clients are served for a while.
     while ((await ask()) < 1_000_000);
     for (let i = 0; i < 300; i++) {
       const answer = await fetch(`${gateway.url}/v1/messages`, { method: 'POST', body: '{}' });

@@ -76,7 +76,7 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
     const gateway = await fetch(`${url}/__gw/ready`);
     expect([gateway.status, await gateway.json()]).toEqual([200, { status: 'ready', capture: 'degraded' }]);
   }
-  // At once: who waited until the end of its patience would say so. A connection each, so that each thread is asked.
+  // The answers come at once, before the time limit. One connection each, so that each thread is asked.
   for (let at = 0; at < 12; at++) {
     for (const path of ['/__gw/flush', '/__gw/rotate']) {
       const { status, body } = await rawRequest(

@@ -23,7 +23,7 @@ const isWatched = (await loadServer()) === 'uwebsockets' && socketEngine.watchCo
 const SECRET = 'operators-own-secret-0123456789abcdef';
 const folder = mkdtempSync(join(tmpdir(), 'understudy-hostile-'));
 const db = join(folder, 'capture.mdb');
-/** Everything that has come to the upstream. */
+/** Everything that arrived at the upstream. */
 let came = '';
 const sockets = new Set<Socket>();
 const bare = createServer((socket) => {
@@ -34,7 +34,7 @@ const bare = createServer((socket) => {
   socket.on('data', (bytes: Buffer) => {
     came += bytes.toString('latin1');
     own += bytes.toString('latin1');
-    // One answer for each head, in the way of a server that believes every byte.
+    // Answers each head like a server that trusts every byte.
     const heads = own.split('\r\n\r\n').length - 1;
     for (; answered < heads; answered++) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok');
   });
@@ -86,7 +86,7 @@ beforeEach(() => {
 const UPGRADE =
   'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n';
 const HIDDEN = 'GET /hidden HTTP/1.1\r\nHost: gw\r\n\r\n';
-/** Sent, what the client may get, and the first line that the upstream may see; null: nothing. */
+/** The bytes to send, the permitted answers, and the first line that the upstream may see; null: no line. */
 const CASES: [string, string, RegExp, string | null][] = [
   [
     'a length and chunks',

@@ -26,21 +26,21 @@ import { makeFolder } from '../storage/folder.ts';
 const SEED = Number(process.env.SEED ?? 7);
 const STORM_MS = Number(process.env.STORM_MINUTES ?? 10) * 60_000;
 const CLIENTS = 6;
-/** Of the place of the database: small enough to be filled, large enough for what one storm stores. */
+/** Size of the file system for the database: small enough to be filled, large enough for one storm. */
 const PLACE_MB = 1_024;
-/** Longest that a probe may wait beyond what the machine and the same probe past the gateway take. */
+/** Longest permitted delay of a probe, beyond the delay of the machine and of the same probe without the gateway. */
 const WAIT_MS = 100;
-/** Of each process: the queue's 256 MiB, and what it takes without load. */
+/** Memory limit of each process: the queue's 256 MiB, and its memory without load. */
 const MEMORY_MB = 800;
 /**
- * A capture process that is killed begins its memory anew: it is killed, and its file spoilt, in the first half only, so that
- * one life of it is long enough to tell whether its memory is flat. A storm that is shorter cannot tell.
+ * A restarted capture process begins with empty memory. So it is killed, and its file damaged, only in the first half
+ * of the storm; the second half shows whether its memory is flat. A shorter storm cannot show that.
  */
 const CALM_FROM = 0.5;
 const FLAT_FROM_MS = 300_000;
 const SECRET = `sk-ant-api03-${'Zq9'.repeat(30)}AA`;
 
-/** A program of the fixtures in a separate process. */
+/** A program of the fixtures, as a separate process. */
 function startFixture(name: string, argv: string[] = []): ChildProcess {
   const child = spawn(
     process.execPath,
@@ -58,7 +58,7 @@ async function readOutput(child: ChildProcess): Promise<string> {
   return text;
 }
 
-/** A folder on a separate file system, which can be filled; null if mounting is not possible. */
+/** A folder on a separate file system that can be filled; null if mounting is not possible. */
 function mountPlace(): string | null {
   const folder = makeFolder();
   const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${PLACE_MB}m`, 'tmpfs', folder]);
@@ -67,7 +67,7 @@ function mountPlace(): string | null {
   return folder;
 }
 
-/** What is sent through the gateway. */
+/** The requests that are sent through the gateway. */
 interface Sending {
   path: string;
   body: Buffer;
@@ -76,7 +76,10 @@ interface Sending {
 
 const json = (words: unknown): Buffer => Buffer.from(JSON.stringify(words));
 
-/** Bodies and headers of which each did harm once: runs without an end, bombs, long names, keys in disguise. */
+/**
+ * Bodies and headers that each caused a fault once: runs without an end, decompression bombs, long names, disguised
+ * keys.
+ */
 const HOSTILE: ((prng: Prng) => Sending)[] = [
   () => ({
     path: '/v1/messages',
@@ -102,7 +105,7 @@ function escapeCharacter(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** A request whose framing two parsers read in two ways; nothing of it may reach the provider. */
+/** A request whose framing two parsers read differently; none of it may reach the provider. */
 const ODD_FRAMING = [
   'POST /v1/messages HTTP/1.1\r\nhost: gw\r\n: y\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
   'POST /v1/messages HTTP/1.1\r\nhost: gw\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n',
@@ -112,7 +115,7 @@ const ODD_FRAMING = [
 
 const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS * 2 });
 
-/** @returns the status; 0 when there was no whole answer, as while descriptors are short */
+/** @returns the status; 0 without a complete answer, for example while descriptors are scarce */
 function send(url: string, { path, body, headers }: Sending): Promise<number> {
   const { promise, resolve } = Promise.withResolvers<number>();
   const sent = request(`${url}${path}`, {
@@ -138,14 +141,14 @@ async function sendOddFraming(port: number, prng: Prng): Promise<void> {
     const answer = await client.readAnswer();
     if (answer.status !== 400) throw new Error(`odd framing was answered ${answer.start_line}`);
   } catch (error) {
-    // While descriptors are short a connection may be gone before it is looked at.
+    // While descriptors are scarce, a connection may end before it is accepted.
     if (!/ended|closed|reset|EPIPE/i.test((error as Error).message)) throw error;
   } finally {
     client.socket.destroy();
   }
 }
 
-/** Resident memory in MB, without what the processes share: that is the queue, and counted in both. */
+/** Resident memory in MB, without the memory that the processes share: that is the queue, and would count twice. */
 function readMemory(pid: number): number {
   const found = /^RssAnon:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'));
   return found === null ? 0 : Number(found[1]) / 1_024;
@@ -155,14 +158,14 @@ function median(numbers: readonly number[]): number {
   return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0;
 }
 
-/** Of the first, the second and the last third, in whole MB. */
+/** Medians of the first, the second and the last third, in whole MB. */
 function listMedians(samples: readonly number[]): [early: number, middle: number, late: number] {
   const third = Math.floor(samples.length / 3);
   const at = (from: number, to?: number) => Math.round(median(samples.slice(from, to)));
   return [at(0, third), at(third, 2 * third), at(2 * third)];
 }
 
-/** How often the capture process ended, by how. */
+/** How often the capture process ended, by cause. */
 function countEnds(stderr: string): Record<string, number> {
   const ends: Record<string, number> = {};
   for (const line of stderr.split('\n')) {
@@ -174,7 +177,7 @@ function countEnds(stderr: string): Record<string, number> {
 
 const countDescriptors = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
 
-/** A fault, and what ends it. */
+/** A fault, and the function that ends it. */
 interface Fault {
   name: string;
   /** Ends the capture process. */
@@ -226,7 +229,7 @@ it.skipIf(process.platform !== 'linux')(
     };
 
     const spoilings: Spoiling[] = ['bits', 'zeros', 'ones', 'other page'];
-    /** Inodes of the files whose pages were. */
+    /** Inodes of the files whose pages were damaged. */
     const spoilt = new Set<number>();
     const faults: Fault[] = [
       {
@@ -355,7 +358,7 @@ it.skipIf(process.platform !== 'linux')(
     expect(code, stderr).toBe(0);
     expect(captured + dropped).toBe(attempted);
     expect(broken, 'files that the test did not damage').toEqual([]);
-    // Each that was counted as captured has got an id. What is in no file was counted, or lies in pages that were spoilt.
+    // Each exchange that counted as captured has an id. A missing one was counted as lost, or is on a damaged page.
     expect(last_id).toBeGreaterThanOrEqual(captured);
     expect(missing).toBeLessThanOrEqual(dropped + unreadable);
     expect(answered.size).toBeGreaterThan(ordinary * 0.9);
@@ -367,7 +370,7 @@ it.skipIf(process.platform !== 'linux')(
     for (const [who, samples] of Object.entries(memory)) {
       const [, middle, late] = listMedians(samples);
       expect(late, `${who}: ${samples}`).toBeLessThan(MEMORY_MB);
-      // A queue that was full once keeps its memory: it is flat behind the first faults.
+      // A queue that was once full keeps its memory, so memory is flat only after the first faults.
       if (STORM_MS >= FLAT_FROM_MS) expect(late, `${who}: ${samples}`).toBeLessThan(middle * 1.15 + 30);
     }
   },

@@ -32,7 +32,7 @@ const get = (target: string) =>
 const HEAD = 'HTTP/1.1 200 OK\r\n';
 const SMUGGLED = 'HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nsmuggled';
 
-/** Answers one request with these bytes and says over which connection. */
+/** Answers one request with these bytes, and records its connection. */
 async function answerOnce(bytes: string | Uint8Array): Promise<UpstreamConnection> {
   const answered = Promise.withResolvers<UpstreamConnection>();
   upstream.script.onRequest = async (connection) => {
@@ -79,7 +79,7 @@ describe('an upstream that breaks the protocol', () => {
     expect(answer.body.toString()).toContain('BAD_ANSWER');
     expect(answer.body.toString()).not.toContain('smuggled');
     await (await answered).closed;
-    // Never tried again: the upstream had answered, in its way.
+    // The request is not retried, because the upstream has answered, if wrongly.
     expect(upstream.requests).toHaveLength(1);
     await client.write(get('/next'));
     expect((await client.readAnswer()).body.toString()).toBe('ok');
@@ -211,7 +211,7 @@ describe('an upstream that goes away', () => {
       await client.write(get('/'));
       if (bytes.includes('103')) await client.waitForMatch(/103/);
       await upstream.waitForRequests(1);
-      // What was sent before the reset has to be read first; the next request's answer shows that it was.
+      // The bytes before the reset must be read first; the next request's answer shows that they were.
       expect((await rawRequest(gateway.port, get('/between'))).status).toBe(200);
       gone.resolve();
       expect((await client.readAnswer()).status).toBe(bytes === '' ? 200 : 502);

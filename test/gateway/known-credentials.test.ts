@@ -20,23 +20,23 @@ import {
   stepBody,
 } from '../fixtures/relegated-gateway.ts';
 
-/** Another one in each test: what is known of one ends with the gateway. */
+/** A different key in each test, because a gateway remembers keys until it ends. */
 let GOOD = '';
 let test = 0;
 const OWN = 'sk-ant-of-the-operator';
 
-/** A provider that knows one key, and whose server thread page is for everybody. */
+/** A provider that knows one key, and has one page for everybody. */
 let upstream: Server;
 let asked: IncomingMessage[] = [];
 let goodKeys = new Set<string>();
-/** What it answers to a key that it does not know. */
+/** Its answer to an unknown key. */
 let refusal = 401;
-/** What it answers to one that it knows. */
+/** Its answer to a known key. */
 let acceptance = 200;
 
 let folder: string;
 let gateway: RelegatedGateway;
-/** Its counts when a test begins. */
+/** Its counts at the beginning of a test. */
 let before: RelegationCounters;
 
 beforeAll(async () => {
@@ -125,7 +125,7 @@ describe('a step', () => {
     expect(await served(credential)).toBe('student');
     expect(asked.length).toBe(1);
     expect(asked[0]!.headers['x-svc-served-by']).toBeUndefined();
-    // What was taken is that credential, and no other.
+    // Only that credential was accepted.
     for (const other of [
       key('sk-ant-made-up'),
       bearer('sk-ant-made-up'),
@@ -151,7 +151,7 @@ describe('a step', () => {
       expect(await served(key(GOOD))).toBe('student');
       goodKeys.clear();
       refusal = status;
-      // One that the student does not cover.
+      // A step that the student does not cover.
       const declined = Buffer.from(JSON.stringify(stepBody('decline this')));
       const client = await openRawClient(gateway.port);
       await client.write(

@@ -18,7 +18,7 @@ const ask = (pairs: Pairs, framing: 'none' | 'length' = 'none'): Omit<FilteredRe
     framing,
     content_length: 0,
   });
-  // The form with this request's values in the places of those that vary is this request.
+  // The form, with this request's values in the varying places, equals this request.
   const own = pairs.map(([name, value]) => (VARYING.includes(name) ? [name] : [name, value]));
   expect(
     form.headers.flatMap((text, at) =>
@@ -28,7 +28,7 @@ const ask = (pairs: Pairs, framing: 'none' | 'length' = 'none'): Omit<FilteredRe
   return filtered;
 };
 
-/** The same, said without a memory. */
+/** The same result without the cache. */
 function describe(pairs: Pairs, framing: 'none' | 'length'): Omit<FilteredRequest, 'form'> {
   const nominated = pairs
     .filter(([name]) => name === 'connection')

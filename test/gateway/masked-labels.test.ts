@@ -20,7 +20,7 @@ it('shows and marks runs apart whose labels differ in a key, over a restart', as
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const db = join(folder, 'elsewhere', 'capture.mdb');
   const env = { GW_UPSTREAM_BASE: provider.url, DATA_DIR: join(folder, 'data') };
-  // One gateway after the other, each with a turn of either run.
+  // Starts one gateway after the other; each gets a turn of both runs.
   for (const seq of ['1', '2']) {
     await using child = new CliChild(['gateway', '--port', '0', '--db', db], { env });
     const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);

@@ -21,7 +21,7 @@ let url: string;
 
 beforeAll(async () => {
   upstream = await startRawUpstream({
-    // What it was sent comes back, credentials included.
+    // The upstream returns what it was sent, including credentials.
     onRequest: async (connection, request) => {
       reached++;
       const body = JSON.stringify({
@@ -76,7 +76,7 @@ const HANDSHAKE = {
   'sec-websocket-version': '13',
 };
 
-/** Headers as a browser may send them, and no client library would. */
+/** Headers that a browser may send, but no client library. */
 function ask(path: string, method: string, headers: Record<string, string>): Promise<RawAnswer> {
   const all = {
     host: new URL(url).host,

@@ -22,7 +22,7 @@ const FILES = ['mirascope', 'pydantic-ai'].map((name) => sharedFile(`recordings/
 /** Exchanges under way at once, each on its own client connection, which is reused. */
 const CONNECTIONS = 6;
 
-/** Which recording a request is: an end-to-end header like any other, compared like any other. */
+/** A header that names the recording; it is compared like any other end-to-end header. */
 const INDEX_HEADER = 'x-replay-index';
 
 interface RecordedSide {
@@ -39,7 +39,7 @@ interface Recording {
   response: RecordedSide & { status: number };
 }
 
-/** One recording made ready: what goes over the wires, and what must come out. */
+/** One prepared recording: the bytes to send, and the expected results. */
 interface Replay {
   source: string;
   index: number;
@@ -58,10 +58,13 @@ interface Replay {
   split_sizes: number[];
 }
 
-/** Hop-by-hop and framing headers of the recording: this replay frames anew, and the recorders already had decoded. */
+/**
+ * Hop-by-hop and framing headers of the recording. The replay makes new framing, and the recorders had already decoded
+ * the bodies.
+ */
 const REFRAMED = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length']);
 
-/** Headers that each hop writes itself, or that the HTTP parser may place last: compared apart or not at all. */
+/** Headers that each hop writes itself, or that the HTTP parser may place last: compared separately or not at all. */
 const OWN = new Set(['host', 'connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
 
 function bytesOf(body: RecordedSide['body']): Buffer {
@@ -90,7 +93,7 @@ function prepare(recording: Recording, index: number): Replay {
   const kept = (headers: [string, string][]): [string, string][] =>
     headers.filter(([name]) => !REFRAMED.has(name.toLowerCase()));
   const headers = kept(recording.request.headers);
-  // Some recorders left it out; HTTP/1.1 has no request without one.
+  // Some recorders left out this header, which HTTP/1.1 requires.
   const named = headers.some(([name]) => name.toLowerCase() === 'host');
   return {
     source: recording.source,
@@ -147,7 +150,7 @@ function endToEnd(headers: readonly (readonly [string, string])[]): string[] {
   return headers.filter(([n]) => !OWN.has(n.toLowerCase())).map(([n, v]) => `${n.toLowerCase()}: ${v}`);
 }
 
-/** The differences between what the client sent and what the upstream received, in words; empty without any. */
+/** The differences between the client's request and the upstream's, in words; empty if they are equal. */
 function compareRequest(replay: Replay, got: ReceivedRequest, upstreamHost: string): string[] {
   const faults: string[] = [];
   const startLine = `${replay.method} ${replay.target} HTTP/1.1`;
@@ -189,7 +192,7 @@ describe.skipIf(!FILES.every(({ is_there }) => is_there))('recorded traffic (../
   let port: number;
   let everyByte = false;
   let faults: string[] = [];
-  /** Kept connections that ended before the answer to their next request began. */
+  /** Number of kept connections that ended before the answer to their next request began. */
   let lostConnections = 0;
 
   const note = (replay: Replay, found: string[]): void => {
@@ -233,7 +236,7 @@ describe.skipIf(!FILES.every(({ is_there }) => is_there))('recorded traffic (../
     await rm(dir, { recursive: true, force: true });
   });
 
-  /** False when the connection is of no more use. */
+  /** False if the connection cannot be used again. */
   async function replayOn(client: RawClient, replay: Replay, isSecondTry = false): Promise<boolean> {
     const before = client.received_bytes;
     await client.writePieces(splitBytes(requestBytes(replay), everyByte ? [1] : replay.split_sizes));
@@ -244,8 +247,9 @@ describe.skipIf(!FILES.every(({ is_there }) => is_there))('recorded traffic (../
       // The gateway's server ends an empty chunked body by closing; whatever has a body keeps its connection.
       if (replay.response_body.length > 0) note(replay, ['the connection was closed after a body']);
     } catch (error) {
-      // A kept connection may end just as it is used again, as any client must expect (RFC 9112 section 9.3.1): then
-      // nothing of the answer came and the request never was an exchange. Rare; anything else is a fault.
+      // A kept connection may end just when it is used again, as every client must expect (RFC 9112, section 9.3.1).
+      // Then no byte of the answer came, and the request does not count as an exchange. This is rare; anything else is
+      // a fault.
       if (before > 0 && client.received_bytes === before && !isSecondTry) {
         lostConnections++;
         const other = await openRawClient(port);
@@ -264,7 +268,7 @@ describe.skipIf(!FILES.every(({ is_there }) => is_there))('recorded traffic (../
       let client = await openRawClient(port);
       for (const replay of waiting) {
         const usable = await replayOn(client, replay);
-        // What was received is kept to be looked at when something goes wrong: start afresh now and then.
+        // Received data is kept for the analysis of failures, so it is dropped now and then.
         if (!usable || client.received_bytes > 1 << 20) {
           client.socket.destroy();
           client = await openRawClient(port);

@@ -24,9 +24,9 @@ import {
 } from '../fixtures/relegated-gateway.ts';
 
 let upstream: RawUpstream;
-/** What the upstream says, and with which status. */
+/** The upstream's words, and its status. */
 let says = '';
-/** The whole body, in the place of an answer with those words. */
+/** The whole body, used instead of an answer with those words. */
 let saysRaw: string | null = null;
 let status = '200 OK';
 beforeAll(async () => {
@@ -123,7 +123,7 @@ describe('an audited step', () => {
     const until = async (run: string, task: string, seq: number, messages?: object[]) =>
       send(stepBody((messages as never) ?? task), label(run, seq));
     says = 'served: again';
-    // Of a young kind two in five are audited: runs until one was.
+    // Two in five answers of a young kind are audited, so steps are repeated until one is.
     let audited: string | null = null;
     for (let at = 0; audited === null; at++) {
       const answer = await until(`run ${at}`, 'serve again', 1);
@@ -141,7 +141,7 @@ describe('an audited step', () => {
     expect(gateway!.counts().fallbacks.taken_over ?? 0).toBe(before);
     expect(gateway!.counts().fallbacks.unknown_run ?? 0).toBe(0);
 
-    // Until one is audited, with another answer.
+    // Repeats steps until one is audited, with a different answer of the upstream.
     says = 'something else';
     let other: string | null = null;
     for (let at = 0; other === null; at++) {
@@ -195,7 +195,7 @@ describe('an upstream that changes silently', () => {
   it('is noticed: the kind is suspended, what else the student does goes on, a restart changes nothing', async () => {
     await start();
     says = 'something else altogether';
-    // The other kind is found to be right meanwhile: the answers of calls cannot agree with a text.
+    // Meanwhile the other kind is judged correct: a call never agrees with a text.
     for (let at = 1; (await stats()).suspended.kinds + (await stats()).suspended.agents === 0; at++) {
       await send(stepBody('serve this'));
       await compared(at);
@@ -217,7 +217,7 @@ describe('an upstream that changes silently', () => {
     expect(serverOf(await send(stepBody('serve this')))).toBe('upstream');
     expect((await stats()).fallbacks.suspended).toBe(1);
 
-    // A student that was made later begins with audits.
+    // A later student begins with audits.
     await publishStudent(
       gateway!.directory,
       makeDraft({ made_at: new Date().toISOString() }),

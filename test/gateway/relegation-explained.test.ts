@@ -83,7 +83,7 @@ const send = (body: object, run: string, seq: number) =>
     ]),
   );
 const captured = async (count: number) => {
-  // In shadow mode an exchange is stored when the student has spoken, too.
+  // In shadow mode, an exchange is stored once the student has answered, too.
   await expect
     .poll(
       async () => {
@@ -132,7 +132,7 @@ describe('shadow mode', () => {
     expect(first!.relegation!.score).toBeLessThan(0.5);
     expect(first!.relegation!.agent).not.toBe('');
     expect(second!.relegation).toMatchObject({ decision: 'unknown_agent', student_version: 1, answer: null });
-    // What the wire brought is there as it came, and nothing else.
+    // The answer on the wire is stored unchanged, and nothing else.
     expect(first!.response.headers.map(([name]) => name.toLowerCase())).toEqual([
       'content-type',
       'x-relegation',
@@ -299,7 +299,7 @@ describe('a refusal', () => {
 });
 
 describe('ids that a double rounds', () => {
-  /** An audited step: the student's call, as the decision keeps it, beside the upstream's. */
+  /** An audited step: the student's call, from the stored decision, beside the upstream's call. */
   const audited = (student: string, upstreams: string) => {
     const decision = `{"decision":"audit","student_version":1,"agent":"a1","kind":"look","score":0.1,"answer":[{"type":"tool_call","id":"","name":"look","input":{"id":${student}}}]}`;
     const call = `{"type":"tool_use","id":"toolu_1","name":"look","input":{"id":${upstreams}}}`;

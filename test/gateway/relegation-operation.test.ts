@@ -184,12 +184,12 @@ describe('the ledger', () => {
       .toBe(1);
     const told = await runHere(['student', 'ledger'], { DATA_DIR: folder });
     expect(told).toMatchObject({ code: 0, stderr: '' });
-    // The price is that of claude-demo, which the model's name begins with.
+    // The price is that of claude-demo, whose name begins the model's name.
     expect(told.stdout).toMatch(/scripted +3 +1 +1 +5 % and 100 % +0 +~\$0\.\d{4}\n/);
     expect(told.stdout).toMatch(
       /^In all since \S+: 3 steps served, saved ~\$0\.\d{4} \(3 served steps marked ~/m,
     );
-    // Without a student, too, what it saved is known.
+    // The savings are known even without a student.
     rmSync(join(gateway.directory, 'manifest.json'));
     await gateway.until(() => !gateway.relegation.link.isReady);
     const withdrawn = (await readStats(gateway.url)).relegation;
@@ -208,7 +208,7 @@ describe('a late take-over', () => {
     const { content } = JSON.parse((await rawRequest(gateway.port, stepBytes(body))).body.toString());
     expect(content).toMatchObject([{ type: 'tool_use', name: 'look' }]);
     const ledger = async () => ((await stats()) as unknown as { ledger: Record<string, unknown>[] }).ledger;
-    // 50 fresh at 10, 900 read at 1, 50 written at 12.5, 50 out at 15: millionths of a dollar.
+    // 50 new tokens at 10, 900 read at 1, 50 written at 12.5 and 50 output tokens at 15: millionths of a dollar.
     expect((await ledger())[0]).toMatchObject({ served: 1, late: 0, saved_usd: 0.002775 });
     const results = [
       { type: 'tool_result', tool_use_id: content[0].id, content: 'nothing' },
@@ -216,9 +216,9 @@ describe('a late take-over', () => {
     ];
     const further = [asked, { role: 'assistant', content }, { role: 'user', content: results }];
     expect(serverOf(await rawRequest(gateway.port, stepBytes(stepBody(further))))).toBe('upstream');
-    // The upstream writes the 1,000 tokens of the first request at 12.5 that it would have read at 1.
+    // The upstream writes the first request's 1,000 tokens at 12.5, although it would have read them at 1.
     expect((await ledger())[0]).toMatchObject({ served: 1, late: 1, saved_usd: -0.008725 });
-    // A run that the student never served is not taken over from it.
+    // A run that the student never served is not a take-over.
     expect(await send('decline')).toBe('upstream');
     expect((await ledger())[0]).toMatchObject({ late: 1 });
   });
@@ -236,7 +236,7 @@ describe('a share of the runs', () => {
     expect(served).toEqual(served.map((_, at) => admitsRun(orders, 1, `=run ${at}`)));
     expect(new Set(served).size).toBe(2);
     expect((await stats()).fallbacks.canary).toBe(served.filter((isServed) => !isServed).length);
-    // Coding agents name their sessions, and operators their runs.
+    // Coding agents name their sessions, and operators name their runs.
     const sessions = ['x-claude-code-session-id', 'session-id', 'x-own-run'];
     for (const [at, header] of sessions.flatMap((name) => Array(8).fill(name) as string[]).entries()) {
       const run = `session number ${at}`;
@@ -248,7 +248,7 @@ describe('a share of the runs', () => {
         expect(serverOf(result) === 'student').toBe(admitsRun(orders, 1, `=${run}`));
       }
     }
-    // Without any of them a run is known by what it began with.
+    // Without any name, a run is identified by its beginning.
     const tasks = Array.from({ length: 24 }, (_, at) => `serve task ${at}`);
     const first = [];
     for (const task of tasks) first.push(await send(task));

@@ -73,10 +73,11 @@ describe('a process', () => {
     const stats = async () => (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
     while ((await stats()).relegation.student === null);
     const port = Number(new URL(url!).port);
-    // Connections fall on the server threads as the system deals them out: with so many, on both.
+    // The system spreads connections over the server threads; with this many, both get some.
     const clients = await Promise.all(Array.from({ length: 24 }, () => openRawClient(port)));
     const prng = createPrng(5);
-    // A connection that was idle for ten seconds is closed, perhaps just as it is used again: then the request was not read.
+    // A connection that was idle for ten seconds is closed, perhaps just when it is used again. Then the request was
+    // not read.
     const ask = async (place: number, bytes: Buffer): Promise<RawAnswer> => {
       for (;;) {
         const client = clients[place]!;
@@ -97,7 +98,7 @@ describe('a process', () => {
       const { content } = JSON.parse(answer.body.toString()) as { content: never[] };
       return { by: serverOf(answer), isOver: run.take(content) };
     };
-    // Whichever server thread a step comes to, the run is known.
+    // The run is known on whichever server thread a step arrives.
     for (let at = 0; at < 24; at++) {
       const run = new OrderRun(makeOrder(prng, at % 2 === 0 ? 'open' : 'shipped'));
       const label: [string, string][] = at % 3 === 0 ? [] : [['x-svc-run', `run ${at}`]];
@@ -126,7 +127,7 @@ describe('a process', () => {
     expect(metrics).toContain(`understudy_relegation_served_total ${steps - 48}\n`);
     expect(metrics).toContain('understudy_relegation_fallbacks_total{reason="taken_over"} 24\n');
     expect(metrics).toContain('understudy_relegation_ready 1\n');
-    // What the alerts ask for is there.
+    // The metrics that the alerts use exist.
     const alerts = readFileSync(join(import.meta.dirname, '../../deploy/student-alerts.yml'), 'utf8');
     const asked = [...alerts.matchAll(/expr: .*?(understudy_\w+)/g)].map(([, name]) => name!);
     expect(asked).toHaveLength(3);

@@ -77,7 +77,7 @@ async function open(
     folder,
     key: KEY,
     timeout_ms: timeoutMs,
-    // What a late answer must not change is who serves the run.
+    // A late answer must not change who serves the run.
     sticky,
     wires: ['messages', 'chat_completions', 'responses'],
     prices: { 'claude-demo': { input: 3, output: 15 }, cheap: { input: 1, output: 2 } },
@@ -146,13 +146,13 @@ const SETTINGS = {
   metadata: { user_id: CLIENT_CANARY },
 };
 
-/** A step in its run, which the student has had so far: its conversation must have been made here. */
+/** A step in a run that the student has served so far, because the conversation must have been made here. */
 async function send(body: object, more: [string, string][] = []) {
   const result = await rawRequest(gateway.port, stepBytes(body, more));
   return { by: serverOf(result), body: JSON.parse(result.body.toString()) as Record<string, unknown> };
 }
 
-/** Leads a conversation up to the third message of CONVERSATION, with the ids that the gateway gave. */
+/** Continues a conversation up to the third message of CONVERSATION, with the ids that the gateway assigned. */
 async function converse(first: (response: ServerResponse) => void): Promise<unknown[]> {
   answer = first;
   const opened = await send(stepBody([CONVERSATION[0]!], { system: SETTINGS.system }));
@@ -231,7 +231,7 @@ describe('a service that speaks the Messages API', () => {
     });
     const { money_saved_usd, tokens_saved } = (await readStats(gateway.url)).relegation;
     expect(tokens_saved).toEqual({ input: 200, output: 40 });
-    // Twice: what the upstream would have cost, less what the service did.
+    // Twice the upstream's price, minus the cost of the service.
     const [upstreamCost, serviceCost] = [100 * 3 + 20 * 15, 100 * 1 + 20 * 2];
     expect(money_saved_usd).toBeCloseTo((2 * (upstreamCost - serviceCost)) / 1e6, 9);
   });
@@ -313,14 +313,14 @@ describe('a service that speaks the Messages API', () => {
     await open('messages', 300);
     const { promise: isGone, resolve: onGone } = Promise.withResolvers<void>();
     answer = (response) => response.on('close', onGone);
-    // On a busy machine the time may be over before the service is asked at all.
+    // On a busy machine, the time may be over before the service is asked at all.
     let tries = 0;
     while (asked.length === 0) {
       const run: [string, string] = ['x-svc-run', `slow ${++tries}`];
       expect((await send(stepBody('serve this'), [run])).body).toEqual({ upstream: 1 });
     }
     expect(gateway.counts().fallbacks).toEqual({ timeout: tries });
-    // It is told that the answer is not needed any more.
+    // The service is told that its answer is no longer needed.
     await isGone;
     answer = reply(message([{ type: 'text', text: 'quick' }]));
     expect((await send(stepBody('serve this'), [['x-svc-run', 'slow 1']])).by).toBe('upstream');
@@ -524,7 +524,7 @@ describe.each(['messages', 'chat_completions'] as const)(
       }
       const { served, fallback, errors } = gateway.counts();
       expect({ served, fallback, errors }).toEqual({ served: 0, fallback: 0, errors: 0 });
-      // It is no fault of the model's: it is asked again at once.
+      // The model is not at fault, so it is asked again at once.
       answer = calls('b');
       expect(serverOf(await rawRequest(gateway.port, bytesOf('responses', 'serve it')))).toBe('student');
     });

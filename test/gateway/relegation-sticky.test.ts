@@ -31,7 +31,7 @@ interface Message {
 }
 
 let upstream: RawUpstream;
-/** What the upstream says, and how. */
+/** The upstream's words, and the form of its answer. */
 let says: { content: unknown[]; stop_reason: string } = { content: [], stop_reason: 'end_turn' };
 let isGzip = false;
 beforeAll(async () => {
@@ -79,7 +79,7 @@ const say = (text: string) => {
 
 let folder = '';
 let gateway: RelegatedGateway;
-/** One for the tests that leave it as it was; runs are told apart by the test. */
+/** For tests that leave the gateway unchanged; each test uses its own runs. */
 let shared: { gateway: RelegatedGateway; folder: string } | null = null;
 let test = 0;
 const start = async (options: Partial<RelegatedGatewayOptions> = {}) => {
@@ -89,7 +89,7 @@ const start = async (options: Partial<RelegatedGatewayOptions> = {}) => {
     gateway: await startRelegatedGateway({ upstream: upstream.url, folder: made, sticky: true, ...options }),
   };
 };
-/** @param options of one for this test alone; null: the shared one will do */
+/** @param options of a gateway for this test alone; null: use the shared one */
 const open = async (options: Partial<RelegatedGatewayOptions> | null = null) => {
   test++;
   say('upstream');
@@ -108,7 +108,7 @@ afterAll(async () => {
   if (shared !== null) rmSync(shared.folder, { recursive: true, force: true });
 });
 
-/** A conversation with its agent: says something, or answers the calls, and takes the answer. */
+/** A conversation with its agent: says something or answers the calls, and takes the answer. */
 class Talk {
   readonly messages: Message[] = [];
   readonly #run: string | null;
@@ -120,7 +120,7 @@ class Talk {
     this.#more = more;
   }
 
-  /** @returns who served it, and why not the student */
+  /** @returns who served it, and why the student did not */
   async step(words: string, hasSeq = true): Promise<string> {
     const last = this.messages.at(-1)?.content;
     const calls = Array.isArray(last) ? (last as { type: string; id: string }[]) : [];
@@ -132,7 +132,7 @@ class Talk {
     return this.send(hasSeq);
   }
 
-  /** Sends what is there to send, again perhaps. */
+  /** Sends the pending messages, perhaps a second time. */
   async send(hasSeq = true): Promise<string> {
     const headers: [string, string][] = [];
     if (this.#run !== null) headers.push(['x-svc-run', this.#run]);
@@ -146,7 +146,7 @@ class Talk {
     const { content } = JSON.parse(text.toString()) as { content: unknown };
     this.messages.push({ role: 'assistant', content });
     if (serverOf(answer) === 'student') return 'student';
-    // In shadow mode the upstream may be quicker than the student.
+    // In shadow mode, the upstream may be faster than the student.
     await gateway.until(() => gateway.counts().fallback > before.fallback);
     const after = Object.entries(gateway.counts().fallbacks);
     const grown = after.find(([reason, count]) => {
@@ -155,7 +155,7 @@ class Talk {
     return grown![0];
   }
 
-  /** Takes the last answer away, to ask again. */
+  /** Removes the last answer, to request it again. */
   again(hasSeq = true): Promise<string> {
     this.messages.pop();
     return this.send(hasSeq);
@@ -192,13 +192,14 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
 
   it('stays so after a word that came too late', async () => {
     await open({ timeout_ms: 300 });
-    // On a busy machine even a word that is not held may be late: that is a takeover, too, and another run begins.
+    // On a busy machine, even an answer that is not delayed may be late. That is a take-over, too, and another run
+    // begins.
     let talk = new Talk(run);
     for (let at = 1; (await talk.step('call here')) !== 'student'; at++)
       talk = new Talk(run === null ? null : `${run} ${at}`);
     expect(await talk.step('hold it')).toBe('timeout');
     gateway.letStudentGo('it');
-    // The late word comes before the student's next.
+    // The late answer arrives before the student's next one.
     let next = await talk.step('serve this');
     while (next === 'timeout') next = await talk.again();
     expect(next).toBe(run === null ? 'unknown_run' : 'taken_over');
@@ -226,7 +227,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     const body = Buffer.from(JSON.stringify(stepBody(talk.messages)));
     const headers: [string, string][] = run === null ? [] : [['x-svc-run', `${run} ${test}`]];
     await rawRequest(gateway.port, stepBytes(gzipSync(body), [...headers, ['Content-Encoding', 'gzip']]));
-    // Without a label nothing tells that it was the same run; the conversation itself went on with the student.
+    // Without a label, nothing shows that it was the same run; the conversation itself continued with the student.
     expect(await talk.step('serve this')).toBe(run === null ? 'student' : 'taken_over');
   });
 
@@ -427,7 +428,7 @@ describe('shadow mode', () => {
       expect(answer.status).toBe(200);
       expect(serverOf(answer)).toBe('upstream');
     }
-    // All three have their answers, and the student has not said a word.
+    // All three have their answers, and the student has not answered yet.
     expect(gateway.counts().fallback).toBe(0);
     gateway.letStudentGo('it');
     await gateway.until(() => gateway.counts().fallback === 3);
@@ -447,7 +448,7 @@ describe('another student in the directory', () => {
   it('that cannot be read is told once, and the one before goes on', { tags: 'long' }, async () => {
     await open({});
     spoil('{"format":"svc_student_v1","version":');
-    await gateway.until(() => gateway.logged.some((line) => line.includes('cannot be read in')));
+    await gateway.until(() => gateway.logged.some((line) => line.includes('cannot be loaded')));
     expect(await new Talk().step('serve this')).toBe('student');
     spoil('{"format":"svc_student_v1","version": ');
     await gateway.until(() => gateway.logged.length > 1);
@@ -459,13 +460,13 @@ describe('another student in the directory', () => {
   });
 });
 
-/** Puts a manifest there, at once: it is looked at all the time, and half of it would be yet another one. */
+/** Places a manifest in one step, because it is read all the time, and a half-written one would count as another. */
 function spoil(manifest: string): void {
   writeFileSync(join(folder, 'spoilt.json'), manifest);
   renameSync(join(folder, 'spoilt.json'), join(gateway.directory, 'manifest.json'));
 }
 
-/** Like a process that finds the manifest damaged. */
+/** Like a process that finds a damaged manifest. */
 async function publishAgain(): Promise<void> {
   rmSync(join(gateway.directory, 'manifest.json'));
   await publishStudent(gateway.directory, makeDraft(), fitOrderStudent());

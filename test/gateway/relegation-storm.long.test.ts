@@ -52,7 +52,7 @@ interface Tally {
   left: number;
 }
 
-/** A client: steps one after the other, some of which it does not wait for. */
+/** A client: sends steps one after the other, and does not wait for some of them. */
 async function storm(prng: Prng, name: string, tally: Tally): Promise<void> {
   for (let at = 0; at < STEPS; at++) {
     const client = await openRawClient(gateway.port);
@@ -112,7 +112,7 @@ it(`keeps its counts through a storm (seed ${SEED})`, async () => {
   await flush(gateway.url);
   const captured = await readCaptured(gateway.db);
   expect(captured.length).toBe(exchanges.captured);
-  // Who leaves early may never have been seen; who has an answer was served by whom the headers say.
+  // A client that leaves early may never have been noticed; for answered requests, the headers say who served them.
   const all = tally.student + tally.upstream;
   expect(exchanges.attempted).toBeGreaterThanOrEqual(all);
   expect(exchanges.attempted).toBeLessThanOrEqual(all + tally.left);

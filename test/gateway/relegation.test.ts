@@ -73,8 +73,8 @@ async function gain<T>(act: () => Promise<T>) {
 }
 
 /**
- * Sends a step whose body does not come with its head, again when a stalled machine made it wait for the body so long that
- * it went to the upstream.
+ * Sends a step whose body arrives after its head. Sends it again if a stalled machine delayed the body so long that the
+ * step went to the upstream.
  */
 async function sendSlowly<T>(act: () => Promise<T>): Promise<T> {
   for (;;) {
@@ -358,7 +358,7 @@ describe('a student that hangs', () => {
     const step = (task: string) => rawRequest(hanging.port, stepBytes(stepBody(task)));
     expect((await step('hang')).body.equals(UPSTREAM_ANSWER)).toBe(true);
     expect(hanging.counts()).toMatchObject({ served: 0, fallbacks: { crashed: 1 } });
-    // With so little patience, the next one may be replaced as well before it has said a word.
+    // With so short a timeout, the next student may also be replaced before it has answered.
     let answer = await step('serve again');
     while (serverOf(answer) !== 'student') answer = await step('serve again');
     expect(JSON.parse(answer.body.toString())).toMatchObject({ content: [{ text: 'served: again' }] });
@@ -388,7 +388,7 @@ describe('a client that leaves', () => {
       aborted: before.exchanges.aborted + 1,
     });
     expect(gateway.counts()).toEqual(counts);
-    // Comes after the student's answer to the client that left.
+    // Arrives after the student's answer to the client that left.
     const { result, served, fallback } = await gain(() => {
       gateway.letStudentGo('the left');
       return send(stepBytes(stepBody('serve the next')));

@@ -53,7 +53,7 @@ const read = async () => {
     captured: captured.map(({ record }) => record.run_id),
   };
 };
-/** When both have looked at everything. */
+/** The time when both have checked all data. */
 const passed = () =>
   expect
     .poll(() => send('GET', '/metrics'), { timeout: 60_000 })

@@ -19,7 +19,7 @@ const db = join(folder, 'capture.mdb');
 const ROUTE_KEY = 'an-operators-key-0123456789';
 const RUNS = 40;
 
-/** An upstream that says of each settled basket who settled it; one that is locked refuses every key. */
+/** An upstream that says who settled each basket. A locked upstream refuses every key. */
 let locked = '';
 const settledBy =
   (name: string): Script =>
@@ -95,7 +95,7 @@ async function ask(prefix: string, body: object, headers: Record<string, string>
   return { status: reply.status, by: reply.headers.get('x-svc-served-by') ?? 'upstream', content };
 }
 
-/** A run by its client; @returns who served each step, and the last words */
+/** A run by its client. @returns who served each step, and the last words */
 async function run(
   prefix: string,
   at: number,
@@ -115,7 +115,7 @@ async function run(
 it('serves agents of each route by what that route has shown', async () => {
   for (const name of ['blue', 'green'] as const) {
     expect(report).toContain(`(at vllm /${name})`);
-    // The code that the second step needs is nowhere in golden steps.
+    // No golden step contains the code that the second step needs.
     const { by, last } = await run(`/${name}`, 1_000);
     expect(by).toEqual(['student', 'upstream', 'student']);
     expect(last).toBe(`The basket is settled. Thus speaks ${name}.`);
@@ -138,14 +138,14 @@ it('serves no other agent by it: neither the default upstream nor another path o
 
 it('asks for the client’s credential where the client has one, and goes by the route’s own where that is sent', async () => {
   const body = new BasketRun(1_004).body();
-  // A stranger at the first route; at the second all clients are the operator's key.
+  // Has an unknown key at the first route; at the second, all clients use the operator's key.
   expect(await ask('/blue', body, { 'x-api-key': 'a-stranger' })).toMatchObject({ by: 'upstream' });
   expect(await ask('/green', body, { 'x-api-key': 'a-stranger' })).toMatchObject({ by: 'student' });
   expect(await ask('/green', body, {})).toMatchObject({ by: 'student' });
   const none = (await relegation()).fallbacks.no_credential ?? 0;
   expect(await ask('/blue', body, {})).toMatchObject({ status: 401, by: 'upstream' });
   expect((await relegation()).fallbacks.no_credential).toBe(none + 1);
-  // The route's key is revoked: the next step that goes there reveals it, and from then on no client is served.
+  // The route's key is revoked. The next step to the upstream reveals that, and from then on no client is served.
   locked = 'green';
   const basket = new BasketRun(1_005);
   const first = await ask('/green', basket.body(), {});

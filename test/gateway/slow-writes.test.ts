@@ -35,7 +35,7 @@ it.each([
   let held = 0;
   const write = Socket.prototype.write;
   vi.spyOn(Socket.prototype, 'write').mockImplementation(function (this: Socket, ...args: unknown[]) {
-    // As if the system took nothing before the loop's next turn.
+    // Simulates a system that accepts nothing before the loop's next turn.
     this.cork();
     setImmediate(() => this.uncork());
     const flows = write.apply(this, args as Parameters<typeof write>);

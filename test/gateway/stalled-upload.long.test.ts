@@ -18,25 +18,25 @@ const CLIENT = fileURLToPath(new URL('../fixtures/fast-uploader.ts', import.meta
 const ADDON = fileURLToPath(new URL('../../native/build/sockets.node', import.meta.url));
 const UPLOAD_BYTES = 200_000_000;
 const TAKEN_BYTES = 100_000_000;
-/** It was 96 MB and more; the stack, the heap and the buffers move by some megabytes from run to run. */
+/** It was 96 MB and more. The stack, the heap and the buffers vary by some megabytes between runs. */
 const COST_BYTES_MAX = CUT_BODY_BYTES + 24_000_000;
 const QUEUE_BYTES = 32 << 20;
 const MANY = 20;
 const MANY_BYTES = 16_000_000;
 const MANY_TAKEN_BYTES = 10_000_000;
-/** Without a bound the copies alone would be 200 MB. Beside them each upload may hold some megabytes that are on their way. */
+/** Without a bound, the copies alone would take 200 MB. In addition, each upload may hold some megabytes in transit. */
 const MANY_COST_BYTES_MAX = QUEUE_BYTES + MANY * 5_000_000;
 
 interface Stalling {
   port: string;
-  /** Bytes of the process that are in memory. */
+  /** Bytes of the process in memory. */
   measure(): number;
-  /** Answers when so many uploads stand still. */
+  /** Resolves when this many uploads have stalled. */
   stalled: Promise<void>;
   upload(bytes: number): ChildProcess;
 }
 
-/** A gateway whose upstream takes so much of each upload and then no more. */
+/** A gateway whose upstream accepts this much of each upload and then no more. */
 async function startStalling(
   takenBytes: number,
   uploads: number,
@@ -48,7 +48,7 @@ async function startStalling(
   const upstream = createServer((socket) => {
     sockets.add(socket);
     let taken = 0;
-    /** Bytes of another request that are still to come. */
+    /** Bytes of another request that still have to arrive. */
     let left = 0;
     socket.on('error', () => {});
     socket.on('data', (bytes: Buffer) => {
@@ -112,7 +112,7 @@ async function readStats(port: string) {
   };
 }
 
-/** Answers when the systems of both sides take nothing more. */
+/** Resolves when the systems of both sides accept nothing more. */
 async function awaitStandstill(port: string, clients: readonly ChildProcess[]): Promise<void> {
   const ask = () =>
     Promise.all(
@@ -160,7 +160,7 @@ it.skipIf(!isMeasurable)(
     expect(exchanges).toMatchObject({ captured: 0, dropped: 0, in_flight: MANY });
     expect(measure() - before).toBeLessThan(MANY_COST_BYTES_MAX);
 
-    // Together they are more than what is left.
+    // Together they exceed the remaining budget.
     const body = 'y'.repeat(400_000);
     for (let i = 0; i < 40; i++) {
       const answer = await fetch(`http://127.0.0.1:${port}/other`, { method: 'POST', body });

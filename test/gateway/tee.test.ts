@@ -10,7 +10,7 @@ import { type ByteBudget, LENT_BYTES_MIN, Tee } from '../../src/gateway/capture/
 const KIB = 1024;
 const BODY_BYTES_MAX = 2 << 20;
 
-/** A memory that says what it was given back, each cell once for each time it was taken. */
+/** A memory that records returned cells, each once for each time it was taken. */
 class WatchedMemory extends BodyMemory {
   readonly given: Uint8Array[] = [];
   readonly held = new Set<Uint8Array>();
@@ -29,7 +29,7 @@ class WatchedMemory extends BodyMemory {
   }
 }
 
-/** A budget of so many bytes. */
+/** A budget of this many bytes. */
 class Budget implements ByteBudget {
   readonly large_bytes = Number.POSITIVE_INFINITY;
   left: number;
@@ -94,7 +94,7 @@ it('lends copies that stay as they are to the end, and keeps the same bytes', ()
         expect(tee.request.bytes).toBe(there);
         expect(tee.request.kept_bytes).toBe(there);
         expect(Buffer.concat(tee.request.copyOut()).equals(Buffer.concat(sent))).toBe(true);
-        // What came in one piece is lent.
+        // Bytes that arrived in one piece are lent.
         if (sizes[0]! >= announced) expect(lent.length).toBeGreaterThan(0);
         tee.close();
         tee.release();
@@ -113,11 +113,11 @@ it('lends nothing of a body that does not lie in one piece', () => {
     expect(tee.lend(fill(200 * KIB, 1))).toBeNull();
     expect([budget.left, tee.request.bytes, tee.request.kept_bytes]).toEqual([before, 0, 0]);
   }
-  // An announcement alone gets no cell, nor does a small part of what it speaks of.
+  // An announcement alone gets no cell, and neither does a small part of the announced body.
   const { tee } = openTee(512 * KIB);
   expect(tee.lend(fill(10 * KIB, 1))).toBeNull();
   expect(tee.request.cells).toEqual([]);
-  // Longer than what is kept of one body.
+  // Longer than the kept part of a body.
   const short = new Tee(new Budget(1 << 20), new WatchedMemory(), 100 * KIB);
   short.request.announced_bytes = 100 * KIB + 1;
   expect(short.lend(fill(100 * KIB, 1))).toBeNull();
@@ -157,7 +157,7 @@ it.each(LOSSES)('keeps what it has lent when there is no room for %s', (_name, l
   expect(taken === cell).toBe(false);
   taken.fill(0);
   expect(copy.every((byte) => byte === 7)).toBe(true);
-  // Given up twice, it is given back once.
+  // Even if it is released twice, it is returned once.
   tee.release();
   expect(memory.given).toEqual([]);
   tee.close();

@@ -38,7 +38,7 @@ const OK = messageBytes('HTTP/1.1 200 OK', [], Buffer.from('ok'));
 const request = (target: string, headers: [string, string][] = [], method = 'GET') =>
   messageBytes(`${method} ${target} HTTP/1.1`, [['host', 'gw'], ...headers], undefined, { framing: 'none' });
 
-/** What the contract leaves to each hop, and what the two parsers place or write themselves. */
+/** Headers that the contract leaves to each hop, and headers that the two parsers move or write. */
 const OWN = new Set(['host', 'connection', 'date', 'content-length', 'transfer-encoding', 'keep-alive']);
 const endToEnd = (headers: readonly (readonly [string, string])[], lower = false) =>
   headers
@@ -278,7 +278,7 @@ describe('answer', () => {
     await client.write(request('/', [], 'HEAD'));
     const answer = await client.readAnswer();
     expect(headerValue(answer, name)).toBe(value);
-    // The connection is in order: the next answer on it is read as such.
+    // The connection is intact: the next answer on it is read as such.
     upstream.script.onRequest = (c) => c.write(OK);
     await client.write(request('/next'));
     expect((await client.readAnswer()).body.toString()).toBe('ok');
@@ -406,7 +406,7 @@ describe('answer', () => {
     expect(answer.informational).toHaveLength(1);
     expect(upstream.requests[0]!.body.toString()).toBe('body');
     expect(headerValue(upstream.requests[0]!, 'expect')).toBeNull();
-    // The next request of the connection waits for nothing.
+    // The next request of the connection does not wait.
     await client.write(request('/next'));
     expect((await client.readAnswer()).body.toString()).toBe('ok');
     client.socket.destroy();
@@ -481,7 +481,7 @@ describe('what is refused', () => {
     ['a path that is not UTF-8', 'GET /\xe9 HTTP/1.1\r\nhost: gw\r\n\r\n'],
   ])('%s: 400, the connection ends, nothing is forwarded', async (name, bytes) => {
     const client = await openRawClient(gateway.port);
-    // What the parser took a chunk extension for swallows whatever follows, so nothing may follow it here.
+    // Bytes that the parser took for a chunk extension swallow everything after them, so nothing may follow here.
     await client.write(name === 'a chunk extension' ? bytes : bytes + NEXT);
     await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
     expect(client.received.toString('latin1')).toMatch(/^HTTP\/1\.1 400 /);
@@ -701,7 +701,7 @@ describe('failures', () => {
       };
       const first = upstream.connections.length;
       const client = await openRawClient(gateway.port);
-      // Its own in each phase: what earlier ones sent is still to be seen in their connections.
+      // A separate upstream in each phase, because earlier data is still visible in earlier connections.
       const target = `/gone/${phase.replaceAll(' ', '-')}`;
       if (phase === 'while uploading') {
         await client.write(`POST ${target} HTTP/1.1\r\nhost: gw\r\ncontent-length: 1000\r\n\r\nhalf`);
@@ -735,7 +735,7 @@ describe('back-pressure', () => {
     await client.write(request('/big'));
     await client.waitForBytes(1);
     client.pause();
-    // The upstream stands still once all buffers on the way are full; how much that is, the system decides.
+    // The upstream stops when all buffers on the way are full; the system decides how large they are.
     let last = -1;
     await expect
       .poll(

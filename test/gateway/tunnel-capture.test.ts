@@ -23,7 +23,7 @@ const canTunnel = (await loadServer()) === 'node' || socketEngine.watchConnectio
 const KEY = 'sk-proj-canary0123456789abcdefghijklmnopqrstuvwxyz';
 const folder = mkdtempSync(join(tmpdir(), 'understudy-tunnel-'));
 const db = join(folder, 'capture.mdb');
-/** Over HTTP it answers as over WebSocket, in one piece; it agrees to no handshake under `/refused/STATUS`. */
+/** Over HTTP it answers as over WebSocket, in one piece. It refuses handshakes under `/refused/STATUS`. */
 const http = createServer((request, response) => {
   const pieces: Buffer[] = [];
   request.on('data', (piece: Buffer) => pieces.push(piece));
@@ -52,7 +52,7 @@ http.on('upgrade', (request, socket, head) => {
     );
   }
 });
-/** A handshake has arrived that is not answered. */
+/** A handshake has arrived and is not answered yet. */
 const mute = Promise.withResolvers<void>();
 let child: CliChild;
 let url: string;
@@ -63,7 +63,7 @@ interface Asked {
   input: string;
 }
 
-/** As a provider of the Responses protocol answers: a few events, the last with the whole answer. */
+/** Answers like a provider of the Responses protocol: a few events, the last with the whole answer. */
 function answer(socket: WebSocket, { stream_id, input }: Asked): void {
   const own = stream_id === undefined ? {} : { stream_id };
   const send = (event: object) => socket.send(JSON.stringify({ ...event, ...own }));

@@ -31,7 +31,7 @@ const canTunnel = (await loadServer()) === 'node' || socketEngine.watchConnectio
 const KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
 const HANDSHAKE = `GET /v1/cases HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: ${KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n`;
 const HEAD_END = '\r\n\r\n';
-/** Sent a byte at a time, too. */
+/** Also sent byte by byte. */
 const CUT_BYTES_MAX = 300;
 const AT_ONCE = 16;
 const SECTION_MS = 60_000;
@@ -40,7 +40,7 @@ let echo: WebSocketServer;
 let echoing: TestGateway;
 let script: Server;
 let scripted: TestGateway;
-/** What the scripted upstream sends to a client of this path, and whom it tells what came. */
+/** The bytes that the scripted upstream sends to a client of this path, and the receiver of what arrives. */
 const scripts = new Map<string, { pieces: Buffer[]; onEnd: (came: Buffer) => void }>();
 
 const portOf = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
@@ -64,7 +64,7 @@ afterAll(async () => {
   script.close();
 });
 
-/** As a server that agrees to all, and ends the connection when the client says goodbye. */
+/** Like a server that accepts everything, and ends the connection after the client's closing frame. */
 function playScript(socket: Socket): void {
   let came = Buffer.alloc(0);
   let isOpen = false;
@@ -100,13 +100,13 @@ async function sendPieces(socket: Socket, pieces: readonly Buffer[]): Promise<vo
   }
 }
 
-/** In one piece, and a short case byte by byte, too. */
+/** In one piece, and a short case also byte by byte. */
 function waysToSend({ frames }: WebSocketCase, isMasked: boolean): Buffer[][] {
   const whole = Buffer.concat(frames.map((frame) => encodeFrame(frame, isMasked)));
   return whole.length > CUT_BYTES_MAX ? [[whole]] : [[whole], [...whole].map((byte) => Buffer.of(byte))];
 }
 
-/** Sends as a client. @returns what the server says until it ends the connection */
+/** Sends as a client. @returns the server's bytes until it ends the connection */
 async function sendUp(socket: Socket, pieces: readonly Buffer[]): Promise<Buffer> {
   const came: Buffer[] = [];
   const ended = new Promise((resolve) => socket.once('end', resolve).once('close', resolve));
@@ -126,7 +126,9 @@ async function sendUp(socket: Socket, pieces: readonly Buffer[]): Promise<Buffer
   return all.subarray(all.indexOf(HEAD_END) + HEAD_END.length);
 }
 
-/** Has the upstream send to a client that echoes. @returns what the upstream gets until the connection ends */
+/**
+ * Lets the upstream send to a client that echoes. @returns the bytes that the upstream gets until the connection ends
+ */
 async function sendDown(url: string, name: string, pieces: Buffer[]): Promise<Buffer> {
   const path = `/${encodeURIComponent(name)}`;
   const { promise, resolve } = Promise.withResolvers<Buffer>();
@@ -143,7 +145,7 @@ async function sendDown(url: string, name: string, pieces: Buffer[]): Promise<Bu
   return came;
 }
 
-/** The echoes and the closing code of bytes without masks, or with masks of zeros. */
+/** The echoes and the closing code, from bytes that are unmasked or masked with zeros. */
 function readOutcome(bytes: Buffer): { code: number | null | undefined; echoes: number } {
   let code: number | null | undefined;
   let echoes = 0;
@@ -162,7 +164,7 @@ function readOutcome(bytes: Buffer): { code: number | null | undefined; echoes: 
   return { code, echoes };
 }
 
-/** A few at a time, all of them. */
+/** All cases, a few at a time. */
 async function forAll<T>(all: readonly T[], run: (item: T) => Promise<void>): Promise<void> {
   const left = [...all];
   const take = async () => {
@@ -173,7 +175,7 @@ async function forAll<T>(all: readonly T[], run: (item: T) => Promise<void>): Pr
 
 describe.runIf(canTunnel)('cases of', () => {
   for (const [section, cases] of Object.entries(WEBSOCKET_CASES)) {
-    // TLS makes no difference between letters.
+    // Over TLS, the case of letters does not matter.
     if (isSpeakingTls() && section === 'UTF-8') continue;
     it(`${section}, sent by the client`, { timeout: SECTION_MS }, async () => {
       const wrong: string[] = [];
@@ -216,11 +218,11 @@ describe.runIf(canTunnel)('cases of', () => {
 
 const preview = (bytes: Buffer) => `${bytes.length} bytes ${bytes.subarray(0, 40).toString('hex')}`;
 
-/** Every byte that an open socket writes and reads from now on. */
+/** Records every byte that an open socket writes and reads from now on. */
 function watchBytes(socket: WebSocket): { came: () => string; went: () => string } {
   const { _socket: below } = socket as unknown as { _socket: Socket };
   const [came, went] = [createHash('sha256'), createHash('sha256')];
-  // Before `ws`, which takes the mask off in place.
+  // Reads before `ws`, which removes the mask in place.
   below.prependListener('data', (bytes) => came.update(bytes));
   const write = below.write.bind(below) as (bytes: Buffer, ...rest: unknown[]) => boolean;
   below.write = ((bytes: Buffer, ...rest: unknown[]) => {
@@ -276,7 +278,7 @@ describe.runIf(canTunnel)('permessage-deflate', () => {
           expect(got.equals(sent)).toBe(true);
         }
       }
-      // A message in frames, and one that is not deflated.
+      // A message in several frames, and one that is not compressed.
       client.send('in ', { fin: false });
       client.send('pieces', { fin: true });
       expect(String((await once(client, 'message'))[0])).toBe('in pieces');

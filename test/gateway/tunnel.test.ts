@@ -15,7 +15,7 @@ import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 
-/** Without the addon a handshake gets 426. */
+/** Without the addon, a handshake gets 426. */
 const canTunnel = (await loadServer()) === 'node' || socketEngine.watchConnections() !== '';
 
 let upstream: WebSocketServer;
@@ -225,7 +225,7 @@ describe.runIf(canTunnel)('the end', () => {
       const ended = once(second, 'close');
       second.on('error', () => {});
       const raw = (first as unknown as { _socket: Socket })._socket;
-      // 1,000 bytes are announced, masked by the client, and ten come.
+      // 1,000 bytes are announced, masked by the client, but only ten arrive.
       raw.write(
         Buffer.concat([Buffer.from(isClient ? '82fe03e800000000' : '827e03e8', 'hex'), randomBytes(10)]),
         () => raw.destroy(),

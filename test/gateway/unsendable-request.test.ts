@@ -13,7 +13,7 @@ import { openRawClient } from '../fixtures/raw-client.ts';
 import { headerValue, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 
-/** A writer that stores nothing and says so at once. */
+/** A writer that stores nothing and reports that at once. */
 const WRITER: CaptureWriter = {
   memory: new BodyMemory(),
   openBatch: () => ({ add: () => {} }),
@@ -53,7 +53,7 @@ describe('a request that cannot be forwarded', () => {
     '%s: 400 in the words of the messages API, and the connection serves the next one',
     async (_name, bytes, what) => {
       const client = await openRawClient(gateway.port);
-      // Twice: what was found out about a head must hold when it comes again.
+      // Twice: the cached result for a head must hold when the head comes again.
       for (const times of [1, 2]) {
         await client.write(bytes);
         const answer = await client.readAnswer();

@@ -21,12 +21,12 @@ interface Outcome {
   status: number;
   error: UpstreamError | null;
   connection: UpstreamConnection;
-  /** That the connection had carried by the end. */
+  /** Number of requests that the connection had carried at the end. */
   requests: number;
 }
 
 /**
- * Sends a request and waits for its end.
+ * Sends a request and waits for its end. @param onSent called with the connection and the handler, for uploads
  * @param onSent gets the connection and the handler, to upload with
  */
 function send(
@@ -189,7 +189,7 @@ describe('the connections to an upstream', () => {
   it('lead to whichever address of a name answers', async () => {
     const { server } = await start();
     const { port } = server.address() as AddressInfo;
-    // On most machines the name has ::1, too, where the port is closed.
+    // On most machines the name also has the address ::1, where the port is closed.
     const pool = new ConnectionPool(`http://localhost:${port}`);
     expect((await send(pool, '/')).status).toBe(200);
     expect((await send(pool, '/')).requests).toBe(2);
@@ -269,7 +269,7 @@ describe('the connections to an upstream', () => {
       handler.onError = () => told++;
       handler.onEnd = () => told++;
       connection.abort(handler);
-      // Whatever a request does after its end is nothing to the next one.
+      // A request's actions after its end do not affect the next one.
       connection.pause(handler);
       connection.resume(handler);
     });

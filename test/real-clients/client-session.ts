@@ -11,13 +11,13 @@ import { text } from 'node:stream/consumers';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import type { InstalledClient } from './installed-client.ts';
 
-/** Folders of a client: what it keeps, and what it works on. */
+/** Folders of a client: its home and its working directory. */
 export interface ClientPlace {
   home: string;
   work: string;
 }
 
-/** Where a client lives; gone with it. */
+/** The folder of the client, removed at the end. */
 export class ClientHome implements ClientPlace {
   readonly #folder = mkdtempSync(join(tmpdir(), 'understudy-client-'));
   readonly home = join(this.#folder, 'home');
@@ -33,7 +33,7 @@ export class ClientHome implements ClientPlace {
   }
 }
 
-/** What every client is started with: nothing of the developer's own, and no way to any other host. */
+/** The environment of every client: no settings of the developer, and no access to other hosts. */
 export function clientEnvironment({ home }: ClientPlace): Record<string, string> {
   return {
     PATH: `${dirname(process.execPath)}:${process.env.PATH}`,
@@ -45,13 +45,15 @@ export function clientEnvironment({ home }: ClientPlace): Record<string, string>
   };
 }
 
-/** Has Claude Code, also that of its SDK, contact only its model, and wait for what is slow on a busy machine. */
+/**
+ * Makes Claude Code, including that of its SDK, contact only its model, and wait for slow responses of a busy machine.
+ */
 export const CLAUDE_SETTINGS = {
   CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
   DISABLE_AUTOUPDATER: '1',
-  // It ends a hook of a session's end early otherwise, whatever the settings say.
+  // Otherwise it ends a hook at the end of a session early, whatever the settings say.
   CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS: String(PATIENCE_MS),
-  // It goes on without a server of tools that is slow to start.
+  // It continues without a tool server that is slow to start.
   MCP_CONNECTION_NONBLOCKING: '0',
   CLAUDE_CODE_MCP_STARTUP_WAIT_MS: String(PATIENCE_MS),
   MCP_TIMEOUT: String(PATIENCE_MS),
@@ -63,7 +65,7 @@ export interface SessionEnd {
   stderr: string;
 }
 
-/** Runs the client to its end. @param env added to what every client gets */
+/** Runs the client to its end. @param env added to the environment of every client */
 export async function runClient(
   client: InstalledClient,
   home: ClientPlace,

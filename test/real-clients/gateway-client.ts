@@ -11,13 +11,13 @@ import { claudeCode, codex, type Session } from './known-client.ts';
 interface GatewayClient {
   name: string;
   installed: InstalledClient;
-  /** A call of its shell, in a script of the provider. */
+  /** A shell call in a script of the provider. */
   shell(command: string): ScriptedToolCall;
-  /** Asks it to do something. @param gateway where its models are, without any path */
+  /** Gives it a task. @param gateway address of its models, without a path */
   ask(home: ClientHome, prompt: string, gateway: string): Promise<Session>;
   /** The header that names its session; null: it sends none. */
   session_header: string | null;
-  /** Whether a run of it can be proven whole without numbers. */
+  /** Whether its runs can be proven complete without numbers. */
   is_provable: boolean;
 }
 
@@ -62,7 +62,7 @@ async function geminiCli(): Promise<GatewayClient> {
   };
 }
 
-/** What it said since its last call of a tool, which comes in pieces. */
+/** Its words since its last tool call, which arrive in pieces. */
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects
 function joinAnswer(events: any[]): string {
   const from = events.findLastIndex(({ type }) => type === 'tool_result') + 1;

@@ -19,7 +19,7 @@ interface Started {
   provider: FakeProvider;
   url: string;
   home: ClientHome;
-  /** Opens what was captured, all of it. */
+  /** Opens everything that was captured. */
   read(): Promise<CaptureReader>;
 }
 
@@ -79,7 +79,7 @@ for (const client of clients) {
       ]);
       const run = client.session_header === null ? `conv_${own[0]!.id}` : session.id;
       expect(own.map(({ run_id }) => run_id)).toEqual([run, run]);
-      // What names the run goes on to the provider as it came.
+      // The headers that name the run reach the provider unchanged.
       if (client.session_header !== null)
         expect(new Set(valuesOf(provider, client.session_header))).toEqual(new Set([session.id]));
       expect(summarizeRun(reader, run)).toMatchObject({

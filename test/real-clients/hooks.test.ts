@@ -29,7 +29,7 @@ function makeHome(): ClientHome {
   return home;
 }
 
-/** As a user does; but a hook on a busy machine may take longer than any agent would wait. */
+/** As users do, except that a hook on a busy machine may take longer than any agent would wait. */
 async function installHooks(client: KnownClient, home: ClientHome): Promise<void> {
   const file = client.settings(home);
   const written = await runHere(['hooks', client.name, '--write', '--file', file], { HOME: home.home });
@@ -104,7 +104,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       expect(session).toMatchObject({ code: 0, answer: 'It is here.' });
       const { steps } = await read(`/v1/monitor/runs/${session.id}/steps`);
       const begun = steps.findIndex(({ intervention }: { intervention: unknown }) => intervention !== null);
-      // The request after the step that said so is the first that has it, and it stays in the conversation.
+      // The first request after the step contains the text, and it stays in the conversation.
       const told = requests.map(({ body }) => body.toString().split('Run monitor: infinite_loop').length - 1);
       expect(begun).toBeGreaterThan(0);
       expect(told.slice(0, begun + 1)).toEqual(Array(begun + 1).fill(0));
@@ -152,7 +152,7 @@ describe.skipIf(claude.installed.entry === null)(`claude-code ${claude.installed
     const home = makeHome();
     await installHooks(claude, home);
     const agent = { description: 'Looks', prompt: 'Look for it.', subagent_type: 'general-purpose' };
-    // The second call of the model is that agent's.
+    // The second call of the model belongs to that agent.
     const asked = [
       { name: 'Agent', input: { ...agent, run_in_background: false } },
       claude.shell('echo found'),

@@ -15,16 +15,16 @@ const LOCKS = fileURLToPath(new URL('.', import.meta.url));
 const INSTALLED = fileURLToPath(new URL('../../node_modules/.clients/', import.meta.url));
 const LOCK_FILES = ['package.json', 'package-lock.json'];
 
-/** A registry that does not answer is not waited for: the tests are skipped. */
+/** The tests do not wait for a registry that does not answer: they are skipped. */
 const IMPATIENCE = ['--fetch-timeout=60000', '--fetch-retries=1'];
 
-/** Some 380 MB; on a slower line the tests are skipped, too, since `.ci/run` waits for two of them. */
+/** About 380 MB. On a slower connection the tests are skipped, too, because `.ci/run` waits for two of these. */
 const INSTALL_MS = 120_000;
 
-/** The first start of a file of 380 MB, on a machine with much else to do. */
+/** The first start of a file of 380 MB, on a busy machine. */
 const FIRST_START_MS = 120_000;
 
-/** What Node is given to start each; of the SDK, what is imported; of opencode, a program that needs no Node. */
+/** The file that starts each client: for the SDK the imported module, for opencode a program that needs no Node. */
 const ENTRIES = {
   'claude-code': 'cli-wrapper.cjs',
   codex: 'bin/codex.js',
@@ -40,15 +40,15 @@ export interface InstalledClient {
   /** As npm has it. */
   package_name: string;
   version: string;
-  /** Absolute; null where it cannot be had or does not run. */
+  /** Absolute path; null if it is unavailable or does not run. */
   entry: string | null;
-  /** It is a program by itself: Node does not start it. */
+  /** It is a program by itself, not started by Node. */
   is_program: boolean;
-  /** For the names of tests, and for the line about those that were skipped. */
+  /** For the names of tests, and for the line about skipped ones. */
   needed: string;
 }
 
-/** @returns the client, after it has said its version */
+/** @returns the client, after it has printed its version */
 export async function installClient(folder: ClientFolder): Promise<InstalledClient> {
   const { dependencies } = JSON.parse(readFileSync(join(LOCKS, folder, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
@@ -80,21 +80,21 @@ async function install(folder: ClientFolder, name: string): Promise<string> {
   mkdirSync(partial, { recursive: true });
   try {
     for (const file of LOCK_FILES) copyFileSync(join(LOCKS, folder, file), join(partial, file));
-    // What the SDK wants beside it is there for types alone.
+    // The SDK's other peer packages contain only types.
     const flags = ['--ignore-scripts', '--legacy-peer-deps', '--no-audit', '--no-fund', '--prefer-offline'];
     await npmBeside(['ci', ...flags, ...IMPATIENCE, '--prefix', partial], partial, {}, INSTALL_MS);
     renameSync(partial, place);
   } catch (thrown) {
     rmSync(partial, { recursive: true, force: true });
-    // Another test has installed it meanwhile.
+    // Another test has installed it in the meantime.
     if (!existsSync(place)) throw thrown;
   }
   return place;
 }
 
-/** A binary for another machine, or none at all, is found here and not in the middle of a test. */
+/** Detects a missing binary, or one for another machine, here and not in the middle of a test. */
 async function expectStart(folder: ClientFolder, entry: string, version: string): Promise<void> {
-  // The SDK starts its own client, which lies beside it; the oldest has it as a file for Node.
+  // The SDK starts its own client, which is beside it; in the oldest version that is a file for Node.
   if (folder === 'claude-agent-sdk-oldest') entry = join(dirname(entry), 'cli.js');
   const words = folder === 'claude-agent-sdk' || folder === 'opencode' ? [] : [entry];
   const program =

@@ -13,23 +13,29 @@ import { type InstalledClient, installClient } from './installed-client.ts';
 /** A session as it ended. */
 export interface Session extends SessionEnd {
   id: string;
-  /** The last thing that the agent said. */
+  /** The agent's last words. */
   answer: string;
 }
 
 export interface KnownClient {
-  /** As our own command line has it. */
+  /** Its name in our own command line. */
   name: 'claude-code' | 'codex';
   installed: InstalledClient;
-  /** The settings that hold its hooks. */
+  /** The settings with its hooks. */
   settings(home: ClientPlace): string;
   /** A call of its shell, in a script of the provider. */
   shell(command: string): ScriptedToolCall;
-  /** A call of a tool of an MCP server. */
+  /** A call of an MCP server's tool. */
   mcpTool(server: string, tool: string, input: Record<string, unknown>): ScriptedToolCall;
-  /** Whether a request that offers these tools was made before the server's were known: it does not wait for a slow one. */
+  /**
+   * Whether a request with these tools was made before the server's tools were known: the client does not wait for a
+   * slow server.
+   */
   lacks(server: string, tools: readonly string[]): boolean;
-  /** Asks it to do something. @param provider where the model is @param env what the hooks or servers need @param more words of its command */
+  /**
+   * Gives it a task. @param provider address of the model @param env for the hooks or servers @param more further words
+   * of its command line
+   */
   ask(
     home: ClientPlace,
     prompt: string,

@@ -22,7 +22,7 @@ function linesFor(client: KnownClient, document: string): string[] {
   return lines.filter((line) => line.startsWith(`${program} mcp add `));
 }
 
-/** As a shell would take the line where this service is the one. @returns what follows the client's own name */
+/** Parses the line like a shell, with the address of this service. @returns the words after the client's own name */
 function wordsOf(line: string): string[] {
   return line
     .replace(/\$SVC_API_KEY|svc_live_\.\.\./, service.key)
@@ -35,7 +35,7 @@ function wordsOf(line: string): string[] {
     .slice(1);
 }
 
-/** A project that knows nothing of the package, as an agent's own is. */
+/** A project that does not contain the package, like an agent's own project. */
 function makeProject(): ClientHome {
   const home = new ClientHome();
   onTestFinished(() => home[Symbol.dispose]());
@@ -72,7 +72,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
         code: 0,
         answer: 'It is here.',
       });
-      // What the service has, and what the model read of it.
+      // The service's data, and what the model read of it.
       const path = `/v1/findings/${encodeURIComponent(codebase_id)}/recall`;
       const { body } = await service.api.post(
         path,

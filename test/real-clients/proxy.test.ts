@@ -21,7 +21,7 @@ import { ClientHome, readJsonLines, runClient } from './client-session.ts';
 import { installClient } from './installed-client.ts';
 import { claudeCode, codex } from './known-client.ts';
 
-/** In the service's process the addresses of providers are the test's. */
+/** In the service's process, the addresses of providers lead to the test. */
 const LEADS_ELSEWHERE = `import { Socket } from 'node:net';
 const real = Socket.prototype.connect;
 const hosts = JSON.parse(process.env.TEST_HOSTS);
@@ -146,7 +146,7 @@ const clients: ProxiedClient[] = [
     },
   },
   {
-    // Its own knowledge of the provider: a key is all that it is told.
+    // It knows the provider itself: the test gives it only a key.
     name: 'opencode',
     installed: opencode,
     provider: 'anthropic',

@@ -11,7 +11,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 export interface ResponsesSocket {
   /** `http://127.0.0.1:PORT`. */
   url: string;
-  /** What was asked over WebSocket, as it came. */
+  /** Requests over WebSocket, as they arrived. */
   asked: Record<string, unknown>[];
   /** Paths of plain requests. */
   paths: string[];
@@ -21,7 +21,7 @@ export interface ResponsesSocket {
 export async function startResponsesSocket(provider: string): Promise<ResponsesSocket> {
   const asked: Record<string, unknown>[] = [];
   const paths: string[] = [];
-  /** Input and answer by the answer's id: what a provider keeps of a connection. */
+  /** Input and answer by the answer's id, which a provider keeps for each connection. */
   const kept = new Map<string, unknown[]>();
   const http = createServer((request, response) => {
     paths.push(request.url!);
@@ -31,7 +31,7 @@ export async function startResponsesSocket(provider: string): Promise<ResponsesS
   http.on('upgrade', (request, socket, head) =>
     sockets.handleUpgrade(request, socket, head, (accepted) => {
       const credential = String(request.headers.authorization);
-      // One after the other, as they came.
+      // Handled one after the other, in order of arrival.
       let last = Promise.resolve();
       accepted.on('message', (data) => {
         const event = JSON.parse(String(data)) as Record<string, unknown>;
@@ -81,7 +81,7 @@ async function answer(
   if (type !== 'response.create') return;
   const send = (event: object): void => socket.send(JSON.stringify(event));
   if (body.generate === false) {
-    // Codex warms a connection up: there is an answer to go on from, and nothing in it.
+    // Codex warms a connection up: the request gets an empty answer, from which the next one continues.
     const id = `resp_warm_${kept.size}`;
     const response = { id, object: 'response', status: 'completed', model: body.model, output: [] };
     kept.set(id, body.input as unknown[]);

@@ -12,9 +12,9 @@ interface SessionTask {
   /** By path in the folder. */
   files: Record<string, string>;
   prompt: string;
-  /** The last thing that is said when all went well. */
+  /** The last words if everything succeeded. */
   answer: string;
-  /** Files as they are afterwards, where the task changes any. */
+  /** The resulting files, if the task changes any. */
   changed: Record<string, string>;
 }
 
@@ -109,7 +109,7 @@ const MAKERS: readonly ((prng: Prng) => SessionTask)[] = [
 
 export const TASK_KINDS = MAKERS.length;
 
-/** The nth session's task: the kinds in turn, the values by the number alone. */
+/** The task of the n-th session: the kinds in turn, with values that depend only on the number. */
 export function makeTask(nth: number): SessionTask {
   return MAKERS[nth % TASK_KINDS]!(createPrng(1_000 + nth));
 }
@@ -123,7 +123,7 @@ export function layOut(task: SessionTask, folder: string): void {
 }
 
 /**
- * What the model answers.
+ * The model's answer. @param asked all words of the user @param results all tool results, in order
  * @param asked all that the user has said
  * @param results what the tools have said, in order
  */

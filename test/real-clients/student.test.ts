@@ -24,10 +24,13 @@ import { claudeCode, codex, type KnownClient } from './known-client.ts';
 import { type ResponsesSocket, startResponsesSocket } from './responses-socket.ts';
 import { decideTask, layOut, makeTask, TASK_KINDS } from './session-tasks.ts';
 
-/** Nine of each kind: a tool whose calls no other tool's follow, as the only one of a coding agent, takes 26 without an error. */
+/**
+ * Nine of each kind: the calls of the only tool of a coding agent after which no lookup follows need 26 runs without an
+ * error.
+ */
 const TAUGHT = 9 * TASK_KINDS;
 const NEW = 2 * TASK_KINDS;
-/** Sessions take two seconds each, on a busy machine ten. */
+/** A session takes two seconds, and ten on a busy machine. */
 const ALL_SESSIONS_MS = 1_800_000;
 /** Standard deviations that the live share may lie below the reported one: 99.8 %. */
 const DEVIATIONS = 2.9;
@@ -42,7 +45,7 @@ interface Relegation {
   ledger: { agent: string; served: number; wrong: number }[];
 }
 
-/** What the model is told: the words of the user, and results in the order of their calls. */
+/** The model's input: the words of the user, and results in the order of their calls. */
 function readSession(body: JsonObject): { asked: string; results: string[] } {
   const asked: string[] = [];
   const calls: unknown[] = [];
@@ -65,13 +68,13 @@ function readSession(body: JsonObject): { asked: string; results: string[] } {
   return { asked: asked.join('\n'), results: calls.map((id) => results.get(id) ?? '') };
 }
 
-/** A client with all that it needs to be served by a student. */
+/** A client with everything that a student needs to serve it. */
 class TaughtClient {
   readonly client: KnownClient;
   readonly folder = mkdtempSync(join(tmpdir(), 'understudy-taught-'));
   readonly home = new ClientHome();
   provider!: FakeProvider;
-  /** In front of the provider, for those that ask for a WebSocket. */
+  /** In front of the provider, for clients that request a WebSocket. */
   socket!: ResponsesSocket;
   gateway!: CliChild;
   url = '';
@@ -90,7 +93,7 @@ class TaughtClient {
 
   decide(body: JsonObject): ScriptedAnswer {
     const { asked, results } = readSession(body);
-    // A session that was summed up knows what the summary says.
+    // A summarized session knows only the content of the summary.
     const [, known] = /It comes to this: (.*)\n?/.exec(asked) ?? [];
     if (known !== undefined) return { text: known };
     const answer = decideTask(asked, results, this.client.shell);
@@ -118,7 +121,7 @@ class TaughtClient {
     this.url = url;
   }
 
-  /** A session in a new folder, at one home; it must end as its task wants. */
+  /** A session in a new folder with the same home; it must end as its task requires. */
   async work(nth: number, more: readonly string[] = []): Promise<void> {
     const task = makeTask(nth);
     const work = join(this.home.work, `session-${nth}`);
@@ -156,10 +159,10 @@ class TaughtClient {
   }
 }
 
-/** What Codex asks for when a session has grown too long. */
+/** Codex's request when a session has grown too long. */
 const CHECKPOINT = /CONTEXT CHECKPOINT COMPACTION/;
 
-/** Calls and last words: what an agent acts on. */
+/** Calls and last words: the parts on which an agent acts. */
 const actsOf = (content: readonly TurnBlock[]) => {
   const calls = content.filter((block) => block.type === 'tool_call');
   if (calls.length > 0) return calls.map(({ name, input }) => ({ name, input }));
@@ -219,7 +222,8 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       const deviation = Math.sqrt(reported * (1 - reported) * (1 / measured.steps + 1 / (served + asked)));
       const figures = `${served} of ${served + asked} live, ${measured.served} of ${measured.steps} reported, ${JSON.stringify(fallbacks)}\n${report}`;
       process.stderr.write(`${client.name}: ${figures.split('\n')[0]}\n`);
-      // The client draws its sessions' ids, and so which are kept apart: of so few, three errors leave a whole kind out.
+      // The client draws the ids of its sessions, and so which ones are held out. With so few sessions, three errors
+      // exclude a whole kind.
       expect(reported, figures).toBeGreaterThan(0.1);
       expect(live, figures).toBeGreaterThanOrEqual(reported - DEVIATIONS * deviation);
     });
@@ -238,7 +242,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
         expect(records.every(({ served_by }) => served_by === 'upstream')).toBe(true);
         const { served, fallback } = await taught.relegation();
         expect({ served, fallback }).toEqual({ served: before.served, fallback: before.fallback });
-        // What came that way teaches nothing that could be served.
+        // Sessions that came that way teach nothing that could be served.
         const runs = new Set(records.map(({ run_id }) => run_id));
         expect(runs.size).toBe(2);
       },
@@ -253,7 +257,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
         const records = (await taught.records()).filter(({ id }) => id > last);
         const sides = records.filter(({ run_kind }) => run_kind !== undefined);
         expect(sides).toMatchObject([{ served_by: 'upstream', parent_run_id: records[0]!.run_id }]);
-        // After the summary, too: no golden run went on from one.
+        // The same after the summary, because no golden run continued from one.
         expect(records.slice(records.indexOf(sides[0]!)).map(({ served_by }) => served_by)).toEqual([
           'upstream',
           'upstream',
@@ -261,7 +265,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
         expect((await taught.relegation()).served - before.served).toBe(
           records.filter(({ served_by }) => served_by === 'student').length,
         );
-        // The provider's own way to sum up is no step.
+        // The provider's own summary is not a step.
         const reply = await fetch(`${taught.url}/v1/responses/compact`, {
           method: 'POST',
           headers: { authorization: `Bearer ${PROVIDER_KEY}`, 'content-type': 'application/json' },

@@ -27,7 +27,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-/** An upload under way, as both ends see it. */
+/** An upload in progress, as both ends see it. */
 class Upload implements AnswerHandler {
   connection!: UpstreamConnection;
   status = 0;
@@ -64,7 +64,7 @@ class Upload implements AnswerHandler {
 interface Scene {
   pool: ConnectionPool;
   upload: Upload;
-  /** The upstream's end, with the head of the request read and nothing further. */
+  /** The upstream's end; it has read only the head of the request. */
   far: Socket;
   server: Server;
 }
@@ -96,7 +96,7 @@ async function begin(framing: UpstreamRequest['framing'], isSecure = false): Pro
   return { pool, upload, far, server };
 }
 
-/** Answers without framing, and resolves when the end has left. */
+/** Answers without framing, and resolves when the FIN has been sent. */
 function endAnswer(far: Socket): Promise<void> {
   return new Promise((resolve) => far.end('HTTP/1.1 413 Too Large\r\n\r\nno', resolve));
 }
@@ -128,7 +128,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
 
   it.each(answers)('has the answer %s that has arrived before a reset', async (_how, answer) => {
     const { upload, far } = await begin(framing);
-    // What is left unread makes the system reset the connection.
+    // The unread bytes make the system reset the connection.
     upload.write();
     far.write(answer);
     far.destroy();
@@ -140,7 +140,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
   it('has what has arrived of an answer that is not whole, and its failure', async () => {
     for (const answer of [
       'HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\nno',
-      // It would end with the connection, which has ended in a reset.
+      // It would end with the connection, which was reset.
       'HTTP/1.1 413 Too Large\r\n\r\nno',
     ]) {
       const { upload, far } = await begin(framing);
@@ -178,7 +178,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     ],
   ])('that %s has the answer that ended before a reset, whole', async (_how, write) => {
     const { upload, far } = await begin(framing);
-    // Both are there before anything is read.
+    // Both arrive before anything is read.
     upload.connection.pause(upload);
     write(upload);
     await endAnswer(far);
@@ -260,7 +260,7 @@ it('an upload behind TLS whose write fails has the answer that has arrived', asy
     const written = new Promise((resolve) =>
       far.write('HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno', resolve),
     );
-    // Not before the record is out; nothing is read of it while we wait.
+    // Waits until the record is sent, and reads nothing meanwhile.
     upload.connection.pause(upload);
     await written;
     far.destroy();

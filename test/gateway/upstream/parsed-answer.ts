@@ -36,7 +36,8 @@ interface ParsedByUs extends ParsedAnswer {
 }
 
 /**
- * Our parser's reading, the connection being closed behind the bytes.
+ * Our parser's result if the connection ends after the bytes. @param pieces each is passed in separate memory that is
+ * overwritten afterwards, with other bytes after it
  * @param pieces each is given by itself, in memory that is overwritten afterwards, with other bytes behind it
  */
 export function parseByUs(pieces: readonly Uint8Array[], method = 'GET'): ParsedByUs {
@@ -55,7 +56,7 @@ export function parseByUs(pieces: readonly Uint8Array[], method = 'GET'): Parsed
     onBody: (chunk) => body.push(Buffer.from(chunk)),
   });
   parser.begin(method);
-  // A blank line behind the bytes, as an earlier answer may have left it there.
+  // A blank line after the bytes, as an earlier answer may have left it.
   const memory = Buffer.alloc(Math.max(0, ...pieces.map((piece) => piece.length)) + 64, '\r\n\r\n');
   try {
     for (const piece of pieces) {
@@ -75,7 +76,7 @@ export function parseByUs(pieces: readonly Uint8Array[], method = 'GET'): Parsed
   return answer;
 }
 
-/** The reading of node:http's client, whose parser is llhttp, as undici's is. */
+/** The result of node:http's client, whose parser is llhttp, like undici's. */
 export function parseByNode(bytes: Uint8Array, method = 'GET'): Promise<ParsedAnswer> {
   const { promise, resolve } = Promise.withResolvers<ParsedAnswer>();
   const answer: ParsedAnswer = { ...NOTHING, informational: [] };

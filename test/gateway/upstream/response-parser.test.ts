@@ -229,7 +229,7 @@ describe('what is refused', () => {
   });
 });
 
-/** Answers in order, of all kinds. */
+/** Valid answers of all kinds. */
 const token = fc.string({
   unit: fc.constantFrom(...'abcXYZ019-_.!~'),
   minLength: 1,
@@ -283,7 +283,7 @@ const validAnswer = fc
     return `${informational}${head}Transfer-Encoding: chunked\r\n\r\n${framed}0\r\n${lines(made.trailers, made.ows)}\r\n`;
   });
 
-/** The same with something put in, taken out or put in another's place. */
+/** The same answers with a part inserted, removed or replaced. */
 const brokenAnswer = fc
   .tuple(
     validAnswer,
@@ -351,7 +351,7 @@ describe('in pieces', () => {
         }
         const { outcome, why, ...rest } = parseByUs(pieces, method);
         expect(outcome).toBe(whole.outcome);
-        // Of what is refused more or less may have been passed on, and the first fault found may be another one.
+        // Of a refused answer, more or less may have been passed on, and the first fault found may differ.
         if (outcome !== 'refused') expect({ outcome, why, ...rest }).toEqual(whole);
       }),
       RUNS,
@@ -360,8 +360,8 @@ describe('in pieces', () => {
 });
 
 /**
- * Where we are stricter than llhttp on purpose: what is refused may be read by it. (It lets controls and half a line end
- * stand in a reason phrase or an extension, versions that do not exist, other codings, and zeros without end.)
+ * Our parser is stricter than llhttp on purpose, so llhttp may accept what ours refuses. (It accepts control characters
+ * and half a line end in a reason phrase or an extension, unknown versions, other codings, and zeros without end.)
  */
 const STRICTER = [
   'a malformed reason phrase',
@@ -407,7 +407,7 @@ describe('beside llhttp', () => {
     await fc.assert(
       fc.asyncProperty(brokenAnswer, async (answer) => {
         const ours = parse(answer);
-        // What is behind an answer costs the connection here, and there the answer, too.
+        // Bytes after an answer cost the connection here; there they also cost the answer.
         const nodes = await parseByNode(bytes(answer.slice(0, answer.length - ours.surplus)));
         if (ours.outcome === 'whole') expect(shown(ours)).toEqual(shown(nodes));
         else if (nodes.outcome === 'whole') expect(STRICTER).toContain(ours.why);
