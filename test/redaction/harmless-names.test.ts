@@ -21,7 +21,7 @@ function makeRandom(seed: number): () => number {
   };
 }
 
-/** Names of packages, and of the files in them. */
+/** Names of packages, and of files in them. */
 function readInstalledNames(): string[] {
   const names = new Set<string>();
   for (const path of readdirSync(join(ROOT, 'node_modules'), { recursive: true, encoding: 'utf8' }))
@@ -30,7 +30,7 @@ function readInstalledNames(): string[] {
 }
 
 const INSTALLED = readInstalledNames();
-/** Words of their names; what is left of hashes has no other letters than a to f. */
+/** Words of these names; remains of hashes contain only the letters a to f. */
 const WORDS = [
   ...new Set(
     INSTALLED.filter((name) => !/\d/.test(name))
@@ -39,7 +39,7 @@ const WORDS = [
   ),
 ].filter((word) => !/^[a-f]+$/.test(word));
 
-/** Words joined as in branches, tasks and modules; each begins, or goes on, like a key. */
+/** Words joined as in names of branches, tasks and modules; each begins or continues like a key. */
 function makeJoinedNames(count: number): string[] {
   const random = makeRandom(27);
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
@@ -84,7 +84,7 @@ const ALPHABETS = {
   url: 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_',
 };
 
-/** The same keys in every run: of those with 20 characters, 15 in 100,000 look like a name (randomness.ts). */
+/** The same keys in every run: 15 in 100,000 keys of 20 characters look like a name (randomness.ts). */
 const random = createPrng(Number(process.env.SEED ?? 7));
 
 function draw(length: number, alphabet: keyof typeof ALPHABETS = 'mixed'): string {

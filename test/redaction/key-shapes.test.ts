@@ -20,7 +20,7 @@ import {
 
 const ROOT = join(import.meta.dirname, '../..');
 
-/** The shortest text that the part takes, with a letter and a digit in turns where there is a choice. */
+/** The shortest text that the part matches, with alternating letters and digits if there is a choice. */
 function write(part: Part): string {
   if (typeof part === 'string') return part;
   if ('one_of' in part) return part.one_of[0]!;
@@ -40,7 +40,7 @@ function write(part: Part): string {
 const EXAMPLES = KEY_SHAPES.flatMap(({ begins, then }) =>
   begins.map((begin) => {
     let text = begin + then.map(write).join('');
-    // A token may be shorter than what the engine takes for a run; no provider issues such tokens.
+    // A token may be shorter than a run of the engine; no provider issues such tokens.
     if (!/[\w-]{16}/.test(text))
       text =
         begin +

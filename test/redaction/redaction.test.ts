@@ -11,7 +11,7 @@ import { areFreeOfKeys, MASK, maskText, maskValue } from '../../src/redaction/ma
 import { isSecretQueryName, maskEmbeddedQueries, maskQuery } from '../../src/redaction/query.ts';
 import { parseExact } from '../../src/std/exact-json.ts';
 
-/** Random characters of an alphabet; keys in these tests are made at run time, so none stands in the source. */
+/** Random characters of an alphabet. Keys in these tests are made at run time, so the source contains none. */
 function letters(
   length: number,
   alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789',
@@ -25,7 +25,7 @@ const b64url = (text: string): string => Buffer.from(text).toString('base64url')
 const HEX = '0123456789abcdef';
 const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
-/** Of services that are no model's. */
+/** Keys of services other than model providers. */
 function makeServiceKeys(): Record<string, string> {
   return {
     vault: `hvs.${letters(92)}`,
@@ -161,7 +161,7 @@ describe('credential headers', () => {
       'author',
       'x-tokenizer',
       'x-token-limit',
-      // What agents number their runs with.
+      // Ids with which agents number their runs.
       'session-id',
       'thread-id',
       'x-claude-code-session-id',

@@ -12,7 +12,7 @@ import { isSecretQueryName, maskEmbeddedQueries, maskQuery } from '../../src/red
 import { findSecrets } from '../../src/redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../src/redaction/work.ts';
 
-/** What worst cases are made of: nearly keys, labels without values, beginnings without ends. */
+/** The parts of worst cases: near keys, labels without values, beginnings without ends. */
 const PIECES = [
   ...new Set(KEY_SHAPES.flatMap(({ begins }) => begins)),
   ...['Bearer ', 'basic ', 'authorization: ', '"authorization"', '"api_key":"', 'secret_access_key', 'key='],
@@ -59,7 +59,7 @@ const PIECES = [
   ],
   ...['AbCdEfGh01234567', '0123456789abcdef0123456789abcdef', 'x'.repeat(15), 'aaaaaaaaaaaaaaaa1/', 'eyJeyJ'],
 ];
-/** Characters of tokens in other writing, and what only begins like it. */
+/** Characters of tokens in other notations, and sequences that only begin like them. */
 const ESCAPES = [
   '\\u002d',
   '\\\\u0041',
@@ -77,7 +77,7 @@ const ESCAPES = [
   '\\u00',
 ];
 const KEYS = { needles: [], packed: new Uint8Array(0), shapes: true };
-/** A part that is said again and again, perhaps behind another one and with an end. */
+/** A repeated part, perhaps after another one and with an end. */
 const crafted = fc.record({
   before: fc.constantFrom('', ...PIECES),
   again: fc.array(fc.constantFrom(...PIECES), { minLength: 1, maxLength: 5 }).map((parts) => parts.join('')),
@@ -93,7 +93,7 @@ function measure(text: string, engine?: typeof fallback): number {
 }
 
 const SIZE = 20_000;
-/** Bytes that are looked at for each byte of a text, at the most. */
+/** Maximum number of examined bytes for each byte of a text. */
 const WORK_PER_BYTE = 24;
 
 describe('the search for keys', () => {

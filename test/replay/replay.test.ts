@@ -123,7 +123,7 @@ describe('a replayed run', () => {
     const [first, ...others] = pauses;
     expect(first).toBeCloseTo(stream.first_byte_ms / 2, 6);
     const rest = others.reduce((sum, ms) => sum + ms, 0);
-    // What is due within two milliseconds of the end is written with it.
+    // Data that is due within two milliseconds of the end is written with it.
     expect(rest).toBeLessThanOrEqual((stream.duration_ms - stream.first_byte_ms) / 2 + 1e-6);
     expect(rest).toBeGreaterThan((stream.duration_ms - stream.first_byte_ms) / 2 - 2);
   });

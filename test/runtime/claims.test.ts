@@ -42,7 +42,7 @@ describe('an actor that moves', () => {
     const placement = makePlacement();
     const [own, other] = [new Placer(placement, 2), new Placer(placement, 3)];
     own.enter(RUN);
-    own.enter(RUN); // A message within the thread is nowhere on its way.
+    own.enter(RUN); // A message within the thread is never in transit.
     const slot = own.slotOf(RUN);
     expect(other.enter(RUN)).toBe(2);
     expect(other.enter(RUN)).toBe(2);

@@ -75,7 +75,7 @@ describe('a direct channel', () => {
 
   it('gives a thread up that hangs, which the pool then replaces', { tags: 'long' }, async () => {
     const channel = openChannel(createPool(1_500), 300);
-    // A slow machine may need several tries until the thread is there.
+    // A slow machine may need several tries until the thread is up.
     while ((await channel.run('double', 1).catch(() => null)) === null);
     await expect(channel.run('hang', null)).rejects.toThrow('the call took too long');
     let found: unknown = null;

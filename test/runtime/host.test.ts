@@ -14,7 +14,7 @@ import type { Scheduler } from '../../src/runtime/scheduler.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../../src/runtime/supervision.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 
-/** A scheduler whose time stands still until it is moved. */
+/** A scheduler whose time changes only when the test moves it. */
 class Turns implements Scheduler {
   readonly #clock = createManualClock(1_000_000);
   #tasks: { at_ms: number; run: () => void }[] = [];
@@ -31,7 +31,7 @@ class Turns implements Scheduler {
     };
   }
 
-  /** Lets time pass and does what is due, in its order. */
+  /** Advances the time, and runs the due tasks in order. */
   advance(ms: number): void {
     const until = this.monotonicMs() + ms;
     for (;;) {
@@ -84,7 +84,7 @@ class DirectLink implements Link {
 class HandJournal implements JournalStore {
   waiting: { writes: readonly JournalWrite[]; done: (error: Error | null) => void }[] = [];
   stored: JournalWrite[] = [];
-  /** What `load` finds; by default what was committed. */
+  /** The result of `load`; by default the committed state. */
   load: JournalStore['load'] = (kind, key) => {
     const mine = this.stored.filter((write) => write.kind === kind && write.key === key);
     const snapshot = mine.findLast((write) => write.type === 'snapshot') ?? null;
@@ -98,7 +98,7 @@ class HandJournal implements JournalStore {
     this.waiting.push({ writes, done });
   }
 
-  /** Ends the commit that is under way. */
+  /** Completes the pending commit. */
   finish(error: Error | null = null): void {
     const { writes, done } = this.waiting.shift()!;
     if (error === null) this.stored.push(...writes);
@@ -244,7 +244,7 @@ describe('an answer', () => {
     const held = [ask('hold'), ask('hold')];
     expect(codeOf(ask('note', 1))).toBe('mailbox_full');
     ask('throw');
-    // The bound holds for asks; the failing message was one and did not get in.
+    // The bound applies to asks. The failing message was an ask and was not accepted.
     expect(held.map(codeOf)).toEqual([undefined, undefined]);
   });
 });
@@ -313,7 +313,7 @@ function makeLedger(version = 2): Behaviour<LedgerProtocol, { sum: number }, num
     initial: () => ({ sum: 0 }),
     persistence: {
       apply(state, amount) {
-        // In place: a throw after it must not leave its mark all the same.
+        // In place: a later throw must still leave no trace.
         state.sum += amount;
         return state;
       },
@@ -379,7 +379,7 @@ describe('a persistent actor', () => {
   });
 
   it('waits at its bound until the journal catches up', () => {
-    // An answer and a count each: two messages.
+    // Each message causes an answer and a count: two messages.
     const { ask, journal, turns } = setUp(makeLedger(), { max_held_effects: 4 });
     const asks = Array.from({ length: 5 }, (_, i) => ask('add', i));
     turns.advance(0);
@@ -401,7 +401,7 @@ describe('a persistent actor', () => {
     const later = [ask('add', 20), ask('read'), ask('add', 6, 'c')];
     journal.finish(new Error('disk full'));
     expect([lost, other, later[0]!, later[1]!].map(codeOf)).toEqual(new Array(4).fill('storage_unavailable'));
-    // What another actor recorded meanwhile has nothing to do with it.
+    // What another actor recorded meanwhile is unaffected.
     expect(journal.waiting.map(({ writes }) => writes.map(({ key }) => key))).toEqual([['c']]);
     journal.finish();
     expect(later[2]).toEqual([{ error: null, value: 6 }]);
@@ -411,7 +411,7 @@ describe('a persistent actor', () => {
     journal.finish();
     expect(again).toEqual([{ error: null, value: 3 }]);
     expect(reports.map(({ key, during }) => `${key} ${during}`)).toEqual(['a commit', 'b commit']);
-    // What was not stored was not counted: 1, 6 and 2 were.
+    // Only stored operations count: 1, 6 and 2 were stored.
     expect(host.stats().kinds.ledger!.counts).toEqual({ added: { little: 3 } });
   });
 
@@ -515,7 +515,7 @@ describe('draining', () => {
     expect(isDrained).toBe(false);
     io[0]!.done(null, 'X');
     turns.advance(0);
-    // The event is stored: a snapshot would only make the end longer.
+    // The event is stored, so a snapshot would only delay the end.
     expect(journal.waiting).toEqual([]);
     await drained;
     expect(host.stats().kinds).toMatchObject({ ledger: { live: 0 }, box: { live: 0 } });

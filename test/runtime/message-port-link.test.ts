@@ -101,7 +101,7 @@ describe('a link', () => {
     const [a, b] = open();
     const prng = createPrng(5);
     const sent: Frame[] = [];
-    // Around the size below which a batch is copied, around the slab's, and far beyond both.
+    // Sizes around the one below which a batch is copied, around the slab's size, and far above both.
     const sizes = [0, 1, 100, 8_150, 8_192, 8_300, 65_400, 65_536, 66_000, 300_000, 1_500_000];
     for (let i = 0; i < 200; i++) {
       const bodies = Array.from(
@@ -154,7 +154,7 @@ describe('a link', () => {
       [0, 7],
       [1, 0],
     ]);
-    // The same memory, not its likeness.
+    // The same memory, not a copy.
     views[0]![0] = 7;
     views[1]![6] = 8;
     expect(shared![0]![0]).toBe(7);
@@ -183,7 +183,7 @@ describe('a link', () => {
     expect(payloads).toEqual([0, 1, 3]);
     expect(a.stats()).toMatchObject({ refused: 1, bytes_in_flight: 0 });
     const alone = collect(b, 1);
-    // Larger than the bound, and alone.
+    // A single frame that is larger than the bound.
     expect(a.send(tell(4, [new Uint8Array(50_000)]))).toBe(true);
     expect(a.send(tell(5))).toBe(false);
     expect(await alone).toHaveLength(1);
@@ -213,7 +213,7 @@ describe('a link', () => {
     const { promise, resolve } = createDeferred();
     b.onFrame = () => {
       arrived++;
-      // Each frame takes its time, so that all of them take many turns' budgets.
+      // Each frame takes time, so that all of them exceed the budgets of many turns.
       const until = performance.now() + 0.05;
       while (performance.now() < until);
       if (arrived === total) resolve();

@@ -22,7 +22,7 @@ interface Thread {
   fault: { now: boolean };
 }
 
-/** Two threads with a client and a host each, over one disk; links between them as the main thread makes them. */
+/** Two threads, each with a client and a host, over one disk. The main thread makes the links between them. */
 function openTwo(): { placement: Placement; threads: [Thread, Thread] } {
   const servers = { hosts: 2, kinds: [LEDGER_KIND] };
   const placement = { hosts: 1, pins: {}, servers, moving: allocateClaims([LEDGER_KIND]) };

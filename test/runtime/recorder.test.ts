@@ -5,7 +5,7 @@ import type { Behaviour, Context, RowWrite } from '../../src/runtime/protocol.ts
 
 const row = (key: string): RowWrite => ({ op: 'put', table: 't', row: [key], value: key });
 
-/** Counts, and writes what each test wants. */
+/** An actor that counts, and writes what each test requires. */
 function makeCounter(
   add: (context: Context<number, number, object, null>) => void,
 ): Behaviour<{ add: { request: null; reply: null } }, number, number> {

@@ -15,7 +15,7 @@ import { MemoryJournal } from '../../src/storage/memory/journal.ts';
 import { LEDGER_KIND, TEST_KINDS, type Totals } from '../fixtures/actor-kinds.ts';
 
 const PLACEMENT: Placement = { hosts: 1, pins: {}, servers: { hosts: 2, kinds: [LEDGER_KIND] } };
-/** Far beyond what any of these tests takes. */
+/** Far longer than any of these tests takes. */
 const FAR = { deadline_ms: 600_000 };
 const HERE = 1;
 const THERE = 2;
@@ -54,7 +54,7 @@ function open(
         journal,
         adapters: {},
         report: () => {
-          // A fault of the host's own: nothing in it expects this.
+          // A fault of the host itself, which no code there expects.
           if (parts.throwing?.now) throw new Error('the log is gone');
         },
         dispose: async () => {
@@ -178,7 +178,7 @@ describe('a host on a server thread', () => {
     const host = new ServerHost({ index: HERE, placement: PLACEMENT, client, open: () => parts });
     await client.fence();
     expect(settled).toBe(1);
-    // What cannot be brought there now is no reason to wait for ever.
+    // Actors that cannot move there now must not be waited for forever.
     await client.fence();
     expect(settled).toBe(2);
     expect(await ask({ client }, 'add', 4)).toEqual({ total: 4, count: 1 });
@@ -201,7 +201,7 @@ describe('a host on a server thread', () => {
     await ask(opened, 'add', 5);
     throwing.now = true;
     const waiting = failureOf(ask(opened, 'add', 7, keyOn(HERE, 50)));
-    // The actor's own answer goes out before the host falls over it.
+    // The actor's answer is sent before the host fails.
     expect(await failureOf(ask(opened, 'fail', 1))).toMatchObject({ code: 'actor_failed' });
     expect(await waiting).toMatchObject({ code: 'host_down', retryable: true });
     throwing.now = false;

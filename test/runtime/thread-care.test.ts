@@ -65,7 +65,7 @@ describe('a thread', () => {
   it('that hangs is ended and started again', { tags: 'long' }, async () => {
     const down = createDeferred<string>();
     const { client, threads } = await startWithClient({
-      // A slow machine may take a thread that only starts slowly for a hung one: it gets another go.
+      // A slow machine may make a slow start look like a hanging thread, so it gets another try.
       restart: { max_restarts: 1_000, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 1 },
       watch: { ping_every_ms: 20, hung_after_ms: 1_500 },
       onThreadDown: (_index, reason) => down.resolve(reason),
@@ -74,7 +74,7 @@ describe('a thread', () => {
     await down.promise;
     await client.waitUp();
     expect(threads.restarts[0]).toBeGreaterThanOrEqual(1);
-    // With so little patience, this one may be down again.
+    // With so short a timeout, this thread may be down again.
     await expect.poll(async () => (await threads.stats())[0]).toMatchObject({ index: 0 });
   });
 

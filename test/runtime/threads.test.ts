@@ -20,7 +20,7 @@ import type { ClientWork } from '../fixtures/client-worker.ts';
 import { pause } from '../fixtures/patience.ts';
 
 const PLACEMENT: Placement = { hosts: 2, pins: {} };
-/** Far beyond what any of these tests takes: a failure that comes before it did not wait for it. */
+/** Far longer than any of these tests takes: an earlier failure did not wait for it. */
 const FAR_DEADLINE = { deadline_ms: 600_000 };
 
 let folder: string;
@@ -31,7 +31,7 @@ let downReasons: string[];
 /** How often the client was linked with each thread. */
 let linked: number[];
 
-/** One set of threads for all tests but those that stop it: starting them is what takes time. */
+/** One set of threads for all tests except those that stop it, because starting threads takes time. */
 beforeAll(open);
 
 beforeEach(async () => {
@@ -113,14 +113,14 @@ async function failure(ask: Promise<unknown>): Promise<RuntimeError> {
   );
 }
 
-/** Resolves when the condition holds; the test's own limit is the only clock. */
+/** Resolves when the condition holds; the test's own time limit is the only clock. */
 async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await condition())) await pause();
 }
 
 /**
- * Ends a thread and waits for its next life. That it is dead does not yet mean that this thread has heard of it, so
- * being linked is not enough: it must be linked anew.
+ * Ends a thread and waits for its restart. This thread may not yet have noticed the end, so being linked is not enough:
+ * it must be linked again.
  */
 async function revive(host: number, end: () => Promise<void>): Promise<void> {
   const before = linked[host]!;
@@ -128,7 +128,7 @@ async function revive(host: number, end: () => Promise<void>): Promise<void> {
   await until(() => linked[host]! > before);
 }
 
-/** Waits until so many commits have begun in all. */
+/** Waits until this many commits have begun in total. */
 async function commitsBegun(atLeast: number): Promise<void> {
   await until(() => Atomics.load(control, SWITCH.commits_begun) >= atLeast);
 }
@@ -174,7 +174,7 @@ describe('messages', () => {
     const sentBefore = linkBytes();
     const ask = client.ask(box, 'weigh', null, { ...FAR_DEADLINE, bodies });
     for (const body of bodies) body.fill(0);
-    // All are views of the one piece of memory that crossed: nothing was copied again on the way in.
+    // All are views of the one transferred piece of memory: nothing was copied on arrival.
     expect(await ask).toEqual({ sha256: hashes, buffers: 1 });
     const size = bodies.reduce((sum, body) => sum + body.length, 0);
     expect(linkBytes() - sentBefore).toBeLessThan(size + 1_000);
@@ -221,7 +221,7 @@ describe('deadlines', () => {
     const box = { kind: boxKind('reject'), key: 'late' };
     const count = () => client.deadLetters.counts().late_reply ?? 0;
     const before = count();
-    // One that reaches its thread too late is not handled, and so not answered: then the next has longer.
+    // A message that reaches its thread too late is neither handled nor answered; then the next one gets more time.
     for (let deadline_ms = 20; count() === before; deadline_ms *= 2) {
       flip(SWITCH.gate_shut, 1);
       await failure(client.ask(box, 'hold', null, { deadline_ms }));
@@ -265,7 +265,7 @@ describe('a thread that dies', () => {
       expect((await survivor).total).toBe(3);
       await revived;
       expect(downReasons).toHaveLength(1);
-      // Nothing of what was refused had reached the journal; all that was acknowledged had.
+      // No refused message reached the journal, and every acknowledged one did.
       expect(await askLedger(key, 'read', null)).toEqual({ total: 25, count: 25 });
       expect((await add(key)).count).toBe(26);
       expect(threads.restarts).toEqual([restarts[0]! + 1, restarts[1]!]);
@@ -367,11 +367,11 @@ describe('persistence', () => {
     const asks = [
       askLedger(key, 'announce', { amount: 1, topic: 'totals' }).then(count),
       askLedger(key, 'forward', { amount: 1, to: other }).then(count),
-      // A read stands behind the writes it would reveal.
+      // A read waits behind the writes that it would reveal.
       askLedger(key, 'read', null).then(count),
     ];
     await commitsBegun(begun + 1);
-    // Another actor of the same thread, with nothing to wait for, answers meanwhile: time has passed for all.
+    // Another actor of the same thread, which waits for nothing, answers meanwhile, so time has passed for all.
     expect(await askLedger(other, 'read', null)).toEqual({ total: 1, count: 1 });
     await client.fence();
     expect({ answered, published: published.length }).toEqual({ answered: 0, published: 0 });
@@ -403,7 +403,7 @@ describe('persistence', () => {
 describe('supervision', () => {
   it('starts a failing actor again from what is stored, stops it when it fails too often, forgives later', async () => {
     let key = keyOn(0);
-    /** What the actor says right after it has failed too often. */
+    /** The actor's error after too many failures. */
     const failTooOften = async (): Promise<RuntimeError | Totals> => {
       await add(key, 9);
       for (let i = 0; i < LEDGER_RESTARTS; i++) {
@@ -419,7 +419,7 @@ describe('supervision', () => {
       return next;
     };
     let told = await failTooOften();
-    // On a machine that stalled just then it is forgiven before it could say so: another one.
+    // If the machine stalled just then, the failure was forgiven before it could be reported; another one follows.
     while (!(told instanceof RuntimeError)) {
       key = keyOn(0);
       told = await failTooOften();
@@ -437,7 +437,7 @@ describe('supervision', () => {
 });
 
 describe('stopping', () => {
-  // The next test finds threads again.
+  // Leaves running threads for the next test.
   afterEach(async () => {
     await close();
     await open();
@@ -484,7 +484,7 @@ describe('a start that cannot be', () => {
 
   it('fails with the reason of the first thread that ends, in one line, and can be stopped', async () => {
     const options: TestHostOptions = {
-      // Below a file there is no folder.
+      // A path below a file cannot be a folder.
       journal_path: join(folder, 'main.mdb', 'journal.mdb'),
       switch: new SharedArrayBuffer(16),
     };
@@ -515,10 +515,10 @@ describe('a stop during the start', () => {
       const journal_path = join(folder, `stopped-${round}.mdb`);
       const options: TestHostOptions = { journal_path, switch: new SharedArrayBuffer(16) };
       const starting = new ActorThreads({ entry: url, placement: PLACEMENT, options, loading_ms: 600_000 });
-      // From the very beginning to well within the loading of modules.
+      // From the very beginning until well into the loading of modules.
       for (let turn = 0; turn < round * 500; turn++) await new Promise((resolve) => setImmediate(resolve));
       await starting.stop();
-      // They came so far as to open it.
+      // These had begun to open it.
       expect(existsSync(journal_path)).toBe(true);
     }
   });
@@ -552,7 +552,7 @@ describe("the process's own kinds", () => {
     });
     ownClient.close();
     await own.stop();
-    // Nothing persistent is in the catalogue, so nothing is opened.
+    // The catalogue has no persistent actor, so nothing is opened.
     expect(existsSync(join(folder, 'own.mdb'))).toBe(false);
     expect(existsSync(join(folder, 'capture.mdb'))).toBe(false);
   });

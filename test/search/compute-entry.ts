@@ -8,6 +8,6 @@ export default async function compute(call: ComputeCall): Promise<unknown> {
   if (texts.includes('die')) process.exit(3);
   if (texts.includes('fail')) throw new Error('the graph is unwell');
   if (texts.includes('hang')) await new Promise(() => {});
-  // How many came together, and each text's length.
+  // The number of texts in the request, and the length of each.
   return Float32Array.from(texts.flatMap((text) => [texts.length, text.length]));
 }

@@ -29,7 +29,7 @@ function unit(vector: readonly number[]): number[] {
   return vector.map((x) => x / length);
 }
 
-/** Mean of the tokens' states, with the row of token type 0 added, of length 1. */
+/** The mean of the tokens' states plus the row of token type 0, normalized to length 1. */
 function meanOf(tokens: readonly string[], type: readonly number[] = TYPE_ZERO): number[] {
   const rows = tokens.map((token) => STATES[TOKENS.indexOf(token as (typeof TOKENS)[number])]!);
   return unit([0, 1, 2].map((i) => rows.reduce((sum, row) => sum + row[i]! + type[i]!, 0) / rows.length));
@@ -48,7 +48,7 @@ describe('an export with a hidden state', () => {
       await model.embed(['Red running FOX']),
       meanOf(['[CLS]', 'red', 'run', '##ning', 'fox', '[SEP]']),
     );
-    // Worked out on paper: states (3,4,-2) + (4,2,-3) with (0.5,0,0.25) at each, mean (4,3,-2.25).
+    // Calculated by hand: states (3,4,-2) + (4,2,-3), each plus (0.5,0,0.25), mean (4,3,-2.25).
     expectClose(await model.embed(['']), unit([4, 3, -2.25]));
   });
 

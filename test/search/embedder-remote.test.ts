@@ -17,16 +17,16 @@ interface Asked {
 let server: Server;
 let url: string;
 let asked: Asked[];
-/** Answers a request; tests put others in its place. */
+/** Answers a request; tests replace it. */
 let answer: (response: ServerResponse, body: Asked['body'], attempt: number) => void;
 const open: RemoteEmbedder[] = [];
 
-/** A vector that tells which text it is of. */
+/** A vector that identifies its text. */
 const vectorOf = (text: string) => [text.length, 1, 0];
 const giveVectors: typeof answer = (response, { input }) => {
   response.end(
     JSON.stringify({
-      // Any order: the index says whose it is.
+      // In any order: the index identifies the text.
       data: input.map((text, index) => ({ index, embedding: vectorOf(text) })).reverse(),
     }),
   );

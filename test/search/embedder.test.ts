@@ -114,7 +114,7 @@ describe('the model that ships', () => {
     expect(await there.embed(['one way', 'or another'])).toEqual(
       await embedder.embed(['one way', 'or another']),
     );
-    // As an actor asks: the task itself.
+    // Like an actor: runs the task itself.
     const flat = (await compute(EMBED_TASK, { texts: ['one way'] })) as Float32Array;
     expect(flat).toHaveLength(embedder.dimensions);
     port.close();
@@ -252,7 +252,7 @@ describe('a thread of the pool', () => {
   });
 
   it('that hangs is given up at the deadline and replaced', async () => {
-    // Time stands until it is moved: a fresh thread's start counts against the deadline as well.
+    // Time stops until the test moves it, because the start of a new thread counts against the deadline.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const pool = createPool(TEST_ENTRY);
     try {

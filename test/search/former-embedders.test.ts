@@ -21,7 +21,7 @@ const toy: EmbeddingChoice = { model_dir: toyDir, remote: null };
 let pool: ComputePool;
 let line: DirectChannel;
 beforeAll(() => {
-  // The pool of a process whose operator has chosen the toy.
+  // The pool of a process whose operator chose the toy model.
   pool = new ComputePool({
     entry: ENTRY,
     threads: 1,
@@ -37,7 +37,7 @@ afterAll(async () => {
   rmSync(toyDir, { recursive: true, force: true });
 });
 
-/** What a store remembers that was embedded with the choice. */
+/** A store's record of texts that were embedded with that choice. */
 async function recordOf(choice: EmbeddingChoice): Promise<EmbedderRecord> {
   const own = new ComputePool({
     entry: ENTRY,

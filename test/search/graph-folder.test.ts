@@ -22,7 +22,7 @@ function createVectors(seed: number, size = SIZE): Float32Array[] {
   });
 }
 
-/** Ids are places; names are what stays. */
+/** Ids are places, which may be reused; names are permanent. */
 function createIndex(vectors: readonly Float32Array[]): HnswIndex {
   const index = new HnswIndex(loadHnswlib(), DIMENSIONS);
   for (const [id, vector] of vectors.entries()) index.add(id, vector);
@@ -63,7 +63,7 @@ describe('a graph on the disk', () => {
   it('is taken up under other ids, and as far as it is the same', async () => {
     const { folder } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
-    // The store has lost a third, has other vectors in the place of some, and new ones.
+    // The store has lost a third of its vectors, has replaced some, and has new ones.
     const changed = createVectors(3, 40);
     const index = new HnswIndex(loadHnswlib(), DIMENSIONS);
     const names: string[] = [];

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { EMBEDDING_BATCH_TEXTS } from '../../src/search/limits.ts';
 import { MergedRuns } from '../../src/search/merged-runs.ts';
 
-/** A vector of a text: its length, twice. */
+/** The vector of a text: its length, twice. */
 const vectorsOf = (texts: readonly string[]) =>
   Float32Array.from(texts.flatMap(({ length }) => [length, length]));
 

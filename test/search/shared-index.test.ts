@@ -27,7 +27,7 @@ const nameOf = (id: number) => `pat_${id}`;
 const kindOf = (id: number) => KINDS[id % KINDS.length]!;
 const familyOf = (id: number) => FAMILIES[id % FAMILIES.length]!;
 
-/** An index that is shared, and what another thread has of it. */
+/** A shared index, and another thread's view of it. */
 function share(dimensions: number) {
   const key = randomUUID();
   const catalog = new IndexCatalog(key);
@@ -46,7 +46,7 @@ function share(dimensions: number) {
   return { key, catalog, shared, index, reader, add, remove };
 }
 
-/** Searches both ways, and expects the same. */
+/** Searches both ways, and expects equal results. */
 function compare(
   { index, reader }: Pick<ReturnType<typeof share>, 'index' | 'reader'>,
   vector: Float32Array,
@@ -121,18 +121,18 @@ describe('a shared index', () => {
       };
       for (let id = 0; id < count; id++) sharing.add(id, randomVector(prng, dimensions));
       ask();
-      // Half in the graph, then all of it.
+      // At first half of the vectors are in the graph, then all of them.
       for (let n = 0; n < 3; n++) {
         sharing.index.tend(20);
         ask();
       }
       while (sharing.index.tend(50));
       ask();
-      // Others in the places of some, more behind them, and those not linked yet.
+      // Some vectors are replaced, more are added, and some are not linked yet.
       for (let n = 0; n < 300; n++) sharing.add(prng.below(count + 200), randomVector(prng, dimensions));
       ask();
       while (sharing.index.tend(50));
-      // So many that the graph is made anew.
+      // Enough changes to rebuild the graph.
       for (let id = 0; id < count; id += 2) sharing.remove(id);
       ask();
       while (sharing.index.tend(50));
@@ -215,7 +215,7 @@ describe('a catalog', () => {
     expect(reader.search({ name: 'one', ...query })).toBeNull();
     catalog.serve(VECTORS);
     const next = new IndexCatalog(key);
-    // The thread that opened it first changes an index that is not found any more.
+    // The thread that opened it first changes the index, which can no longer be found.
     catalog.serve(VECTORS);
     expect(reader.search({ name: 'one', ...query })).toBeNull();
     next.serve(VECTORS);
@@ -300,7 +300,7 @@ describe('threads that search while one changes', () => {
     const misses = Array.from({ length: READERS }, (_, at) => Atomics.load(state, 2 + 2 * at));
     // A walk is approximate.
     for (const [at, times] of searched().entries()) expect(misses[at]).toBeLessThanOrEqual(0.02 * times);
-    // No reader is inside any more: the next change need not wait for the thread that was ended.
+    // No reader is inside any more, so the next change need not wait for the thread that was ended.
     sharing.remove(lasting.length);
     compare(sharing, lasting[3]!, 5, 0.1, null);
   });

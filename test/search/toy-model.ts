@@ -4,20 +4,20 @@ import { join } from 'node:path';
 import { OnnxGraph } from '../../src/search/model-maker/onnx-graph.ts';
 
 export const TOKENS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', 'red', 'fox', 'run', '##ning', '##s'] as const;
-/** By token id: what the graph's last hidden state holds for it. */
+/** By token id: its value in the graph's last hidden state. */
 export const STATES = TOKENS.map((_, id) => [id + 1, (id * id) % 7, -id]);
-/** Added at every token: the row of token type 0. */
+/** Added to every token: the row of token type 0. */
 export const TYPE_ZERO = [0.5, 0, 0.25];
 
 export interface ToyOptions {
   /** Where the graph lies. */
   graph_file?: 'model.onnx' | 'onnx/model.onnx';
-  /** `sentence` gives the sum of a text's own tokens as `sentence_embedding`, beside the hidden state. */
+  /** `sentence` also returns the sum of a text's own tokens as `sentence_embedding`. */
   output?: 'hidden' | 'sentence' | 'logits';
-  /** false: the graph takes no token types. */
+  /** false: the graph has no input for token types. */
   token_types?: boolean;
   extra_input?: string;
-  /** Files by name: written as JSON beside the others, or in their place. */
+  /** Files by name, written as JSON in addition to the others or instead of them. */
   files?: Record<string, unknown>;
 }
 
@@ -63,7 +63,7 @@ export function writeToyModel(dir: string, options: ToyOptions = {}): void {
   }
 }
 
-/** As the published BERT exports have it, with a vocabulary of nine. */
+/** As in published BERT exports, with a vocabulary of nine. */
 const TOKENIZER = {
   version: '1.0',
   added_tokens: [0, 1, 2, 3].map((id) => ({

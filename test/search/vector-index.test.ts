@@ -27,7 +27,7 @@ function randomVector(prng: Prng, dimensions = D): Float32Array {
   return unit(Array.from({ length: dimensions }, () => prng.float() + prng.float() + prng.float() - 1.5));
 }
 
-/** Texts about the same thing lie together: vectors around so many centres. */
+/** Texts about the same subject are near each other: vectors around this many centres. */
 function createTopics(prng: Prng, topics: number, dimensions: number): () => Float32Array {
   const centres = Array.from({ length: topics }, () => randomVector(prng, dimensions));
   return () => {
@@ -101,7 +101,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
       for (const k of [0, 1]) expect(() => index.search(vector, k)).toThrow(RangeError);
     }
     expect(index.size).toBe(0);
-    // Each number is within the bound, all together are not.
+    // Each number is within the bound, but all together exceed it.
     index.add(1, Float32Array.of(2 ** 20, -(2 ** 20)));
     expect(index.remove(1)).toBe(true);
     index.add(2 ** 32 - 1, Float32Array.of(1, 0));
@@ -181,7 +181,7 @@ describe('the hnsw index with a graph', () => {
 
   type Filled = ReturnType<typeof fill>;
   const graphs = new Map<number, Filled>();
-  /** One whose graph is made, for tests that change nothing: it is made once. */
+  /** An index with a complete graph, for tests that change nothing; it is made once. */
   function filled(dimensions: 64 | 600): Filled {
     const kept = graphs.get(dimensions);
     if (kept !== undefined) return kept;

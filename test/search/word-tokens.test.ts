@@ -11,7 +11,7 @@ const readShipped = (name: string) => JSON.parse(readFileSync(`${dir}/${name}`, 
 const json = readShipped('tokenizer.json');
 const config = readShipped('tokenizer_config.json');
 
-/** A tokenizer that counts how often it is asked. */
+/** A tokenizer that counts its calls. */
 function countCalls(tokenizer: Tokenizer): { tokenizer: Tokenizer; calls: () => number } {
   let calls = 0;
   const encode = (text: string) => {

@@ -1,17 +1,17 @@
 /**
- * The journal of one simulated thread: commits take time, may fail although they happened or because they did not, and
- * may be lost if the thread dies during them. The disk outlives the thread.
+ * The journal of one simulated thread: commits take time, may report a failure whether they happened or not, and may be
+ * lost if the thread dies during them. The disk outlives the thread.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../src/runtime/journal.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
 import type { Witness } from './witness.ts';
 import type { World } from './world.ts';
 
-/** Ways in which a journal can be worse than it promises, to see that the simulation notices. */
+/** Faults of a journal that breaks its guarantees, to test that the simulation notices. */
 export type JournalFault = 'none' | 'acknowledges_early' | 'loses_writes';
 
 export interface JournalTrouble {
-  /** Chance that a commit fails, and that a load does. */
+  /** Probability that a commit fails, and that a load fails. */
   commit_failure: number;
   load_failure: number;
 }
@@ -25,7 +25,7 @@ export class SimJournal implements JournalStore {
   #pending: readonly JournalWrite[] | null = null;
   #dead = false;
 
-  /** @param trouble read at each call, so that it can be ended */
+  /** @param trouble read at each call, so that the test can end it */
   constructor(
     world: World,
     witness: Witness,
@@ -68,7 +68,7 @@ export class SimJournal implements JournalStore {
     });
   }
 
-  /** The thread has died: the outstanding commit has happened or it has not. */
+  /** The thread has died: the outstanding commit may or may not have happened. */
   crash(): void {
     this.#dead = true;
     if (this.#pending !== null && this.#world.prng.chance(0.5)) this.#apply(this.#pending);

@@ -11,14 +11,14 @@ export const LEDGER = 'ledger';
 export const MIRROR = 'mirror';
 export const TOPIC = 'operations';
 
-/** Every message names itself, its sender, and its place among that sender's messages to this actor. */
+/** Every message contains its own id, its sender, and its place among that sender's messages to this actor. */
 interface Numbered {
   id: string;
   from: string;
   n: number;
 }
 
-/** A message from an actor also names the operation that caused it. */
+/** A message from an actor also contains the operation that caused it. */
 interface Caused extends Numbered {
   cause: string;
 }
@@ -27,13 +27,13 @@ type LedgerProtocol = {
   add: { request: Numbered & { publish: boolean; mirror: string | null }; reply: { op: string } };
   /** Sent by `add` to its own actor: tells the mirror once more, and persists nothing. */
   remark: { request: Caused & { mirror: string }; reply: null };
-  /** Persists when the io that it starts has come back. */
+  /** Persists when the io that it has started returns. */
   add_later: { request: Numbered; reply: { op: string } };
-  /** Persists, then starts io with what it persisted. */
+  /** Persists, then starts io with the persisted value. */
   add_and_save: { request: Numbered; reply: { op: string } };
   /** Persists when a timer fires. */
   add_timed: { request: Numbered & { delay_ms: number }; reply: null };
-  /** Persists, and has other ledgers persist, one after the other. */
+  /** Persists, and makes other ledgers persist, one after the other. */
   pass: { request: Numbered & { route: string[] }; reply: { op: string } };
   passed: { request: Caused & { route: string[] }; reply: null };
   read: { request: Numbered; reply: { key: string; count: number; last: string | null } };
@@ -58,9 +58,9 @@ interface LedgerState {
 
 type MirrorProtocol = {
   note: { request: Caused; reply: null };
-  /** Answers after a while, from a timer. */
+  /** Answers later, from a timer. */
   ponder: { request: Numbered & { delay_ms: number }; reply: null };
-  /** Answers when the io has come back. */
+  /** Answers when the io has returned. */
   look: { request: Numbered; reply: null };
   fail: { request: Numbered; reply: null };
 };
@@ -95,7 +95,7 @@ export const MIRROR_POLICY: KindPolicy = {
   stopped_for_ms: 60,
 };
 
-/** Most effects that one message of a ledger has. */
+/** Maximum number of effects of one message to a ledger. */
 export const MOST_EFFECTS = 5;
 
 /**
@@ -226,7 +226,7 @@ function createLedger(
     context.tell({ kind: MIRROR, key: mirror }, 'note', { id, from, n, cause });
   }
 
-  /** Two tells in a row, so that an order between them can be broken. */
+  /** Two tells in a row, so that their order can be violated. */
   function passOn(key: string, op: string, route: readonly string[], context: Telling): void {
     const [to, ...rest] = route;
     if (to === undefined) return;

@@ -6,15 +6,15 @@ import { Packr } from 'msgpackr';
 import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';
 import type { World } from './world.ts';
 
-/** Ways in which a link can be worse than it promises, to see that the simulation notices. */
+/** Faults of a link that breaks its guarantees, to test that the simulation notices. */
 export type LinkFault = 'none' | 'reorders' | 'duplicates';
 
 interface SimLinkOptions {
   name: string;
-  /** Frames on their way in one direction; one more is refused. */
+  /** Maximum number of frames in transit in one direction; a further one is refused. */
   max_in_flight: number;
   fault: LinkFault;
-  /** Sees each frame in the moment in which it is sent. */
+  /** Sees each frame when it is sent. */
   watch: (frame: Frame) => void;
 }
 
@@ -28,7 +28,7 @@ export class SimLink implements Link {
   readonly #options: SimLinkOptions;
   #peer!: SimLink;
   #closed = false;
-  /** Its thread is dead: nothing comes out of it any more, and nothing goes in. */
+  /** Its thread is dead: it neither sends nor receives any more. */
   #dead = false;
   #inFlight = 0;
   #lastArrivalMs = 0;
@@ -71,7 +71,7 @@ export class SimLink implements Link {
     this.onClose();
   }
 
-  /** The thread of this end has died; of what it had sent, some may not arrive. */
+  /** The thread of this end has died; some of the frames that it sent may not arrive. */
   sever(): void {
     if (this.#dead) return;
     this.#dead = true;
@@ -79,7 +79,7 @@ export class SimLink implements Link {
     if (this.#closed || peer.#closed) return;
     this.#closed = true;
     const { prng } = this.#world;
-    // Between now and the last arrival: frames that would come after it find the other end closed.
+    // Between now and the last arrival: later frames find the other end closed.
     const atMs = prng.chance(0.5)
       ? this.#nextArrival()
       : this.#world.between(this.#world.nowMs, this.#nextArrival());

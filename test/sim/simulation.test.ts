@@ -12,7 +12,7 @@ import { type SimulationOptions, simulate } from './simulation.ts';
 import { SimulationFailure } from './world.ts';
 
 const RUNTIME = new URL('../../src/runtime/', import.meta.url);
-/** What a host is made of. */
+/** The source files of a host. */
 const HOST_FILES = ['host.ts', ...globSync('host/*.ts', { cwd: fileURLToPath(RUNTIME) })];
 const folder = mkdtempSync(join(tmpdir(), 'mutants-'));
 
@@ -34,7 +34,7 @@ async function findFailure(
   return null;
 }
 
-/** The host with one thing changed in its source. */
+/** The host with one change in its source. */
 async function mutateHost(name: string, from: string, to: string): Promise<typeof ActorHost> {
   const sources = HOST_FILES.map((file) => [new URL(file, RUNTIME), join(folder, name, file)] as const);
   const mutants = new Map(sources.map(([original, mutant]) => [original.href, pathToFileURL(mutant).href]));

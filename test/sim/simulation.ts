@@ -3,7 +3,7 @@
  * threads die, disks fail and messages take time. The same seed gives the same run.
  *
  * It always checks these rules. Nothing is revealed before it is durable, nothing acknowledged is lost, and nothing
- * refused has happened. No message is handled twice, and messages of one sender are handled in order. Every ask is
+ * refused has happened. No message is handled twice, and messages from one sender are handled in order. Every ask is
  * settled once, in time, and at once if its thread dies. Restarts keep their pauses and limits, bounds hold, and
  * nothing is left over at the end.
  */
@@ -23,16 +23,19 @@ import { World } from './world.ts';
 
 export interface SimulationOptions {
   seed: number;
-  /** Things that the clients and fate do; default 600. */
+  /** Number of actions of clients and faults; default 600. */
   steps?: number;
-  /** Break what the runtime stands on, to see that it is noticed. */
+  /** Faults of the layers below the runtime, to test that they are noticed. */
   journal_fault?: JournalFault;
   link_fault?: LinkFault;
-  /** Actors live on the host that is first asked for them, and move; their disk is one. Default: with every other seed. */
+  /**
+   * Whether actors live on the host that is first asked for them, and move; they share one disk. Default: with every
+   * other seed.
+   */
   moving?: boolean;
-  /** How many threads of each kind there are. Default: another with each few seeds. */
+  /** Number of threads of each kind. Default: it varies with the seed. */
   layout?: Layout;
-  /** Another implementation of the host, to see that its faults are noticed. */
+  /** Another implementation of the host, to test that its faults are noticed. */
   Host?: typeof ActorHost;
 }
 
@@ -46,12 +49,15 @@ interface SimulationResult {
   handled: number;
   durable: number;
   crashes: number;
-  /** Times that an actor was found on another host than before. */
+  /** How often an actor was found on another host than before. */
   moves: number;
   simulated_ms: number;
 }
 
-/** Hosts on actor threads, and on server threads; where there are some of these, ledgers live on them and mirrors do not. */
+/**
+ * Number of hosts on actor threads and on server threads. If there are hosts on server threads, ledgers live on them
+ * and mirrors do not.
+ */
 interface Layout {
   actors: number;
   servers: number;
@@ -66,17 +72,17 @@ const LAYOUTS: readonly Layout[] = [
 ];
 const CLIENTS = 3;
 const LEDGERS = 7;
-/** Where actors move: more than fit into memory, so that they come and go. */
+/** For moving actors: more than fit into memory, so that they are loaded and released. */
 const MOVING_LEDGERS = 30;
 const MIRRORS = 4;
 const MAX_PENDING_ASKS = 40;
 const LINK_FRAMES = 48;
-/** The client looks at deadlines this often at most. */
+/** Maximum interval in which the client checks deadlines. */
 const SWEEP_MS = 5;
-/** Longer than anything that was begun can take. */
+/** Longer than anything that was started can take. */
 const END_LIMIT_MS = 20_000;
 const DRAIN_ROUNDS = 16;
-/** Slots that are empty are let go of this often, so that actors move while the story lasts. */
+/** Interval in which empty slots are released, so that actors move during a run. */
 const RELEASE_EVERY_MS = 2;
 const POLICIES: ReadonlyMap<string, KindPolicy> = new Map([
   [LEDGER, LEDGER_POLICY],
@@ -86,7 +92,7 @@ const MOST_HELD =
   MOVING_LEDGERS * (LEDGER_POLICY.max_held_effects + MOST_EFFECTS * LEDGER_POLICY.max_io_in_flight);
 const MOST_IO = MOVING_LEDGERS * LEDGER_POLICY.max_io_in_flight + MIRRORS * MIRROR_POLICY.max_io_in_flight;
 
-/** Life of a thread: dead ones do nothing any more. */
+/** The current start of the thread; code of earlier starts does nothing any more. */
 interface Pulse {
   alive: boolean;
 }
@@ -102,7 +108,7 @@ interface HostLife {
 
 interface ClientLife {
   name: string;
-  /** Its number; where actors move, that of the host on its own thread. */
+  /** Its number; if actors move, that of the host on its own thread. */
   at: number;
   pulse: Pulse;
   client: ActorClient;
@@ -110,7 +116,7 @@ interface ClientLife {
   pending: Map<string, number>;
 }
 
-/** As the product has it: what moves lives on server threads, where there are some. */
+/** As in the product: movable actors live on server threads, if there are any. */
 function placeKinds({ actors, servers }: Layout, isMoving: boolean): Placement {
   const placement = {
     hosts: actors,
@@ -122,7 +128,7 @@ function placeKinds({ actors, servers }: Layout, isMoving: boolean): Placement {
 }
 
 /**
- * Runs one simulation to its end.
+ * Runs one simulation to its end. @throws {import('./world.ts').SimulationFailure} if a guarantee was violated
  * @throws {import('./world.ts').SimulationFailure} when a promise was broken
  */
 export function simulate(options: SimulationOptions): Promise<SimulationResult> {
@@ -162,7 +168,7 @@ class Simulation {
     this.#ledgers = isMoving ? MOVING_LEDGERS : LEDGERS;
     const disk: MemoryDisk = new Map();
     this.#disks = Array.from({ length: hosts }, () => (isMoving ? disk : new Map()));
-    // Some stories are about a disk that fails, most are not.
+    // Some runs have a failing disk, most do not.
     if (this.#world.prng.chance(0.4)) this.#trouble.commit_failure = this.#world.between(0, 0.15);
     if (this.#world.prng.chance(0.3)) this.#trouble.load_failure = this.#world.between(0, 0.1);
   }
@@ -200,7 +206,7 @@ class Simulation {
     this.#world.checkPromises();
   }
 
-  // ---- what the clients and fate do ----
+  // ---- actions of the clients, and faults ----
 
   #act(crashChance: number): void {
     const { prng } = this.#world;
@@ -242,7 +248,7 @@ class Simulation {
       if (this.#world.nowMs > dueMs + 1e-6) this.#world.violate(`${id} is settled after its deadline`);
       this.#witness.seeSettled(id, error?.code ?? null, value);
     });
-    // The message itself may have claimed its actor's place.
+    // The message itself may have claimed its actor's slot.
     const place = placeAddress(this.#placement, to);
     if (!isSettled) life.pending.set(id, place);
     if ((this.#places.get(to.key) ?? place) !== place) this.#moves++;
@@ -397,7 +403,7 @@ class Simulation {
     client.attach(host.index, outer);
   }
 
-  /** A host and the client of the same thread: one dies with the other's link. */
+  /** A host and the client of the same thread: the link of one dies with that of the other. */
   #linkWithin(host: HostLife, name: string, client: ActorClient): void {
     const [inner, outer] = createLocalLink();
     const send = inner.send.bind(inner);
@@ -410,7 +416,7 @@ class Simulation {
     client.attach(host.index, outer);
   }
 
-  /** What hosts send, the witness sees. */
+  /** The witness sees everything that hosts send. */
   #createLink(end: string, otherEnd: string): [SimLink, SimLink] {
     const describe = (name: string) => ({
       name,
@@ -446,7 +452,7 @@ class Simulation {
 
   // ---- the end ----
 
-  /** Fate leaves everyone alone: what was accepted must finish, and what was acknowledged must be there. */
+  /** No further faults: accepted work must finish, and acknowledged work must be stored. */
   async #end(): Promise<void> {
     this.#world.note('the end begins');
     this.#trouble.commit_failure = 0;
@@ -486,7 +492,7 @@ class Simulation {
     this.#world.checkPromises();
   }
 
-  /** What a reader of the disk finds is the history that the witness saw. */
+  /** A reader of the disk finds the history that the witness saw. */
   #checkStored(key: string): void {
     const index = placeAddress(this.#placement, { kind: LEDGER, key });
     const { snapshot, events } = new MemoryJournal(this.#disks[index]!).load(LEDGER, key);

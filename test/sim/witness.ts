@@ -1,5 +1,5 @@
 /**
- * Knows what was promised and observes what happens: every handled message, every write that reached the disk,
+ * Knows what was guaranteed and observes what happens: every handled message, every write that reached the disk,
  * everything that left an actor. It reports to the world if the two differ.
  */
 import { Packr } from 'msgpackr';
@@ -11,7 +11,7 @@ import type { World } from './world.ts';
 
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 
-/** Errors with which a message was surely not handled, or nothing of it was done. */
+/** Errors after which a message was certainly not handled, or had no effect. */
 const WITHOUT_EFFECT = new Set([
   'mailbox_full',
   'message_dropped',
@@ -25,10 +25,10 @@ const WITHOUT_EFFECT = new Set([
   'unknown_message',
 ]);
 
-/** What an actor's answers, tells, publications and io carry: the operation that must be durable before. */
+/** The content of an actor's answers, tells, publications and io: the operation that must be durable before. */
 interface Revealing {
   op?: string;
-  /** Of a read: how many operations, and the last of them. */
+  /** The result of a read: the number of operations, and the last one. */
   key?: string;
   count?: number;
   last?: string | null;
@@ -36,7 +36,7 @@ interface Revealing {
 
 interface ActorHistory {
   failures_ms: number[];
-  /** The earliest start after a failure; null when it is not waiting for one. */
+  /** The earliest start after a failure; null if it is not waiting for one. */
   restart_from_ms: number | null;
   stopped_until_ms: number;
 }
@@ -91,7 +91,7 @@ export class Witness {
     this.#lastNumber.set(pair, message.n);
   }
 
-  /** Writes are on the disk now. */
+  /** Writes have reached the disk. */
   seeDurable(writes: readonly JournalWrite[]): void {
     for (const write of writes) {
       if (write.type !== 'event') continue;
@@ -108,12 +108,12 @@ export class Witness {
     }
   }
 
-  /** A handler decided to fail: nothing of it may ever be seen. */
+  /** A handler chose to fail: none of its effects may ever become visible. */
   seeFailing(op: string): void {
     this.#impossible.add(op);
   }
 
-  /** Something leaves an actor, or has arrived from one. */
+  /** A message leaves an actor, or has arrived from one. */
   seeRevealed(where: string, what: unknown): void {
     if (typeof what !== 'object' || what === null) return;
     const { op, key, count, last } = what as Revealing;
@@ -136,7 +136,7 @@ export class Witness {
     }
   }
 
-  /** An asker hears what became of its message. */
+  /** An asker gets the outcome of its message. */
   seeSettled(op: string, code: string | null, value: unknown): void {
     if (code === null) {
       this.acknowledged++;
@@ -147,14 +147,14 @@ export class Witness {
     }
   }
 
-  /** An actor's state is there, and its first message is still to come. */
+  /** An actor's state is loaded, and its first message is still to come. */
   seeActivated(kind: string, key: string, ops: readonly string[] | null): void {
     const actor = this.#actorAt(kind, key);
     const { nowMs } = this.#world;
     this.#world.note(`${kind}/${key} starts`);
     if (nowMs < actor.stopped_until_ms) this.#world.violate(`${kind}/${key} starts while it is stopped`);
     if (actor.restart_from_ms === null) {
-      // Not a restart: a new actor, whose failures are counted anew.
+      // Not a restart but a new actor, whose failures are counted from zero.
       actor.failures_ms = [];
     } else if (nowMs < actor.restart_from_ms) {
       this.#world.violate(`${kind}/${key} starts again too soon`);
@@ -190,7 +190,7 @@ export class Witness {
     }
   }
 
-  /** A thread died with these actors; their next life knows nothing of earlier failures. */
+  /** A thread with these actors died; after its restart, earlier failures do not count. */
   forgetActors(isThere: (kind: string, key: string) => boolean): void {
     for (const address of [...this.#actors.keys()]) {
       const [kind = '', key = ''] = address.split('/');

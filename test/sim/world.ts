@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import type { Scheduler } from '../../src/runtime/scheduler.ts';
 import { createPrng, type Prng } from '../../src/std/prng.ts';
 
-/** A promise of the runtime that did not hold, with what led to it. */
+/** A violated guarantee of the runtime, with the events before it. */
 export class SimulationFailure extends Error {
   override readonly name = 'SimulationFailure';
   readonly seed: number;
@@ -28,14 +28,14 @@ interface Task {
 
 const TRAIL_LINES = 60;
 const START_WALL_MS = 1_700_000_000_000;
-/** Spread of tasks that are due `soon`: turns of different threads interleave. */
+/** Random delay of tasks that are due `soon`, so that turns of different threads interleave. */
 const TURN_MS = 0.05;
 
 export class World {
   readonly seed: number;
   readonly prng: Prng;
   nowMs = 0;
-  /** What the wall clocks are off by; jumps. */
+  /** Error of the wall clocks; it jumps. */
   wallOffsetMs = 0;
   #heap: Task[] = [];
   #order = 0;
@@ -57,13 +57,15 @@ export class World {
     this.#trail[this.#lines % TRAIL_LINES] = stamped;
   }
 
-  /** Notes that something promised did not hold. The first one counts; the simulation ends at the next `checkPromises`. */
+  /**
+   * Records that a guarantee was violated. The first violation counts; the simulation ends at the next `checkPromises`.
+   */
   violate(what: string): void {
     this.#broken ??= what;
     this.note(`VIOLATION ${what}`);
   }
 
-  /** Number of lines and their hash. */
+  /** Number of lines, and their hash. */
   finishTrace(): { lines: number; hash: string } {
     return { lines: this.#lines, hash: this.#hash.digest('hex') };
   }
@@ -87,7 +89,7 @@ export class World {
   }
 
   /**
-   * Runs the next task.
+   * Runs the next task. @returns false if there is none
    * @returns false without one
    */
   step(): boolean {
@@ -101,12 +103,14 @@ export class World {
     return true;
   }
 
-  /** @throws SimulationFailure when a promise was broken so far; handlers cannot throw it, the runtime would catch it */
+  /**
+   * @throws SimulationFailure if a guarantee was violated. Handlers cannot throw it, because the runtime would catch it
+   */
   checkPromises(): void {
     if (this.#broken !== null) throw new SimulationFailure(this.seed, this.#broken, this.#readTrail());
   }
 
-  /** The scheduler of one thread; its tasks are forgotten once `isAlive` says no. */
+  /** The scheduler of one thread; its tasks are dropped once `isAlive` returns false. */
   createScheduler(isAlive: () => boolean): Scheduler {
     let turnAt = 0;
     const guard = (task: () => void) => () => {

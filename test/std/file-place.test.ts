@@ -96,7 +96,7 @@ it('a short write of LMDB is told as what it is: no room, or an error of the dis
   const shortWrite = () => Object.assign(new Error('Input/output error'), { code: 5 });
   const folder = makeFolder();
   expect(namePlace(shortWrite(), join(folder, 'main.mdb'))).toMatchObject({ code: 'EIO' });
-  // A file system that never has room; Linux has one everywhere.
+  // A file system that never has space; Linux has one everywhere.
   if (existsSync('/proc/self'))
     expect(namePlace(shortWrite(), '/proc/self/main.mdb')).toMatchObject({ code: 'ENOSPC' });
 });

@@ -1,4 +1,4 @@
-/** Making folders, even in places where that is impossible. */
+/** Making folders, including the errors in places where that is impossible. */
 import { statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

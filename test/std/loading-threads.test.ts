@@ -24,7 +24,7 @@ let held: HeldEntry;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'loading-'));
   held = new HeldEntry(folder);
-  // Without a manifest no thread would be started for the student.
+  // Without a manifest, no thread would be started for the student.
   writeFileSync(join(folder, 'manifest.json'), '{}');
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
@@ -69,7 +69,7 @@ function startStudent(): StudentThread {
   });
 }
 
-/** Starts a thread of its kind; the result ends it. */
+/** Starts a thread of the given kind; the returned function ends it. */
 const STARTS: Record<string, () => () => Promise<unknown>> = {
   'a thread': () => {
     const thread = new Worker(held.url);
@@ -101,7 +101,7 @@ describe('an end during the loading', () => {
     const end = STARTS[what]!();
     const letGo = await held.reached();
     const ended = end();
-    // Far enough for an end that does not wait to have begun.
+    // Enough time for an end that does not wait to begin.
     for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
     await letGo();
     await ended;
@@ -168,7 +168,7 @@ it('lets the task of a pool’s thread end when the pool is closed, and fails wh
   const closed = pool.close();
   await expect(waiting).rejects.toThrow();
   await letGo();
-  // Before the ping is let go: as long as the task reads on, it would be the task that hears of it once more.
+  // Before the ping is released: as long as the task reads on, it would receive the ping instead.
   await expect.poll(() => held.hasPassed, { timeout: PATIENCE_MS }).toBe(true);
   await held.reached().then((letPingGo) => letPingGo());
   await closed;
