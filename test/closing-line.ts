@@ -1,15 +1,14 @@
 /**
- * A vitest reporter that ends the run with one line of counts, for scripts and quick reading. For each thing that is
- * missing beside the checkout, a line above it names the tests that were skipped (fixtures/shared.ts). Vitest's own
- * process.
+ * A vitest reporter that ends the run with one line of counts, for scripts and quick reading. For each missing resource
+ * beside the checkout, a line above it names the skipped tests (fixtures/shared.ts). Vitest's own process.
  */
 
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
-/** What a test says that it needs, and the name of the test without that. */
+/** The resource that a test needs, and the name of the test without it. */
 const NEEDED = /^(.*?) *\((\.\.\/shared\/[^)]*|[^()]* from npm)\)/s;
 
-/** Prints `N passed, N failed, N skipped`. What failed outside of a test (a file that does not load) counts as one. */
+/** Prints `N passed, N failed, N skipped`. A failure outside of a test (a file that does not load) counts as one. */
 export class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly unknown[]): void {
     const counts = { passed: 0, failed: unhandled.length, skipped: 0 };
@@ -29,7 +28,7 @@ export class ClosingLine implements Reporter {
   }
 }
 
-/** @returns a line for each thing that is not there: `2 skipped without ../shared/x: cli/trace.test.ts, "trace of it"` */
+/** @returns a line for each missing resource: `2 skipped without ../shared/x: cli/trace.test.ts, "trace of it"` */
 function tellMissing(skipped: readonly TestCase[]): string[] {
   const missing = new Map<string, { count: number; names: Set<string> }>();
   for (const test of skipped) {
@@ -45,7 +44,9 @@ function tellMissing(skipped: readonly TestCase[]): string[] {
   );
 }
 
-/** Tells whether another project runs this test: `long-parts` has the tests tagged `long` of the files of the others. */
+/**
+ * Whether another project runs this test: `long-parts` has the tests of other projects' files that are tagged `long`.
+ */
 function belongsElsewhere(test: TestCase): boolean {
   return test.tags.includes('long') !== (test.project.name === 'long-parts');
 }

@@ -1,7 +1,7 @@
 /**
- * `npm run test:coverage`: runs the tests and says how many lines of each folder they run, in their own processes and in
- * the processes and threads that they start. It ends with 1 if a folder of `src` is below the minimum. Arguments go to
- * vitest; without them it runs all of `npm test`, and the long tests of `FURTHER`. Own process.
+ * `npm run test:coverage`: runs the tests and reports how many lines of each folder they cover, in their own processes
+ * and in the processes and threads that they start. It ends with 1 if a folder of `src` is below the minimum. Arguments
+ * go to vitest; without them it runs all of `npm test`, and the long tests of `FURTHER`. Own process.
  *
  * Every process writes what V8 counted when it ends (NODE_V8_COVERAGE). Types are stripped in place (strip-types.ts), so
  * V8's positions are those of the sources. A process that is killed writes nothing, or half a file, which does not count.
@@ -15,10 +15,10 @@ const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const COUNTS = join(ROOT, 'node_modules/.coverage');
 const STRIPPED = join(ROOT, 'node_modules/.stripped');
 const MINIMUM = 0.8;
-/** Files named of a folder below it. */
+/** Folders for which the files of each subfolder are named. */
 const WORST = 5;
 
-/** Programs for developers, and the dashboard: it runs in a browser, where Node counts nothing. */
+/** Excluded: programs for developers, and the dashboard, which runs in a browser, where Node counts nothing. */
 const UNCOUNTED = ['src/demo/', 'src/search/model-maker/', 'src/dashboard/'];
 /** Without the tests tagged `long`, which take longer than all of these together. */
 const PROJECTS = ['unit', 'shared', 'process'];
@@ -31,7 +31,7 @@ interface Range {
   count: number;
 }
 
-/** What one process writes: for each script and function the ranges with how often each ran. */
+/** The output of one process: for each script and function, its ranges with their counts. */
 interface ProcessCounts {
   result: { url: string; functions: { ranges: Range[] }[] }[];
 }
@@ -57,7 +57,7 @@ function runTests(args: readonly string[]): number {
   return codes.every((code) => code === 0) ? 0 : 1;
 }
 
-/** Bytes that tell for each character of a source whether any process ran it. */
+/** One byte for each character of a source: whether any process ran it. */
 class SourceCoverage {
   readonly text: string;
   readonly #isRun: Uint8Array;
@@ -77,7 +77,7 @@ class SourceCoverage {
     for (let at = 0; at < isRun.length; at++) if (isRun[at] === 1) this.#isRun[at] = 1;
   }
 
-  /** A line counts if it holds code beside brackets; it is covered if the first character of its code ran. */
+  /** A line counts if it has code other than brackets. It is covered if the first character of its code ran. */
   countLines(): Share {
     const share = { covered: 0, total: 0 };
     const code = blankComments(this.text);
@@ -94,7 +94,7 @@ class SourceCoverage {
   }
 }
 
-/** Replaces comments that begin a line by blanks; those behind code change nothing. */
+/** Replaces comments at the beginning of lines by blanks; comments after code change nothing. */
 function blankComments(text: string): string {
   const blank = (comment: string) => comment.replace(/[^\n]/g, ' ');
   return text.replace(/^[ \t]*\/\*[\s\S]*?\*\//gm, blank).replace(/^[ \t]*\/\/.*$/gm, blank);
@@ -120,13 +120,13 @@ function readCounts(): Map<string, SourceCoverage> {
   return sources;
 }
 
-/** @returns the folder that a source counts for: the first level below `src`, else the first */
+/** @returns the folder to which a source counts: the first level below `src`, else the first */
 function folderOf(path: string): string {
   const [root, room] = dirname(path).split('/');
   return root === 'src' && room !== undefined ? `${root}/${room}` : root!;
 }
 
-/** @returns the folders below the minimum, each with the files that have the most lines which nothing ran */
+/** @returns the folders below the minimum, each with the files that have the most uncovered lines */
 function report(sources: ReadonlyMap<string, SourceCoverage>): string[] {
   const files = [...sources].map(([path, source]) => ({ path, lines: source.countLines() }));
   const folders = new Map<string, Share>();

@@ -6,10 +6,10 @@ import { globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
 const TAG = /\btags: 'long'|\blongFrom\(/;
-/** A file that runs the tests of another one again, over TLS. */
+/** A file that runs another file's tests again, over TLS. */
 const RERUN = /^await import\('(\.\/[^']+\.test\.ts)'\)/m;
 
-/** @returns the test files, from the root, that hold tests with the tag */
+/** @returns the test files, relative to the root, with tests that have the tag */
 export function findTaggedFiles(root: string): string[] {
   return globSync('test/**/!(*.long).test.ts', { cwd: root }).filter((file) => isTagged(join(root, file)));
 }

@@ -1,6 +1,6 @@
 /**
- * Property tests draw the same cases in every run, so that a result depends on the change and not on the draw. SEED=N
- * draws others. Every test file's own process.
+ * Property tests draw the same cases in every run, so that results depend only on the code. SEED=N draws other cases.
+ * Every test file's own process.
  */
 import fc from 'fast-check';
 

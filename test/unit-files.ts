@@ -1,6 +1,9 @@
 /** Which test files make up the projects `unit` and `shared` (vitest.config.ts). Vitest's own process and a house test's. */
 
-/** What neither listens, nor starts a thread or a process, nor changes anything outside its own file. Globs from the root. */
+/**
+ * Files that neither listen, nor start a thread or a process, nor change anything outside themselves. Globs from the
+ * root.
+ */
 export const UNIT = [
   'test/domain/**/*.test.ts',
   'test/contract/**/*.test.ts',

@@ -17,7 +17,7 @@ const page = readFileSync(join(root, 'docs/tutorial.md'), 'utf8');
 interface Block {
   /** What the reader types. */
   commands: string;
-  /** What the page shows behind it, line by line; none where it shows nothing. */
+  /** The output that the page shows after the command, line by line; empty if it shows none. */
   shown: string[];
 }
 
@@ -32,12 +32,12 @@ const [provider, service, ...typed] = blocks;
 let folder: string;
 const addresses = new Map<string, string>();
 const children: ChildProcess[] = [];
-// Each try of the test begins anew: a process of the last one would hold the folder.
+// Each attempt of the test starts fresh, because a process of the last one would hold the folder.
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'understudy-tutorial-'));
 });
 afterEach(async () => {
-  // A group each: what a shell or npm has started goes with it.
+  // Each command gets its own process group, so that processes started by a shell or npm end with it.
   addresses.clear();
   for (const child of children.splice(0).reverse()) {
     if (child.exitCode === null && child.signalCode === null) {
@@ -72,7 +72,7 @@ function open(commands: string): {
       DATA_DIR: join(folder, 'data'),
       PORT: '0',
       GW_PORT: '0',
-      // A busy machine is no reason for a step to go elsewhere.
+      // A busy machine must not change which step is served where.
       GW_STUDENT_TIMEOUT_MS: '60000',
       npm_config_loglevel: 'error',
     },
@@ -87,7 +87,7 @@ function open(commands: string): {
   return { child, output: () => output, ended };
 }
 
-/** Starts what stays, and waits for a line of it. */
+/** Starts a long-running command, and waits for a line of its output. */
 async function start(commands: string, line: RegExp): Promise<string> {
   const { output, child } = open(commands);
   await expect
@@ -102,7 +102,10 @@ async function start(commands: string, line: RegExp): Promise<string> {
   return line.exec(output())![1]!;
 }
 
-/** A line as it is compared: counts, times and widths of columns may differ, what is in the shop may not; `…` stands for anything. */
+/**
+ * Normalizes a line for comparison: counts, times and column widths may differ, and so may the content of the shop; `…`
+ * matches anything.
+ */
 function patternOf(line: string): RegExp {
   const parts = line
     .replaceAll(join('data', 'student'), join(folder, 'student'))
@@ -136,7 +139,7 @@ it('leads where it says, every command of it', { tags: 'long', timeout: 4 * PATI
     expect(await ended, `${commands}\n${output()}`).toBe(0);
     const expected = shown.map(patternOf);
     let printed = output();
-    // The ledger is kept every two seconds: a reader who sees too little asks again.
+    // The ledger is written every two seconds, so a reader may have to ask again.
     if (commands.includes('student ledger'))
       await expect
         .poll(

@@ -85,7 +85,7 @@ def fuzz(tools, url, who, credential, org):
     command += ["--max-examples", os.environ.get("EXAMPLES", "20"), "--warnings", "off", "--no-color"]
     if "SEED" in os.environ:
         command += ["--seed", os.environ["SEED"]]
-    # It keeps what it has found in the folder that it runs in.
+    # Schemathesis keeps its findings in its working folder.
     settings = os.environ | {"ORG": org, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tools.parent, env=settings)
     cases = re.search(r"(\d+) generated", done.stdout)

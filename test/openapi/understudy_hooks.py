@@ -1,4 +1,5 @@
-"""What Schemathesis loads before it checks the API (schemathesis.toml): what is sent, and what counts as refused."""
+"""Hooks that Schemathesis loads before it checks the API (schemathesis.toml): what is sent, and what counts as
+refused."""
 import copy
 
 import jsonschema_rs
@@ -7,8 +8,8 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 
 NUMBER = {"type": "string", "pattern": r"^\s*[+-]?[\d_]*\.?\d*([eE][+-]?\d+)?\s*$"}
 FLAG = {"enum": ["0", "1", "t", "f", "y", "n", "true", "false", "yes", "no", "on", "off"]}
-# What pydantic's lax mode takes for a type. The contract has it so (docs/api-decisions.md, Bodies); the document says what callers
-# should send.
+# Other types that pydantic's lax mode accepts for a type. The contract accepts them, too
+# (docs/api-decisions.md, Bodies), but the document names only the types that callers should send.
 LAX = {
     "integer": [{"type": ["boolean", "number"]}, NUMBER],
     "number": [{"type": "boolean"}, NUMBER],
@@ -17,7 +18,7 @@ LAX = {
 
 
 def lax(schema):
-    """The schema of what is taken where `schema` says what should be sent."""
+    """The schema of accepted values, made from the schema of values that should be sent."""
     if isinstance(schema, list):
         return [lax(part) for part in schema]
     if not isinstance(schema, dict):
@@ -36,8 +37,8 @@ def takes_laxly(case):
     return jsonschema_rs.validator_for(whole).is_valid(case.body)
 
 
-# The service ignores what the query has beside its parameters. Schemathesis knows that for most cases, but not for one whose
-# path is that of a resource made before.
+# The service ignores unknown parameters in the query. Schemathesis knows that for most cases, but not for one
+# whose path is that of a resource made before.
 UNKNOWN = "x-schemathesis-unknown-property"
 
 
@@ -63,16 +64,16 @@ def invalid_data_rejection(ctx, response, case):
 # What no schema can say: the profile and the time zone must exist, the domain of the address must not be a reserved one, and a
 # query of runs is written in its language.
 REAL = {"task_profile": "coding", "email": "ann@acme.org", "time_zone": "Europe/Berlin", "query": "is:bad", "of_query": ""}
-# What each kind of destination needs. An id would name one that the alert has.
+# The requirements of each kind of destination. An id would name a destination of the alert.
 DESTINATIONS = {"email": {"to": ["ann@acme.org"]}, "slack": {"url": "https://acme.org/hook"}}
 DESTINATIONS["webhook"] = {**DESTINATIONS["slack"], "secret": "a secret that is long enough to sign with"}
-# A change of marks says something.
+# A change of marks has at least one field.
 MARKS = {"mark", "tags", "add_tags", "remove_tags", "note", "feedback_score"}
 
 
 @schemathesis.hook
 def map_case(context, case):
-    """A valid request is one that the service can take."""
+    """A valid request is one that the service can accept."""
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return case
     if case.path == "/capture/search" and not any(map(str.isalnum, str(case.query.get("q")))):

@@ -72,7 +72,7 @@ async function startService(env: Record<string, string> = {}, script: Script = c
   return service;
 }
 
-/** A conversation of two turns with one tool call, as an agent has it. */
+/** A typical agent's conversation of two turns with one tool call. */
 async function converse(
   { url }: Service,
   run: string,
@@ -283,7 +283,7 @@ describe('a collector that does not take spans', () => {
   it('loses nothing when it is killed and started again under traffic, and what waits is not in memory', {
     tags: 'long',
   }, async () => {
-    // 120 MB of texts wait on the disk, and would be sent.
+    // 120 MB of texts wait on the disk to be sent.
     const result = 'a line of a long result\n'.repeat(5_200);
     const service = await startService({ GW_OTEL_CONTENT: 'on' });
     const { collector } = service;
@@ -300,7 +300,7 @@ describe('a collector that does not take spans', () => {
     const memory = () =>
       Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1e3;
 
-    // It has a request in hand when it dies.
+    // The process is killed during a request.
     const { promise: isAsked, resolve } = Promise.withResolvers<void>();
     collector.answer = () => resolve();
     await goOn(1);
@@ -369,7 +369,7 @@ describe('a collector that does not take spans', () => {
     await service.start();
     service.collector.answer = () => {};
     await converse(service, 'hung');
-    // It ends without an answer; the next start sends what is left.
+    // The process ends without an answer; the next start sends the rest.
     await service.stop();
     service.collector.answer = (response) => response.end();
     await service.start();

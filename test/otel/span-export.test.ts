@@ -48,7 +48,7 @@ function makeRecord(id: number, changes: Partial<ExchangeRecord> = {}): Exchange
   };
 }
 
-/** Exchanges from 1 on, of which some are missing or no turns. */
+/** Exchanges with ids from 1 on; some are missing, and some are not turns. */
 class MadeTurns implements TurnSource {
   last_id = 0;
   readonly missing = new Set<number>();
@@ -135,7 +135,7 @@ it('goes on where it was, and leaves what came before it was first started', { t
   turns.last_id = 9;
   await start()();
   expect(ids()).toEqual([6, 7, 8, 9]);
-  // A database that was put back from a backup has fewer; nothing of it goes again.
+  // A database that was restored from a backup has fewer exchanges; nothing is sent again.
   turns.last_id = 3;
   await start()();
   expect(ids()).toEqual([6, 7, 8, 9]);
@@ -180,7 +180,7 @@ it('gives up the oldest when too many wait, and says so', async () => {
   await expect.poll(() => sums.position, settled).toBe(turns.last_id);
   await stop();
   expect(given_up).toEqual({ behind: 7 });
-  // What is no turn is no span.
+  // An exchange that is not a turn has no span.
   expect(collector.requests).toEqual([]);
 });
 
@@ -189,7 +189,7 @@ it('sends a tool call below the turn that asked for it, also when the batch goes
 }, async () => {
   const turns = new MadeTurns();
   turns.changes = { run_id: 'one' };
-  // Each but the first brings the result of what the one before has asked for.
+  // Each turn but the first contains the result of the call of the turn before.
   turns.turn = (id) => {
     const call = { type: 'tool_call', id: `call-${id - 1}`, name: 'look', input: {} };
     const result = { type: 'tool_result', call_id: call.id, name: 'look', is_error: false, content: [] };

@@ -14,7 +14,7 @@ import { NPM_MS, npm, npmBeside, packClients } from '../fixtures/npm.ts';
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
 const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-/** A package whose binary is an optional part. */
+/** A package with an optional binary. */
 const SHARP = 'sharp@0.34.4';
 const QUIETLY = ['--no-audit', '--no-fund', '--prefer-offline'];
 
@@ -68,7 +68,7 @@ void main();
 
 let dir: string;
 let service: ClientService;
-/** Packages of the project before it got ours. */
+/** Packages of the project before ours was added. */
 let before: string[];
 
 beforeAll(async () => {
@@ -157,7 +157,7 @@ console.log(new UnderstudyHandler() instanceof BaseCallbackHandler);`,
   });
 });
 
-/** Names of the packages at the top of node_modules. */
+/** Names of the packages at the top level of node_modules. */
 function listPackages(): string[] {
   const modules = join(dir, 'node_modules');
   return readdirSync(modules)

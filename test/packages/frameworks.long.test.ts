@@ -20,7 +20,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const agents = fileURLToPath(new URL('agents/', import.meta.url));
 const { devDependencies: newest } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
-/** What the provider answers, by the last message and the tools that were declared. */
+/** The provider's answers, chosen by the last message and the declared tools. */
 const script: Script = ({ text, tools, tool_results }) => {
   if (text.includes('refused')) return { error: { status: 400, message: 'Not that.' } };
   if (text.includes('held'))
@@ -49,7 +49,7 @@ interface Project {
   framework: string;
   packages: Record<string, string>;
   env?: Record<string, string>;
-  /** false: the framework does not tell the tokens of streams. */
+  /** false: the framework does not report the tokens of streams. */
   hasStreamTokens?: boolean;
 }
 
@@ -74,7 +74,7 @@ PROJECTS.push(
     },
     {
       name: 'langchain 1.0',
-      // With an older core, its checkpoints do not load any more.
+      // With an older core, its checkpoints no longer load.
       packages: {
         ...pick('@langchain/core', '@langchain/langgraph', '@langchain/openai'),
         langchain: '1.0.1',
@@ -117,7 +117,7 @@ beforeAll(() => {
 }, NPM_MS);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A new project with the packages and ours. @returns its folder */
+/** Creates a project with the packages and ours. @returns its folder */
 async function install({ name, packages, ours }: Project): Promise<string> {
   const dir = join(folder, name.replaceAll(/\W+/g, '-').replace(/^-/, ''));
   mkdirSync(dir);
@@ -142,7 +142,7 @@ async function runAgent(dir: string, { ours, env = {} }: Project, baseUrl: strin
       env: {
         PATH: process.env.PATH,
         PROVIDER_URL: provider.url,
-        // The SDK looks for it before it looks at its options.
+        // The SDK looks for it before it reads its options.
         OPENAI_API_KEY: 'provider-key',
         ...env,
         ...(baseUrl === null ? {} : { SVC_BASE_URL: baseUrl }),

@@ -66,7 +66,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** Runs a line of the shell where this Node comes first. */
+/** Runs a shell command with this Node first in PATH. */
 const onNode = (major: string, line: string, env: Record<string, string>) =>
   npmBeside(['exec', '--yes', '--package', `node@${major}`, '--call', line], dir, env);
 

@@ -18,7 +18,7 @@ import type { Content } from './content-reader.ts';
 
 const FLIPS = Number(process.env.BIT_FLIPS ?? 1_000);
 const SEED = Number(process.env.SEED ?? 1);
-/** Of so many flips one is tried with the whole service. */
+/** One in this many flips is tried with the whole service. */
 const WHOLE_EVERY = 500;
 
 const root = mkdtempSync(join(tmpdir(), 'understudy-flips-'));
@@ -72,7 +72,7 @@ class Reader {
   }
 }
 
-/** What of the data is kept in which file. */
+/** Which file has which data. */
 function isOf(file: string, place: string): boolean {
   if (file.startsWith('main.mdb')) return place.startsWith('main ');
   if (file.startsWith('runs.')) return place.startsWith('runs ');
@@ -109,7 +109,7 @@ it(`is harmless or told of, in ${FLIPS} draws`, async () => {
   }
   await reader.close();
   process.stdout.write(`${JSON.stringify(tally)}\n`);
-  // The list is in the message if there are more.
+  // The message contains the list if there are more.
   expect(failures.length <= Math.ceil(FLIPS / 1_000) ? [] : failures.slice(0, 20)).toEqual([]);
 });
 
@@ -124,7 +124,7 @@ function judge(name: string, whole: Content, content: Content | null): string {
   return told ? 'told' : `silently changed ${changed.length}: ${changed[0]}`;
 }
 
-/** Traffic goes on, unless the service says in one line which file it is. */
+/** Traffic continues, unless the service names the damaged file in one line. */
 async function serve(name: string): Promise<void> {
   const served = join(root, 'served');
   rmSync(served, { recursive: true, force: true });

@@ -16,7 +16,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 
 const MINUTES = Number(process.env.CHAOS_MINUTES ?? 2);
 const SEED = Number(process.env.SEED ?? 1);
-/** Confirmed operations between two disturbances, at least, and how many more at most. */
+/** Minimum number of confirmed operations between two disturbances, and how many more at most. */
 const CALM_OPERATIONS = 60;
 const CALM_SPREAD = 240;
 const DISTURBANCES = ['kill', 'kill', 'kill writer', 'stop', 'rotate'] as const;
@@ -24,14 +24,14 @@ const DISTURBANCES = ['kill', 'kill', 'kill writer', 'stop', 'rotate'] as const;
 const root = mkdtempSync(join(tmpdir(), 'understudy-chaos-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-/** What was confirmed, by what it is. */
+/** Confirmed operations, by kind. */
 class Ledger {
   readonly keys = new Set<string>();
   readonly revoked = new Set<string>();
   readonly findings = new Set<string>();
   readonly steps = new Set<string>();
   readonly exchanges = new Set<string>();
-  /** Answered by the gateway, and not yet known to be stored. */
+  /** Exchanges that the gateway answered but that may not be stored yet. */
   readonly answered = new Set<string>();
   operations = 0;
 }
@@ -43,12 +43,12 @@ class Chaos {
   #token = '';
   #key = '';
   #number = 0;
-  /** Settles while the service is up; operations wait for it. */
+  /** Resolves while the service is up; operations wait for it. */
   #up: Promise<void> = Promise.resolve();
   #isOver = false;
   /** Counts the ends of processes. */
   #epoch = 0;
-  /** Copies that this process of the service has dropped so far. */
+  /** Copies that this process of the service has dropped. */
   #dropped = 0;
 
   constructor(service: WholeService) {
@@ -71,7 +71,7 @@ class Chaos {
     return (await response.json()) as Record<string, string>;
   }
 
-  /** One operation after the other until the end; what fails was not confirmed. */
+  /** Performs one operation after the other until the end; a failed one is not confirmed. */
   async work(operate: () => Promise<void>): Promise<void> {
     while (!this.#isOver) {
       await this.#up;
@@ -121,8 +121,9 @@ class Chaos {
   };
 
   /**
-   * What was answered before the flush began is stored when it has ended, or counted as dropped: copies that were on their
-   * way to a capture process when it was killed. Which ones is not told, so none of that flush is confirmed then.
+   * Exchanges that were answered before the flush began are stored when it ends, or count as dropped: copies that were
+   * in transit to a capture process when it was killed. It is unknown which ones these are, so the flush then confirms
+   * none.
    */
   readonly flush = async () => {
     const before = [...this.ledger.answered];
@@ -144,7 +145,7 @@ class Chaos {
     }
   };
 
-  /** Disturbs the service until the time is over, then stops it. */
+  /** Disturbs the service until the time is over, and then stops it. */
   async disturb(until: number): Promise<Record<string, number>> {
     const done: Record<string, number> = {};
     while (Date.now() < until) {
@@ -162,7 +163,7 @@ class Chaos {
     return done;
   }
 
-  /** What was answered and not flushed may be lost with a process: it is not confirmed. */
+  /** Answered exchanges that were not flushed may be lost with a process, so they are not confirmed. */
   #forgetAnswered(): void {
     this.#epoch++;
     this.ledger.answered.clear();
@@ -180,12 +181,12 @@ class Chaos {
   }
 }
 
-/** Ends the processes that the service has started: those that write and read captures. */
+/** Ends the child processes of the service: those that write and read captures. */
 function killChildren(pid: number): void {
   try {
     execFileSync('pkill', ['-KILL', '-P', String(pid)]);
   } catch {
-    // There was none at the moment.
+    // There was no such process at that moment.
   }
 }
 

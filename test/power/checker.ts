@@ -10,7 +10,7 @@ import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { closeStores, databasePaths, openStores, tryStores } from '../../src/storage/lmdb/stores.ts';
 
-/** A text that a row of a table must hold. */
+/** A text that a row of a table must contain. */
 export interface Promised {
   store: 'main' | 'runs';
   table: string;
@@ -20,7 +20,7 @@ export interface Promised {
 export interface State {
   folder: string;
   promised: Promised[];
-  /** Exchanges that must be there, from the first one on. */
+  /** Exchanges that must exist, from the first one on. */
   captured: number;
 }
 

@@ -23,7 +23,7 @@ export interface Content {
   told: Record<string, string>;
 }
 
-/** Of the folder that is read now. */
+/** Damage in the folder that is being read. */
 let content: Content = { read: {}, told: {} };
 onDamagedValue((path, table) => {
   content.told[`${path} ${table}`] = 'a damaged value';

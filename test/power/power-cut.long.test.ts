@@ -27,7 +27,7 @@ import { encodeNote, FATES, PowerRecord } from './record.ts';
 
 const CUTS = Number(process.env.POWER_CUTS ?? 2_000);
 const SEED = Number(process.env.SEED ?? 1);
-/** Of so many cuts one is tried with the whole service. */
+/** One in this many cuts is tried with the whole service. */
 const WHOLE_EVERY = 200;
 const ANOTHER_BOOT = '00000000-0000-0000-0000-000000000000';
 
@@ -38,7 +38,7 @@ const library = join(root, 'recorder.so');
 
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-/** What was acknowledged, as it is noted in the record. */
+/** Acknowledged data, as noted in the record. */
 type Note = Promised | { captured: number };
 
 const note = (what: Note) => appendFileSync(recordPath, encodeNote(JSON.stringify(what)));
@@ -58,7 +58,7 @@ beforeAll(async () => {
   expect(await service.stop()).toBe(0);
 });
 
-/** Uses everything that keeps something, in turns, and notes what was acknowledged. */
+/** Uses everything that stores data, in turns, and notes what was acknowledged. */
 async function load(service: WholeService): Promise<void> {
   const token = (await service.run('token', '--email', 'ann@example.com')).trim();
   const post = async (path: string, credential: string, body: object) => {
@@ -107,21 +107,21 @@ async function load(service: WholeService): Promise<void> {
   await Promise.all([control(), runs(1), runs(2), captures()]);
 }
 
-/** As the disk would be found after the machine has started anew. */
+/** The state of the disk after the machine has restarted. */
 function startMachine(state: string): void {
   for (const name of ['runs.mdb', 'capture.mdb']) {
     const path = join(state, name);
     const slot = statSync(path, { throwIfNoEntry: false }) === undefined ? null : readCheckpoint(path);
     if (slot === null) continue;
     const inode = statSync(path, { bigint: true }).ino;
-    // As the other slot would be of the same file, only the newer one is kept.
+    // The other slot would belong to the same file, so only the newer one is kept.
     writeFileSync(checkpointPath(path), encodeSlot({ ...slot, inode, boot_id: ANOTHER_BOOT }));
   }
 }
 
 /**
- * What must be there after a cut: of `main.mdb` and of flushed captures all that was acknowledged; of `runs.mdb` what was
- * acknowledged before the last checkpoint but one had ended, since the last one began behind it.
+ * The data that must survive a cut: all acknowledged data of `main.mdb` and of flushed captures; from `runs.mdb`, data
+ * that was acknowledged before the last checkpoint but one ended, because the last one began after that.
  */
 function listPromised(record: PowerRecord, cut: number): Omit<State, 'folder'> {
   const checkpoints = record.syncsOf('runs.mdb-safe', cut);
@@ -185,7 +185,7 @@ it(`loses nothing that is promised, in ${CUTS} cuts`, async () => {
   expect(failures).toEqual([]);
 });
 
-/** The service itself starts on it, and takes what comes. */
+/** The service itself starts on it, and accepts requests. */
 async function startWhole(state: string): Promise<void> {
   await using service = new WholeService(state);
   await service.start();

@@ -22,7 +22,7 @@ const FOLDER_MADE = 7;
 const FOLDER_REMOVED = 8;
 const SYNC_BEGUN = 9;
 const SYNC_ENDED = 10;
-/** Appended by the test itself: something was acknowledged. */
+/** Appended by the test itself: an acknowledgement. */
 const NOTED = 11;
 const IS_SYNCED = 1;
 
@@ -42,16 +42,16 @@ interface Write {
   bytes: Buffer;
 }
 
-/** A file, whatever names it has. */
+/** A file, under all its names. */
 interface DiskFile {
   writes: Write[];
-  /** Lengths to which it was cut, and when. */
+  /** Lengths to which it was truncated, and when. */
   cuts: { at_step: number; length: number }[];
-  /** Of each sync that ended: when it began, and when it ended. */
+  /** For each completed sync: when it began, and when it ended. */
   syncs: { begun: number; ended: number }[];
 }
 
-/** How much of what was not synced a cut leaves. */
+/** How much of the unsynced data a cut leaves. */
 type Fate = 'nothing' | 'everything' | 'some pages' | 'torn pages';
 export const FATES: readonly Fate[] = ['nothing', 'everything', 'some pages', 'torn pages'];
 
@@ -68,7 +68,7 @@ export function encodeNote(text: string): Buffer {
 export class PowerRecord {
   readonly #steps: readonly Step[];
   readonly #folder: string;
-  /** The file that each step is of. */
+  /** The file of each step. */
   readonly #files: (DiskFile | null)[] = [];
 
   /** @param folder whose files were recorded */
@@ -82,13 +82,13 @@ export class PowerRecord {
     return this.#steps.length;
   }
 
-  /** What the test noted before a step, in order. */
+  /** The test's notes before a step, in order. */
   *notes(before: number): Generator<{ step: number; text: string }> {
     for (const [step, { operation, bytes }] of this.#steps.slice(0, before).entries())
       if (operation === NOTED) yield { step, text: bytes.toString() };
   }
 
-  /** When the syncs of a file of this name ended, before a step. */
+  /** When the syncs of a file with this name ended, before a step. */
   syncsOf(name: string, before: number): number[] {
     const path = join(this.#folder, name);
     const ends: number[] = [];
@@ -102,7 +102,7 @@ export class PowerRecord {
     return ends;
   }
 
-  /** Which file each descriptor's inode stands for, over time: a number is used anew when its file is gone. */
+  /** The file of each descriptor's inode over time: a number is reused when its file is gone. */
   #follow(): void {
     const names = new Map<string, DiskFile>();
     const inodes = new Map<bigint, DiskFile>();
@@ -133,7 +133,7 @@ export class PowerRecord {
     rmSync(into, { recursive: true, force: true });
     mkdirSync(into, { recursive: true, mode: 0o700 });
     const lastSync = this.#findLastSync(cut);
-    // Names reach the disk in order, and with each sync.
+    // Names reach the disk in order, and each sync completes them.
     const named =
       fate === 'nothing' ? lastSync : fate === 'everything' ? cut : lastSync + pick(cut - lastSync + 1);
     for (const [path, file] of this.#listNames(named)) {
@@ -147,7 +147,7 @@ export class PowerRecord {
     }
   }
 
-  /** Where the last sync began that had ended by then. */
+  /** Where the last completed sync began. */
   #findLastSync(cut: number): number {
     const begun = new Map<bigint, number>();
     let last = 0;
@@ -220,7 +220,7 @@ function contentOf(
   return mixed;
 }
 
-/** A page as it was before a step. */
+/** The content of a page before a step. */
 function pageOf(sure: Buffer, touching: readonly Write[], at: number, before: number): Buffer {
   const page = Buffer.alloc(PAGE_BYTES);
   sure.subarray(at, at + PAGE_BYTES).copy(page);
@@ -232,7 +232,7 @@ function pageOf(sure: Buffer, touching: readonly Write[], at: number, before: nu
   return page;
 }
 
-/** The file after the writes and cuts from one step to before another. */
+/** The file after the writes and truncations between two steps. */
 function apply(
   start: Buffer,
   writes: readonly Write[],

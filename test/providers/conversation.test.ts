@@ -305,7 +305,7 @@ describe('conversation fingerprints', () => {
           byAnswer += 1;
       }
     }
-    // The rest are hand-overs between providers and cassettes whose test rewrites the history.
+    // The others are hand-overs between providers, and recordings whose test rewrites the history.
     expect(continued).toBeGreaterThan(800);
     expect(byAnswer / continued).toBeGreaterThan(0.85);
   });

@@ -134,7 +134,7 @@ describe('decodeContent', () => {
   });
 
   it('reads all frames of zstd, also where one is skipped, and all members of gzip', () => {
-    // A head of eight bytes, least first (0x184d2a53, 3), and three bytes.
+    // A header of eight bytes, little-endian (0x184d2a53, 3), and three bytes.
     const skipped = Buffer.from('532a4d1803000000616263', 'hex');
     const parts = [Buffer.from(plain).subarray(0, 999), Buffer.from(plain).subarray(999)];
     const frames = parts.map((part) => zlib.zstdCompressSync(part));

@@ -32,10 +32,10 @@ import {
   sumIterations,
 } from './recordings.ts';
 
-/** The recordings hold beta blocks too. */
+/** The recordings also contain beta blocks. */
 type BetaBlock = Anthropic.Beta.BetaContentBlock;
 
-/** Recorded turns of a shape that were answered. */
+/** Recorded turns of a wire format that have an answer. */
 function* turns(shape: ApiShape, stream: boolean): Generator<{ recording: Recording; turn: ReadTurn }> {
   for (const file of RECORDED_LIBRARIES) {
     for (const recording of readRecordings(file)) {
@@ -47,7 +47,7 @@ function* turns(shape: ApiShape, stream: boolean): Generator<{ recording: Record
   }
 }
 
-/** The turn as it would be had the SDK's own object come as one JSON body. */
+/** The turn that would result if the SDK's own object had come as one JSON body. */
 function readAssembled(recording: Recording, assembled: unknown): NormalTurn {
   return normalizeTurn({
     ...recording.stored,
@@ -120,7 +120,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
             if (block.type !== 'tool_result') continue;
             counts.results += 1;
             const known = block.call_id !== null && asked.has(block.call_id) && block.name !== null;
-            // The call of a conversation that the provider keeps is not in the request.
+            // The provider keeps the conversation with the call, so the request does not contain it.
             if (!known && turn.request.previous_answer_id === null) unpaired.push(recording.line.source);
           }
         }
@@ -151,7 +151,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
             case 'tool_use':
               return ['tool_call', block.id, block.name, block.input];
             case 'mcp_tool_use':
-              // The SDK's stream helper leaves the input of these empty, though it came.
+              // The SDK's stream helper leaves the input of these empty, although it was sent.
               return ['other', stream ? { ...block, input: expect.any(Object) } : block];
             default:
               return ['other', block];
@@ -169,7 +169,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
       });
       expect(turn.answer.usage).toEqual(turn.told_usage);
       const isKnown = !(message.content as BetaBlock[]).some((block) => block.type === 'mcp_tool_use');
-      // Nor does it keep the counts of iterations.
+      // The helper does not keep the counts of iterations either.
       const isSum = sumIterations(recording, message.usage, 'input_tokens') !== message.usage.input_tokens;
       if (stream && isKnown && !isSum)
         expect(normalizeTurn(recording.stored)).toEqual(readAssembled(recording, message));
@@ -208,7 +208,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
       expect(turn.answer.model).toBe(answer.model);
       expect(turn.stop_word).toBe(finish);
       expect(turn.answer.stop_reason).toBe(words[finish]);
-      // Of a stream the SDK's helper forgets the usage when a later chunk has none: for that, its chunks one by one.
+      // The SDK's helper forgets a stream's usage if a later chunk has none, so the chunks are read one by one.
       const chunks = stream
         ? await collect(await client.chat.completions.create({ ...params, stream: true }))
         : [];
@@ -370,7 +370,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
   });
 });
 
-/** A block in the few words by which it is compared. */
+/** A short form of a block for comparisons. */
 function describeAnthropicLike(block: TurnBlock): unknown[] {
   switch (block.type) {
     case 'text':
@@ -435,7 +435,7 @@ function readConverse({ output, stopReason, usage }: ConverseCommandOutput): Con
   return { blocks: output?.message?.content ?? [], stop: stopReason, usage };
 }
 
-/** The SDK has no helper that assembles a stream: its typed events put together by hand. */
+/** The SDK has no helper that assembles a stream, so its typed events are assembled here. */
 function assembleConverse(events: ConverseStreamOutput[]): ConverseAnswer {
   const open = new Map<number, OpenBlock>();
   for (const event of events) {
@@ -471,7 +471,7 @@ function assembleConverse(events: ConverseStreamOutput[]): ConverseAnswer {
   };
 }
 
-/** The AWS SDK's own shape of an HTTP answer. */
+/** An HTTP answer in the AWS SDK's form. */
 function awsResponse(recording: Recording): object {
   const body = recording.stored.response_body;
   return {

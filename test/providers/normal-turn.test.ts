@@ -48,7 +48,7 @@ function read(
 
 const schema = { type: 'object', properties: { path: { type: 'string' } } };
 
-/** One conversation, one tool, forced: as each shape says it. */
+/** One conversation with one forced tool call, in each wire format. */
 const SAME: Partial<Record<ApiShape, Told>> = {
   messages: {
     request: {
@@ -103,7 +103,7 @@ const SAME: Partial<Record<ApiShape, Told>> = {
       choices: [
         {
           index: 0,
-          // What OpenAI says after a forced call.
+          // OpenAI's stop word after a forced call.
           finish_reason: 'stop',
           message: {
             role: 'assistant',
@@ -483,7 +483,7 @@ describe('normalizeTurn', () => {
   });
 
   const SHAPES = Object.keys(PATHS) as ApiShape[];
-  /** Words of all shapes, so that made-up bodies get past the first look. */
+  /** Words of all wire formats, so that made-up bodies pass the first check. */
   const KEYS = [
     'type role content messages system tools tool_choice thinking text input id name tool_use_id parts contents',
     'functionCall functionResponse args response candidates choices message delta tool_calls function arguments',
@@ -567,7 +567,7 @@ describe('normalizeTurn', () => {
     expect(answer.problem).toBe('answer: not JSON (nested deeper than 512 levels)');
     expect(JSON.stringify(answer)).not.toContain('{"a":');
 
-    // The arguments of a call that come as text, and those that a stream gives in pieces, stay a text.
+    // Arguments of a call that arrive as text, or in pieces of a stream, stay a text.
     const calls = [{ id: 'c', type: 'function', function: { name: 'run', arguments: deep } }];
     const told = {
       choices: [{ message: { role: 'assistant', tool_calls: calls }, finish_reason: 'tool_calls' }],

@@ -34,7 +34,7 @@ export interface Recording {
   stored: StoredExchange;
 }
 
-/** Every recorded exchange of a file as the capture would hold it. */
+/** Every recorded exchange of a file, in the form of a captured one. */
 export function* readRecordings(name: keyof typeof FILES): Generator<Recording> {
   const text = gunzipSync(readFileSync(FILES[name].path)).toString('utf8');
   for (const raw of text.split('\n')) {
@@ -69,7 +69,7 @@ function readBody(body: RecordedBody | null): Uint8Array {
   return Buffer.from(body?.text ?? '', 'utf8');
 }
 
-/** Counts of the Messages API as the bill has them: those of all iterations where an answer took several. */
+/** Counts of the Messages API as they are billed: the sums over all iterations of an answer. */
 export function sumIterations(
   { line }: Recording,
   usage: object,
@@ -91,12 +91,12 @@ export function isStream(recording: Recording): boolean {
   return header(recording, 'content-type').includes('event');
 }
 
-/** A fetch that answers with the recorded bytes, whatever is asked. */
+/** A fetch that always answers with the recorded bytes. */
 export function answering(recording: Recording): typeof fetch {
   return async () => {
     const headers = new Headers({ 'content-type': header(recording, 'content-type') });
     const body = recording.stored.response_body;
-    // fetch decodes what the network coded: a fake one has to do it itself.
+    // fetch decodes the content encoding, so a fake one must do it too.
     const gzip = body[0] === 0x1f && body[1] === 0x8b;
     const stream = new Blob([body as Uint8Array<ArrayBuffer>]).stream();
     return new Response(gzip ? stream.pipeThrough(new DecompressionStream('gzip')) : stream, {

@@ -17,7 +17,7 @@ import { sharedFile } from '../fixtures/shared.ts';
 const README = sharedFile('reported/README.md');
 const folder = README.path.slice(0, -'README.md'.length);
 
-/** The n-th exchange of a case, as the capture would hold it. */
+/** The n-th exchange of a case, in the form of a captured one. */
 function read(name: string, n = 0): StoredExchange {
   const body = (part: string) => readFileSync(`${folder}${name}.${n}.${part}`);
   const request = body('request');
@@ -88,7 +88,7 @@ const CALLS: [name: string, calls: [string, string, string][]][] = [
 const thinking = (text: string): object => ({ type: 'thinking', text, signature: null, redacted: false });
 const text = (said: string): object => ({ type: 'text', text: said });
 
-/** Input without caches, output, cache reads, cache writes, of them for an hour. */
+/** Tokens: input without caches, output, cache reads, cache writes, and one-hour cache writes. */
 const USAGE: [name: string, usage: (number | null)[]][] = [
   ['d1-x-groq-usage', [100, 20, null, null, null]],
   ['d3-xai-reasoning-apart-stream', [800, 430, 200, null, null]],

@@ -72,7 +72,7 @@ function renamed(answer: Said): Said {
   return { ...answer, calls: answer.calls.map((each, at) => ({ ...each, id: `earlier_${at}` })) };
 }
 
-/** Cuts by lengths, again and again from the first one. */
+/** Cuts by these lengths, repeated as needed. */
 const cutBy =
   (lengths: readonly number[]) =>
   (whole: string): string[] => {
@@ -98,7 +98,7 @@ function stored({ shape, path }: Codec, request: unknown, { bytes, content_type 
   };
 }
 
-/** Blocks as words, ids and empty parts left out where they say nothing. */
+/** Blocks in a comparable form, without meaningless ids and empty parts. */
 function words(blocks: readonly TurnBlock[], { drops_ids }: Codec): string[] {
   return blocks.flatMap((block) => {
     switch (block.type) {
@@ -125,7 +125,7 @@ function wordsOf({ thinking, text: own, calls }: Said, codec: Codec): string[] {
   return told;
 }
 
-/** The request's words, answers and results as the codec wrote them. */
+/** The words, answers and results of the request, as the codec wrote them. */
 function wordsAsked({ user, before }: Asked, codec: Codec): string[] {
   const told = [JSON.stringify(['text', user])];
   if (before === null || codec.only_text) return told;
@@ -192,7 +192,7 @@ describe.each(cases)('%s', (_name, codec) => {
         const echo = stored(codec, next, whole(codec, answer, told));
         const second = decodeExchange(echo);
         expect(second.conversation).toContain(first.answered);
-        // Numbers with and without their digits have one fingerprint.
+        // Numbers have the same fingerprint with and without their original digits.
         expect(readTurn(echo)!.conversation.prefixes).toEqual(second.conversation);
       }),
       { numRuns: 50 },

@@ -1,6 +1,6 @@
 /**
- * Encoders of turns, one for each wire format and dialect. They write what servers and clients would write. The
- * round-trip test reads their output back. They share no code with the readers.
+ * Encoders of turns, one for each wire format and dialect. They write like servers and clients. The round-trip test
+ * reads their output back. They share no code with the readers.
  */
 
 import { EventStreamCodec } from '@smithy/core/event-streams';
@@ -13,7 +13,7 @@ interface Call {
   input: object;
 }
 
-/** What a model says: in this order. Empty texts are parts that say nothing. */
+/** The parts of a model's answer, in order. Empty texts are parts without content. */
 export interface Said {
   thinking: string;
   text: string;
@@ -28,11 +28,11 @@ export interface Counts {
   written: number;
 }
 
-/** A conversation: the user's text, an answer, the results of its calls, in turns. */
+/** A conversation: in turns the user's text, an answer, and the results of its calls. */
 export interface Asked {
   system: string;
   user: string;
-  /** An earlier answer, with a result for each of its calls; null for a conversation that begins. */
+  /** An earlier answer with a result for each of its calls; null at the beginning of a conversation. */
   before: { said: Said; results: string[] } | null;
 }
 
@@ -127,7 +127,7 @@ function messagesEvents(said: Said, counts: Counts, cut: Cut): (readonly [string
     const deltas = cut(json(input)).map((partial_json) => ({ type: 'input_json_delta', partial_json }));
     block(at + 2, { type: 'tool_use', id, name, input: {} }, deltas);
   }
-  // Later counts repeat as zero what was told before.
+  // Later counts repeat earlier values as zero.
   const usage = { ...messagesUsage({ input: 0, output: counts.output, read: 0, written: 0 }) };
   add({ type: 'message_delta', delta: { stop_reason: messagesStop(said) }, usage });
   add({ type: 'message_stop' });
@@ -176,7 +176,7 @@ const messages: Codec = {
   stream: (said, counts, cut) => sse(messagesEvents(said, counts, cut), '\n'),
 };
 
-/** How a server writes the calls of a stream. */
+/** The form of a server's streamed calls. */
 type ChatForm =
   | 'openai'
   | 'one_index'
@@ -327,7 +327,7 @@ const itemsOf = ({ thinking, text, calls }: Said): object[] => [
   ...calls.map(item.call),
 ];
 
-/** @param keeps_output the last event holds the whole answer */
+/** @param keeps_output the last event contains the whole answer */
 function responses(keeps_output: boolean): Codec {
   const whole = (said: Said, { input, output, read, written }: Counts): object => ({
     id: 'resp_1',
@@ -525,7 +525,7 @@ const converse: Codec = {
   },
 };
 
-/** InvokeModel: the bodies of another wire. */
+/** InvokeModel: bodies of another wire format. */
 function invoke(inner: Codec): Codec {
   return {
     ...inner,
@@ -574,7 +574,7 @@ const completion: Codec = {
     ),
 };
 
-/** Every wire has one: a new one without does not compile. */
+/** Every wire format has a codec: a new one without a codec does not compile. */
 export const CODECS: Record<ApiShape, Record<string, Codec>> = {
   messages: { Anthropic: messages },
   chat_completions: {

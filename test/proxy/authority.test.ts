@@ -25,7 +25,7 @@ function makeFolder(): string {
   return folder;
 }
 
-/** @returns null when a client that trusts the authority takes a certificate for this name, else why not */
+/** @returns null if a client that trusts the authority accepts a certificate for this name, otherwise the reason */
 async function tryName(authority: Authority, name: string): Promise<string | null> {
   const context = await new LeafCertificates(authority, () => NOW).get(name);
   const server = createTlsServer({ SNICallback: (_name, done) => done(null, context) }).listen(
@@ -59,7 +59,7 @@ it('lies in files that only its user reads, and stays the same', async () => {
     expect(statSync(join(dir, name)).mode & 0o777, name).toBe(0o600);
   expect((await openAuthority(dir, DOMAINS, NOW)).cert).toBe(first.cert);
   expect(readdirSync(dir, { recursive: true })).toHaveLength(4);
-  // The bundle is for clients that trust nothing else.
+  // The bundle is for clients that trust only this file.
   expect(readFileSync(join(dir, 'proxy-ca-bundle.pem'), 'utf8').match(/BEGIN CERT/g)!.length).toBeGreaterThan(
     50,
   );
@@ -80,7 +80,7 @@ it('gets a new certificate of the same key for other hosts and before it runs ou
   expect(renewed.cert).not.toBe(wider.cert);
   expect(key(renewed)).toBe(key(first));
   expect(renewed.valid_to_ms - later).toBeGreaterThan(700 * DAY_MS);
-  // Clients that still trust the first one take what the key signs now.
+  // Clients that still trust the first certificate accept certificates that the key signs now.
   const leaf = new LeafCertificates(renewed, () => NOW);
   expect(await leaf.get('api.openai.com')).toBeTruthy();
   const old = new X509Certificate(first.cert);
@@ -118,7 +118,7 @@ it('says what is wrong with its key', async () => {
     code: 'EAUTHORITY',
     message: expect.stringMatching(/does not hold the key .*restore it from a backup/),
   });
-  // A certificate is made again from the key; a damaged one is no reason to stop.
+  // The certificate is made again from the key; a damaged one does not stop the start.
   rmSync(file);
   writeFileSync(join(dir, 'proxy-ca.pem'), 'nothing');
   expect((await openAuthority(dir, DOMAINS, NOW)).cert).toContain('BEGIN CERTIFICATE');

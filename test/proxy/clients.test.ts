@@ -39,7 +39,7 @@ const hasPython = await run('python3', ['-c', 'import ssl']).then(
 const KEY = 'sk-ant-api03-proxied-client-key-which-is-never-stored-0123456789';
 const service = new ProxiedService();
 let upstream: SecureUpstream;
-/** Not named: its tunnels are blind. */
+/** Not a listed host, so its tunnels are blind. */
 let stranger: SecureUpstream;
 let seen: { url: string; raw: string[]; body: string }[] = [];
 
@@ -137,7 +137,7 @@ it('the SDKs of Anthropic and OpenAI work, streaming too, and are captured by th
   const openai = new OpenAI({ apiKey: KEY, baseURL: `${base()}/v1`, fetch });
   const { choices } = await openai.chat.completions.create({ model: 'gpt-demo', messages: asked.messages });
   expect(choices[0]!.message.content).toBe('Hello');
-  // The labels are the gateway's, everything else is the upstream's.
+  // The labels are for the gateway; everything else is for the upstream.
   expect(seen.map(({ url }) => url)).toEqual(['/v1/messages', '/v1/messages', '/v1/chat/completions']);
   expect(seen[0]!.raw).not.toContain('x-svc-run');
   expect(seen[0]!.raw.join('|')).toContain(KEY);
@@ -229,7 +229,7 @@ it('a client that begins TLS before it is told that it may is served', async () 
   let isFirst = true;
   let answer = Buffer.alloc(0);
   let isOpen = false;
-  // The CONNECT and the hello behind it leave in one write.
+  // The CONNECT and the TLS hello after it are sent in one write.
   const eager: Duplex = new AnyDuplex({
     write: (chunk: Buffer, _encoding, done) => {
       raw.write(isFirst ? Buffer.concat([Buffer.from(head), chunk]) : chunk, () => done());
@@ -318,7 +318,7 @@ it('a client of HTTP/2 that goes away in the middle of an answer leaves nothing 
   session.on('error', () => {});
   const stream = session.request({ ':path': '/echo', ':method': 'POST' });
   stream.on('error', () => {});
-  // More than it takes without being read.
+  // More than the upstream accepts without reading.
   stream.end('x'.repeat(3_000_000));
   await once(stream, 'response');
   stream.pause();
@@ -330,7 +330,7 @@ it('a client of HTTP/2 that goes away in the middle of an answer leaves nothing 
 it('what is not named passes blind: nothing of it is decoded, kept or told', async () => {
   const canary = `canary-${randomBytes(16).toString('hex')}`;
   const before = await readStats(service.gateway);
-  // Its own certificate, not one of ours: the client trusts it alone.
+  // The upstream's own certificate, not one of the authority: the client trusts only the former.
   const tls = {
     ca: stranger === undefined ? '' : (await import('../fixtures/certificate.ts')).TEST_CERTIFICATE,
   };

@@ -41,7 +41,7 @@ beforeAll(async () => {
     upstreams[names[at]!] = await openSecureUpstream(answer, given);
   silent = createServer(() => {}).listen(0, '127.0.0.1');
   await once(silent, 'listening');
-  // Of those that cannot be trusted, two are only wrong in one thing.
+  // Two of the untrusted ones are wrong in only one respect.
   const { TEST_CERTIFICATE } = await import('../fixtures/certificate.ts');
   const trusted = `${service.dir}/trusted.pem`;
   writeFileSync(trusted, [TEST_CERTIFICATE, expired!.cert, misnamed!.cert].join('\n'));
@@ -60,7 +60,7 @@ const refusals = async () =>
   ((await readStats(service.gateway)) as Stats & { proxy: { refused: Record<string, number> } }).proxy
     .refused;
 
-/** One request in a tunnel. @returns all that comes until the end */
+/** Sends one request in a tunnel. @returns all received bytes until the end */
 async function ask(authority: string, head: string): Promise<string> {
   const socket = await openSecureTunnel(service, authority);
   socket.write(head);
@@ -95,7 +95,7 @@ it('a request for another host than that of the tunnel is refused, and what two 
   const both = `POST / HTTP/1.1\r\nHost: ${good()}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n`;
   expect(await ask(good(), both)).toMatch(/^HTTP\/1\.1 400 /);
   expect(asked).toBe(0);
-  // Within a tunnel the gateway's own paths are the upstream's.
+  // Inside a tunnel, the gateway's own paths belong to the upstream.
   expect(await ask(good(), get(good()).replace('GET / ', 'GET /__gw/stats '))).toContain('whole');
 });
 
@@ -125,7 +125,7 @@ it.each([
     text += bytes;
   });
   await once(socket, 'close');
-  // TLS 1.3 lets a client end its part before the server has looked at the name: it gets nothing all the same.
+  // In TLS 1.3, a client may finish the handshake before the server has checked the name. It still gets nothing.
   expect([isAgreed && text !== '', text]).toEqual([false, '']);
   expect((await refusals()).handshake).toBeGreaterThan(handshake!);
 });
@@ -244,7 +244,7 @@ it('with keys it asks for one, and opens no blind tunnel if those are off', { ta
     expect(await statusOf('')).toEqual([407, true]);
     expect(await statusOf(basic(`any:${KEY}x`))).toEqual([407, true]);
     expect(await statusOf('Proxy-Authorization: Negotiate abc\r\n')).toEqual([407, true]);
-    // The key is right: what is not named is refused all the same, since blind tunnels are off.
+    // The key is valid, but hosts that are not listed are refused, because blind tunnels are off.
     expect(await statusOf(basic(`any:${KEY}`))).toEqual([403, false]);
     expect(await statusOf(`Proxy-Authorization: Bearer ${KEY}\r\n`)).toEqual([403, false]);
   } finally {
@@ -260,7 +260,7 @@ it.runIf(process.platform === 'linux')(
     const authority = `127.0.0.1:${(silent.address() as { port: number }).port}`;
     const opened: RawTunnel[] = [];
     try {
-      // Half of the descriptors are for tunnels, four for each.
+      // Half of the descriptors are for tunnels, which take four each.
       await crowded.start(good(), {}, 'proxy', 512);
       for (let at = 0; at < 64; at++) opened.push(await askForTunnel(crowded.port, authority));
       expect(new Set(opened.map(({ status }) => status))).toEqual(new Set([200]));

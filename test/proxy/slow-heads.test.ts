@@ -38,7 +38,7 @@ async function readRefused({ gateway }: ProxiedService): Promise<Record<string, 
   return stats.proxy.refused;
 }
 
-/** A client that sends this and does not go on. It may be reset at once. */
+/** A client that sends these bytes and then stops. It may be reset at once. */
 async function openSilent(port: number, localAddress: string, words: string): Promise<Socket> {
   const socket = connect({ port, host: '127.0.0.1', localAddress, allowHalfOpen: true });
   socket.on('error', () => {});

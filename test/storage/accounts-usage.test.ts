@@ -26,7 +26,7 @@ interface Counted {
 }
 
 const counted = fc.record<Counted>({
-  // The edges of what is remembered, of a report and of a month are where mistakes are.
+  // Mistakes are likely at the edges of the cache, of a report and of a month.
   days_ago: fc.oneof(
     fc.integer({ min: 0, max: 400 }),
     fc.constantFrom(0, 6, 7, 8, 20, 21, 29, 30, 364, 365, 372),
@@ -60,7 +60,7 @@ describe('usage', () => {
             all.filter((event) => event.days_ago <= 7),
           ];
           for (const event of old) await count(stores, event);
-          // What is long over is remembered from here on; what comes later is recent.
+          // Old days are cached from here on; later ones are recent.
           ask();
           for (const event of recent) await count(stores, event);
           const ours = all.filter(
@@ -89,7 +89,7 @@ describe('usage', () => {
               .filter((event) => event.org_id === 'org_a' && event.days_ago <= 20)
               .reduce((sum, event) => sum + interventionsOf(event), 0),
           );
-          // The next day what was the edge has moved.
+          // On the next day, the edge has moved.
           if (days > 1) expect(ask(NOW + DAY_MS).at(-2)).toEqual(ask().at(-1));
         },
       ),

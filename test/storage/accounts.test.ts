@@ -110,7 +110,7 @@ describe.each([
       fc.asyncProperty(fc.array(attempt, { maxLength: 12 }), async (attempts) => {
         const { id } = await organization();
         for (const who of people.slice(1)) await join_(id, who, 'owner');
-        // All at once: a later transaction finds what the earlier ones left.
+        // All transactions at once: a later one sees the results of the earlier ones.
         await Promise.allSettled(
           attempts.map(({ who, role }) =>
             tables.transact((tx) => {

@@ -15,7 +15,7 @@ const random = createPrng(3);
 const bodyOf = (n: number) =>
   `exchange ${n} `.repeat(1 + (n % 60)) + random.below(1e9).toString(36).repeat(200);
 
-/** Appends exchanges whose bodies are remembered, by their ids. */
+/** Appends exchanges and records their bodies by id. */
 class Filled {
   readonly bodies = new Map<number, string>();
   readonly #log: CaptureLog;
@@ -59,7 +59,7 @@ it.each([
   await filled.append(80);
   await log.close();
   const moved = sealedPath(db, 1, 80, true);
-  // As a kill in the middle of a rotation leaves it.
+  // The state after a kill in the middle of a rotation.
   renameSync(db, moved);
   await writeBackup({ data_dir: folder, capture_db: db }, join(folder, 'copy'), () => {}, 0);
   expect(existsSync(moved)).toBe(true);

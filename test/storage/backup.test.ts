@@ -80,7 +80,7 @@ describe('a backup', () => {
     const restored = new LmdbTables(join(target.data_dir, 'main.mdb'), 'disk');
     expect([...restored.range('t', { prefix: [] })]).toHaveLength(500);
     const pairs = [...restored.range<number>('pairs', { prefix: [] })].map(({ row }) => row);
-    // A transaction is in it or not.
+    // A transaction is in the backup completely or not at all.
     expect(pairs.filter(([side]) => side === 'left').map(([, n]) => n)).toEqual(
       pairs.filter(([side]) => side === 'right').map(([, n]) => n),
     );
@@ -100,7 +100,7 @@ describe('a backup', () => {
       for (let n = 1; n <= 300; n++) env.blocks.putSync(n, Buffer.from(`block ${n}`));
     });
     await env.root.close();
-    // Backup and restore are two commands, and each has read something else by then.
+    // Backup and restore are two commands, and each has read further data by then.
     for (const before of [0x00, 0x05, 0x7f]) {
       const other = new LmdbTables(join(folder, `other-${before}.mdb`), 'process');
       await other.transact((tx) => tx.write({ op: 'put', table: 't', row: [`${before}`], value: 'read' }));
@@ -131,7 +131,7 @@ describe('a backup', () => {
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow(
       'secrets/jwt is not what was backed up',
     );
-    // Nothing is left that a service could start from, and the next attempt finds the place empty.
+    // Nothing remains from which a service could start, and the next attempt finds an empty destination.
     expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
     expect(existsSync(target.data_dir)).toBe(false);
   });

@@ -51,7 +51,7 @@ describe('attachments', () => {
       ]);
       await log.flush();
       expect(listFiles(folder)).toEqual([sha256(image)]);
-      // With the pages that the checkpoint before the last one holds.
+      // Includes the pages that the checkpoint before the last one holds.
       expect(log.stats().bytes).toBeLessThan(160_000);
       const reader = CaptureReader.open(log.stats().path);
       for (const [i, body] of bodies.entries()) {

@@ -111,7 +111,7 @@ describe('a body that cannot be searched in time', () => {
         response_body: Buffer.from('{}'),
       }),
     );
-    // Without the addon it takes longer and comes to an end.
+    // Without the addon, the search takes longer but ends.
     if (prepared.request_withheld === null) expect(request.equals(body)).toBe(true);
     else expect(prepared.request_withheld).toBe('redaction_budget');
     expect(response.toString()).toBe('{}');
@@ -131,7 +131,7 @@ describe('compressed bodies', () => {
   }, async () => {
     expect(bomb.length).toBeLessThan(200);
     expect(brotliDecompressSync(bomb)).toHaveLength(60 << 20);
-    // A clock by which each look at it costs some milliseconds, so that no machine's speed matters.
+    // A clock that advances some milliseconds with each call, so that the machine's speed does not matter.
     let now = 0;
     const slow = new Preparer(true, 64 << 20, { now: () => (now += 20) });
     const text = Buffer.from(JSON.stringify({ text: 'words and words '.repeat(3_000) }));
@@ -141,7 +141,7 @@ describe('compressed bodies', () => {
     for (let i = 0; i < 60; i++) {
       const prepared = await slow.prepare(answer(bomb, 'br'));
       causes.push(prepared.response_withheld);
-      // Never as much as they unpack to.
+      // Never as much as their unpacked size.
       expect(prepared.response_raw.length).toBeLessThanOrEqual(
         DECOMPRESSION.most_bytes + DECOMPRESSION.most_for_each_byte * bomb.length,
       );
@@ -274,7 +274,7 @@ describe('any exchange', () => {
             base = preparer.editRequest(prepared, base, base === null ? 0 : prefix);
             before = base.raw;
             preparer.editResponse(prepared, null, 0);
-            // A failure of the search itself would be a mistake of ours, however well it is borne.
+            // A failure of the search itself would be a fault of the product, even if it is handled well.
             expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
           }
         }),

@@ -20,7 +20,7 @@ async function makeDatabase(folder: string): Promise<string> {
   return path;
 }
 
-/** What opening and reading everything comes to. */
+/** The result of opening and reading everything. */
 async function readCode(path: string): Promise<string> {
   try {
     const reader = CaptureReader.open(path);
@@ -80,7 +80,7 @@ describe('a reader', () => {
   it('notices a flipped bit in an exchange', async () => {
     const folder = makeFolder();
     const path = await makeDatabase(folder);
-    // Found in the file by the stored block itself.
+    // The stored block itself, searched for in the file.
     const env = openCaptureEnv(path, 'read');
     const value = Buffer.from(env.blocks.get(1)!);
     await env.root.close();

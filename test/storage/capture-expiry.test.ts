@@ -20,7 +20,7 @@ const DAY_MS = 86_400_000;
 const NOW = Date.parse('2026-11-23T12:00:00.000Z');
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
-/** A log whose clock and files are as old as a test says. */
+/** A log whose clock and files have the age that a test sets. */
 class AgedLog {
   readonly path = join(makeFolder(), 'capture.mdb');
   /** What was captured: id → body. */
@@ -44,7 +44,7 @@ class AgedLog {
     return this;
   }
 
-  /** Captures at a moment, and dates the attachments that it names as the machine would have. */
+  /** Captures at a given time, and dates the named attachments as the machine would have. */
   async capture(daysAgo: number, body: Buffer): Promise<void> {
     const atMs = NOW - daysAgo * DAY_MS;
     vi.useFakeTimers({ toFake: ['Date'], now: atMs });
@@ -68,7 +68,7 @@ class AgedLog {
     return existsSync(folder) ? readdirSync(folder).sort() : [];
   }
 
-  /** Ids that are left, each of which reads as it came. */
+  /** The remaining ids, after a check that each reads as it was stored. */
   read(): number[] {
     const files = new FollowedFiles(this.path, { data_key: this.key });
     files.refresh();
@@ -94,7 +94,7 @@ describe('captures that are too old', () => {
     it(`go with their attachments, and younger ones read as they came${key === null ? '' : ', encrypted'}`, async () => {
       const aged = await new AgedLog(key).open();
       const [gone, shared, young] = [0, 1, 2].map(() => randomBytes(20_000));
-      // One conversation, each turn of which repeats the one before.
+      // One conversation in which each turn repeats the previous one.
       let talk = randomBytes(3_000).toString('hex');
       const turn = () => {
         talk += randomBytes(200).toString('hex');
@@ -120,7 +120,7 @@ describe('captures that are too old', () => {
       expect(aged.attachments()).toHaveLength(2);
       if (key === null) expect(aged.attachments()).toEqual([sha256(shared!), sha256(young!)].sort());
       expect(aged.log.stats().sealed).toBe(1);
-      // The log goes on, and so do its ids.
+      // The log continues, with consecutive ids.
       await aged.capture(0, withImage(turn(), gone!));
       expect(aged.read()).toEqual([4, 5, 6, 7]);
       await expiry.pass();
@@ -163,7 +163,7 @@ describe('captures that are too old', () => {
     await aged.capture(40, withImage('old', image));
     await aged.log.rotate();
     await aged.capture(20, withImage('not so old', image));
-    // As an earlier version left it: the file has the time of the first exchange, and no note beside it.
+    // As an earlier version left it: the file has the time of the first exchange, and there is no note beside it.
     const file = join(`${aged.path}.files`, sha256(image));
     utimesSync(file, (NOW - 40 * DAY_MS) / 1_000, (NOW - 40 * DAY_MS) / 1_000);
     writeFileSync(`${aged.path}.touched-since`, `${NOW - 5 * DAY_MS}\n`);
@@ -215,7 +215,7 @@ describe('captures that are too old', () => {
           const left = aged.read();
           // Nothing young is gone.
           for (const { id, daysAgo: age } of made) if (age < bound) expect(left, `${id}`).toContain(id);
-          // And what is left is the end of what there was.
+          // The remaining exchanges are the latest ones.
           expect(left).toEqual(made.map(({ id }) => id).slice(made.length - left.length));
           const oldest = made.at(-left.length)?.daysAgo ?? 0;
           if (left.length > 0 && oldest > bound) expect(listSealed(aged.path).length).toBeGreaterThan(0);

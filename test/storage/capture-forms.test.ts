@@ -61,7 +61,7 @@ const request = fc.record({
   response_headers: fc.constantFrom([], ['x-echo', SECRET], ['x-echo', `"${KEY}"`], ['request-id', 'req_1']),
 });
 
-/** All of it that is stored or decides what is stored. */
+/** Every part of it that is stored or that decides what is stored. */
 function describe(prepared: PreparedExchange) {
   const { secrets, request_type, response_type, response_coding, request_decoded } = prepared;
   const meta = encodeMeta(prepared, false, false).toString();
@@ -69,7 +69,7 @@ function describe(prepared: PreparedExchange) {
 }
 
 it.each([true, false])('any requests of a form, masked (%s)', async (redact) => {
-  // All preparers have the secret that masked labels depend on.
+  // All preparers share the secret on which masked labels depend.
   const extras = { data_dir: makeFolder() };
   onTestFinished(() => rmSync(extras.data_dir, { recursive: true }));
   await fc.assert(

@@ -49,7 +49,7 @@ async function group(exchanges: CapturedExchange[]): Promise<(string | null)[]> 
   return runs;
 }
 
-/** Share of exchanges that went where the truth's exchange before them went, or into a new run when they start one. */
+/** Share of exchanges that follow the same exchange as in the true runs, or begin a run as they should. */
 function judge(made: MadeExchange[], runs: (string | null)[]): number {
   const latest = new Map<string, string | null>();
   const seen = new Set<string | null>();
@@ -69,7 +69,7 @@ describe('agents’ traffic without labels', () => {
     ['goes into its runs, whatever noise, sub-agents, side calls and trimming', {}, 1, 1],
     ['failed and tried again', { failures: 0.1 }, 0.98, 0.995],
     ['of pairs of runs that begin with the same words', { twins: 0.7, failures: 0.1 }, 0.98, 0.995],
-    // Without ids these pairs say the same all along: which of the two goes on is unknowable.
+    // Without ids, these pairs say the same all along, so it is unknowable which of the two continues.
     [
       'of pairs that are the same word for word',
       { twins: 0.7, failures: 0.1, same_answers: true },
@@ -133,7 +133,7 @@ describe('agents’ traffic without labels', () => {
   });
 });
 
-/** A conversation in the Messages shape, told turn by turn; `a` answers, `u` asks. */
+/** A Messages conversation, turn by turn; `a` is an answer, `u` the user. */
 const u = (content: unknown) => ({ role: 'user', content });
 const a = (text: string, call: string | null = null) => ({
   role: 'assistant',
@@ -315,7 +315,7 @@ describe('by itself', () => {
           answer: a('Done.'),
         })),
       ],
-      // Which one is unknowable: each goes on with a run that no other has gone on with yet.
+      // It is unknowable which run each continues, so each continues one that no other has continued yet.
       [1, 2, 3, 4, 5, 5, 4, 3, 2, 1],
     ],
     [

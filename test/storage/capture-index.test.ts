@@ -12,7 +12,7 @@ import type { DecodeExchange } from '../../src/storage/capture/stored-copy.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-/** Conversations are words; a prefix's hash is the words so far. The answer is one more word. */
+/** Conversations are words; the hash of a prefix is its words. The answer is one more word. */
 const decode: DecodeExchange = (copy) => {
   const words = Buffer.from(copy.request_body)
     .toString()
@@ -40,7 +40,7 @@ function ask(words: string, answer = '', part: Partial<CapturedExchange> = {}): 
   return makeExchange({ request_body: Buffer.from(words), response_body: Buffer.from(answer), ...part });
 }
 
-/** @param reads while it stores; false: only `indexAll` indexes */
+/** @param reads whether exchanges are indexed while they are stored; false: only by `indexAll` */
 async function openLog(folder: string, reads = true): Promise<CaptureLog> {
   const options = reads ? { decode } : {};
   const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true, ...options });
@@ -70,8 +70,8 @@ describe('runs without a label', () => {
       ask('a x b y c', '', { status: 529 }), // 4 fails
       ask('a x b y c', 'z'), // 5 the retry
       ask('a', 'x'), // 6 the same first message again: a new run
-      ask('a x b', 'y2'), // 7 could be of 2's run or of 6's: the latest that it extends
-      ask('a x b y c z d', 'v'), // 8 goes on from 5: the longest prefix wins over 6 and 7
+      ask('a x b', 'y2'), // 7 could belong to 2's run or to 6's: the latest turn that it extends counts
+      ask('a x b y c z d', 'v'), // 8 continues 5: the longest prefix counts, before 6 and 7
       ask('l1', 'm', { run_id: 'mine' }), // 9 labelled
       ask('l1 m n', 'o'), // 10 the label got lost
       ask('a x', '', { kind: 'other', shape: null }), // 11 no turn
@@ -121,7 +121,7 @@ describe('runs without a label', () => {
     await first.close();
     const second = await openLog(folder);
     await second.append([ask('a x b', 'y')]);
-    // Rotation finishes the index of the file that it seals.
+    // Rotation completes the index of the file that it seals.
     const { sealed } = await second.rotate();
     await second.append([ask('a x b y c', 'z'), ask('l m n')]);
     await second.rotate();
@@ -260,7 +260,7 @@ describe('runs without a label', () => {
     }
     unpacked.mockClear();
     expect([...reader.summaries({ run_id: 'unknown' })]).toEqual([]);
-    // Those beyond the index, five blocks of them; not one of the eleven in the file.
+    // Only the five blocks beyond the index are read; none of the eleven in the file.
     expect(unpacked.mock.calls.length).toBeLessThan(6);
     unpacked.mockRestore();
   });

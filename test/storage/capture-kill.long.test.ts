@@ -8,7 +8,7 @@ import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeFolder } from './folder.ts';
 
-/** Runs a writer until it has said `count` more ids, kills it, and gives the last id that it said. */
+/** Runs a writer until it has reported `count` more ids, kills it, and returns the last reported id. */
 function killAfter(path: string, count: number, key: Buffer | null): Promise<number> {
   return new Promise((resolve, reject) => {
     const argv = [join(import.meta.dirname, 'killed-writer.ts'), path];

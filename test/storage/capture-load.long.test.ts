@@ -20,7 +20,7 @@ const BATCH = 32;
 const BATCH_EVERY_MS = 100;
 const TURNS = 8;
 
-/** Conversations of small requests, each turn with all that was said before. */
+/** Conversations of small requests; each turn contains all earlier words. */
 function* makeConversations(batches: number, seed: number): Generator<CapturedExchange[]> {
   const prng = createPrng(seed);
   const words = Array.from({ length: 2_000 }, () => prng.below(1e9).toString(36));
@@ -50,7 +50,7 @@ async function openLog(options: Partial<CaptureLogOptions> = {}): Promise<{ log:
   return { log, path };
 }
 
-/** Appends batch after batch, with the tidying that the writer finds time for. */
+/** Appends batch after batch, with the postponed work for which the writer finds time. */
 async function drive(log: CaptureLog, batches: number, seen: (batch: number) => void): Promise<void> {
   const port = new CaptureLogAdapter(async () => ({
     append: (batch) => log.append(batch),
@@ -65,7 +65,7 @@ async function drive(log: CaptureLog, batches: number, seen: (batch: number) => 
   for (const batch of makeConversations(batches, 5)) {
     kit.ask('append', { slabs: 0 });
     for (const effect of kit.takeEffectsOf('io')) kit.finish(effect, await log.append(batch));
-    // Slab bytes, which the actor would count, are not counted here: the number is enough.
+    // The bytes of the slab, which the actor would count, are not counted here; the number of exchanges suffices.
     for (let waited = 0; waited < BATCH_EVERY_MS; waited += 5) {
       kit.advance(5);
       for (const effect of kit.takeEffectsOf('io')) {
@@ -92,7 +92,7 @@ it('packs and indexes under a load that never pauses: what waits stays bounded',
     mostWaiting = Math.max(mostWaiting, waiting_bytes);
   });
   await log.flush();
-  // Of 400 batches with a block of more than 64 KiB each.
+  // Among 400 batches with a block of more than 64 KiB each.
   expect(mostWaiting).toBeLessThan(4 << 20);
   expect(log.stats().indexed_id).toBeGreaterThan(1_000);
   expect(mostFiles).toBeLessThanOrEqual(2);
@@ -119,7 +119,7 @@ it('what comes at an ordinary rate is compressed at once, and what comes too fas
     expect(path.length).toBeGreaterThan(0);
     return [waiting, statSync(sealed!).size];
   };
-  // One at a time, each compressed with what it builds on.
+  // One at a time, each compressed with its base.
   const [restWaiting, rest] = await measure({ pressed_rate: Number.POSITIVE_INFINITY }, 1);
   // The writer's batches at 380 exchanges a second hold 38.
   const [ordinaryWaiting, ordinary] = await measure({ pressed_rate: Number.POSITIVE_INFINITY }, 38);

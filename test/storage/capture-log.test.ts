@@ -23,7 +23,7 @@ function openReader(path: string): CaptureReader {
   return reader;
 }
 
-/** A conversation that grows, as JSON, with a marker that moves along. */
+/** A growing conversation as JSON, with a moving marker. */
 function makeTurns(count: number, turnBytes: number, marker: boolean): Buffer[] {
   const messages: unknown[] = [];
   return Array.from({ length: count }, (_, turn) => {
@@ -70,7 +70,7 @@ describe('capture log', () => {
     const body = fc.oneof(
       fc.uint8Array({ maxLength: 300 }),
       fc.string({ maxLength: 2_000 }).map((text) => Buffer.from(text)),
-      // Bodies that share long parts, as those of one run do.
+      // Bodies that share long parts, like those of one run.
       fc
         .tuple(fc.constantFrom('a', 'b', 'c'), fc.nat(40_000), fc.string({ maxLength: 50 }), fc.nat(40_000))
         .map(([seed, size, noise, rest]) =>
@@ -105,7 +105,7 @@ describe('capture log', () => {
         const reader = CaptureReader.open(path);
         const records = [...reader.exchanges()];
         expect(records.map((record) => record.id)).toEqual(written.map((_, i) => i + 1));
-        // Backwards: nothing that an earlier read left in memory helps.
+        // Backwards, so that no earlier read has cached anything useful.
         for (const [i, given] of [...written.entries()].reverse()) {
           const record = records[i]!;
           expect(same(reader.body(i + 1, 'request'), given.request_body)).toBe(true);
@@ -149,7 +149,7 @@ describe('capture log', () => {
       const reader = openReader(log.stats().path);
       for (const [i, turn] of turns.entries()) expect(same(reader.body(i + 1, 'request'), turn)).toBe(true);
       const sent = turns.reduce((sum, turn) => sum + turn.length, 0);
-      // The live file keeps the pages of the checkpoint before the last one: a sealed one has what is stored alone.
+      // The live file keeps the pages of the checkpoint before the last one; a sealed file has only the stored data.
       const { sealed } = await log.rotate();
       expect(statSync(sealed!).size).toBeLessThan(sent / 8);
     });
@@ -173,7 +173,7 @@ describe('capture log', () => {
         expect(same(reader.body(turn * 3 + i + 1, 'request'), run[turn]!)).toBe(true);
       }
     }
-    // Random hex digits pack to half their size, and all turns but one are in the request before.
+    // Random hex digits compress to half their size, and all turns but one are contained in the previous request.
     const { sealed } = await log.rotate();
     expect(statSync(sealed!).size).toBeLessThan(sent / 8);
   });
@@ -194,7 +194,7 @@ describe('capture log', () => {
     expect(await log.rotate()).toEqual({ sealed: null, opened: join(folder, 'capture.mdb') });
     const turns = makeTurns(6, 2_000, true);
     await log.append(turns.slice(0, 3).map((request_body) => makeExchange({ run_id: 'r', request_body })));
-    // Rotation and append at once: none is lost, order is kept.
+    // Rotation and append at once: no exchange is lost, and the order is kept.
     const [rotated, appended] = await Promise.all([
       log.rotate(),
       log.append(turns.slice(3).map((request_body) => makeExchange({ run_id: 'r', request_body }))),
@@ -230,7 +230,7 @@ describe('capture log', () => {
     const log = await openLog(folder);
     const bodies = ['one', 'two'].map((text) => Buffer.from(text));
     await log.append([makeExchange({ request_body: bodies[0]! })]);
-    // A folder in the place of the file that a new one is made in.
+    // A folder at the path of the new file.
     mkdirSync(join(folder, 'capture.mdb.new'));
     await expect(log.rotate()).rejects.toThrow();
     expect(log.stats().sealed).toBe(0);
@@ -367,7 +367,7 @@ describe('capture log', () => {
     const turns = makeTurns(4, 400, false);
     for (const request_body of turns)
       await log.append([makeExchange({ run_id: 'r', request_body, response_body: text })]);
-    // And from a block of several, of which each body is a part.
+    // Also from a block of several exchanges, of which each body is a part.
     await log.append(turns.map((body) => makeExchange({ request_body: body, response_body: text })));
     const reader = openReader(log.stats().path);
     for (let id = 1; id <= 2 * turns.length; id++) {

@@ -28,7 +28,7 @@ const STAMP = Date.UTC(2026, 0, 2) * 1_024;
 const toBytes = (body: unknown): Buffer =>
   Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
 
-/** An exchange that arrived as the n-th; its note says so, too. */
+/** The exchange that arrived as the n-th; its note also has the number. */
 function capture(made: MadeExchange, n: number): CapturedExchange {
   return makeExchange({
     shape: made.shape,
@@ -50,9 +50,9 @@ function shuffle<T>(items: readonly T[], dice: Prng, reach: number): T[] {
     .map(({ item }) => item);
 }
 
-/** What is said of a run, apart from ids, which depend on the order of storing. */
+/** The facts about a run without ids, which depend on the order of storage. */
 interface ToldRun {
-  /** What it consists of, in its order. */
+  /** Its exchanges, in order. */
   sent: string;
   run_id: string;
   exchanges: number;
@@ -83,7 +83,7 @@ class Stored {
       else if (next < 10) while ((await this.#log!.indexSome(decodeExchange, 1_000)) > 0);
       if (dice?.chance(0.4) === true) this.#look();
     }
-    // A busy writer leaves exchanges for a later pass, which readers never do.
+    // A busy writer leaves exchanges for a later pass; readers never index.
     while ((await this.#log!.indexSome(decodeExchange, 1_000)) > 0);
     await this.#log!.close();
   }
@@ -93,7 +93,7 @@ class Stored {
     this.#log = await CaptureLog.open({ path: this.#path, redact: false, decode: decodeExchange });
   }
 
-  /** As the dashboard does when it opens the list of runs. */
+  /** Like the dashboard when it opens the list of runs. */
   #look(): void {
     this.#list ??= new CaptureList(this.#files, {
       db: this.#path,
@@ -112,7 +112,7 @@ class Stored {
     this.#list.page({ limit: 1_000, after: null, query: parseRunQuery(''), now_ms: 0 }, () => true);
   }
 
-  /** What a command says of each run. */
+  /** A command's result for each run. */
   async tell(): Promise<ToldRun[]> {
     const reader = CaptureReader.open(this.#path);
     const told: ToldRun[] = [];
@@ -132,7 +132,7 @@ class Stored {
     return told.sort((a, b) => (a.sent < b.sent ? -1 : 1));
   }
 
-  /** What the list says, which has followed all along. */
+  /** The result of a list that has followed the writer from the start. */
   list(): Map<string, [exchanges: number, golden: boolean | null]> {
     this.#look();
     while (this.#list!.goOn() !== null);
@@ -158,7 +158,7 @@ class Stored {
   }
 }
 
-/** The label of each exchange, and its number within that. */
+/** The label of each exchange, and its number within the label. */
 function label(exchanges: readonly CapturedExchange[], made: readonly MadeExchange[], hasNumbers: boolean) {
   const numbers = new Map<string, number>();
   return exchanges.map((exchange, at) => {
@@ -194,7 +194,8 @@ describe('runs', () => {
           await shuffled.store(shuffle(sent, dice, reach), dice);
           const told = await shuffled.tell();
           expect(told.map(withoutIds)).toEqual((await inOrder.tell()).map(withoutIds));
-          // The list of a reader that followed all along, of one that begins now, and of a command are one.
+          // The lists of a reader that followed from the start, of a reader that begins now, and of a command are
+          // equal.
           const listed = shuffled.list();
           expect(listed).toEqual(
             new Map(told.map(({ run_id, exchanges, golden }) => [run_id, [exchanges, golden]])),

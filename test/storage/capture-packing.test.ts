@@ -14,7 +14,7 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange, readAllFiles } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-/** Exchanges that have nothing to do with each other, so that no delta makes them small. */
+/** Unrelated exchanges, so that deltas do not help. */
 function makeBatch(seed: number, count: number, bytes: number): CapturedExchange[] {
   const prng = createPrng(seed);
   const words = Array.from({ length: 500 }, () => prng.below(1e9).toString(36));
@@ -48,7 +48,7 @@ it.each([
   expectBodies(reader, exchanges);
 
   let packed = 0;
-  // One at a time, with appends and reads between.
+  // One at a time, with appends and reads in between.
   for (let done = await log.packSome(0.000_001); done > 0; done = await log.packSome(0.000_001)) {
     packed += done;
     const [more] = makeBatch(100 + packed, 1, 500);
@@ -207,7 +207,7 @@ it('raw blocks stand beside the database until they are packed and the disk has 
   expect(rawNames(path)).toHaveLength(1);
   await log.flush();
   expect(rawNames(path)).toEqual([]);
-  // The reader had looked at the database before.
+  // The reader had read the database before.
   expectBodies(reader, exchanges);
   reader.close();
   await log.append(makeBatch(7, 100, 3_000));

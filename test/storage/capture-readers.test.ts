@@ -28,7 +28,8 @@ it('no call of a reader leaves a transaction behind, and no listing holds one wh
       .readerList()
       .split('\n')
       .filter((line) => /^\s*\d+\s+\S+\s+\d+\s*$/.test(line));
-  // The writer holds one, for its last checkpoint. Transactions that opening began end with the next turn of the loop.
+  // The writer holds one for its last checkpoint. Transactions that began during opening end with the next turn of the
+  // loop.
   await vi.waitFor(() => expect(listHeld()).toHaveLength(1));
 
   const reader = CaptureReader.open(path);

@@ -43,7 +43,7 @@ const pair = (flat: readonly string[]) =>
   flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1]!]] : []));
 
 it('is read as it was written', () => {
-  // One for all, so that what it remembers of an earlier exchange must fit the next.
+  // One encoder for all, so that its caches must be right for the next exchange.
   const preparer = new Preparer(false, 1_000);
   const shared = ['content-type', 'text/plain'];
   fc.assert(

@@ -16,7 +16,7 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange, readAllFiles } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-/** Stores the exchanges; gives back what a reader sees and every byte on disk. */
+/** Stores the exchanges. @returns a reader's view, and every byte on the disk */
 async function store(
   exchanges: CapturedExchange[],
   redact: boolean,
@@ -29,7 +29,7 @@ async function store(
   const folder = makeFolder();
   const path = join(folder, 'data', 'capture.mdb');
   const log = await CaptureLog.open({ path, redact, max_decoded_bytes: 1 << 20 });
-  // Alone and in a batch: both ways of packing.
+  // Alone and in a batch, which are packed in different ways.
   await log.append(exchanges);
   for (const exchange of exchanges) await log.append([exchange]);
   await log.flush();
@@ -61,7 +61,7 @@ function canary(name: string): string {
   return `CANARY-${name}-${randomBytes(9).toString('hex')}`;
 }
 
-/** Every way of writing a value in an answer that must not survive. */
+/** Every notation of a value in an answer that must be masked. */
 function echoes(value: string): string {
   return [
     value,
@@ -190,7 +190,7 @@ describe('keys inside bodies', () => {
       Buffer.from(
         [...value].map((char) => `data: {"delta":{"type":"text_delta","text":"${char}"}}\n\n`).join(''),
       );
-    // Whatever type they are said to be of.
+    // Whatever media type they have.
     for (const [redact, type] of [
       [true, 'text/event-stream'],
       [false, 'text/event-stream'],
@@ -312,7 +312,7 @@ describe('keys inside bodies', () => {
     for (const [i, [encoding, body]] of cases.entries()) {
       expect(disk.includes(body.subarray(20, 200)), `${i} ${encoding}`).toBe(false);
     }
-    // What could be decoded is there.
+    // The decodable part is stored.
     for (const i of [0, 1, 5, 8]) expect(bodies[i]!.response.toString()).toContain('[redacted]');
     expect(bodies[4]!.response.toString().slice(0, 5)).toBe('first');
     expect(bodies[6]!.response.length).toBe(0);

@@ -205,7 +205,7 @@ it('an invalid sequence number is a gap', async () => {
   expect(summarizeRun(reader, 'r')).toMatchObject({
     golden: false,
     reasons: expect.arrayContaining([
-      { code: 'seq_gap', words: 'exchange 2: an x-svc-seq that is no number, which leaves a gap' },
+      { code: 'seq_gap', words: 'exchange 2: an x-svc-seq that is not a number, which leaves a gap' },
     ]),
   });
   const alone = await store([labelled('two')]);

@@ -22,7 +22,7 @@ const message = {
 };
 const events = (...values: unknown[]) => values.map((value) => `data: ${JSON.stringify(value)}\n\n`).join('');
 
-/** Path, request, answer, its type, and what is told. */
+/** Path, request, answer, its media type, and the expected wire format. */
 const CASES: [path: string, request: unknown, response: unknown, type: string, shape: string | null][] = [
   ['/run/agent-7', { model: 'm', messages: asked }, message, JSON_TYPE, 'messages'],
   [
@@ -77,7 +77,7 @@ const CASES: [path: string, request: unknown, response: unknown, type: string, s
     JSON_TYPE,
     'bedrock_converse',
   ],
-  // What asks alike and is no turn.
+  // Similar requests that are not turns.
   ['/run/embeddings', { model: 'm', input: 'x' }, { object: 'list', data: [] }, JSON_TYPE, null],
   ['/run', { model: 'm', input: 'x' }, { object: 'list', data: [{ object: 'embedding' }] }, JSON_TYPE, null],
   ['/v1/messages/count_tokens', { model: 'm', messages: asked }, { input_tokens: 3 }, JSON_TYPE, null],
@@ -99,7 +99,7 @@ it('tells a turn where request and answer agree', async () => {
         response_headers: ['content-type', type],
       }),
     ),
-    // A failed one, and what is no POST, are nothing that can be told.
+    // A failed request, and one that is not a POST, cannot be recognized.
     makeExchange({
       kind: 'other',
       shape: null,

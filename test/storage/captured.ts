@@ -1,11 +1,11 @@
-/** Makes captured exchanges for the storage tests. Used in tests and in the process that they kill. */
+/** Makes captured exchanges for the storage tests. Used in tests and in the processes that tests kill. */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { zstdDecompressSync } from 'node:zlib';
 
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 
-/** An exchange with sensible values, some of them replaced. */
+/** An exchange with plausible values, some of which a test replaces. */
 export function makeExchange(part: Partial<CapturedExchange> = {}): CapturedExchange {
   const request = part.request_body ?? Buffer.alloc(0);
   const response = part.response_body ?? Buffer.alloc(0);
@@ -36,7 +36,7 @@ export function makeExchange(part: Partial<CapturedExchange> = {}): CapturedExch
   };
 }
 
-/** Every file under a folder with its bytes. */
+/** Every file below a folder, with its bytes. */
 export function readAllFiles(folder: string): { path: string; bytes: Buffer }[] {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .map((name) => join(folder, name))
@@ -44,20 +44,20 @@ export function readAllFiles(folder: string): { path: string; bytes: Buffer }[] 
     .map((path) => ({ path, bytes: readFileSync(path) }));
 }
 
-/** Where the words stand in any file: as they are, or in what a frame of zstd there unpacks to. */
+/** The places of the words in any file: plain, or in an unpacked frame of zstd. */
 export function findAnywhere(folder: string, words: string): string[] {
   const found: string[] = [];
   const magic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
   for (const { path, bytes } of readAllFiles(folder)) {
     if (bytes.includes(words) || path.includes(words)) found.push(path);
     for (let at = bytes.indexOf(magic); at >= 0; at = bytes.indexOf(magic, at + 1)) {
-      // What lies behind the frame, in its page, is no part of it.
+      // The bytes after the frame in its page are ignored.
       for (const end of [bytes.length, at + 8_192, at + 2_048]) {
         try {
           if (zstdDecompressSync(bytes.subarray(at, end)).includes(words)) found.push(`${path} in a frame`);
           break;
         } catch {
-          // No frame, or one that needs a dictionary: the reader looks at those.
+          // Not a frame, or one that needs a dictionary; the reader checks those.
         }
       }
     }

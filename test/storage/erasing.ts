@@ -14,10 +14,10 @@ export interface Filled {
   key: Buffer | null;
 }
 
-/** Exchanges of the run `gone` that come at once, behind the turns. */
+/** Exchanges of the run `gone` that come at once, after the turns. */
 export const BATCH = 16;
 
-/** Two sealed files and a live one, in which three runs take turns; the run `gone` says the secret. */
+/** Two sealed files and a live one, in which three runs take turns; the run `gone` contains the secret. */
 export async function fillThree({ path, key }: Filled, secret: string, turns = 60): Promise<void> {
   const log = await CaptureLog.open({
     path,
@@ -50,14 +50,14 @@ export async function fillThree({ path, key }: Filled, secret: string, turns = 6
     ]);
     if (turn === Math.floor(turns / 3) || turn === Math.floor((2 * turns) / 3)) await log.rotate();
   }
-  // Together in a block, which no other exchange helps to unpack.
+  // Together in a block that can be unpacked without any other exchange.
   const said = { run_id: 'gone', request_body: Buffer.from(`{"says":"${secret}"}`) };
   await log.append(Array.from({ length: BATCH }, () => makeExchange(said)));
   await log.flush();
   await log.close();
 }
 
-/** Each exchange by its id: its run, its provider, both bodies. */
+/** Each exchange by id: its run, its provider, and both bodies. */
 export async function readAll({ path, key }: Filled): Promise<Map<number, string>> {
   const all = new Map<number, string>();
   const folder = join(path, '..');
@@ -121,7 +121,7 @@ export class Writer {
     });
   }
 
-  /** Waits for the next line that begins so; null if the process ends before. */
+  /** Waits for the next line with that beginning; null if the process ends before. */
   async next(beginning: string): Promise<string | null> {
     let isOver = false;
     void this.ended.then(() => {

@@ -48,7 +48,7 @@ describe('an erasure beside traffic', () => {
       const report = await eraseGone(filled);
       expect(report).toMatchObject({ exchanges: gone.length, files: 3, attachments: 1, unreadable: 0 });
       expect(writer.lines.slice(from).filter((line) => line.startsWith('append')).length).toBeGreaterThan(1);
-      // A reader that had the files open forgets what it remembered.
+      // A reader with open files drops what it has cached.
       followed.refresh();
       expect(followed.epoch).not.toBe(epoch);
       for (const id of gone) {

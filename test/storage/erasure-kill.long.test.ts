@@ -39,7 +39,7 @@ it('finishes an erasure that was killed at any step', async () => {
     const end = await Promise.race([writer.next('erased'), writer.ended.then(() => null)]);
     if (end === null) killed++;
     else await writer.kill();
-    // As the next start of the gateway.
+    // Like the next start of the gateway.
     const log = await CaptureLog.open({
       path: at.path,
       redact: true,

@@ -18,7 +18,7 @@ import { makeFolder } from './folder.ts';
 
 type Key = Buffer | null;
 
-/** Stands in everything that is to go, and nowhere else. */
+/** Occurs in everything that is to be erased, and nowhere else. */
 const CANARY = `canary-${randomBytes(12).toString('hex')}`;
 const START_MS = 1_760_000_000_000;
 
@@ -36,7 +36,7 @@ const erase = (folder: string, target: ErasureTarget, data_key: Key = null, is_d
     () => {},
   );
 
-/** A conversation of the run after so many turns: each begins as the one before. */
+/** A conversation of the run after this many turns: each begins like the previous one. */
 function turn(run_id: string | null, turns: number, secret = ''): Partial<CapturedExchange> {
   const messages = Array.from({ length: turns }, (_, at) => ({
     role: at % 2 === 0 ? 'user' : 'assistant',
@@ -125,7 +125,7 @@ describe('an erased run', () => {
     await captured.append(turn('stays', 1));
     for (let n = 1; n <= 6; n++) {
       await captured.append(turn(CANARY, n, CANARY));
-      // Stored against the one before, which goes.
+      // Stored against the previous exchange, which is erased.
       await captured.append(turn('stays', n));
     }
     await captured.append({ ...picture(CANARY), run_id: CANARY });
@@ -138,7 +138,7 @@ describe('an erased run', () => {
     );
     await captured.append(...batch);
     await (await captured.log()).rotate();
-    // Of no run that has a label: found by its conversation.
+    // A run without a label, identified by its conversation.
     await captured.append(turn(null, 1), turn('stays', 7), turn(CANARY, 9, CANARY), turn(null, 3));
     await captured.close();
     const before = await captured.read();
@@ -173,7 +173,7 @@ describe('an erased run', () => {
     expect(attachments()).toBe(1);
     expect(existsSync(join(captured.folder, 'rekey.json'))).toBe(false);
     expect(await erase(captured.folder, { run_id: CANARY }, key)).toMatchObject({ exchanges: 0, files: 0 });
-    // It is written to as ever, and ids go on.
+    // New exchanges are stored as before, and ids continue.
     await captured.append(turn('stays', 8));
     await captured.close();
     expect((await captured.read()).get(before.size + 1)!.request).toContain('stays says 7');

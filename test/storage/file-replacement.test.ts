@@ -64,7 +64,7 @@ it('what a command writes beside compactions is there, or was refused', { tags: 
         await put(command, n);
         written.push(n);
       } catch (thrown) {
-        expect((thrown as Error).message).toContain('written anew');
+        expect((thrown as Error).message).toContain('rewritten');
       }
     }
   })();
@@ -82,8 +82,8 @@ it('a file that is being replaced is neither opened nor written to by a command'
   const command = openMain(paths);
   for (const marker of [draftPath(paths.main), planPath(folder)]) {
     writeFileSync(marker, '');
-    expect(() => openMain(paths)).toThrow(/being written anew/);
-    await expect(put(command, 1)).rejects.toThrow(/being written anew/);
+    expect(() => openMain(paths)).toThrow(/being rewritten/);
+    await expect(put(command, 1)).rejects.toThrow(/being rewritten/);
     rmSync(marker);
   }
   await put(command, 2);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 
-/** A folder that is removed when the test is over, after what the test itself wants done then. */
+/** A folder that is removed after the test and its own clean-up. */
 export function makeFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-capture-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

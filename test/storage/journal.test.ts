@@ -114,7 +114,7 @@ describe('the journal in LMDB', () => {
       const lengths = journal.load('run', 'a').events.map((event) => event.length);
       console.log(JSON.stringify({ failed: outcomes.map((error) => error !== null), lengths }));
       await journal.close();`;
-      // The shell's limit on file sizes (512-byte blocks in sh, 1 KiB in bash) stands for the full disk.
+      // The shell's limit on file sizes (512-byte blocks in sh, 1 KiB in bash) simulates the full disk.
       const { stdout, status } = spawnSync(
         'bash',
         [

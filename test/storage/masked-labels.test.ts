@@ -19,7 +19,7 @@ function makePlace(): { folder: string; path: string } {
   return { folder, path: join(folder, 'capture.mdb') };
 }
 
-/** Stores one exchange of each by a log that is opened for them, and reads back what is in the file by then. */
+/** Stores an exchange for each in a newly opened log, and reads back the content of the file. */
 async function store(
   path: string,
   requests: { run_id?: string | null; request_headers?: string[] }[],
@@ -63,7 +63,7 @@ it('keeps labels apart that differ in their keys alone, and one label one run ov
   expect(second).toMatch(MASKED);
   expect(second).not.toBe(first);
   expect(more).toEqual([first, second, first]);
-  // What inspect shows may be sent as a label: it is the same run.
+  // The id that inspect shows may be sent as a label and means the same run.
   expect(await store(path, [{ run_id: first! }])).toEqual([first, second, first, second, first, first]);
   const stored = Buffer.concat(
     readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -159,7 +159,7 @@ it('tells credentials apart by signs that do not tell them', async () => {
   expect(b).not.toBe(a);
   expect([signed, none]).toEqual([undefined, undefined]);
   expect(summaries.map(({ credential }) => credential)).toEqual([a, a, b, undefined, undefined, a]);
-  // It is no header of the request.
+  // It is not a header of the request.
   for (const { request } of records)
     expect(request.headers.map(([name]) => name)).not.toContain(':credential');
 });

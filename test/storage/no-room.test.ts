@@ -9,7 +9,7 @@ import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { canMount, SmallDisk } from '../fixtures/small-disk.ts';
 import { makeExchange } from './captured.ts';
 
-// At places of eight digits: there the words of lmdb's own refusal are longer than what it has for them.
+// At paths of eight digits, where lmdb's own error text is longer than its buffer.
 const ROWS = 40;
 const ROW = 'r'.repeat(1 << 20);
 

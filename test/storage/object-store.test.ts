@@ -173,7 +173,7 @@ describe('a bucket that refuses says what to do:', () => {
       });
     expect(await runHere(['backup', '--out', place], env)).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('a bucket goes with --follow'),
+      stderr: expect.stringContaining('a bucket requires --follow'),
     });
   });
 });

@@ -25,7 +25,7 @@ async function fill(key: Buffer | null, turns: number): Promise<Offloaded> {
 const urlOf = ({ place }: Offloaded): string => pathToFileURL(place).href;
 const folderOf = ({ path }: Offloaded): string => join(path, '..', '..');
 
-/** Replaces a folder's databases and bucket by those of another. */
+/** Replaces a folder's databases and bucket by those of another folder. */
 function copyTo(target: Offloaded, full: Offloaded): void {
   rmSync(folderOf(target), { recursive: true, force: true });
   cpSync(folderOf(full), folderOf(target), { recursive: true });
@@ -93,7 +93,7 @@ it('finishes an erasure of files in the bucket after a kill at any step', async 
   let killed = 0;
   // The first steps one by one, later ones with growing gaps.
   for (let step = 1, isMore = true; isMore; step += Math.ceil(step / 4)) {
-    // The same place, because the files know where their bucket is.
+    // The same bucket path, because the files contain it.
     copyTo(full, template);
     isMore = await runUntil(full, step, 'erased');
     if (isMore) killed++;

@@ -1,4 +1,4 @@
-/** A change of the data key with sealed files in a bucket: beside traffic, and with the service stopped. */
+/** A change of the data key with sealed files in a bucket: during traffic, and with the service stopped. */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,12 +28,12 @@ async function fill(): Promise<Offloaded> {
 
 const listFolders = ({ path }: Offloaded): string[] => readNote(path)!.files.map(({ folder }) => folder);
 
-/** No object of these folders is in the bucket. */
+/** The bucket has no object of these folders. */
 function expectRemoved({ place }: Offloaded, folders: readonly string[]): void {
   for (const name of listObjects(place)) for (const folder of folders) expect(name).not.toContain(folder);
 }
 
-/** Compares what a machine without captures reads from the bucket. Attachments are not there. */
+/** Compares the data that a machine without captures reads from the bucket, except attachments. */
 async function compareRemotely({ place, key }: Offloaded, all: ReadonlyMap<number, string>): Promise<void> {
   const url = pathToFileURL(place).href;
   const [found] = await fetchCaptures({ place: url, gateway: null, folder: makeFolder(), data_key: key });
@@ -72,7 +72,7 @@ it('beside traffic, files are encrypted under the new key in the bucket, too', a
   const all = await readAll(old);
   for (const [id, was] of before) expect(all.get(id), String(id)).toBe(was);
   expect(await readAll(next)).toEqual(all);
-  // Every file is in the bucket, and needs no further change.
+  // Every file is in the bucket and needs no further change.
   await rekeyData({ ...rekeying, from: old.key, to: next.key }, () => {});
   expect(await readAll(next)).toEqual(all);
   const log = await open(next, AT_ONCE);

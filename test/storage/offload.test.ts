@@ -18,7 +18,7 @@ import { makeFolder } from './folder.ts';
 import { AT_ONCE, expectNoOthers, LATER, listObjects, type Offloaded, open, passAll } from './offloaded.ts';
 
 const KEY = Buffer.alloc(32, 7);
-/** Compression leaves these as they are, so a search finds them. */
+/** Compression leaves these texts unchanged, so a search finds them. */
 const SECRET = randomBytes(6_000);
 const SECRET_PART = SECRET.subarray(2_000, 2_032);
 
@@ -37,7 +37,7 @@ async function make(key: Buffer | null, sealed = 3): Promise<Offloaded> {
   return filled;
 }
 
-/** The objects that have the secret. */
+/** The objects that contain the secret. */
 function findSecret({ place }: Offloaded): string[] {
   return listObjects(place).filter((name) => readFileSync(join(place, name)).includes(SECRET_PART));
 }

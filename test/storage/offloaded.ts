@@ -1,4 +1,4 @@
-/** Capture databases whose sealed files go to a bucket, and what is there. Test thread. */
+/** Capture databases whose sealed files go to a bucket, and checks of its content. Test thread. */
 import { readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -9,7 +9,7 @@ import { readNote } from '../../src/storage/offload/offload-note.ts';
 import type { Filled } from './erasing.ts';
 
 export interface Offloaded extends Filled {
-  /** The folder that is the bucket. */
+  /** The folder that serves as the bucket. */
   place: string;
 }
 
@@ -30,7 +30,7 @@ export function open({ path, key, place }: Offloaded, keep: Keep, fault?: Captur
   });
 }
 
-/** Sends what is sealed, and removes from the disk what may leave. */
+/** Sends sealed files, and removes blocks from the disk that may leave it. */
 export async function passAll(log: CaptureLog): Promise<void> {
   while ((await log.tidySome(decodeExchange, 50)).done > 0);
   await log.offloadSome();
@@ -44,7 +44,7 @@ export function listObjects(place: string): string[] {
     .sort();
 }
 
-/** Whether the bucket has what the note says, and nothing else. */
+/** Whether the bucket has exactly the objects that the note lists. */
 export function expectNoOthers({ path, place }: Offloaded): void {
   const { files, gateway, removing } = readNote(path)!;
   expect(removing).toEqual([]);

@@ -22,7 +22,7 @@ it('has a run wholly or not at all in each point', async () => {
   const gone = [...before].filter(([, row]) => JSON.parse(row)[0] === 'gone').map(([id]) => id);
   const follower = await openFollower(followed);
   const times = [await pass(followed, follower)];
-  // An order stands: there is no point until it is carried out.
+  // While an erasure order exists, no point is made.
   writeFileSync(givenOrderPath(at.path), '');
   await expect(pass(followed, follower)).rejects.toThrow(/are being erased/);
   rmSync(givenOrderPath(at.path));

@@ -139,7 +139,7 @@ describe.each([
     await append(20);
     await pass(followed, follower);
     expect(await readBodies()).toEqual(bodies);
-    // The sealed file is there once.
+    // The sealed file is stored once.
     expect((await listNames(followed.store, 'blobs/')).filter((name) => name.endsWith('/done'))).toHaveLength(
       1,
     );
@@ -163,7 +163,7 @@ describe('a point', () => {
     expect(change).toBeLessThan(whole / 5);
     expect(await listPoints(followed.store)).toHaveLength(2);
     const { from_ms } = await follower.pass(now, NEVER);
-    // Also without a new point the place has everything until now.
+    // The place has all data until now, even without a new point.
     expect(readPointNotes(followed.source.data_dir)).toEqual([{ place: followed.store.name, from_ms }]);
     await follower.close();
     await main.close();
@@ -357,7 +357,7 @@ describe('a place', () => {
       await expect(restoreTo(killed, null)).rejects.toThrow(/no points|no complete point/);
       const follower = await openFollower(killed);
       await pass(killed, follower);
-      // What the killed one left has no point, and goes when it is old.
+      // The objects of the killed process have no point, and are removed when they are old.
       const before = await listNames(killed.store, 'layers/');
       await follower.prune(Date.now() + DAY_MS / 12);
       const after = await listNames(killed.store, 'layers/');
@@ -366,7 +366,7 @@ describe('a place', () => {
       await follower.close();
       expect(await readRows((await restoreTo(killed, null)).data_dir, 't')).toHaveLength(2_000);
     }
-    // about.json, the database, the attachment and their list, the secret and the mark after it, the point.
+    // about.json, the database, the attachment and the list of attachments, the secret and its mark, the point.
     expect(kills).toBeGreaterThanOrEqual(7);
   });
 
@@ -461,7 +461,7 @@ describe('the layers of a file', () => {
   });
 });
 
-/** What a restore makes of the layers. */
+/** The result of restoring the layers. */
 function readLayers({ entry }: LayeredFile, written: ReadonlyMap<string, Uint8Array>, bytes: number): Buffer {
   const made = Buffer.alloc(Math.max(bytes, 500 * PAGE));
   for (const { name, pieces } of entry.layers)

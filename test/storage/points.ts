@@ -14,7 +14,7 @@ export interface Followed {
   folder: string;
   source: { data_dir: string; capture_db: string; data_key: Uint8Array | null };
   store: ObjectStore;
-  /** The wall clock of the follower; a pass moves it. */
+  /** The wall clock of the follower; each pass advances it. */
   clock: { ms: number };
 }
 
@@ -54,7 +54,7 @@ export async function restoreTo(
   return { ...into, lost_blocks };
 }
 
-/** The values of a table, by their numbers. */
+/** The values of a table, by number. */
 export async function readRows(
   dataDir: string,
   table: string,

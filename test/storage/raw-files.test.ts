@@ -11,10 +11,10 @@ import { RawFiles, readRawBlock, type StagedBlock } from '../../src/storage/capt
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeFolder } from './folder.ts';
 
-/** Two of them, and a file takes no more. */
+/** Two of these blocks fill a file. */
 const large = Buffer.alloc(40 << 20, 'large');
 
-/** Stages a block as the log does: what is full is written before the next one. */
+/** Stages a block like the log: a full file is written before the next one. */
 async function stage(files: RawFiles, body: Buffer): Promise<StagedBlock> {
   if (files.isFull) await files.write();
   return files.stage([Buffer.from('head'), body])!;
@@ -34,7 +34,7 @@ it('what waits in a file is packed while a batch goes on behind it: the batch is
   await files.write();
   const third = await stage(files, Buffer.from('small'));
   expect([second.place.file, third.place.file]).toEqual([first.place.file, first.place.file + 1]);
-  // As the sealing of a file that was moved aside does, at any time.
+  // Like the sealing of a renamed file, which may happen at any time.
   files.release(first.place.file);
   await files.finish();
   files.commit();
@@ -62,7 +62,7 @@ const RAW_FILES = fileURLToPath(new URL('../../src/storage/capture/raw-files.ts'
 const LOG = fileURLToPath(new URL('../../src/storage/capture/log.ts', import.meta.url));
 const CAPTURED = fileURLToPath(new URL('./captured.ts', import.meta.url));
 
-/** Runs a program where every file ends at 6 MiB, as on a disk that is full there. @returns the JSON that it prints */
+/** Runs a program in which every file ends at 6 MiB, as on a full disk. @returns the JSON that it prints */
 function runOnFullDisk(program: string, env: NodeJS.ProcessEnv = {}): unknown {
   const { stdout, stderr, status } = spawnSync(
     'bash',
@@ -103,7 +103,7 @@ it.skipIf(process.platform !== 'linux')(
   { tags: 'long' },
   () => {
     const path = join(makeFolder(), 'capture.mdb');
-    // Every file ends at 6 MiB: the second write of a large batch begins before that and ends behind it.
+    // Every file ends at 6 MiB: the second write of a large batch begins before that and ends after it.
     const program = `
       import { randomBytes } from 'node:crypto';
       import { existsSync, readdirSync } from 'node:fs';
@@ -142,7 +142,7 @@ it.skipIf(process.platform !== 'linux')(
       'EFBIG',
       { first_id: 4, last_id: 6 },
     ]);
-    // That of the first batch, which others were given up in, and that of the last.
+    // The file of the first batch, in which other batches were abandoned, and that of the last batch.
     expect(files).toBe(2);
     const reader = CaptureReader.open(path);
     for (let id = 1; id <= 6; id++) {

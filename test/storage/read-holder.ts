@@ -10,5 +10,5 @@ const root = open({
 });
 root.useReadTransaction();
 process.stdout.write('reading\n');
-// One transaction more for the next second, and so on.
+// One more transaction in the next second, and so on.
 setInterval(() => {}, 1_000_000);

@@ -1,6 +1,6 @@
 /**
  * A process that reads the live file in one transaction for too long is first reported and then ended. Processes that
- * do not have the file open, or that renew their transactions, are left alone. Without such a long transaction the file
+ * do not have the file open, or that renew their transactions, are not ended. Without such a long transaction the file
  * does not grow while it is read.
  */
 import { spawn } from 'node:child_process';
@@ -69,7 +69,7 @@ describe('the watch over reads', () => {
     const clock = createManualClock(0);
     const told: OldRead[] = [];
     let txn = 1;
-    // As a process of another container has it: the id belongs to another process here.
+    // Like a process in another container: its id belongs to a different process here.
     const stranger = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'], { stdio: 'ignore' });
     await once(stranger, 'spawn');
     const ended = once(stranger, 'close');
@@ -96,7 +96,7 @@ describe('the watch over reads', () => {
 });
 
 describe('the watch over reads of main.mdb and runs.mdb', () => {
-  /** A process that reads the file in one transaction. @param shell whether another process than this one starts it */
+  /** A process that reads the file in one transaction. @param shell whether a shell starts it, and not this process */
   async function holdRead(path: string, shell: boolean) {
     const entry = join(import.meta.dirname, 'read-holder.ts');
     const argv = shell
@@ -187,7 +187,7 @@ describe('a long scan beside writes', () => {
   it('lets the file grow no more than without it', async () => {
     const alone = await writeBeside('none');
     expect(await writeBeside('reader')).toBeLessThan(1.1 * alone);
-    // What a single transaction would cost.
+    // The size with a single transaction.
     expect(await writeBeside('one transaction')).toBeGreaterThan(2 * alone);
   });
 });

@@ -33,7 +33,7 @@ function commit(journal: JournalStore, writes: readonly JournalWrite[]): Promise
   return new Promise((resolve) => journal.commit(writes, resolve));
 }
 
-/** An event with its row and its count, as a step has them. */
+/** An event with its row and its count, like a step. */
 function step(seq: number, key = 'a'): JournalWrite[] {
   const kind = 'run';
   return [
@@ -48,7 +48,7 @@ function step(seq: number, key = 'a'): JournalWrite[] {
   ];
 }
 
-/** What another process would see in the file: the process that has it open is not asked. */
+/** Another process's view of the file, without asking the process that has it open. */
 function readElsewhere(folder: string): { events: number; rows: number; steps: number } {
   const program = `
     import { LmdbJournal } from ${JSON.stringify(JOURNAL)};
@@ -66,8 +66,8 @@ function readElsewhere(folder: string): { events: number; rows: number; steps: n
 }
 
 /**
- * Logs steps until it is killed, which is after it has been told of so many; gives the last one it was told of. Each
- * step waits until the one before was told: a pipe that is full for a moment is written to by the event loop.
+ * Logs steps until it is killed after this many acknowledgements. @returns the last acknowledged step. Each step waits
+ * until the previous one was reported, because the event loop writes to a pipe that is briefly full.
  */
 function killWriter(folder: string, from: number, after: number, host = 0, key = 'a'): Promise<number> {
   const program = `
@@ -116,7 +116,7 @@ describe('commits behind a redo log', () => {
       expect([...tables.range('t', { prefix: ['a'] })]).toHaveLength(seq);
       expect(journal.load('run', 'a').events).toHaveLength(seq);
     }
-    // Without further commits, its own timer brings the last ones in.
+    // Without further commits, the log's own timer writes the last ones.
     for (let seq = 6; seq <= 8; seq++) await commit(journal, step(seq));
     while (readElsewhere(folder).steps < 8) await new Promise((resolve) => setImmediate(resolve));
     expect(readElsewhere(folder)).toEqual({ events: 8, rows: 8, steps: 8 });
@@ -132,7 +132,7 @@ describe('commits behind a redo log', () => {
     await commit(journal, step(1, 'b'));
     journal.settle();
     await commit(journal, step(1));
-    // No tick lies between, so the log's own clock brings nothing in.
+    // All in one tick, so the log's own timer writes nothing.
     expect(journal.load('run', 'b').events).toHaveLength(1);
     expect(journal.load('run', 'aa').events).toHaveLength(0);
     expect(journal.load('rum', 'a').events).toHaveLength(0);
@@ -198,7 +198,7 @@ describe('commits behind a redo log', () => {
     for (const after of [3, 1, 200]) {
       const paths = databasePaths(folder);
       told = await killWriter(folder, told + 1, after);
-      // What was under way may have been promised too; the next writer must know.
+      // Commits in progress may have been acknowledged, so the next writer must know them.
       await tryStores(paths);
       const journal = openJournal(folder);
       const tables = new LmdbTables(paths.runs, 'process');
@@ -261,7 +261,7 @@ describe('commits behind a redo log', () => {
       await journal.close();
     }
     journal = openJournal(folder);
-    // And the log is good for what comes.
+    // The log accepts further records.
     await commit(journal, step(1, 'b'));
     await journal.close();
     journal = openJournal(folder);
@@ -319,7 +319,7 @@ describe('commits behind a redo log', () => {
       const { seq, failures } = JSON.parse(stdout);
       expect(failures).toBeGreaterThan(0);
       expect(seq).toBeGreaterThan(50);
-      // With room again, all that was told to be there is there.
+      // Once there is space again, every acknowledged record exists.
       const journal = openJournal(folder);
       expect(journal.load('run', 'a').events.length).toBe(seq - 1);
       return journal.close();
@@ -352,7 +352,7 @@ describe('a redo log', () => {
     const folder = makeFolder();
     const path = join(folder, 'x.redo');
     const log = new RedoLog(path, 65_536);
-    // Old records are left over behind the new beginning.
+    // Old records remain after the new beginning.
     for (let n = 0; n < 40; n++) log.append(put(`old record ${n}`));
     log.beginAgain();
     const texts = Array.from({ length: 20 }, (_, n) => `record ${'x'.repeat(n)}`);
@@ -382,7 +382,7 @@ describe('a redo log', () => {
           expect(texts.slice(0, found.length)).toEqual(found);
           let end = 28;
           for (const text of found) end += 16 + text.length;
-          // All that ends before the damage is there.
+          // Every record that ends before the damage exists.
           if (found.length < texts.length) expect(end + 16 + texts[found.length]!.length).toBeGreaterThan(at);
         },
       ),
@@ -448,7 +448,7 @@ describe('the turn of the threads that write', () => {
     vi.useRealTimers();
   });
 
-  /** A journal with one step promised, and the turn of another thread, which has it. */
+  /** A journal with one acknowledged step, while another thread has the turn. */
   async function promiseBehindAnother() {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const memory = WriteTurn.allocate();

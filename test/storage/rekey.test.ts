@@ -27,7 +27,7 @@ describe('a change of the data key', () => {
     await check(folder, to, stored);
     expect(leftOver(folder)).toEqual([]);
     expect(statSync(join(folder, 'capture.1-73.mdb')).mode & 0o777).toBe(0o400);
-    // It is written to as ever.
+    // New data is written as before.
     const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true, data_key: to });
     await log.append([makeExchange({ run_id: 'r', request_body: picture })]);
     await log.close();
@@ -41,10 +41,10 @@ describe('a change of the data key', () => {
     const counted = makeFolder();
     cpSync(folder, counted, { recursive: true });
     const { steps } = rekeyKilled(counted, null, -1);
-    // In the middle of the copies: nothing is in its place yet, and all begins again.
+    // In the middle of the copies: no file is replaced yet, and everything begins again.
     expect(rekeyKilled(folder, null, Math.floor(steps / 3)).signal).toBe('SIGKILL');
     expect(leftOver(folder)).not.toEqual([]);
-    // In the middle of putting things in place: the last steps are removals and the plan itself.
+    // In the middle of the replacements: the last steps are removals and the plan itself.
     expect(rekeyKilled(folder, null, steps - 10).signal).toBe('SIGKILL');
     expect(existsSync(join(folder, 'rekey.json'))).toBe(true);
     expect(await rekey(folder, null, NEW)).toMatchObject({ was_finished: true });

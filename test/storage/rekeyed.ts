@@ -1,6 +1,6 @@
 /**
- * A data folder with everything that a change of the data key affects, and what must be there afterwards. Test thread;
- * a change that is killed is a separate process.
+ * A data folder with everything that a change of the data key affects, and checks of its content afterwards. Test
+ * thread; a change that is killed is a separate process.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -57,7 +57,7 @@ export async function fill(folder: string, key: Key): Promise<Buffer[]> {
   return stored;
 }
 
-/** Checks that all of it is there under this key, and that nothing is readable unless the key is null. */
+/** Checks that all data is readable with this key, and only with it, unless the key is null. */
 export async function check(folder: string, key: Key, stored: readonly Buffer[]): Promise<void> {
   const { main, runs } = openStores(databasePaths(folder, key));
   const values = [...main.range<string>('t', { prefix: [] })].map(({ value }) => value);
@@ -88,14 +88,15 @@ export const rekey = (folder: string, from: Key, to: Key) =>
     () => {},
   );
 
-/** What only a change that is not over may have there. */
+/** Files that may exist only during an unfinished change. */
 export const leftOver = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.includes('rekey'));
 
 const hex = (key: Key) => key?.toString('hex') ?? 'none';
 
 /**
- * A change from `OLD`, or from none, to `NEW` in a process that is killed at a step.
+ * A change from `OLD`, or from no key, to `NEW` in a process that is killed at a step. @param at -1: it is not killed,
+ * and reports the number of steps
  * @param at -1: it is not killed, and says how many there are
  */
 export function rekeyKilled(folder: string, from: Key, at: number): { signal: string | null; steps: number } {

@@ -60,7 +60,7 @@ interface Entry {
   sha256: string;
 }
 
-/** Changes what the backup says that it holds. */
+/** Changes the file list of the backup. */
 function editManifest(edit: (files: Entry[]) => void): void {
   const path = join(copy, 'manifest.json');
   const manifest = JSON.parse(readFileSync(path, 'utf8'));
@@ -68,7 +68,7 @@ function editManifest(edit: (files: Entry[]) => void): void {
   writeFileSync(path, JSON.stringify(manifest));
 }
 
-/** As an attacker adds a file, with the digest that it has. */
+/** Like an attacker who adds a file with its correct digest. */
 function plant(kind: string, name: string, content = 'planted'): void {
   if (!/\0/.test(name)) {
     mkdirSync(join(copy, name, '..'), { recursive: true });
@@ -152,7 +152,7 @@ describe('a backup of a stranger', () => {
 });
 
 describe('a damaged backup', () => {
-  /** Replaces a file, and the digest of it. */
+  /** Replaces a file and its digest. */
   function replace(name: string, content: Buffer): void {
     writeFileSync(join(copy, name), content);
     const sha256 = createHash('sha256').update(content).digest('hex');
@@ -174,7 +174,7 @@ describe('a damaged backup', () => {
 
   it('over which LMDB ends the process is named, and nothing stays behind', { tags: 'long' }, async () => {
     const bytes = readFileSync(join(copy, 'main.mdb'));
-    // The heads stay, and all pages lead nowhere.
+    // The heads stay valid, but all page numbers lead nowhere.
     replace('main.mdb', Buffer.concat([bytes.subarray(0, 8_192), Buffer.alloc(bytes.length - 8_192, 0x5a)]));
     const { code, stderr } = await runCli(['restore', '--from', copy], { DATA_DIR: target.data_dir });
     expect(code).toBe(1);

@@ -15,7 +15,7 @@ const START: ClockReading = {
   boot_id: 'e2a9f4b0-0000-4000-8000-000000000001',
 };
 
-/** A machine on which time passes, and whose wall clock jumps. */
+/** A machine on which time passes and whose wall clock jumps. */
 function makeMachine(path = join(makeFolder(), 'retention-clock')) {
   const clock = createManualClock();
   const warnings: { facts: Record<string, unknown>; words: string }[] = [];

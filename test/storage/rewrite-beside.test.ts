@@ -1,6 +1,6 @@
 /**
- * Capture files are written anew while a process stores exchanges: under another key, or without unused space. All exchanges
- * read as before. rewrite-kill.long.test.ts ends the process at each step.
+ * Capture files are rewritten while a process stores exchanges: under another key, or without unused space. All
+ * exchanges read as before. rewrite-kill.long.test.ts ends the process at each step.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, statSync } from 'node:fs';
@@ -67,10 +67,10 @@ describe('a change of the key of captures beside traffic', () => {
       await rekeyCaptures({ ...place(old), to: next.key }, () => {});
       expect(writer.lines.slice(from).filter((line) => line.startsWith('append')).length).toBeGreaterThan(1);
       await writer.next('append');
-      // A reader that had the files open goes on with the old key.
+      // A reader with open files continues with the old key.
       followed.refresh();
       expect(Buffer.from(followed.body(1, 'request')!).toString('latin1')).toBe(body);
-      // Again: there is nothing left to do.
+      // A second order has nothing left to do.
       await rekeyCaptures({ ...place(old), to: next.key }, () => {});
       await expect(rekeyCaptures({ ...place(old), to: randomBytes(32) }, () => {})).rejects.toThrow(
         RewriteError,
@@ -84,7 +84,7 @@ describe('a change of the key of captures beside traffic', () => {
     expectSame(all, before);
     expectSame(await readAll(next), all);
     expect(readdirSync(`${old.path}.files`)).toHaveLength(2 * pictures);
-    // A backup has what either key needs.
+    // A backup contains the files for both keys.
     const copy = { path: join(makeFolder(), 'capture.mdb'), key: old.key };
     const backup = join(makeFolder(), 'backup');
     await writeBackup(place(old), backup, () => {}, Date.now());
@@ -134,7 +134,7 @@ describe('a change of the key of captures beside traffic', () => {
 });
 
 describe('unused space of capture files', () => {
-  /** A sealed file and a live one, of which a run has most. */
+  /** A sealed file and a live one, in which one run has most exchanges. */
   async function fillMostly(at: Filled, each: number): Promise<void> {
     const log = await CaptureLog.open({ path: at.path, redact: true, decode: decodeExchange });
     const body = (bytes: number) => Buffer.from(randomBytes(bytes).toString('hex'));

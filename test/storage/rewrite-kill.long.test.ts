@@ -1,6 +1,6 @@
 /**
- * kill -9 of the process that changes the key of captures beside its traffic, at each step: both keys open all of it at that
- * moment, and the next process finishes the change.
+ * kill -9 of the process that changes the key of captures during its traffic, at each step: both keys open all captures
+ * at that moment, and the next process finishes the change.
  */
 import { randomBytes } from 'node:crypto';
 import { cpSync, rmSync } from 'node:fs';

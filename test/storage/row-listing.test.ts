@@ -25,7 +25,7 @@ it('lists every run under its project and under all, and goes on where it was cu
   await listOldRows(tables, RUN_LISTING, () => false);
   expect(listed()).toEqual(Array.from({ length: count }, (_, at) => `run-${at}`));
   expect([...tables.range(RUN_LISTS, { prefix: ['acme', 'p1'] })]).toHaveLength(Math.floor((count + 1) / 3));
-  // Nothing is left to do, however many there are.
+  // Nothing is left to do, however many rows there are.
   await tables.transact((tx) =>
     tx.write({ op: 'remove', table: RUN_LISTS, row: ['acme', '', 1_700_000_000_000, 'run-0'] }),
   );

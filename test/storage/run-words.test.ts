@@ -1,5 +1,6 @@
 /**
- * What others say about captured runs: outcomes by id, those of an earlier version, and marks that survive a backup.
+ * External statements about captured runs: outcomes by id, those of an earlier version, and marks that survive a
+ * backup.
  */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -181,6 +182,7 @@ it.each([
     'acme',
   ]);
   expect(await failedFor({ org: tenant, owner: identity, emails: ['ops@example.com'] })).toEqual([tenant]);
-  // Another organization's failure does not count beside the success of one that may speak.
+  // A failure reported by an organization whose reports do not count has no effect beside the success of one whose
+  // reports do.
   expect(await ask([dir], 'one')).toEqual([{ ...NO_WORDS, outcome: 'success' }]);
 });

@@ -27,7 +27,7 @@ const picture = Buffer.from(
   JSON.stringify({ source: { type: 'base64', media_type: 'image/png', data: PICTURE.toString('base64') } }),
 );
 
-/** By id: the request that was stored. */
+/** The stored request, by id. */
 async function fill(path: string, key: Buffer | null = KEY): Promise<Buffer[]> {
   const options = { path, redact: true, data_key: key, decode: decodeExchange };
   let log = await CaptureLog.open(options);
@@ -47,7 +47,7 @@ async function fill(path: string, key: Buffer | null = KEY): Promise<Buffer[]> {
   await log.rotate();
   await append([bodyOf(3)]);
   await log.close();
-  // Under pressure blocks are stored as they are, in raw files.
+  // Under pressure, blocks are stored raw.
   log = await CaptureLog.open({ ...options, pressed_rate: 0 });
   await append(Array.from({ length: 6 }, (_, i) => largeOf(i)));
   await log.close();
@@ -94,7 +94,7 @@ describe('a capture database under a data key', () => {
         for (const needle of needles) expect(bytes.includes(needle), `${needle} in ${file}`).toBe(false);
     };
     check();
-    // Packed later, by the next process.
+    // The next process packs them.
     const log = await CaptureLog.open({ path, redact: true, data_key: KEY, decode: decodeExchange });
     while ((await log.packSome(100)) > 0);
     while ((await log.indexSome(decodeExchange, 100)) > 0);

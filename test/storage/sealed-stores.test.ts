@@ -65,7 +65,7 @@ it('promises runs in a sealed log, from which the next process takes them', asyn
   for (let seq = 1; seq <= 30; seq++) await commit(first, seq, `${CANARY} ${seq}`);
   const log = readFileSync(redoLogPath(databasePaths(folder), 1));
   expect(log.includes(CANARY)).toBe(false);
-  // As a process leaves it that is killed: nothing of it is in the database yet.
+  // As a killed process leaves it: none of its records are in the database yet.
   const copy = makeFolder();
   const paths = databasePaths(copy, KEY);
   await openRuns(copy).close();
@@ -157,14 +157,14 @@ it('goes on without what is altered in a redo log', async () => {
   await commit(journal, 2, 'second');
   const promised = readFileSync(log);
   await journal.close();
-  // Both records as they were, the database without them.
+  // Both records unchanged, and the database without them.
   const fresh = makeFolder();
   const before = openRuns(fresh);
   await before.close();
   const target = redoLogPath(databasePaths(fresh, KEY), 1);
   const spoilt = Buffer.concat([readFileSync(target).subarray(0, 24), promised.subarray(24)]);
   writeFileSync(target, spoilt);
-  // Sealed for another log's identity: it does not open here, and is no record.
+  // Sealed for another log's identity, so it does not open here and does not count as a record.
   const again = openRuns(fresh);
   expect(again.load('run', 'r').events).toEqual([]);
   await again.close();

@@ -12,7 +12,7 @@ const needles = [Buffer.from(credential)];
 const wanted = { needles, packed: packNeedles(needles), shapes: true };
 const nothing = { needles: [], packed: packNeedles([]), shapes: false };
 
-/** Where a text is cut, in rising order. */
+/** Positions at which a text is cut, ascending. */
 function cutAt(text: string, places: number[]): string[] {
   const sorted = [0, ...places.map((place) => place % text.length), text.length].sort((a, b) => a - b);
   return sorted.slice(1).map((end, i) => text.slice(sorted[i]!, end));
@@ -42,7 +42,7 @@ function makeFrame(payload: string): Buffer {
   return out;
 }
 
-/** Payloads of whole frames; checks lengths and both checksums. */
+/** Payloads of complete frames, after a check of lengths and both checksums. */
 function readPayloads(stream: Buffer): string[] {
   const payloads: string[] = [];
   for (let at = 0; at < stream.length; ) {

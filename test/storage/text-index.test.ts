@@ -32,7 +32,7 @@ interface Said {
 
 let count = 0;
 
-/** A turn: messages of user and assistant by turns, and the answer to the last one. */
+/** A turn: alternating messages of user and assistant, and the answer to the last one. */
 function turn(
   { run_id = 'r', user, answers, system = 'You help.' }: Said,
   part: Partial<CapturedExchange> = {},
@@ -94,7 +94,7 @@ class Indexed {
     await this.tidy();
   }
 
-  /** The exchanges at which runs are found, the latest first. */
+  /** The exchanges at which runs are found, latest first. */
   find(query: string): number[] {
     const search = new TextSearch(this.path, openDataKey(this.key));
     search.refresh();
@@ -111,7 +111,7 @@ class Indexed {
     return listSegments(this.path).segments.map(({ path }) => path);
   }
 
-  /** All that the index holds, unpacked where it is packed. */
+  /** The content of the index, unpacked where it is packed. */
   readIndex(): Buffer[] {
     const folder = textIndexFolder(this.path);
     return readdirSync(folder).flatMap((name) => {
@@ -122,7 +122,7 @@ class Indexed {
         try {
           frames.push(zstdDecompressSync(bytes.subarray(at)));
         } catch {
-          // Four bytes that only look like a frame.
+          // Four bytes that only look like the beginning of a frame.
         }
       }
       return frames;
@@ -194,7 +194,7 @@ describe.each([
     const db = await new Indexed(key).open();
     await db.store(turn({ user: ['first'], answers: ['one'] }));
     await db.log.append([turn({ run_id: 's', user: ['second'], answers: ['two'] })]);
-    // As a killed process leaves it: appended, and nothing of it in the index.
+    // As a killed process leaves it: stored, but not in the index.
     const copy = new Indexed(key);
     cpSync(db.folder, copy.folder, { recursive: true });
     await copy.open();

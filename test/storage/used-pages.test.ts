@@ -8,7 +8,7 @@ import { tryStores } from '../../src/storage/lmdb/stores.ts';
 import { makeFolder } from './folder.ts';
 
 const PAGE = 4_096;
-/** Where the head says how many pages were taken, and by which transaction (liblmdb's mdb.c). */
+/** Where the head stores the number of allocated pages and the transaction (liblmdb's mdb.c). */
 const LAST_PAGE_AT = 24 + 24 + 96;
 
 function openFile(path: string): RootDatabase<Buffer, string> {
@@ -32,7 +32,10 @@ function readRows(path: string): Map<string, string> {
   }
 }
 
-/** Many rows that go again at once, until a transaction took pages at the end of the file and gave them back unwritten. */
+/**
+ * Many rows that are removed again at once, until a transaction has allocated pages at the end of the file and freed
+ * them without writing them.
+ */
 async function makeShortFile(path: string, keep: number): Promise<void> {
   const root = openFile(path);
   const table = root.openDB<Buffer, string>({ name: 'a', encoding: 'binary' });

@@ -1,6 +1,6 @@
 /**
- * A database for the tests of page wipes: remaining rows of many sizes between removed rows. Tests, and the process
- * that is killed.
+ * A database for the tests of page wipes: remaining rows of many sizes between removed rows. For tests, and for
+ * processes that tests kill.
  */
 import { FINDINGS } from '../../actors/findings-index/protocol.ts';
 import { writeMark } from '../../src/storage/lmdb/deletion-mark.ts';
@@ -25,7 +25,7 @@ export class WipedFile {
     this.tables = new LmdbTables(path, durability);
   }
 
-  /** Rows that stay and rows that go, in turn. */
+  /** Rows to keep and rows to remove, alternating. */
   async fill(rows: number): Promise<void> {
     await this.tables.transact((tx) => {
       for (let n = 0; n < rows; n++) {
@@ -44,7 +44,7 @@ export class WipedFile {
     }
   }
 
-  /** Numbers of the kept rows that are not what was written. */
+  /** Numbers of the kept rows whose content has changed. */
   wrongRows(rows: number): number[] {
     return Array.from({ length: rows }, (_, n) => n).filter(
       (n) =>

@@ -65,7 +65,7 @@ describe('the claim on a database', () => {
     const begun = Promise.withResolvers<void>();
     const dropped = Promise.withResolvers<void>();
     let asked = 0;
-    // As a process does that is busy ending, and then drops who had connected.
+    // Like a process that is ending, and then drops its connections.
     const holder = createServer((socket) => {
       socket.on('error', () => {});
       if (++asked === 1) socket.end('42 ending\n');

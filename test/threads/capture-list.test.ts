@@ -61,7 +61,7 @@ function turn(run_id: string, { words = `Words of ${run_id}.`, seq = null, at_ms
   });
 }
 
-/** A turn of an agent whose tools change their order, so that it reads nothing from the cache. */
+/** A turn of an agent that changes the order of its tools, so that it reads nothing from the cache. */
 function cachedTurn(run_id: string, at: number) {
   const tools = [{ name: 'Read' }, { name: 'Edit' }];
   const block = (text: string, isMarked = false) => ({
@@ -105,11 +105,11 @@ class Captures {
     onTestFinished(() => this.letGo());
   }
 
-  /** Readers of this process would keep the file read-only for its writer. */
+  /** Readers in this process would keep the file read-only for its writer. */
   async letGo(): Promise<void> {
     for (const list of this.#lists.splice(0)) list.close();
     for (const files of this.#files.splice(0)) files.close();
-    // What closes them goes by the loop.
+    // They are closed in a later turn of the loop.
     await nextTurn();
   }
 
@@ -150,7 +150,7 @@ class Captures {
     return list;
   }
 
-  /** What one reader shows after another has kept it. */
+  /** The list of one reader after another one has stored it. */
   async readTwice(): Promise<[CapturedRunRow[], CapturedRunRow[]]> {
     const first = await this.readAll();
     return [first, await this.readAll()];
@@ -168,7 +168,7 @@ class Captures {
     return runIndexPath(this.db);
   }
 
-  /** Ids of the runs that are kept. */
+  /** Ids of the stored runs. */
   listKept(): string[] {
     const index = RunIndex.open(this.db, {
       data_key: this.key,
@@ -245,7 +245,7 @@ describe.each<[string, () => Key]>([
     const list = captures.open();
     finish(list);
     const first = list.sumCache(question, () => true);
-    // The second run begins like the first one, but read nothing from the cache.
+    // The second run begins like the first one, but reads nothing from the cache.
     expect(first).toMatchObject({ is_whole: true, turns: 3, misses: 2, days: 1 });
     expect(first.causes.map(({ cause, runs }) => [cause, runs])).toContainEqual(['tools_reordered', ['one']]);
     await captures.letGo();
@@ -263,7 +263,7 @@ describe.each<[string, () => Key]>([
     const kept = new KeptIndex(captures.db, captures.key, '1');
     const files = new FollowedFiles(captures.db, { data_key: captures.key });
     files.refresh();
-    // The part is not full, so nothing is stored of it yet; other prices would make it useless anyhow.
+    // The part is not full, so none of it is stored yet; other prices would invalidate it anyway.
     expect([...(kept.cacheParts(files, PRICES)?.cacheParts() ?? [])]).toEqual([]);
     expect(kept.cacheParts(files, { 'claude-x': { input: 4, output: 15 } })).toBeNull();
     files.close();
@@ -285,7 +285,7 @@ describe.each<[string, () => Key]>([
     expect(first.map(({ golden }) => golden)).toEqual([false, false, false, true]);
     expect(first[3]).toMatchObject({ task: 'Words of first.', turns: 2, cost_usd: 0.0009 });
     expect(second).toEqual(first);
-    // Runs go on: what was kept of them is added to.
+    // Runs continue, and their stored rows are extended.
     await captures.append(turn('new'), turn('gap', { seq: 3 }), turn('gap', { seq: 2 }), turn('failed'));
     const rows = show(captures.open());
     await captures.letGo();
@@ -340,7 +340,7 @@ describe.each<[string, () => Key]>([
     await expiry.pass();
     await log.close();
     expect(existsSync(captures.index)).toBe(false);
-    // Who has it open keeps what is left.
+    // A reader that has it open keeps the remaining rows.
     const left = show(reader);
     expect(left).toMatchObject([
       { run_id: 'young' },
@@ -381,7 +381,7 @@ describe.each<[string, () => Key]>([
     await captures.append(turn('a'), turn('b'));
     const rows = await captures.readAll();
     const whole = readFileSync(captures.index);
-    // Values are looked at when they are read: all of the file but its heads is overwritten, piece by piece.
+    // Values are checked when they are read. The test overwrites all of the file but its heads, piece by piece.
     for (let at = 8_192; at < whole.length; at += 4_096) {
       const broken = Buffer.from(whole);
       const end = Math.min(at + 4_096, whole.length);
@@ -443,7 +443,7 @@ describe('the list, while it is behind', () => {
   it('is there where nothing can be kept', async () => {
     const captures = new Captures();
     await captures.append(turn('a'));
-    // A folder in the file's place.
+    // A folder at the path of the file.
     mkdirSync(captures.index);
     const list = captures.open();
     finish(list);
@@ -451,7 +451,7 @@ describe('the list, while it is behind', () => {
   });
 });
 
-/** LMDB trusts its own pages: only what looks like a page of values is damaged here. */
+/** LMDB trusts its own pages, so only pages that look like pages of values are damaged here. */
 function isReadable(bytes: Buffer, at: number): boolean {
   return bytes.subarray(at, at + 4_096).includes('Words of');
 }

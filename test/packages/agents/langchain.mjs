@@ -19,7 +19,7 @@ const isNew = 'createAgent' in langchain;
 
 async function makeAgent(tools) {
   if (!isNew) {
-    // The main module is what hands callbacks down to agents in tools.
+    // The main module passes callbacks down to agents in tools.
     await import('@langchain/langgraph');
     const { createReactAgent } = await import('@langchain/langgraph/prebuilt');
     return createReactAgent({ llm: model(), tools });

@@ -21,12 +21,12 @@ async function settle(work) {
   }
 }
 
-/** @param ways the agent's functions by name; `read` of what a function gives is called after the scope of its run */
+/** @param ways the agent's functions by name; `read` of a function's result is called after the scope of its run */
 export async function tryAll(ways) {
   const understudy = isWatched ? new Understudy({ apiKey: 'k', onWarning: console.error }) : null;
   const outcomes = {};
   for (const [runId, way] of Object.entries(ways)) {
-    // What this version of the SDK does not end by itself.
+    // Resources that this version of the SDK does not close by itself.
     if (process.env.LEFT_OUT === runId) continue;
     outcomes[runId] = await settle(async () => {
       const begun = await (understudy === null
@@ -46,7 +46,7 @@ export function search({ query }) {
   return `found ${query}`;
 }
 
-/** What a stream said up to where it was aborted. How many more pieces were read by then depends on how the bytes arrived. */
+/** The text of a stream until its abort. How many more pieces had been read depends on how the bytes arrived. */
 export function untilAbort(text) {
   return text.slice(0, text.indexOf('two') + 'two'.length);
 }
