@@ -65,6 +65,7 @@ export function readTurn(exchange: StoredExchange, purpose: ReadPurpose = 'all')
       wire.readRequest(readRequestBody(exchange, problems, isPlain), reading, exchange.path),
     ) ?? unreadRequest();
   const { answer, is_cut_off } = readAnswer(wire, exchange, reading, problems, isPlain);
+  if (answer.is_pending) problems.push('answer: it is made in the background, and another call fetches it');
   const is_turn = !asked.embeds && !answer.embeds;
   // After an error the stop word is meaningless: proxies close a failed stream with `stop`.
   if (answer.error !== null) answer.stop_word = null;

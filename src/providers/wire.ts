@@ -35,6 +35,8 @@ export interface WireAnswer {
   error: string | null;
   /** Whether the answer is an embedding. */
   embeds: boolean;
+  /** Whether the provider makes the answer in the background, and another call fetches it. */
+  is_pending: boolean;
 }
 
 /** Assembles a whole or streamed answer. One object reads one answer, and must assume nothing about its JSON. */
@@ -128,7 +130,16 @@ export function unreadRequest(): WireRequest {
 
 /** An answer without any content yet. */
 export function emptyAnswer(model: string | null = null): WireAnswer {
-  return { id: null, model, content: [], stop_word: null, usage: unknownUsage(), error: null, embeds: false };
+  return {
+    id: null,
+    model,
+    content: [],
+    stop_word: null,
+    usage: unknownUsage(),
+    error: null,
+    embeds: false,
+    is_pending: false,
+  };
 }
 
 /**

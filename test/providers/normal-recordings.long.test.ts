@@ -240,7 +240,8 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
       const { content } = turn.answer;
       expect(turn.answer.id).toBe(answer.id);
       expect(turn.answer.model).toBe(answer.model);
-      const ended = answer.status === 'queued' || answer.status === 'in_progress' ? null : answer.status;
+      const isOpen = answer.status === 'queued' || answer.status === 'in_progress';
+      const ended = isOpen && answer.background !== true ? null : answer.status;
       expect(turn.stop_word).toBe(answer.incomplete_details?.reason ?? ended);
       expect(texts(content, 'text')).toBe(answer.output_text);
       expect(calls(content)).toEqual(

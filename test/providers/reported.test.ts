@@ -209,8 +209,17 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     ]);
   });
 
-  it('a background answer has not ended (31: documented limit)', () => {
-    expect(decodeExchange(read('l6-responses-background'))).toMatchObject({ stop_reason: null });
+  it('a background answer has not failed, and what it says is not known (31)', () => {
+    const asked = decodeExchange(read('l6-responses-background'));
+    expect(asked).toMatchObject({ stop_reason: 'queued', undecodable: true, broke_off: false });
+    expect(asked.reason).toContain('in the background');
+    expect(asked.usage.output_tokens).toBeNull();
+    const next = { model: 'm-test', input: 'And then?', previous_response_id: 'resp_bg' };
+    const goesOn = decodeExchange({
+      ...read('l6-responses-background'),
+      request_body: Buffer.from(JSON.stringify(next)),
+    });
+    expect(goesOn.conversation[0]).toBe(asked.answered_id);
   });
 
   it('errors within a 200 (29)', () => {

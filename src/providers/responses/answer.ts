@@ -3,8 +3,8 @@
  * Source: OpenAI's Responses API reference. The last event of a stream holds the whole answer, as for `ResponseStream`
  * of the openai package; if its output is missing, the events of the items provide it.
  *
- * The stop word is the response's `status`, or for an incomplete one its `incomplete_details.reason`. An answer in
- * background mode is `queued` and has none; the GET that fetches it later is no turn.
+ * The stop word is the response's `status`, or for an incomplete one its `incomplete_details.reason`. The status of an
+ * answer in background mode is `queued` or `in_progress`; the GET that fetches it later is no turn.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';
@@ -59,6 +59,10 @@ export class ResponsesAnswerReader implements AnswerReader {
     const response = asObject(value);
     this.#readResponse(response);
     this.#output = asArray(response.output);
+    const status = asText(response.status);
+    if (response.background !== true || !isOpen(status)) return;
+    this.#answer.stop_word = status;
+    this.#answer.is_pending = true;
   }
 
   readEvent(name: string, value: unknown): void {
@@ -135,7 +139,7 @@ export class ResponsesAnswerReader implements AnswerReader {
     answer.model = asText(response.model) ?? answer.model;
     if (hasError(response)) answer.error = readErrorWords(response) ?? 'error';
     const status = asText(response.status);
-    if (status !== null && status !== 'in_progress' && status !== 'queued') {
+    if (status !== null && !isOpen(status)) {
       answer.stop_word = asText(asObject(response.incomplete_details).reason) ?? status;
     }
     const from = asObject(response.usage);
@@ -153,6 +157,11 @@ export class ResponsesAnswerReader implements AnswerReader {
     usage.cache_read_tokens = laterCount(details.cached_tokens, usage.cache_read_tokens);
     usage.cache_write_tokens = laterCount(details.cache_write_tokens, usage.cache_write_tokens);
   }
+}
+
+/** Whether the provider still works on a response with this status. */
+function isOpen(status: string | null): boolean {
+  return status === 'in_progress' || status === 'queued';
 }
 
 function placeOf(event: JsonObject, id: unknown): number | string {
