@@ -22,6 +22,9 @@ import { FigureSum } from './figure-sum.ts';
 const PART_IDS = 4_096;
 const PART_CELLS = 1_024;
 
+/** Maximum number of sums of complete parts together. Further parts are added up for each question. */
+const MERGED_CELLS = 16_384;
+
 /** The dimensions of which an exchange has exactly one value. */
 const SINGLE = ['day', 'model', 'provider', 'agent', 'note', 'credential', 'served_by'] as const;
 type SingleDimension = (typeof SINGLE)[number];
@@ -44,6 +47,9 @@ interface Cell {
 export class FigureCube {
   readonly #prices: Prices;
   readonly #parts = new Map<number, CubePart>();
+  /** The sums of complete parts together, because most parts have the same values. */
+  readonly #merged = new Map<string, Cell>();
+  readonly #isMerged = new Set<CubePart>();
 
   constructor(prices: Prices) {
     this.#prices = prices;
@@ -62,19 +68,44 @@ export class FigureCube {
     const is_whole = this.#follow(source, range, question.from_day, hasTime);
     const total = new FigureSum();
     const rows = new Map<string | null, FigureSum>();
-    for (const part of this.#parts.values())
-      for (const cell of part.cells) {
-        if (!fits(cell, question)) continue;
-        total.add(cell.sum);
-        for (const name of namesOf(cell, question.by)) {
-          const sum = rows.get(name) ?? new FigureSum();
-          rows.set(name, sum);
-          sum.add(cell.sum);
-        }
+    this.#mergeComplete();
+    for (const cell of this.#cells()) {
+      if (!fits(cell, question)) continue;
+      total.add(cell.sum);
+      for (const name of namesOf(cell, question.by)) {
+        const sum = rows.get(name) ?? new FigureSum();
+        rows.set(name, sum);
+        sum.add(cell.sum);
       }
+    }
     const { by, from_day, to_day } = question;
     const figures = { by, from_day, to_day, is_whole, scanned: total.exchanges, total: total.tell() };
     return { ...figures, ...orderRows(by, rows) };
+  }
+
+  *#cells(): Generator<Cell> {
+    yield* this.#merged.values();
+    for (const part of this.#parts.values()) if (!this.#isMerged.has(part)) yield* part.cells;
+  }
+
+  #mergeComplete(): void {
+    for (const part of this.#isMerged)
+      if (this.#parts.get(part.from_id) !== part) {
+        // Sums cannot be subtracted.
+        this.#merged.clear();
+        this.#isMerged.clear();
+        break;
+      }
+    for (const part of this.#parts.values()) {
+      if (!part.is_complete || this.#isMerged.has(part)) continue;
+      if (this.#merged.size + part.size > MERGED_CELLS) return;
+      this.#isMerged.add(part);
+      for (const [key, { sum, ...values }] of part.entries) {
+        const merged = this.#merged.get(key) ?? { ...values, sum: new FigureSum() };
+        this.#merged.set(key, merged);
+        merged.sum.add(sum);
+      }
+    }
   }
 
   /** @returns whether every exchange from that day on is included */
@@ -92,7 +123,7 @@ export class FigureCube {
       let part = this.#parts.get(from_id);
       // Exchanges that were deleted since the part was read must not count.
       if (part === undefined || part.first_id < first_id) {
-        part = new CubePart(Math.max(from_id, first_id), from_id + PART_IDS);
+        part = new CubePart(Math.max(from_id, first_id), from_id);
         this.#parts.set(from_id, part);
       }
       if (!part.isRead(last_id)) {
@@ -115,7 +146,9 @@ function startOfPart(id: number): number {
 
 /** The sums of exchanges with consecutive ids. */
 class CubePart {
+  /** The first id that existed when it was read. */
   readonly first_id: number;
+  readonly from_id: number;
   readonly #endId: number;
   /** Id of the next exchange to read. */
   #nextId: number;
@@ -123,10 +156,23 @@ class CubePart {
   last_ended_day = '9999';
   readonly #cells = new Map<string, Cell>();
 
-  constructor(firstId: number, endId: number) {
+  constructor(firstId: number, fromId: number) {
     this.first_id = firstId;
+    this.from_id = fromId;
     this.#nextId = firstId;
-    this.#endId = endId;
+    this.#endId = fromId + PART_IDS;
+  }
+
+  get is_complete(): boolean {
+    return this.#nextId >= this.#endId;
+  }
+
+  get size(): number {
+    return this.#cells.size;
+  }
+
+  get entries(): Iterable<[string, Cell]> {
+    return this.#cells;
   }
 
   get cells(): Iterable<Cell> {
