@@ -55,6 +55,9 @@ const CAPTURE_WINDOW_READING_MS = 200;
  * continues.
  */
 const CAPTURE_FIGURES_READING_MS = 1_000;
+/** While no question waits, steps of relegation are looked for during this time, followed by the pause. */
+const STEPS_READING_AHEAD_MS = 5;
+const STEPS_PAUSE_MS = 15;
 /** Number of turns whose spans are one line of an export. */
 const SPAN_PAGE_TURNS = 500;
 /** JSON characters in one page of a conversation. Its last turn may exceed it. */
@@ -93,6 +96,7 @@ class CaptureLibrary {
   readonly #texts: TextSearch;
   readonly #runTexts: RunTexts;
   #steps = new RelegatedSteps();
+  readonly #readsAhead: boolean;
   #figures: FigureCube;
   #kept: KeptConversation | null = null;
 
@@ -101,6 +105,7 @@ class CaptureLibrary {
     const prices = options.prices ?? SHIPPED_PRICES;
     this.#files = new FollowedFiles(db, { data_key });
     this.#prices = prices;
+    this.#readsAhead = options.reads_ahead;
     this.#figures = new FigureCube(prices);
     this.#students = new ExplainingStudents(student);
     this.#wires = options.wires;
@@ -164,7 +169,10 @@ class CaptureLibrary {
    */
   goOn(): number | null {
     allowFetching(false);
-    return this.#list.goOn();
+    const pause_ms = this.#list.goOn();
+    if (pause_ms !== null || !this.#readsAhead) return pause_ms;
+    const hasTime = startTime(STEPS_READING_AHEAD_MS);
+    return this.#steps.readAhead(this.#files, this.#list.last_id, hasTime) ? STEPS_PAUSE_MS : null;
   }
 
   /** Runs with a differing echo that this process found. */

@@ -127,3 +127,28 @@ it('has words for each decision that is kept', () => {
   for (const reason of [...FALLBACK_REASONS, ...UNCOVERED_REASONS])
     expect(describeDecision(reason), reason).not.toBeNull();
 });
+
+it('examines each exchange once, before a page needs it, and finds a decision among many without one', () => {
+  const source = new MadeSource();
+  for (let at = 0; at < 700; at++) {
+    if (at === 300) addStep(source, 'served', null);
+    else source.add({ run_id: 'run' });
+  }
+  const read: number[] = [];
+  const exchange = source.exchange.bind(source);
+  source.exchange = (id) => {
+    read.push(id);
+    return exchange(id);
+  };
+  const steps = new RelegatedSteps();
+  let left = 400;
+  expect(steps.readAhead(source, 700, () => left-- > 0)).toBe(true);
+  expect(read).toHaveLength(400);
+  while (steps.readAhead(source, 700, () => true));
+  expect(new Set(read).size).toBe(700);
+  expect(read).toHaveLength(700);
+  const { found } = readAll(steps, source, {});
+  expect(idsOf(found)).toEqual([301]);
+  // A page reads only what it shows.
+  expect(read.slice(700)).toEqual([301]);
+});

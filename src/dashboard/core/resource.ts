@@ -21,8 +21,11 @@ export interface Resource<T> {
 }
 
 interface ResourceOptions<T> {
-  /** Interval of reading while the page is visible, or how it follows from the data; absent: it is read once. */
-  every_ms?: number | ((data: T) => number);
+  /**
+   * Interval of reading while the page is visible, or how it follows from the data; null: the data is final; absent: it
+   * is read once.
+   */
+  every_ms?: number | ((data: T) => number | null);
 }
 
 /**
@@ -43,10 +46,13 @@ class Watched<T> implements Resource<T> {
   readonly data = signal<T | null>(null);
   readonly error = signal<ApiError | null>(null);
   readonly #read: (signal: AbortSignal) => Promise<T>;
-  readonly #every_ms: number | ((data: T) => number) | null;
+  readonly #every_ms: number | ((data: T) => number | null) | null;
   #turn = new AbortController();
 
-  constructor(read: (signal: AbortSignal) => Promise<T>, every_ms: number | ((data: T) => number) | null) {
+  constructor(
+    read: (signal: AbortSignal) => Promise<T>,
+    every_ms: number | ((data: T) => number | null) | null,
+  ) {
     this.#read = read;
     this.#every_ms = every_ms;
   }
@@ -93,8 +99,9 @@ class Watched<T> implements Resource<T> {
       if (failures > 0) await pause(this.error.peek()?.retry_after_ms ?? waitAfter(failures), ends);
       else if (this.#every_ms === null) return;
       else {
-        const every = this.#every_ms;
-        await untilNext(typeof every === 'number' ? every : every(this.data.peek()!), ends);
+        const every = typeof this.#every_ms === 'number' ? this.#every_ms : this.#every_ms(this.data.peek()!);
+        if (every === null) return;
+        await untilNext(every, ends);
       }
     }
   }

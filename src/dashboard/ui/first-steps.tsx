@@ -36,16 +36,23 @@ async function readDone(org_id: string, mayCapture: boolean, ends: AbortSignal):
   return { captured, key: stats.key_count > 0, run: usage.runs.length > 0 };
 }
 
+function isAllDone({ captured, key, run }: Done, gateway: string | null): boolean {
+  return (captured || gateway === null) && key && run;
+}
+
+/** It asks nothing once it is hidden, and nothing more once all steps are done. */
 export function FirstSteps() {
+  return isHidden.value ? null : <ShownSteps />;
+}
+
+function ShownSteps() {
   const org_id = organization.value!.id;
   const gateway = isOperator.value ? gatewayAddress() : null;
   const done = useResource(`first ${org_id}`, (ends) => readDone(org_id, gateway !== null, ends), {
-    every_ms: 2_000,
+    every_ms: (steps) => (isAllDone(steps, gateway) ? null : 2_000),
   });
   const steps = done.data.value;
-  if (isHidden.value || steps === null) return null;
-  const isAllDone = (steps.captured || gateway === null) && steps.key && steps.run;
-  if (isAllDone) return null;
+  if (steps === null || isAllDone(steps, gateway)) return null;
   const hide = () => {
     localStorage.setItem(HIDDEN, 'hidden');
     isHidden.value = true;
