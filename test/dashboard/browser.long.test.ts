@@ -76,10 +76,29 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       for (const screen of SCREENS) {
         await visit.goTo(screen);
         expect(await visit.overflow(), screen).toBeLessThanOrEqual(0);
+        expect(await visit.findCutFigures(), screen).toEqual([]);
         expect(await visit.findSerious(), screen).toEqual([]);
       }
       expect(visit.complaints).toEqual([]);
     });
+  });
+
+  it('waits for the role after a change of the organization, and says why while it cannot be read', async () => {
+    const other = (await service.call('POST', '/organizations/', { name: 'Another house' })) as {
+      id: string;
+    };
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('keys');
+    const members = `**/organizations/${other.id}/members*`;
+    await page.route(members, (route) => route.fulfill({ status: 503, json: { detail: 'Storage is full' } }));
+    await page.getByLabel('Organization').selectOption(other.id);
+    await page.getByRole('alert').getByText('Storage is full').waitFor();
+    expect(await page.locator('main h1').textContent()).toBe('API keys');
+    await page.unroute(members);
+    await page.getByRole('button', { name: 'Try now' }).click();
+    await page.getByRole('heading', { name: 'New key' }).waitFor();
+    await service.call('DELETE', `/organizations/${other.id}`);
   });
 
   it('is looked at by axe, which finds what is wrong', async () => {
@@ -119,7 +138,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(await page.locator('.stat', { hasText: 'Cost' }).textContent()).toContain(shown);
     await visit.goTo(`runs/${SESSION}`);
     expect(await page.locator('.stat', { hasText: 'Cost' }).textContent()).toContain(
-      'GW_PRICES tells prices',
+      'GW_PRICES can set a price',
     );
   });
 

@@ -117,6 +117,13 @@ export class Visit {
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
   }
 
+  /** Figures, times and other short texts that are shown with an ellipsis. */
+  findCutFigures(): Promise<string[]> {
+    return this.page.evaluate(`[...document.querySelectorAll('main .number, main .number > *, main td.short')]
+      .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX === 'hidden')
+      .map((one) => one.textContent)`);
+  }
+
   /** How many pixels the page is wider than the window. */
   overflow(): Promise<number> {
     return this.page.evaluate('document.documentElement.scrollWidth - innerWidth');

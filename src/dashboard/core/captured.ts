@@ -1,6 +1,7 @@
 /** Captured runs in the form that pages use. Types and small rules; browser. */
 import type { TurnBlock } from '../../domain/turn.ts';
 import type { Reply } from './contract.ts';
+import { formatShort } from './format.ts';
 
 export type CapturedRun = Reply<'GET /capture/runs'>['runs'][number];
 type CapturedConversation = Reply<'GET /capture/runs/{id}'>;
@@ -23,6 +24,13 @@ export function tokensIn(usage: {
   return input_tokens + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0);
 }
 
+/** `1,200 → 80`: tokens in and out. A dash if neither is known. */
+export function sayTokens(run: Parameters<typeof tokensIn>[0] & { output_tokens: number | null }): string {
+  const input = tokensIn(run);
+  if (input === null && run.output_tokens === null) return '–';
+  return `${formatShort(input)} → ${formatShort(run.output_tokens)}`;
+}
+
 /** The results of calls, by the ids of the calls, from the turns that follow. */
 export function findResults(
   turns: readonly CapturedTurn[],
@@ -36,10 +44,11 @@ export function findResults(
   return results;
 }
 
-/** Ids of the calls in the answers; their results are shown there. */
+/** Ids of the calls in answers, captured or only repeated by the client; their results are shown there. */
 export function findCalls(turns: readonly CapturedTurn[]): Set<string> {
   const calls = new Set<string>();
-  for (const { content } of turns)
-    for (const block of blocksOf(content)) if (block.type === 'tool_call') calls.add(block.id);
+  for (const { content, messages_added } of turns)
+    for (const blocks of [content, ...messages_added.map((message) => message.content)])
+      for (const block of blocksOf(blocks)) if (block.type === 'tool_call') calls.add(block.id);
   return calls;
 }

@@ -32,6 +32,13 @@ export function chosenOf(q: string, options: readonly string[]): string {
   return fitting.sort((a, b) => wordsOf(b).length - wordsOf(a).length)[0] ?? '';
 }
 
+/** Whether the query has a condition on one of these fields. */
+export function hasField(q: string, fields: readonly string[]): boolean {
+  return listWords(read(q) ?? { terms: [], sort: null }).some((word) =>
+    fields.includes(/^-?([a-z_]+):/.exec(word)?.[1] ?? ''),
+  );
+}
+
 /** @returns the query with this option instead of the others; an unreadable query is returned unchanged */
 export function choose(q: string, options: readonly string[], option: string): string {
   const query = read(q);

@@ -5,7 +5,7 @@ import type { Reply, RequestBody } from '../core/contract.ts';
 import { formatNumber, formatShare, formatSpan } from '../core/format.ts';
 import { formatUsd } from '../core/money.ts';
 import { useResource } from '../core/resource.ts';
-import { Badge, PageHead, Panel, Time } from '../ui/basics.tsx';
+import { Badge, Email, PageHead, Panel, Time } from '../ui/basics.tsx';
 import { ask, type Field, type FieldValues, Form } from '../ui/form.tsx';
 import { act } from '../ui/notice.tsx';
 import { Loaded } from '../ui/states.tsx';
@@ -22,7 +22,7 @@ const EVERY_MS = 10_000;
 const MEASURES: readonly [Alert['measure'], string][] = [
   ['runs', 'Runs that match'],
   ['share', 'Share of runs that match'],
-  ['cost_usd', 'Cost of runs that match, in dollars'],
+  ['cost_usd', 'Cost of runs that match'],
   ['quota_left', 'Share left of provider limits'],
   ['not_ready', 'Service not ready (0 or 1)'],
   ['capture_faults', 'Capture faults'],
@@ -89,8 +89,16 @@ const COLUMNS: readonly Column<Alert>[] = [
   { title: 'State', show: (alert) => <State alert={alert} /> },
   { title: 'Fires', show: sayRule, kind: 'wide' },
   { title: 'Now', show: ({ measure, state }) => formatFigure(measure, state?.value ?? null), kind: 'number' },
-  { title: 'Tells', show: ({ destinations }) => destinations.map(({ target }) => target).join(', ') },
+  { title: 'Tells', show: ({ destinations }) => destinations.map(showTarget), kind: 'name' },
 ];
+
+function showTarget({ target }: Alert['destinations'][number], at: number) {
+  return (
+    <div key={at}>
+      <Email email={target} />
+    </div>
+  );
+}
 
 function State({ alert: { is_on, state } }: { alert: Alert }) {
   if (!is_on) return <Badge tone="off">off</Badge>;
@@ -101,11 +109,13 @@ function State({ alert: { is_on, state } }: { alert: Alert }) {
 
 function sayRule({ measure, query, of_query, provider, fires, threshold, window_s }: Alert): string {
   const words = MEASURES.find(([name]) => name === measure)![1];
-  const of = measure === 'share' ? `, of ${of_query || 'all'}` : '';
   const isOfRuns = OF_RUNS.includes(measure);
-  const about = isOfRuns ? ` (${query || 'all'}${of}; last ${formatSpan(window_s * 1_000)})` : '';
+  const matching = isOfRuns ? ` ${query === '' ? 'any query' : `“${query}”`}` : '';
+  const of = measure === 'share' && of_query !== '' ? `, of those that match “${of_query}”,` : '';
   const ofProvider = measure === 'quota_left' && provider !== '' ? ` of ${provider}` : '';
-  return `${words}${ofProvider} ${fires} ${formatFigure(measure, threshold)}${about}`;
+  const within = isOfRuns ? `, within ${formatSpan(window_s * 1_000)}` : '';
+  const bound = formatFigure(measure, threshold).replace(' ', '\u00a0');
+  return `${words}${ofProvider}${matching}${of}: ${fires} ${bound}${within}`;
 }
 
 function formatFigure(measure: Alert['measure'], value: number | null): string {
@@ -145,7 +155,7 @@ function AlertDetail({ alert_id }: { alert_id: string }) {
           {({ events }) => (
             <Table
               label="History"
-              columns={EVENT_COLUMNS}
+              columns={eventColumns(alert.data.value?.measure ?? 'runs')}
               rows={events}
               keyOf={({ id }) => id}
               empty="It has sent nothing yet."
@@ -181,16 +191,19 @@ function AlertPanels({ alert, refresh }: { alert: Alert; refresh: () => void }) 
           <p class="faint">It was not checked yet.</p>
         ) : (
           <p>
-            {formatFigure(alert.measure, state.value)}, looked at <Time at={state.looked_at} />;{' '}
-            {state.is_firing ? 'over the threshold' : 'within the threshold'} since <Time at={state.since} />.{' '}
+            <b>{state.value === null ? 'Not known' : formatFigure(alert.measure, state.value)}</b>, checked{' '}
+            <Time at={state.looked_at} />. It {state.is_firing ? 'fired' : 'became quiet'}{' '}
+            <Time at={state.since} />.{' '}
             {state.problem === '' ? null : <span class="faint">{state.problem}</span>}
           </p>
         )}
         <p class="faint">
-          Reports a crossing at most every {formatSpan(alert.interval_s * 1_000)}
+          {alert.interval_s === 0
+            ? 'It sends a message about each crossing.'
+            : `It sends at most one message about a crossing in ${formatSpan(alert.interval_s * 1_000)}.`}
           {alert.quiet === null
-            ? '.'
-            : `, and nothing from ${alert.quiet.from} to ${alert.quiet.to} (${alert.quiet.time_zone}).`}
+            ? ''
+            : ` It sends none from ${alert.quiet.from} to ${alert.quiet.to} (${alert.quiet.time_zone}).`}
         </p>
       </Panel>
       <Panel title="Destinations">
@@ -276,7 +289,7 @@ function alertActions(alert: Alert, refresh: () => void) {
   };
 }
 
-const EVENT_COLUMNS: readonly Column<AlertEvent>[] = [
+const eventColumns = (measure: Alert['measure']): readonly Column<AlertEvent>[] => [
   { title: 'When', show: ({ at }) => <Time at={at} /> },
   {
     title: 'What',
@@ -284,7 +297,7 @@ const EVENT_COLUMNS: readonly Column<AlertEvent>[] = [
       <Badge tone={type === 'fired' ? 'bad' : type === 'test' ? 'plain' : 'good'}>{type}</Badge>
     ),
   },
-  { title: 'Value', show: ({ value }) => (value === null ? '–' : formatNumber(value)), kind: 'number' },
+  { title: 'Value', show: ({ value }) => formatFigure(measure, value), kind: 'number' },
   {
     title: 'Deliveries',
     kind: 'wide',
@@ -354,7 +367,7 @@ function ruleFields(alert: Alert | null): Field[] {
       label: 'Threshold',
       required: true,
       value: String(alert?.threshold ?? 0),
-      hint: 'Shares are from 0 to 1',
+      hint: 'Shares are from 0 to 1, costs in dollars',
     },
     {
       name: 'window',

@@ -39,6 +39,7 @@ function AuditList() {
     { title: 'When', show: ({ created_at }) => <Time at={created_at} /> },
     {
       title: 'Who',
+      kind: 'name',
       show: ({ actor, actor_type }) => {
         const email = emails.get(actor);
         if (email !== undefined) return <Email email={email} title={actor} />;
@@ -49,8 +50,8 @@ function AuditList() {
         );
       },
     },
-    { title: 'What', show: ({ action }) => <code>{action}</code> },
-    { title: 'Of', show: ({ target }) => <Id id={target} /> },
+    { title: 'What', show: ({ action }) => <code>{action}</code>, kind: 'short' },
+    { title: 'Of', show: ({ target }) => <Id id={target} />, kind: 'short' },
     { title: 'Change', show: describeChange, kind: 'wide' },
     { title: 'From', show: ({ address }) => <span class="faint">{address || '–'}</span> },
   ];
@@ -72,20 +73,24 @@ function showValue(value: unknown) {
   return ADDRESS.test(value) ? <Email email={value} /> : value;
 }
 
+/** An empty value is shown as no value. */
+function knownOf(record: Entry['before'], name: string): unknown {
+  const value = record?.[name] ?? null;
+  return value === '' ? null : value;
+}
+
 /** Each changed field before and after. */
 function describeChange({ before, after }: Entry) {
-  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
-    (name) => (before?.[name] ?? after?.[name] ?? null) !== null,
-  );
+  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return names.map((name) => {
-    const from = before?.[name];
-    const to = after?.[name];
+    const [from, to] = [knownOf(before, name), knownOf(after, name)];
+    if (JSON.stringify(from) === JSON.stringify(to)) return null;
     return (
       <div key={name}>
         <span class="faint">{name} </span>
-        {from === undefined ? null : <del>{showValue(from)}</del>}
-        {from === undefined || to === undefined ? null : ' → '}
-        {to === undefined ? null : <ins>{showValue(to)}</ins>}
+        {from === null ? null : <del>{showValue(from)}</del>}
+        {from === null || to === null ? null : ' → '}
+        {to === null ? null : <ins>{showValue(to)}</ins>}
       </div>
     );
   });

@@ -69,9 +69,11 @@ function Choice({ side, other }: { side: 'a' | 'b'; other: string }) {
             placeholder="Its id, first words, or a query such as model:haiku since:7d"
           />
         </label>
-        <button type="submit" class="plain">
-          Find
-        </button>
+        <div class="form-actions">
+          <button type="submit" class="plain">
+            Find
+          </button>
+        </div>
       </form>
       <Loaded from={found} lines={6}>
         {({ runs }) => {
@@ -84,7 +86,7 @@ function Choice({ side, other }: { side: 'a' | 'b'; other: string }) {
                 <li key={run.run_id}>
                   <button type="button" class="quiet" onClick={() => setFilters({ [side]: run.run_id })}>
                     {run.task || run.run_id}
-                  </button>{' '}
+                  </button>
                   <span class="faint">
                     {run.run_id} · {run.models.join(', ')} · {countOf(run.turns, 'turn')} ·{' '}
                     <Time at={run.started_at} />
@@ -260,7 +262,9 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
         {same === pairs.length ? 'The turns are the same' : `They differ from turn ${before + same + 1} on`}
       </h2>
       <p class="faint">
-        {fork === null ? '' : `A fork from turn ${fork.turn} on; the turns before it were replayed. `}
+        {fork === null
+          ? ''
+          : `A fork from turn ${fork.turn} on${fork.turn > 1 ? '; the turns before it were replayed' : ''}. `}
         {same === 0
           ? fork === null
             ? 'No turn before it is the same.'

@@ -98,7 +98,7 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
         <Stat
           value={formatShort(input)}
           label="Input tokens"
-          sub={`${formatShare(total.cache_share)} from a cache`}
+          sub={total.cache_share === null ? undefined : `${formatShare(total.cache_share)} from a cache`}
         />
         <Stat value={formatShort(total.output_tokens)} label="Output tokens" />
         <Stat
@@ -109,7 +109,8 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
         <Stat
           value={formatNumber(total.errors)}
           label="Failed calls"
-          href={hrefOfCaptured(null, { q: 'has:error' })}
+          tone={total.errors > 0 ? 'bad' : 'plain'}
+          href={hrefOfCaptured(null, { q: `has:error started:${report.from_day}..${report.to_day}` })}
         />
       </div>
       {daily === null ? null : <DayBars title="Cost a day" points={listDays(daily)} format={formatUsd} />}

@@ -137,7 +137,8 @@ function readShare(text: string): number {
 }
 
 const asShare = (value: number) => formatShare(value, 1);
-const asPoints = (value: number) => `${value > 0 ? '+' : ''}${(value * 100).toFixed(1)} points`;
+const asPoints = (value: number) =>
+  `${value > 0 ? '+' : value < 0 ? '−' : ''}${Math.abs(value * 100).toFixed(1)} points`;
 
 function Effect({ report: { arms, effect } }: { report: Report }) {
   const { success_rate_diff, ci95, always_valid_ci95, p_value } = effect;
@@ -207,7 +208,7 @@ function Arms({ report: { arms } }: { report: Report }) {
           { title: 'Finished', show: ({ finished }) => formatNumber(finished), kind: 'number' },
           { title: 'Successes', show: ({ successes }) => formatNumber(successes), kind: 'number' },
           { title: 'Mean steps', show: ({ mean_steps }) => mean(mean_steps), kind: 'number' },
-          { title: 'Mean tokens', show: ({ mean_tokens }) => mean(mean_tokens), kind: 'number' },
+          { title: 'Mean tokens', show: ({ mean_tokens }) => mean(mean_tokens || null), kind: 'number' },
           {
             title: 'Mean time',
             show: ({ mean_duration_ms }) => formatSpan(mean_duration_ms),

@@ -117,9 +117,9 @@ function keyColumns(
 ): Column<Key>[] {
   const mayChange = isAtLeast('member');
   return [
-    { title: 'Name', show: (key) => key.name, kind: 'wide' },
-    { title: 'Key', show: (key) => <code>{`${key.prefix}…${key.last4}`}</code> },
-    { title: 'Scope', show: showScope, kind: 'wide' },
+    { title: 'Name', show: (key) => key.name, kind: 'name' },
+    { title: 'Key', show: (key) => <code>{`${key.prefix}…${key.last4}`}</code>, kind: 'short' },
+    { title: 'Scope', show: showScope, kind: 'name' },
     { title: 'Last used', show: (key) => <Time at={key.last_used_at} /> },
     { title: 'Requests, 30 days', show: (key) => formatShort(requestsOf(key)), kind: 'number' },
     { title: 'Made', show: (key) => <Time at={key.created_at} /> },

@@ -192,7 +192,10 @@ function invitationColumns({ revoke }: ReturnType<typeof invitationActions>): Co
     { title: 'E-mail', show: ({ email }) => <Email email={email} />, kind: 'wide' },
     { title: 'Role', show: ({ role }) => role },
     { title: 'State', show: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
-    { title: 'Until', show: ({ expires_at }) => <Time at={expires_at} /> },
+    {
+      title: 'Until',
+      show: ({ status, expires_at }) => <Time at={status === 'pending' ? expires_at : null} never="–" />,
+    },
     {
       title: '',
       kind: 'acts',

@@ -82,7 +82,7 @@ function projectActions(org_id: string, list: { refresh(): void }) {
 function projectColumns({ rename, remove }: ReturnType<typeof projectActions>): Column<Project>[] {
   return [
     { title: 'Name', show: ({ name }) => name, kind: 'wide' },
-    { title: 'Id', show: ({ id }) => <Id id={id} /> },
+    { title: 'Id', show: ({ id }) => <Id id={id} />, kind: 'short' },
     { title: 'Keys', show: ({ key_count }) => String(key_count ?? 0), kind: 'number' },
     { title: 'Made', show: ({ created_at }) => <Time at={created_at} /> },
     {

@@ -135,7 +135,7 @@ function sayLoss(
 ): string {
   if (cost_usd === null) return '. No price is known for their models';
   const about = is_estimate ? 'about ' : '';
-  const daily = days > 1 ? `, ${formatUsd(cost_usd / days)} a day` : '';
+  const daily = days > 1 ? `, ${formatUsd(cost_usd / days)} a day over ${days} days` : '';
   const unpriced =
     unpriced_misses === 0 ? '' : `, and ${countOf(unpriced_misses, 'turn')} without a known price`;
   return `, which cost ${about}${formatUsd(cost_usd)}${daily}${unpriced}`;
@@ -179,12 +179,13 @@ const causeColumns = (days: number): Column<Cause>[] => [
       </>
     ),
   },
-  { title: 'Agent', show: ({ agent }) => agent || '–' },
+  { title: 'Agent', show: ({ agent }) => agent || '–', kind: 'wide' },
   { title: 'Turns', kind: 'number', show: ({ misses }) => formatNumber(misses) },
   { title: 'Tokens lost', kind: 'number', show: ({ lost_tokens }) => formatShort(lost_tokens) },
   ...costColumns<Cause>(days),
   {
     title: 'Runs',
+    kind: 'name',
     show: ({ runs }) =>
       runs.map((id, at) => (
         <span key={id}>

@@ -32,7 +32,7 @@ export function sayCost(
     unpriced_turns === 0 ? undefined : `${countOf(unpriced_turns, 'turn')} not priced`,
     estimated_turns === 0 ? undefined : `${countOf(estimated_turns, 'turn')} estimated`,
   ];
-  if (cost_usd === null && unpriced_turns > 0) return 'GW_PRICES tells prices';
+  if (cost_usd === null && unpriced_turns > 0) return 'GW_PRICES can set a price';
   const free =
     student_turns === 0 ? undefined : `${countOf(student_turns, 'turn')} by the student, not charged`;
   return [...uncertain, free].filter((note) => note !== undefined).join('; ') || undefined;

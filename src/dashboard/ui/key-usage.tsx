@@ -28,6 +28,7 @@ export function KeyUsage({ org_id, project_id, days }: { org_id: string; project
                 { title: 'Name', show: (key) => key.name, kind: 'wide' },
                 {
                   title: 'Key',
+                  kind: 'short',
                   show: (key) => (
                     <>
                       <code>{`${key.prefix}…${key.last4}`}</code>{' '}

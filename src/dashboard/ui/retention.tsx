@@ -38,11 +38,12 @@ export function RetentionPanel() {
                 { title: 'What', show: ({ kind }) => KINDS[kind][0], kind: 'wide' },
                 {
                   title: 'Kept',
+                  kind: 'short',
                   show: ({ days }) =>
                     days === null ? <Badge tone="off">for good</Badge> : countOf(days, 'day'),
                 },
                 { title: 'Counted from', show: ({ kind }) => KINDS[kind][1], kind: 'wide' },
-                { title: 'Variable', show: ({ kind }) => <code>{KINDS[kind][2]}</code> },
+                { title: 'Variable', show: ({ kind }) => <code>{KINDS[kind][2]}</code>, kind: 'short' },
               ]}
               rows={kinds}
               keyOf={({ kind }) => kind}

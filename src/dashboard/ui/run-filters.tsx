@@ -5,8 +5,9 @@ import { quoteValue } from '../../domain/run-query/words.ts';
 import { RUN_STATUSES } from '../../domain/run-status-name.ts';
 import { setFilters } from '../core/address.ts';
 import type { RunScope } from '../core/listed-runs.ts';
-import { choose, chosenOf } from '../core/query-choice.ts';
+import { choose, chosenOf, hasField } from '../core/query-choice.ts';
 import { FilterRow } from './filters.tsx';
+import { useIsNarrow } from './narrow.ts';
 
 type Option = readonly [words: string, title: string];
 
@@ -36,12 +37,13 @@ const GOLDEN: readonly Option[] = [
 ];
 
 export function RunFilters({ q, scope, models }: { q: string; scope: RunScope; models: readonly string[] }) {
+  const isNarrow = useIsNarrow();
   const known = models.map((model): Option => [`model:=${quoteValue(model, false)}`, model]);
-  return (
+  const row = (
     <FilterRow>
-      <QueryChoice q={q} label="State" any="any" options={STATES} />
-      <QueryChoice q={q} label="Began" any="at any time" options={SPANS} />
-      <QueryChoice q={q} label="Model" any="any" options={known} />
+      <QueryChoice q={q} label="State" any="any" options={STATES} fields={['status']} />
+      <QueryChoice q={q} label="Began" any="at any time" options={SPANS} fields={['since', 'started']} />
+      <QueryChoice q={q} label="Model" any="any" options={known} fields={['model']} />
       <QueryChoice q={q} label="Monitor fired" any="any or none" options={FIRED} />
       {scope === 'captures' ? (
         <>
@@ -52,6 +54,14 @@ export function RunFilters({ q, scope, models }: { q: string; scope: RunScope; m
       ) : null}
     </FilterRow>
   );
+  if (!isNarrow) return row;
+  // On a phone the runs come first.
+  return (
+    <details class="fold">
+      <summary>Filters</summary>
+      {row}
+    </details>
+  );
 }
 
 function QueryChoice({
@@ -59,11 +69,14 @@ function QueryChoice({
   label,
   any,
   options,
+  fields = [],
 }: {
   q: string;
   label: string;
   any: string;
   options: readonly Option[];
+  /** The query may also have conditions on them that are no option. */
+  fields?: readonly string[];
 }) {
   const words = options.map(([of]) => of);
   const chosen = chosenOf(q, words);
@@ -75,7 +88,7 @@ function QueryChoice({
         onChange={({ currentTarget }) => setFilters({ q: choose(q, words, currentTarget.value) })}
       >
         <option value="" selected={chosen === ''}>
-          {any}
+          {chosen === '' && hasField(q, fields) ? 'as searched' : any}
         </option>
         {options.map(([of, title]) => (
           <option key={of} value={of} selected={of === chosen}>

@@ -4,7 +4,7 @@ import { readForkTags } from '../../domain/fork-tags.ts';
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
-import { type CapturedRun, tokensIn } from '../core/captured.ts';
+import { type CapturedRun, sayTokens } from '../core/captured.ts';
 import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
 import { formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import type { ListedRun } from '../core/listed-runs.ts';
@@ -134,7 +134,7 @@ function CapturedStats({ run }: { run: CapturedRun }) {
   return (
     <>
       <Stat
-        value={`${formatShort(tokensIn(run))} → ${formatShort(run.output_tokens)}`}
+        value={sayTokens(run)}
         label="Tokens in and out"
         sub={cached > 0 ? `${formatShort(cached)} from the cache` : undefined}
       />
@@ -149,14 +149,10 @@ function HighestScore({ run, steps }: ReadRun) {
   const highest = findHighest(steps);
   if (highest === null) return null;
   const { name, score, step_index } = highest;
-  const where = score === 0 ? 'nothing was seen' : `${titleOfMonitor(name)}, step ${step_index}`;
-  return (
-    <Stat
-      value={score.toFixed(2)}
-      label="Highest score"
-      sub={`${where}; all weighed ${run.max_total_score.toFixed(2)}`}
-    />
-  );
+  const total = `weighted total ${run.max_total_score.toFixed(2)}`;
+  const where =
+    score === 0 ? 'no monitor saw anything' : `${titleOfMonitor(name)}, step ${step_index}; ${total}`;
+  return <Stat value={score.toFixed(2)} label="Highest score" sub={where} />;
 }
 
 function sayOthers({ exchanges, turns }: CapturedRun): string | undefined {

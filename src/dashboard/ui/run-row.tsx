@@ -1,7 +1,7 @@
 /** A run in the list, and the list's head. A captured and a reported run have the same columns. Browser. */
 import type { SortField } from '../../domain/run-query/fields.ts';
 import { hrefOf } from '../core/address.ts';
-import { tokensIn } from '../core/captured.ts';
+import { sayTokens } from '../core/captured.ts';
 import { formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { type ListedRun, type RunScope, scopeFilters } from '../core/listed-runs.ts';
 import { memo } from '../core/memo.ts';
@@ -87,7 +87,7 @@ export const RunRow = memo(({ run }: { run: ListedRun }) => {
             <Cost of={run} />
           </span>
         ) : null}
-        <span class="faint run-tokens">{sayTokens(run)}</span>
+        <span class="faint run-tokens">{sayUsed(run)}</span>
       </span>
       <span
         class="number run-score"
@@ -136,8 +136,8 @@ function describe({ run_id, notes, reported }: ListedRun): string {
 const countTurns = (turns: number) => `${formatNumber(turns)} ${turns === 1 ? 'turn' : 'turns'}`;
 const countSteps = (steps: number) => `${formatNumber(steps)} ${steps === 1 ? 'step' : 'steps'}`;
 
-function sayTokens(run: ListedRun): string {
-  if (run.is_captured) return `${formatShort(tokensIn(run))} → ${formatShort(run.output_tokens)}`;
+function sayUsed(run: ListedRun): string {
+  if (run.is_captured) return sayTokens(run);
   const tokens = run.reported?.tokens ?? 0;
   return tokens === 0 ? '' : `${formatShort(tokens)} tokens`;
 }

@@ -1,6 +1,7 @@
 /** The six scores over a run's steps, and the interventions. Browser. */
 import { useMemo } from 'preact/hooks';
 import { MONITOR_NAMES, type MonitorName, titleOfMonitor } from '../../domain/monitors/names.ts';
+import { countOf } from '../core/format.ts';
 import type { ReadRun, Step } from '../core/run-reader.ts';
 import { Panel } from './basics.tsx';
 import { LineChart } from './chart.tsx';
@@ -21,6 +22,8 @@ export function Scores({
     [steps],
   );
   if (steps.length === 0) return null;
+  if (findHighest(steps)?.score === 0)
+    return <Panel title="Scores" sub={`No monitor saw anything in ${countOf(steps.length, 'step')}.`} />;
   return (
     <Panel title="Scores" sub="Each monitor's score of a step, from 0 to 1. Click to see the step.">
       <LineChart

@@ -4,6 +4,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { address, chooseOrganization, hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { isConnected } from '../core/connection.ts';
+import { type Resource, useResource } from '../core/resource.ts';
 import {
   bootstrap,
   followRole,
@@ -22,7 +23,7 @@ import { DialogPlace } from './form.tsx';
 import { Icon } from './icons.tsx';
 import { act, clearNotice, Notice, notify } from './notice.tsx';
 import { ReplaceSession, SignIn, Starting } from './sign-in.tsx';
-import { Empty } from './states.tsx';
+import { Empty, Loaded } from './states.tsx';
 
 /** On a narrow page the menu is a drawer. */
 const isMenuOpen = signal(false);
@@ -40,9 +41,7 @@ function Shell() {
   const org = organization.value;
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
-  useEffect(() => {
-    void followRole().catch(() => {});
-  }, [org?.id]);
+  const roleRead = useResource(`role ${org?.id}`, readOwnRole);
   useEffect(() => {
     document.title = `${page.title} · Understudy`;
     isMenuOpen.value = false;
@@ -86,7 +85,7 @@ function Shell() {
         <Invitations />
         <main id="main" ref={main} tabIndex={-1}>
           <div class={`page page-${page.name}`}>
-            <PageContent key={`${org?.id} ${page.name}`} page={page} />
+            <PageContent key={`${org?.id} ${page.name}`} page={page} roleRead={roleRead} />
           </div>
         </main>
       </div>
@@ -95,15 +94,31 @@ function Shell() {
   );
 }
 
-function PageContent({ page }: { page: Page }) {
+/** @returns whether the reader has a role in the selected organization */
+async function readOwnRole(): Promise<boolean> {
+  await followRole();
+  return role.peek() !== null;
+}
+
+function PageContent({ page, roleRead }: { page: Page; roleRead: Resource<boolean> }) {
   const { Content } = page;
   // A user without an organization can only make one.
   if (organization.value === null && page.needs !== 'nothing') {
     const { Content: Settings } = findPage('settings');
     return <Settings />;
   }
-  // Pages hide parts depending on the role, which arrives with the first answers.
-  if (organization.value !== null && role.value === null) return null;
+  // Pages hide parts depending on the role, which is read again after a change of the organization.
+  if (organization.value !== null && role.value === null)
+    return (
+      <Loaded from={roleRead} lines={8} heading={page.title}>
+        {() => (
+          <>
+            <PageHead title={page.title} />
+            <Empty title="You have no role in this organization.">Choose another one in the menu.</Empty>
+          </>
+        )}
+      </Loaded>
+    );
   if (page.needs === 'operator' && !isOperator.value) return <NotTheOperator title={page.title} />;
   return <Content />;
 }

@@ -43,17 +43,25 @@ function AgentView({ agent, refresh }: { agent: Agent; refresh: () => void }) {
   return (
     <details class="student-agent">
       <summary>
-        {agent.name === '' ? null : <b>{agent.name}</b>} <code>{agent.agent.slice(0, 12)}</code>
+        <span class="student-name">
+          {agent.name === '' ? null : <b>{agent.name}</b>} <code>{agent.agent.slice(0, 12)}</code>
+        </span>
         <Badge tone={tone}>
           {words}
           {suspended_by === null ? '' : suspended_by === 'audit' ? ' by an audit' : ' by an operator'}
         </Badge>
         <span class="student-tools faint">{agent.tools.join(', ') || 'no tools'}</span>
         <span class="coverage">
-          <span class="bar-track" aria-hidden="true">
-            <i style={{ width: `${100 * (coverage ?? 0)}%` }} />
-          </span>
-          <span class="number">{formatShare(coverage)} covered</span>
+          {coverage === null ? (
+            <span class="faint">not measured</span>
+          ) : (
+            <>
+              <span class="bar-track" aria-hidden="true">
+                <i style={{ width: `${100 * coverage}%` }} />
+              </span>
+              <span class="number">{formatShare(coverage)} covered</span>
+            </>
+          )}
         </span>
       </summary>
       <p class="faint">

@@ -9,8 +9,11 @@ import { Empty, Loaded } from './states.tsx';
 export interface Column<One> {
   title: string;
   show: (row: One) => ComponentChildren;
-  /** `wide` and `name` break within words; a `name` stays readable beside a wide column. */
-  kind?: 'number' | 'name' | 'wide' | 'acts';
+  /**
+   * `wide` and `name` break within words; a `name` stays readable beside a wide column. A `short` one stays on one line,
+   * unless the page is narrow.
+   */
+  kind?: 'number' | 'name' | 'wide' | 'short' | 'acts';
 }
 
 export function Table<One>({

@@ -125,6 +125,8 @@ function Legend({ rows }: { rows: readonly WaterfallRow[] }) {
     ['tools', 'tools, and the agent during them', has(({ kind }) => kind === 'tools')],
     ['child', 'a sub-agent', has(({ kind }) => kind === 'child')],
     ['idle', 'the agent’s own time', has(({ idle_from_ms }) => idle_from_ms !== null)],
+    ['first student', 'the student', has(({ is_student }) => is_student)],
+    ['first bad', 'failed', has(({ is_failed }) => is_failed)],
   ] as const;
   return (
     <p class="legend">
