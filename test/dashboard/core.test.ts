@@ -1,11 +1,12 @@
 /** The dashboard's rules that need no browser: kept data, texts that never become markup, Markdown. */
 import { expect, it } from 'vitest';
+import { findCalls, sayTokens } from '../../src/dashboard/core/captured.ts';
 import { compareTurns } from '../../src/dashboard/core/comparison.ts';
 import { renewAddress } from '../../src/dashboard/core/former-addresses.ts';
 import { keepEqual } from '../../src/dashboard/core/keep-equal.ts';
 import { writeMarkdown } from '../../src/dashboard/core/markdown.ts';
 import { listProblems } from '../../src/dashboard/core/problems.ts';
-import { choose, chosenOf } from '../../src/dashboard/core/query-choice.ts';
+import { choose, chosenOf, hasField } from '../../src/dashboard/core/query-choice.ts';
 import { layOutWaterfall } from '../../src/dashboard/core/waterfall.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 
@@ -228,4 +229,26 @@ it('takes a choice out of a query, and puts another one in', () => {
   );
   expect(choose('is:captured', options, '')).toBe('');
   expect(choose('modle:', options, 'is:captured')).toBe('modle:');
+});
+
+it('notices a condition on a field that is no option', () => {
+  expect(hasField('status:failed,error sort:cost', ['status'])).toBe(true);
+  expect(hasField('-status:running', ['status'])).toBe(true);
+  expect(hasField('"status:failed" model:opus', ['status'])).toBe(false);
+  expect(hasField('status:', ['status'])).toBe(false);
+});
+
+it('knows the calls that a client repeats, so that their results stand once', () => {
+  const call = (id: string) => ({ type: 'tool_call', id, name: 'read', input: {} });
+  const turns = [
+    { content: [call('answered')], messages_added: [{ role: 'assistant', content: [call('repeated')] }] },
+  ];
+  expect([...findCalls(turns as never)].sort()).toEqual(['answered', 'repeated']);
+});
+
+it('shows tokens that are not known as a dash', () => {
+  const none = { input_tokens: null, cache_read_tokens: null, cache_write_tokens: null, output_tokens: null };
+  expect(sayTokens(none)).toBe('–');
+  expect(sayTokens({ ...none, output_tokens: 5 })).toBe('– → 5');
+  expect(sayTokens({ ...none, input_tokens: 5, cache_read_tokens: 7, output_tokens: 0 })).toBe('12 → 0');
 });
