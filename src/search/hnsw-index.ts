@@ -70,9 +70,7 @@ const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 interface LookPlan {
   /** Candidates of the first, the second and the third walk. */
   looks: readonly [number, number, number];
-  /**
-   * How far the last candidate must be below the last result to end the search, after the first and the second walk.
-   */
+  /** The first and the second walk end when the last candidate is this far below the last result. */
   margins: readonly [number, number];
   /**
    * Minimum number of candidates that are compared exactly. Further candidates are compared only if they may be among

@@ -4,8 +4,9 @@
  * can be repeated, and continues what an earlier process began. Nothing that stores exchanges waits for it. Capture
  * process, command line.
  *
- * Steps of a file: note; draft (the file without its blocks); packs and draft are sent; manifest; compared; the draft takes the
- * file's name. Removal: note; manifest; objects.
+ * A file is moved in these steps: write the note; make the draft (the file without its blocks); send the packs and the
+ * draft; write the manifest; compare what is in the bucket; rename the draft to the file's name. It is removed in these
+ * steps: write the note; write the manifest; remove the objects.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
