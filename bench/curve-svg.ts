@@ -22,7 +22,7 @@ const COLOURS = ['#2563eb', '#16a34a', '#d97706', '#dc2626', '#7c3aed', '#0891b2
 interface Drawing {
   /** Stands above the drawing. */
   title: string;
-  /** What the numbers and the figures are; stands below. */
+  /** Caption that explains the numbers and the figures. */
   axis: string;
   /** The figures' axis reaches this at least. */
   reaches: number;

@@ -15,7 +15,7 @@ export const APART_MS = 1_000;
 /** One run in this many belongs to the agent of the filter. */
 const RARE = 10_000;
 
-/** Writes so many runs; the newest is the first. */
+/** Writes this many runs, the newest first. */
 export async function writeRuns(
   paths: ReturnType<typeof databasePaths>,
   count: number,

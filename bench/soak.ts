@@ -34,13 +34,13 @@ const LOADS: readonly Workload[] = [{ kind: 'plain', bytes: 4_096 }, { kind: 'co
 /** Share of the full speed. */
 const SHARE = 0.5;
 
-/** The second half may have so many times the first half's figure, or this much more. */
+/** Permitted figures of the second half: this many times that of the first half, or this much more. */
 const FLAT_TIMES = 1.5;
 const FLAT_LIST_MS = 50;
 const FLAT_BACKLOG = 2_000;
 const FLAT_MEMORY_TIMES = 1.15;
 
-/** What one look at the service showed. */
+/** The result of one check of the service. */
 export interface SoakLook {
   at_s: number;
   /** Answers of lists with another status than 200. */

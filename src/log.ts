@@ -1,6 +1,6 @@
 /**
- * The process's own log: JSON lines on standard error, from LOG_LEVEL on. It holds no bodies, no headers, no secrets. A
- * caller's mistake is told to the caller and is no line here. Any thread, each its own.
+ * The process's own log: JSON lines on standard error, from LOG_LEVEL on. It holds no bodies, no headers, no secrets.
+ * Mistakes of callers are reported to the callers and not logged. Any thread, each its own.
  */
 import { type Logger, pino } from 'pino';
 import { LineWriter, STDERR } from './std/line-writer.ts';

@@ -118,9 +118,7 @@ async function bundleCommand(source: string, outfile: string): Promise<void> {
   });
 }
 
-/**
- * Leaves out sources from which nothing is used. That is safe, because none of ours has an effect when it is loaded.
- */
+/** Leaves out unused sources. That is safe, because loading a source of this project has no effect by itself. */
 const usedSources: Plugin = {
   name: 'used sources',
   setup(bundler) {

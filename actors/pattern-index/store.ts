@@ -59,8 +59,8 @@ export class PatternStore {
   /** Resolves when the patterns and the saved graphs are loaded. From then on, new patterns are accepted. */
   readonly #ready: Promise<void>;
   /**
-   * Resolves when the patterns are loaded, and those without a vector of the current embedder are found by another,
-   * if there is one.
+   * Resolves when the patterns are loaded, and those without a vector of the current embedder can be found by an
+   * earlier embedder, if there is one.
    */
   readonly #serving: Promise<void>;
   #isLoaded = false;

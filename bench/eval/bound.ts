@@ -47,7 +47,7 @@ interface Broken {
 interface BoundPoint {
   seed: number;
   golden_runs: number;
-  /** By the bound of the calibration, and those of them that Clopper and Pearson would also serve. */
+  /** Forms that the bound of the calibration serves, and how many of these Clopper and Pearson's would serve, too. */
   own: Broken;
   clopper_pearson: Broken;
   /** Those of the forms that are only a part of a kind. */

@@ -92,7 +92,7 @@ bool IsFirstWord(const uint8_t* at, const uint8_t* end) {
   return kBySum.from[sum] != kBySum.from[sum + 1] && kBySum.Holds(sum, at, end);
 }
 
-/** Whether a first word stands where a token begins in the run, which has at least sixteen bytes. */
+/** Whether a first word is at the beginning of a token in the run, which has at least sixteen bytes. */
 inline bool BeginsLikeKey(const uint8_t* bytes, size_t start, size_t end) {
   const uint8_t* const run = bytes + start;
   const uint8_t* const stop = bytes + end;

@@ -331,7 +331,7 @@ inline bool IsAscii(const uint16_t* text, size_t length) {
 
 inline void SetBit(uint8_t* filter, uint32_t bit) { filter[bit >> 3] |= static_cast<uint8_t>(1 << (bit & 7)); }
 
-/** What is looked for in texts. */
+/** The patterns and words that are searched for in texts. */
 struct Tables {
   const uint32_t* lexicon;
   size_t lexicon_length;

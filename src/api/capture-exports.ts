@@ -17,7 +17,7 @@ import { readRunPlace } from './run-query.ts';
 const PAGE_RUNS = 1_000;
 /** Captures are the operator's. */
 const owner = '';
-/** Turns of one page, which holds all that was said. */
+/** Turns of one page, which contains their full texts. */
 const PAGE_TURNS = 50;
 
 export function captureExportHandlers(

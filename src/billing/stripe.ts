@@ -16,7 +16,7 @@ interface StripeOptions {
   api_base: string | null;
   /** Address to which people return from the processor's pages. */
   return_url: string;
-  /** Until a request of ours is given up. */
+  /** Time limit for our requests. */
   request_ms?: number;
 }
 

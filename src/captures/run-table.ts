@@ -16,7 +16,7 @@ import { StartOrder } from './start-order.ts';
 interface LoneRun {
   slot: number;
   reported: ReportedRun;
-  /** When it began, as it stands in the order by start. */
+  /** Its start, as used in the order by start. */
   started_ms: number;
 }
 
@@ -183,7 +183,7 @@ export class RunTable {
     for (const changed of [before, reported]) if (changed !== null) this.#reviewLone(changed.run_id);
   }
 
-  /** Something was said about the runs with an id. */
+  /** The statements about the runs with an id have changed. */
   #review(id: string): void {
     const run = this.#find(id);
     const others = this.#byOtherId.get(id) ?? NO_RUNS;

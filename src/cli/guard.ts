@@ -76,7 +76,9 @@ export function runGuarded(
   });
 }
 
-/** Describes what a signal that we did not send says about a file. An ordinary kill by another process is no damage. */
+/**
+ * Describes what a signal from elsewhere means for a file. An ordinary kill by another process does not mean damage.
+ */
 export function tellSignal(signal: NodeJS.Signals, advice: string = ADVICE): string {
   if (signal === 'SIGKILL') return 'reading it was killed, perhaps because memory ran out';
   if ((FORWARDED as readonly string[]).includes(signal)) return `reading it was ended by ${signal}`;

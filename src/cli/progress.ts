@@ -13,7 +13,7 @@ const REPEAT_MS = 1_000;
 /** Interval at which a line is printed elsewhere. The first line comes after one interval. */
 const LINE_INTERVAL_MS = 30_000;
 
-/** The beginning of each line that is printed where standard error is no terminal. */
+/** The beginning of each printed line if standard error is not a terminal. */
 export const PROGRESS_LINE = 'progress: ';
 
 /** The progress of one command. */
@@ -62,7 +62,7 @@ export class Progress {
     else this.#printLine();
   }
 
-  /** Removes the line; nothing is shown afterwards until something is told. */
+  /** Removes the line. Nothing is shown until the next message. */
   clear(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
     if (this.#isShown && this.#toldMs > 0) this.#io.err('\r\x1b[K');

@@ -21,7 +21,7 @@ const LANES_MAX = 1_000;
  * agent's own requests.
  */
 const LANES_BUSY_MAX = 12;
-/** Events that a run may send in its turn while others wait. */
+/** Number of events that a run may send in its turn while other runs wait. */
 const TURN_EVENTS = 32;
 /** Steps within this time are processed together. */
 const LINGER_MS = 5;

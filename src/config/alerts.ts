@@ -25,7 +25,7 @@ const networks = z
     `must be all, or up to ${NETWORKS_MAX} addresses and networks like 10.1.2.3 and 10.0.0.0/8, separated by commas`,
   );
 
-/** An address as a network of one. */
+/** A single address, in the form of a network. */
 function widen(text: string): string {
   if (text.includes('/')) return text;
   return `${text}/${isIP(text) === 6 ? 128 : 32}`;

@@ -24,7 +24,7 @@ export interface GatewayConfig {
   /** Label of the default upstream's exchanges. */
   readonly provider: string;
   readonly gemini_base: string;
-  /** `{region}` stands for the region. */
+  /** `{region}` is replaced by the region. */
   readonly bedrock_base: string;
   /** Upstreams under their own prefixes, longest prefix first. Their headers are secret: never print. */
   readonly routes: readonly UpstreamRoute[];

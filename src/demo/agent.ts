@@ -50,7 +50,7 @@ export async function runAgent(options: AgentOptions): Promise<AgentOutcome> {
   for (let turn = 1; turn <= MAX_TURNS; turn += 1) {
     const headers = { 'x-svc-run': options.run_id, 'x-svc-seq': String(turn) };
     const params = { model: 'claude-demo-large', max_tokens: 1024, system: SYSTEM, tools: TOOLS, messages };
-    // Once the tests have run twice the answer is for a reader: streamed, as a chat window would have it.
+    // After the tests have run twice, the answer is for a reader, so it is streamed as for a chat window.
     const isForReader = messages.filter(hasToolResult).length >= 5;
     const message = isForReader
       ? await client.messages.stream(params, { headers }).finalMessage()

@@ -360,7 +360,7 @@ export class Forward implements AnswerHandler {
     }
     const refusal = describeFailure(error);
     if (refusal.status < 500 && this.#context.capture !== null) {
-      // It was not sent: nothing reached the upstream, so there is no exchange.
+      // The request was not sent, so there is no exchange.
       this.#context.capture.cancel(this.#tee);
       this.#isOver = true;
     }

@@ -1,6 +1,6 @@
 /**
- * The tools that an agent gets over the Model Context Protocol: what each takes, gives and is for, and how it calls the API. Any
- * thread.
+ * The tools that an agent gets over the Model Context Protocol: their purpose, their arguments and results, and how
+ * they call the API. Any thread.
  */
 import { z } from 'zod';
 import { FINDINGS } from '../contract/findings.ts';

@@ -23,7 +23,8 @@ export function listExchangeTexts(stored: StoredExchange): ExchangeTexts {
 
 /**
  * The texts of a stored exchange that was read as a turn.
- * @param turn null: not a turn. Its numbers may be rounded; if that changes a text, the exchange is read again
+ * @param turn null: not a turn. If rounded numbers change one of its texts, the exchange is read again with exact
+ *   numbers
  */
 export function listReadTexts(stored: StoredExchange, turn: NormalTurn | null): ExchangeTexts {
   if (turn === null) return { setup: [], messages: [listBodyTexts(stored)], answer: [] };

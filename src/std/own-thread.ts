@@ -23,8 +23,8 @@ interface OwnThreadOptions {
 export class OwnThread {
   readonly worker: Worker;
   /**
-   * Settles when the thread has exited. Resolves after its task returned. Rejects with what the task threw, with the error that
-   * nothing in the thread caught, or with an Error `exit CODE`.
+   * Settles when the thread has exited. Resolves if its task returned. Rejects with the error that the task threw, with
+   * an uncaught error of the thread, or with an Error `exit CODE`.
    */
   readonly ended: Promise<void>;
 

@@ -1,6 +1,4 @@
-/**
- * Quotes words of commands that users are told to type. Any thread.
- */
+/** Quotes words of commands that users should type. Any thread. */
 
 /** For POSIX shells: a word of harmless characters is unchanged, any other is put in single quotes. */
 export function quoteForShell(word: string): string {

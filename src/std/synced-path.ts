@@ -4,7 +4,7 @@
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { namePlace } from './file-place.ts';
 
-/** fsync of one file or folder: of a folder, the names in it. @throws Error of the file system, with the place */
+/** Syncs a file, or the names in a folder. @throws Error of the file system, with the path */
 export function syncPath(path: string): void {
   const file = openSync(path, 'r');
   try {

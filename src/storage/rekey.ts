@@ -198,7 +198,10 @@ class Rekeying {
     return { files: plan.moves.length, bytes: this.#of, damaged: this.#damaged, was_finished: false };
   }
 
-  /** Moves promised records into the databases, packs waiting blocks and finishes an interrupted rotation. */
+  /**
+   * Moves acknowledged records from the redo logs into the databases, packs waiting blocks and finishes an interrupted
+   * rotation.
+   */
   async #settleStores(): Promise<void> {
     const { data_dir, capture_db, from, decode } = this.#options;
     const paths = databasePaths(data_dir, from);

@@ -724,7 +724,7 @@ function looksBeside(calls: readonly string[], content: readonly StudentBlock[])
   return own.size > 0 || calls.length === 0 ? null : beside;
 }
 
-/** Whether this part of a stage stands for the user's words or for the result of a look. */
+/** Whether this part of a stage means the user's words or the result of a lookup. */
 function isLookOrTask(name: string): boolean {
   const tool = name.replace(/[!×]+$/, '');
   return tool === 'task' || tool === 'said' || LOOKS.test(tool) || READS.test(tool);

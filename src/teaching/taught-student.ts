@@ -69,7 +69,7 @@ interface TeachOptions {
   target_error: number;
   student: StudentKind;
   makeIndex: MakeStudentIndex;
-  /** Called as the work goes on, with how much of it is done. */
+  /** Called during the work with its progress. */
   tell?: TellWork;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];

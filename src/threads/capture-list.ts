@@ -155,7 +155,7 @@ export class CaptureList {
     let isSame = true;
     if (!this.#isOpened && this.#lastId > 0) this.#open();
     else if (this.#lastId < this.#runs.last_id || firstId < this.#firstId) {
-      // Another database lies there now.
+      // Another database has replaced it.
       this.#dropIndex();
       isSame = false;
     } else if (this.#files.erasures !== this.#erasures) {

@@ -48,7 +48,7 @@ export interface HeldBackResult {
   cpu_s: number;
 }
 
-/** What one agent's student would serve after so many golden runs, without a gateway. */
+/** The steps that one agent's student would serve after this many golden runs, without a gateway. */
 export interface OfflineResult {
   agent: string;
   golden_runs: number;

@@ -467,7 +467,7 @@ class Sdks(unittest.TestCase):
 
 
 class Hosts(unittest.TestCase):
-    """Whether a host is labelled is asked of the connection: a proxy on this machine stands for one that is elsewhere."""
+    """Whether a host is labelled depends on the connection. A proxy on this machine simulates a remote one."""
 
     def test_elsewhere_get_no_label_through_a_proxy_either(self):
         understudy_gateway.install_labels()

@@ -130,7 +130,8 @@ class Trial(unittest.TestCase):
             return result, Watched(events.requests, "late")
 
     def intervene(self, work, turns=6):
-        """An agent that goes in circles until it is told. Returns what the model was told, in the order of its turns."""
+        """An agent that repeats itself until it gets an intervention. Returns the model's inputs, in the order of its
+        turns."""
 
         def script(turn):
             if "STOP" in turn["system"] or turn["number"] >= turns:

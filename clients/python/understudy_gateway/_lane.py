@@ -90,7 +90,7 @@ class Lane:
         return 0
 
     def settle_marks(self) -> int:
-        """Removes the marks that `next` gave. Returns how many calls said them."""
+        """Removes the marks that `next` gave. Returns the number of calls that set them."""
         self.attempts = 0
         if self.marks is None or self._sent_marks is None:
             return 0

@@ -71,7 +71,7 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
   );
 }
 
-/** A longer outcome stands in a paragraph. */
+/** A longer outcome is shown as a paragraph. */
 const LONG_OUTCOME = 40;
 
 /** A fork is compared with the run that it continues; any other run with one that the reader chooses. */

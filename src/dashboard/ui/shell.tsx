@@ -184,7 +184,7 @@ function Menu({ current }: { current: Page }) {
   );
 }
 
-/** Whether the menu offers the page. Who has its address is told there why it is not shown. */
+/** Whether the menu offers the page. The page itself tells a reader who has its address why it is not shown. */
 function mayRead({ needs }: Page): boolean {
   if (needs === 'operator') return isOperator.value;
   return needs !== 'admin' || isAtLeast('admin');

@@ -32,7 +32,7 @@ export interface TunnelTap {
   fromUpstream(bytes: Buffer): void;
   /** @param isAborted one of the sides broke off */
   close(isAborted: boolean): void;
-  /** There is no exchange; called instead of all others. */
+  /** There is no exchange. Called instead of all other functions. */
   cancel(): void;
 }
 

@@ -233,7 +233,7 @@ export class UpstreamConnection implements ResponseSink {
     const socket = isSecure
       ? connectTls({
           ...options,
-          // An IP address is not sent as a name; the certificate is checked against it all the same.
+          // An IP address is not sent as a name; the certificate is still checked against it.
           ...(isIP(host) === 0 && { servername: host }),
           ALPNProtocols: ['http/1.1'],
           session: this.#owner.session,
@@ -502,7 +502,7 @@ const CONNECTION_DEATHS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED']);
  */
 const TELLS_END_BEFORE_RESET = process.platform === 'linux';
 
-/** Several addresses may have been tried; the first one's code stands for all. */
+/** Several addresses may have been tried; the code of the first one is reported. */
 function describeSocketError(error: NodeJS.ErrnoException): UpstreamError {
   const first = error instanceof AggregateError ? (error.errors[0] as NodeJS.ErrnoException) : error;
   return new UpstreamError(error.code ?? first.code ?? '', error.message, { cause: error });

@@ -85,10 +85,10 @@ const LABELLED = 32;
 const WANTED = ['answer', 'alone', 'first'] as const;
 
 /**
- * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that this one continues, the sketch, the
- * place, the run's name. A place is the stamp of the arrival, a byte that says how strong the link is and which keys the
- * turn looks for, and those keys. A turn that continues an earlier one has the same sketch, so each file has the sketch
- * once per run.
+ * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that this one continues, the sketch,
+ * the place, the run's name. A place consists of the arrival stamp, a byte for the strength of the link and the kinds
+ * of keys, and the keys by which the turn looks for its predecessor. A turn that continues an earlier one has the same
+ * sketch, so each file has the sketch once per run.
  */
 export function encodeTurn(turn: Turn): Buffer {
   const isShared = turn.follows !== 0 && turn.follows < turn.id && turn.run_id === null;
