@@ -24,8 +24,8 @@ const NAMED_RUNS = 5;
 
 /** One limit of one credential. */
 export interface LimitAhead {
-  /** The credential's fingerprint, as in exchange records. */
-  credential: string;
+  /** The credential's fingerprint, as in exchange records; null: the requests had none, as where the gateway adds it. */
+  credential: string | null;
   provider: string;
   name: string;
   limit: number | null;
@@ -50,7 +50,7 @@ interface LimitsReport {
 
 /** A credential's traffic with one provider. */
 interface Client {
-  credential: string;
+  credential: string | null;
   provider: string;
   /** Newest first, one per SAMPLE_MS. */
   samples: { id: number; at_ms: number }[];
@@ -76,11 +76,11 @@ function collect(
   const fromId = Math.max(1, lastId - LOOKED_EXCHANGES + 1);
   let is_whole = fromId === 1;
   for (const exchange of source.summaries({ from_id: fromId })) {
-    const { credential, provider, status } = exchange;
+    const { credential = null, provider, status } = exchange;
     const at_ms = Date.parse(exchange.started_at) + (exchange.first_byte_ms ?? 0);
     if (at_ms < nowMs - LOOKED_MS) is_whole = true;
-    else if (credential !== undefined && status !== 0 && exchange.served_by === 'upstream') {
-      const key = `${credential} ${provider}`;
+    else if (status !== 0 && exchange.served_by === 'upstream') {
+      const key = `${credential ?? ''} ${provider}`;
       const client = clients.get(key) ?? {
         credential,
         provider,

@@ -32,7 +32,11 @@ function layOutLimit(view: InspectView, limit: LimitAhead, nowMs: number): strin
     strong(makeHarmlessLine(name)),
     share,
     count,
-    dim(makeHarmlessLine(`${provider}, credential ${credential}`)),
+    dim(
+      makeHarmlessLine(
+        `${provider}, ${credential === null ? 'without a credential' : `credential ${credential}`}`,
+      ),
+    ),
   ];
   let text = `${head.filter((part) => part !== '').join('  ')}\n`;
   if (limit.resets_at !== null) text += layOutPart(view, 'resets', describeTime(limit.resets_at, nowMs));

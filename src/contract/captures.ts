@@ -483,7 +483,12 @@ const limitsReply = z
     limits: z
       .array(
         z.object({
-          credential: z.string().describe('Fingerprint of the credential, as in exchange records'),
+          credential: z
+            .string()
+            .nullable()
+            .describe(
+              'Fingerprint of the credential, as in exchange records; null: the requests had none, as on routes where the gateway adds it',
+            ),
           provider: z.string().describe('Label of the upstream'),
           name: z.string().describe('`requests`, `tokens`, `5 hours`, `7 days`'),
           limit: z.number().nullable().describe('null: only a share was reported'),

@@ -149,11 +149,21 @@ describe('limits ahead', () => {
     ]);
   });
 
-  it('leaves out what is older than a day, and requests without a credential', () => {
+  it('leaves out what is older than a day', () => {
     const source = new MadeSource();
     addAnswer(source, 25 * 60, 0.9);
-    addAnswer(source, 0, 0.9, 'cccccccccccc');
-    delete source.records[1]!.credential;
     expect(tellLimits(source, source.records.length, NOW).limits).toEqual([]);
+  });
+
+  it('counts requests without a credential together, because the gateway may add it', () => {
+    const source = new MadeSource();
+    for (const run of ['run-1', 'run-2']) addAnswer(source, 0, 0.9, 'cccccccccccc', run);
+    addAnswer(source, 0, 0.2);
+    for (const record of source.records.slice(0, 2)) delete record.credential;
+    const { limits } = tellLimits(source, source.records.length, NOW);
+    expect(limits.map(({ credential, used_share, runs }) => [credential, used_share, runs.length])).toEqual([
+      [null, 0.9, 2],
+      ['aaaaaaaaaaaa', 0.2, 1],
+    ]);
   });
 });

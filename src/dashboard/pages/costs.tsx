@@ -177,7 +177,10 @@ const NAMED_RUNS = 3;
 const LIMIT_COLUMNS: Column<Limit>[] = [
   { title: 'Limit', show: ({ name }) => name },
   { title: 'Provider', show: ({ provider }) => provider },
-  { title: 'Credential', show: ({ credential }) => <code>{credential}</code> },
+  {
+    title: 'Credential',
+    show: ({ credential }) => (credential === null ? 'none' : <code>{credential}</code>),
+  },
   {
     title: 'Used',
     kind: 'number',
@@ -207,7 +210,7 @@ const LIMIT_COLUMNS: Column<Limit>[] = [
             <a href={hrefOfCaptured(run_id)}>{run_id}</a> <span class="faint">{formatShort(tokens)}</span>
           </div>
         ))}
-        {runs.length > NAMED_RUNS ? (
+        {runs.length > NAMED_RUNS && credential !== null ? (
           <a href={hrefOfCaptured(null, { q: `key:=${credential} since:24h sort:tokens` })}>all</a>
         ) : null}
       </>
@@ -231,7 +234,7 @@ function LimitsPanel() {
             label="Limits of providers"
             columns={LIMIT_COLUMNS}
             rows={rows}
-            keyOf={({ credential, provider, name }) => `${credential} ${provider} ${name}`}
+            keyOf={({ credential, provider, name }) => `${credential ?? ''} ${provider} ${name}`}
             empty="No answer of the last 24 hours named a limit."
           />
         </Panel>
