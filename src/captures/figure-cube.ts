@@ -16,7 +16,7 @@ import {
   type FigureRow,
 } from '../domain/traffic-figures.ts';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
-import { FigureSum } from './figure-sum.ts';
+import { FigureSum, type SavedFigureSum } from './figure-sum.ts';
 
 /** Number of consecutive ids in one part. */
 const PART_IDS = 4_096;
@@ -35,6 +35,19 @@ interface IdRange {
   last_id: number;
 }
 
+/** Complete parts that an earlier reader stored. */
+export interface KeptFigureParts {
+  figureParts(): Iterable<{ first_id: number; value: Buffer }>;
+}
+
+interface FigureChanges {
+  parts: { first_id: number; value: Buffer }[];
+  parts_gone: number[];
+}
+
+/** Exchanges that are read between two checks of the time. */
+const READ_AT_ONCE = 256;
+
 /** Sums of exchanges that have the same values. */
 interface Cell {
   values: Record<SingleDimension, string | null>;
@@ -50,14 +63,53 @@ export class FigureCube {
   /** The sums of complete parts together, because most parts have the same values. */
   readonly #merged = new Map<string, Cell>();
   readonly #isMerged = new Set<CubePart>();
+  /** null: it is loaded. */
+  #kept: KeptFigureParts | null;
+  /** Complete parts that are not stored yet. */
+  readonly #unkept = new Set<CubePart>();
+  #gone: number[] = [];
 
-  constructor(prices: Prices) {
+  constructor(prices: Prices, kept: KeptFigureParts | null = null) {
     this.#prices = prices;
+    this.#kept = kept;
+  }
+
+  get hasChanges(): boolean {
+    return this.#unkept.size > 0 || this.#gone.length > 0;
+  }
+
+  /** Changes since the last call, to be stored. */
+  takeChanges(): FigureChanges {
+    const parts = [...this.#unkept].map((part) => ({ first_id: part.from_id, value: part.write() }));
+    this.#unkept.clear();
+    const parts_gone = this.#gone;
+    this.#gone = [];
+    return { parts, parts_gone };
+  }
+
+  /** The store was emptied: all complete parts must be stored again. */
+  storeAgain(): void {
+    this.#load();
+    this.#gone = [];
+    for (const part of this.#parts.values()) if (part.is_complete) this.#unkept.add(part);
+  }
+
+  /** Reads what is stored. It throws when the store is damaged, so it runs when the first question comes. */
+  #load(): void {
+    for (const { first_id, value } of this.#kept?.figureParts() ?? [])
+      this.#parts.set(first_id, CubePart.from(first_id, value));
+    this.#kept = null;
+  }
+
+  #drop(part: CubePart): void {
+    this.#parts.delete(part.from_id);
+    this.#unkept.delete(part);
+    this.#gone.push(part.from_id);
   }
 
   /**
    * Answers a query, after reading what it needs.
-   * @param hasTime called before each part that has to be read; the newest part is always read
+   * @param hasTime called before some exchanges are read; the newest part is always read
    */
   ask(
     source: Pick<ExchangeSource, 'summaries'>,
@@ -65,7 +117,7 @@ export class FigureCube {
     question: FigureQuestion,
     hasTime: () => boolean,
   ): FigureReport {
-    const is_whole = this.#follow(source, range, question.from_day, hasTime);
+    const is_whole = this.follow(source, range, question.from_day, hasTime);
     const total = new FigureSum();
     const rows = new Map<string | null, FigureSum>();
     this.#mergeComplete();
@@ -108,30 +160,35 @@ export class FigureCube {
     }
   }
 
-  /** @returns whether every exchange from that day on is included */
-  #follow(
+  /**
+   * Reads exchanges, from the newest part on, back to a day.
+   * @returns whether every exchange from that day on is included
+   */
+  follow(
     source: Pick<ExchangeSource, 'summaries'>,
     { first_id, last_id }: IdRange,
     fromDay: string,
     hasTime: () => boolean,
   ): boolean {
+    this.#load();
     const oldest = startOfPart(first_id);
-    for (const from_id of this.#parts.keys()) if (from_id < oldest) this.#parts.delete(from_id);
+    for (const part of this.#parts.values()) if (part.from_id < oldest) this.#drop(part);
     if (last_id < first_id) return true;
     const newest = startOfPart(last_id);
     for (let from_id = newest; from_id >= oldest; from_id -= PART_IDS) {
       let part = this.#parts.get(from_id);
       // Exchanges that were deleted since the part was read must not count.
-      if (part === undefined || part.first_id < first_id) {
+      if (part !== undefined && part.first_id < first_id) {
+        this.#drop(part);
+        part = undefined;
+      }
+      if (part === undefined) {
         part = new CubePart(Math.max(from_id, first_id), from_id);
         this.#parts.set(from_id, part);
       }
       if (!part.isRead(last_id)) {
-        if (from_id !== newest && !hasTime()) {
-          this.#parts.delete(from_id);
-          return false;
-        }
-        part.read(source, last_id, this.#prices);
+        if (!part.read(source, last_id, this.#prices, from_id === newest ? ALWAYS : hasTime)) return false;
+        if (part.is_complete) this.#unkept.add(part);
       }
       // Exchanges are in the order of their end, so the exchanges of earlier parts began before this day.
       if (part.last_ended_day < fromDay) return true;
@@ -139,6 +196,8 @@ export class FigureCube {
     return true;
   }
 }
+
+const ALWAYS = (): boolean => true;
 
 function startOfPart(id: number): number {
   return id - ((id - 1) % PART_IDS);
@@ -183,13 +242,22 @@ class CubePart {
     return this.#nextId > Math.min(lastId, this.#endId - 1);
   }
 
-  read(source: Pick<ExchangeSource, 'summaries'>, lastId: number, prices: Prices): void {
+  /** @returns false if there was no time to read all of it */
+  read(
+    source: Pick<ExchangeSource, 'summaries'>,
+    lastId: number,
+    prices: Prices,
+    hasTime: () => boolean,
+  ): boolean {
+    if (!hasTime()) return false;
+    let read = 0;
     for (const exchange of source.summaries({ from_id: this.#nextId })) {
       if (exchange.id >= this.#endId) break;
+      if (++read % READ_AT_ONCE === 0 && !hasTime()) return false;
       // An exchange that is not indexed yet has no model and no tokens; it is added later.
       if (exchange.not_indexed) {
         this.#nextId = exchange.id;
-        return;
+        return true;
       }
       this.#cellOf(exchange).sum.addExchange(exchange, prices);
       this.last_ended_day = dayOf(Date.parse(exchange.started_at) + exchange.duration_ms);
@@ -199,6 +267,26 @@ class CubePart {
     }
     // Continue behind the part's end, even if its last exchanges are damaged and were not yielded.
     this.#nextId = Math.max(this.#nextId, Math.min(this.#endId, lastId + 1));
+    return true;
+  }
+
+  /** Restores a complete part from the output of {@link write}. */
+  static from(fromId: number, bytes: Buffer): CubePart {
+    const { first_id, last_ended_day, cells } = JSON.parse(bytes.toString()) as WrittenPart;
+    const part = new CubePart(first_id, fromId);
+    part.#nextId = part.#endId;
+    part.last_ended_day = last_ended_day;
+    for (const [key, values, tools, tags, sum] of cells)
+      part.#cells.set(key, { values, tools, tags, sum: FigureSum.restore(sum) });
+    return part;
+  }
+
+  write(): Buffer {
+    const cells = [...this.#cells].map(
+      ([key, { values, tools, tags, sum }]) => [key, values, tools, tags, sum.save()] as const,
+    );
+    const written: WrittenPart = { first_id: this.first_id, last_ended_day: this.last_ended_day, cells };
+    return Buffer.from(JSON.stringify(written));
   }
 
   #cellOf(exchange: ListedExchange): Cell {
@@ -230,6 +318,18 @@ class CubePart {
     this.#cells.set(rest, unnamed);
     return unnamed;
   }
+}
+
+interface WrittenPart {
+  first_id: number;
+  last_ended_day: string;
+  cells: readonly (readonly [
+    key: string,
+    values: Cell['values'],
+    tools: readonly string[],
+    tags: readonly string[],
+    sum: SavedFigureSum,
+  ])[];
 }
 
 function readValues(exchange: ListedExchange): Cell['values'] {

@@ -15,6 +15,24 @@ import type { ListedExchange } from './exchange-source.ts';
 const STEP = (1 + LATENCY_PRECISION) ** 2;
 const LOG_STEP = Math.log(STEP);
 
+export type SavedFigureSum = readonly [
+  counts: readonly [
+    exchanges: number,
+    turns: number,
+    errors: number,
+    student_turns: number,
+    input: number,
+    output: number,
+    cache_read: number,
+    cache_write: number,
+    cost_usd: number,
+    priced_turns: number,
+    unpriced_turns: number,
+    estimated_turns: number,
+  ],
+  latencies: readonly (readonly [step: number, count: number])[],
+];
+
 /** Sums of some exchanges, and how often each latency occurred. */
 export class FigureSum {
   #exchanges = 0;
@@ -30,6 +48,37 @@ export class FigureSum {
   #unpricedTurns = 0;
   #estimatedTurns = 0;
   readonly #latencies = new Map<number, number>();
+
+  /** Restores the output of {@link save}. */
+  static restore([counts, latencies]: SavedFigureSum): FigureSum {
+    const sum = new FigureSum();
+    [sum.#exchanges, sum.#turns, sum.#errors, sum.#studentTurns] = counts;
+    [, , , , sum.#inputTokens, sum.#outputTokens, sum.#cacheReadTokens, sum.#cacheWriteTokens] = counts;
+    [, , , , , , , , sum.#costUsd, sum.#pricedTurns, sum.#unpricedTurns, sum.#estimatedTurns] = counts;
+    for (const [step, count] of latencies) sum.#latencies.set(step, count);
+    return sum;
+  }
+
+  /** The sums as plain data. */
+  save(): SavedFigureSum {
+    return [
+      [
+        this.#exchanges,
+        this.#turns,
+        this.#errors,
+        this.#studentTurns,
+        this.#inputTokens,
+        this.#outputTokens,
+        this.#cacheReadTokens,
+        this.#cacheWriteTokens,
+        this.#costUsd,
+        this.#pricedTurns,
+        this.#unpricedTurns,
+        this.#estimatedTurns,
+      ],
+      [...this.#latencies],
+    ];
+  }
 
   get exchanges(): number {
     return this.#exchanges;

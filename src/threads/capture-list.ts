@@ -15,6 +15,7 @@ import {
   type ValuesQuestion,
   type WindowQuestion,
 } from '../captures/captured-runs.ts';
+import { FigureCube } from '../captures/figure-cube.ts';
 import { indexVersion, nameOfPrices } from '../captures/listed-run.ts';
 import { type SaidOfRuns, saidBy } from '../captures/run-entry.ts';
 import type { RunTexts } from '../captures/run-texts.ts';
@@ -22,6 +23,7 @@ import type { CachePeriod, CacheQuestion } from '../domain/cache-miss.ts';
 import type { CapturedActivity, WindowSums } from '../domain/captured-run.ts';
 import type { Prices } from '../domain/price.ts';
 import type { CountedValues } from '../domain/run-query/count-values.ts';
+import type { FigureQuestion, FigureReport } from '../domain/traffic-figures.ts';
 import { systemClock } from '../std/clock.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
 import type { FollowedFiles } from '../storage/capture/followed-files.ts';
@@ -84,6 +86,7 @@ export class CaptureList {
   #runs!: CapturedRuns;
   #recent!: RecentExchanges;
   #cache!: CacheLedger;
+  #figures!: FigureCube;
   #newest: NewestRuns | null = null;
   /** Runs with a differing echo that this process found. */
   differing_runs = 0;
@@ -220,6 +223,11 @@ export class CaptureList {
     );
   }
 
+  /** Figures of a period by model, agent and so on. */
+  sumFigures(question: FigureQuestion, hasTime: HasTime): FigureReport {
+    return this.#guard(() => this.#figures.ask(this.#files, this.#range, question, hasTime));
+  }
+
   /** Whether any exchange of a run exists. */
   has(runId: string): boolean {
     return this.listOf(runId).rangeOf(runId) !== undefined;
@@ -265,6 +273,8 @@ export class CaptureList {
         isMore = this.#runs.readUnread(this.#files, systemClock.wallMs() - CAPTURE_LIST.settled_ms);
       if (!isMore && this.#options.reads_ahead)
         isMore = !this.#cache.follow(this.#files, this.#range, '', () => performance.now() < until);
+      if (!isMore && this.#options.reads_ahead)
+        isMore = !this.#figures.follow(this.#files, this.#range, '', () => performance.now() < until);
       if (!isMore || this.#runs.changed >= CAPTURE_LIST.runs_unsaved) this.#save();
       return isMore ? CAPTURE_LIST.pause_ms : null;
     });
@@ -304,6 +314,7 @@ export class CaptureList {
     });
     this.#recent = new RecentExchanges({ prices, kept: state === null ? null : index });
     this.#cache = new CacheLedger(prices, state === null ? null : index);
+    this.#figures = new FigureCube(prices, state === null ? null : index);
     this.#newest = null;
     this.#unsaved = 0;
   }
@@ -366,6 +377,7 @@ export class CaptureList {
     this.#newest = null;
     this.#recent = new RecentExchanges({ prices: this.#options.prices });
     this.#cache.storeAgain();
+    this.#figures.storeAgain();
     void this.#index?.close();
     removeRunIndex(this.#options.db);
     this.#index = this.#openIndex();
@@ -428,7 +440,8 @@ export class CaptureList {
       this.#unsaved === 0 &&
       this.#runs.changed === 0 &&
       !this.#recent.hasChanges &&
-      !this.#cache.hasChanges
+      !this.#cache.hasChanges &&
+      !this.#figures.hasChanges
     )
       return;
     this.#unsaved = 0;
@@ -438,7 +451,11 @@ export class CaptureList {
       const { state, runs, gone } = this.#runs.takeChanges();
       const mark = { id: marked.id, started_at: marked.started_at };
       const whole: IndexState = { ...state, prices: this.#pricesName, first_id: this.#firstId, mark };
-      const sums = { ...this.#recent.takeChanges(), ...this.#cache.takeChanges() };
+      const sums = {
+        ...this.#recent.takeChanges(),
+        ...this.#cache.takeChanges(),
+        ...this.#figures.takeChanges(),
+      };
       index.write({ state: JSON.stringify(whole), runs, gone, ...sums });
     } catch {
       // The cause may be a full disk. The list continues in memory, and the next process continues from what was

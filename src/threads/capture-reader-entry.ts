@@ -11,7 +11,6 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
 import { readRunCache } from '../captures/cache-page.ts';
 import { type HasTime, RunWithin } from '../captures/captured-runs.ts';
 import { type ToldExchange, tellConversation } from '../captures/conversation.ts';
-import { FigureCube } from '../captures/figure-cube.ts';
 import { tellLimits } from '../captures/limits-ahead.ts';
 import { RunTexts } from '../captures/run-texts.ts';
 import { readHitPage } from '../captures/text-hits.ts';
@@ -97,7 +96,6 @@ class CaptureLibrary {
   readonly #runTexts: RunTexts;
   #steps = new RelegatedSteps();
   readonly #readsAhead: boolean;
-  #figures: FigureCube;
   #kept: KeptConversation | null = null;
 
   constructor(options: CaptureReaderStart) {
@@ -106,7 +104,6 @@ class CaptureLibrary {
     this.#files = new FollowedFiles(db, { data_key });
     this.#prices = prices;
     this.#readsAhead = options.reads_ahead;
-    this.#figures = new FigureCube(prices);
     this.#students = new ExplainingStudents(student);
     this.#wires = options.wires;
     this.#texts = new TextSearch(db, openDataKey(data_key));
@@ -189,7 +186,6 @@ class CaptureLibrary {
   #look(): void {
     if (this.#list.look()) return;
     this.#steps = new RelegatedSteps();
-    this.#figures = new FigureCube(this.#prices);
     this.#kept = null;
   }
 
@@ -303,8 +299,7 @@ class CaptureLibrary {
   }
 
   #tellFigures(question: FigureQuestion): CaptureAnswer {
-    const range = { first_id: this.#files.first_id, last_id: this.#list.last_id };
-    const report = this.#figures.ask(this.#files, range, question, startTime(CAPTURE_FIGURES_READING_MS));
+    const report = this.#list.sumFigures(question, startTime(CAPTURE_FIGURES_READING_MS));
     const rows = report.rows.map((row) => ({ ...row, query: describeFigureRuns(question, row.name) }));
     return toJson({ ...report, rows });
   }

@@ -149,6 +149,33 @@ describe('figures', () => {
     expect(Math.abs(p95! / latencies[474]! - 1)).toBeLessThanOrEqual(LATENCY_PRECISION + 1e-9);
   });
 
+  it('are the same when complete parts were kept, which are not read again', () => {
+    const source = new MadeSource();
+    for (let at = 0; at < 5_000; at++)
+      addTurn(source, { day: at % 3, client: `agent-${at % 4}`, tools: at % 2 === 0 ? ['read'] : [] });
+    const question = { by: 'agent', from_day: '2026-11-01', to_day: '2026-11-30', where: {} } as const;
+    const first = new FigureCube(PRICES);
+    const report = first.ask(source, rangeOf(source), question, () => true);
+    expect(first.hasChanges).toBe(true);
+    const { parts } = first.takeChanges();
+    expect(parts.map(({ first_id }) => first_id)).toEqual([1]);
+    let from = Number.POSITIVE_INFINITY;
+    const watched = {
+      summaries: (filter: { from_id?: number } = {}) => {
+        from = Math.min(from, filter.from_id ?? 1);
+        return source.summaries(filter);
+      },
+    };
+    const next = new FigureCube(PRICES, { figureParts: () => parts });
+    expect(next.ask(watched, rangeOf(source), question, () => true)).toEqual(report);
+    expect(from).toBe(4_097);
+    // Deleted exchanges do not count, so the part is read again and stored again.
+    const later = { ...rangeOf(source), first_id: 3_001 };
+    const left = next.ask(source, later, question, () => true);
+    expect(left.total.exchanges).toBe(2_000);
+    expect(next.takeChanges()).toMatchObject({ parts_gone: [1], parts: [{ first_id: 1 }] });
+  });
+
   it('say when older exchanges are not read yet, and read new ones once', () => {
     const source = new MadeSource();
     for (let i = 0; i < 5_000; i++) addTurn(source);

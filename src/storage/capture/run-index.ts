@@ -1,7 +1,7 @@
 /**
  * The stored index of captured runs, `<capture database>.runs`: one row for each run, the figures of the newest
- * exchanges, and sums of cache misses, so that listing runs does not read all exchanges. The index can always be rebuilt from the captures, so
- * an index that is damaged, or that belongs to another version, key or capture database, is removed. Only the capture
+ * exchanges, and sums of cache misses and figures, so that listing runs does not read all exchanges. The index can always
+ * be rebuilt from the captures, so an index that is damaged, or that belongs to another version, key or capture database, is removed. Only the capture
  * reader writes it (threads/capture-reader-entry.ts), never the gateway or the capture process. Any process may read
  * it.
  * To read it: `RunIndex.open(db, { data_key, version, mode: 'read' })` returns null without an index of that version.
@@ -12,7 +12,8 @@
  * Removing captured exchanges (expiry, erasure) removes the whole index file, because LMDB's free pages keep removed
  * content. A change of the key removes it, too. Backups omit it. Commits are not synced, so a power failure may cost
  * the file.
- * Bound: CAPTURE_LISTED_RUNS rows, CAPTURE_ACTIVITY.exchanges figures and the parts of captures/cache-ledger.ts. Pages of removed rows are reused.
+ * Bound: CAPTURE_LISTED_RUNS rows, CAPTURE_ACTIVITY.exchanges figures and the parts of captures/cache-ledger.ts and
+ * captures/figure-cube.ts. Pages of removed rows are reused.
  */
 import { createHash } from 'node:crypto';
 import { chmodSync, rmSync, statSync } from 'node:fs';
@@ -53,6 +54,9 @@ interface RunIndexChanges {
   /** Sums of cache misses, keyed by the first exchange that they cover. */
   cache: readonly KeptRow[];
   cache_gone: readonly number[];
+  /** Sums of figures, keyed by the first exchange that they cover. */
+  parts: readonly KeptRow[];
+  parts_gone: readonly number[];
 }
 
 const STATE = Buffer.from('state');
@@ -80,6 +84,7 @@ export class RunIndex {
   readonly #runs: ValueTable<number>;
   readonly #figures: ValueTable<number>;
   readonly #cache: ValueTable<number>;
+  readonly #parts: ValueTable<number>;
   readonly #names: Database<Buffer, Buffer>;
   readonly #key: DataKey | null;
   readonly #inode: bigint;
@@ -135,6 +140,7 @@ export class RunIndex {
       this.#runs = seal(table<number>('runs', 'uint32'), 'runs', sealing);
       this.#figures = seal(table<number>('figures', 'uint32'), 'figures', sealing);
       this.#cache = seal(table<number>('cache', 'uint32'), 'cache', sealing);
+      this.#parts = seal(table<number>('parts', 'uint32'), 'parts', sealing);
       this.#names = table<Buffer>('names', 'binary');
       this.#inode = inodeOf(path) ?? 0n;
     } catch (thrown) {
@@ -185,8 +191,14 @@ export class RunIndex {
     for (const { key, value } of this.#cache.getRange({})) yield { first_id: key, value: this.#check(value) };
   }
 
+  /** All stored sums of figures. @throws RunIndexDamage */
+  *figureParts(): Generator<KeptRow> {
+    for (const { key, value } of this.#parts.getRange({})) yield { first_id: key, value: this.#check(value) };
+  }
+
   /** Writes all changes or none. @throws Error of the storage */
-  write({ state, runs, gone, figures, figures_gone, cache, cache_gone }: RunIndexChanges): void {
+  write(changes: RunIndexChanges): void {
+    const { state, runs, gone, figures, figures_gone, cache, cache_gone, parts, parts_gone } = changes;
     refuseWithoutRoom(this.#path, 0);
     this.#root.transactionSync(() => {
       for (const { first_id, run_id } of gone) {
@@ -206,6 +218,8 @@ export class RunIndex {
       for (const { first_id, value } of figures) this.#figures.putSync(first_id, addCheck(value));
       for (const from_id of cache_gone) this.#cache.removeSync(from_id);
       for (const { first_id, value } of cache) this.#cache.putSync(first_id, addCheck(value));
+      for (const from_id of parts_gone) this.#parts.removeSync(from_id);
+      for (const { first_id, value } of parts) this.#parts.putSync(first_id, addCheck(value));
       this.#meta.putSync(STATE, Buffer.from(state));
     });
   }
