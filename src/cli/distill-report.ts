@@ -43,7 +43,7 @@ const UNTAUGHT: Record<UntaughtReason, string> = {
   served_by_student: 'a student answered',
   unreadable: 'unreadable',
   reading_differs: 'two readings of the answer differ',
-  too_many: 'in the rest of a long run',
+  too_many: 'beyond the maximum of steps in a run',
 };
 
 const UNCOVERED: Record<UncoveredReason, string> = {

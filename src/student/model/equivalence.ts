@@ -160,7 +160,7 @@ function listWords(value: string): ReadonlySet<string> {
   return words;
 }
 
-/** Only values: the name of a field says nothing about this step. */
+/** Searches only values, because the name of a field says nothing about this step. */
 function collectValues(value: unknown, values: string[]): void {
   if (Array.isArray(value)) for (const item of value) collectValues(item, values);
   else if (isObject(value)) for (const key of Object.keys(value)) collectValues(value[key], values);
