@@ -2,7 +2,7 @@
  * Supervision as data: the bounds of each kind of actor, the reaction to overflow, and the allowed failures. Any
  * thread.
  */
-import { RUN_STEP_KEYS, RUN_STEPS } from '../src/domain/run-rows.ts';
+import { RUN_GATHERED_STEPS, RUN_STEP_KEYS, RUN_STEPS } from '../src/domain/run-rows.ts';
 import { USAGE } from '../src/domain/usage.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
 import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
@@ -160,4 +160,9 @@ export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE
  * once.
  */
 export const PROMISED_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);
-export const PROMISED_TABLES: ReadonlySet<string> = new Set<string>([RUN_STEPS, RUN_STEP_KEYS, USAGE]);
+export const PROMISED_TABLES: ReadonlySet<string> = new Set<string>([
+  RUN_STEPS,
+  RUN_GATHERED_STEPS,
+  RUN_STEP_KEYS,
+  USAGE,
+]);

@@ -1,14 +1,33 @@
 /**
- * Reads a run's earlier answers from storage. Server threads.
+ * Reads a run's earlier answers and steps from storage. Server threads.
  */
+import { GATHERED_STEPS, gatherSteps, readSteps } from '../../src/domain/gathered-steps.ts';
 import { readAnswer } from '../../src/domain/run.ts';
 import { RUN_STEP_KEYS, RUN_STEPS, type RunStepRow, runStepKey } from '../../src/domain/run-rows.ts';
-import type { TableReader } from '../../src/storage/tables.ts';
+import type { Tables } from '../../src/storage/tables.ts';
 
 export interface AnswerRequest {
   org_id: string;
   run_id: string;
   step_index: number;
+  /** Whether the run is finished, so that its steps may be in rows with others. */
+  is_finished: boolean;
+}
+
+export interface GatherRequest {
+  org_id: string;
+  run_id: string;
+  /** Only steps with a greater index. */
+  after: number;
+}
+
+/** Steps for one row, and the indices of the first and the last of them. */
+export interface GatheredSteps {
+  first: number;
+  last: number;
+  value: Uint8Array;
+  /** Whether the run has no steps after these. */
+  is_end: boolean;
 }
 
 export interface KnownKeysRequest {
@@ -21,10 +40,10 @@ export interface KnownKeysRequest {
 export type KnownKey = readonly [key: string, value: number | readonly number[]];
 
 export class StepAnswersAdapter {
-  readonly #runs: TableReader;
+  readonly #runs: Tables;
 
   /** @param runs tables of `runs.mdb` */
-  constructor(runs: TableReader) {
+  constructor(runs: Tables) {
     this.#runs = runs;
   }
 
@@ -42,7 +61,22 @@ export class StepAnswersAdapter {
    * @returns the first answer to the step, or null if the run has no such step
    */
   async read(request: AnswerRequest): Promise<string | null> {
+    const { step_index, is_finished } = request;
+    if (is_finished) {
+      const [found] = readSteps(this.#runs, request, { after: step_index - 1, limit: 1 });
+      return found?.step_index === step_index ? readAnswer(found.step.answer) : null;
+    }
     const row = this.#runs.get<RunStepRow>(RUN_STEPS, runStepKey(request, request.step_index));
     return row === undefined ? null : readAnswer(row.answer);
+  }
+  /**
+   * @returns the next steps of a finished run for one row; null if it has no more
+   */
+  async gather(request: GatherRequest): Promise<GatheredSteps | null> {
+    const steps = readSteps(this.#runs, request, { after: request.after, limit: GATHERED_STEPS });
+    const [first, last] = [steps[0], steps.at(-1)];
+    if (first === undefined || last === undefined) return null;
+    const is_end = steps.length < GATHERED_STEPS;
+    return { first: first.step_index, last: last.step_index, value: gatherSteps(steps), is_end };
   }
 }

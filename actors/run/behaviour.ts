@@ -47,7 +47,7 @@ import type {
 import { parseExact } from '../../src/std/exact-json.ts';
 import { packZeroRuns, unpackZeroRuns } from '../../src/std/zero-runs.ts';
 import { liveEventTell, liveForgetTell } from '../live-hub/client.ts';
-import type { AnswerRequest, KnownKey, KnownKeysRequest } from './adapter.ts';
+import type { AnswerRequest, GatheredSteps, GatherRequest, KnownKey, KnownKeysRequest } from './adapter.ts';
 import { type PackedState, packState, unpackState } from './packed-state.ts';
 import {
   type KeyedStep,
@@ -58,7 +58,15 @@ import {
   type RunProtocol,
   type RunRefusalCode,
 } from './protocol.ts';
-import { deletionMark, deletionRows, projectRun, stepKeyRow, stepRows, sweepRows } from './rows.ts';
+import {
+  deletionMark,
+  deletionRows,
+  gatheredRows,
+  projectRun,
+  stepKeyRow,
+  stepRows,
+  sweepRows,
+} from './rows.ts';
 import { packStep, projectOf, type RecordableStep, stepIndexOf, unpackStep } from './step-message.ts';
 
 /**
@@ -95,6 +103,8 @@ interface KeyLookup {
 interface RunInternal {
   looked_up: Outcome<string | null, Lookup>;
   keys_looked_up: Outcome<KnownKey[], KeyLookup>;
+  /** The carried number is the start time of the run. */
+  gathered: Outcome<GatheredSteps | null, number>;
   /** Deletes the next portion of the run. */
   sweep: null;
 }
@@ -203,6 +213,7 @@ function endHandlers(isWatched: boolean): Pick<Handlers, 'finish' | 'totals' | '
       const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
       context.reply(renderFinish(finished));
       context.count('finished');
+      gatherAfter(finished, -1, context);
       if (isWatched) tellFinish(finished, context);
     },
 
@@ -295,7 +306,24 @@ function lookupHandlers(isWatched: boolean): Run['internal'] {
       if (state.reports !== reports) return lookUpKeys(state, token, request, context);
       context.replyTo(token, recordReported(state, request, outcome.value, context, isWatched));
     },
+
+    gathered(state, { carry: of, ...outcome }, context) {
+      // A failure leaves the steps as they are.
+      if (!outcome.ok || outcome.value === null) return;
+      // The run was deleted meanwhile, and perhaps started again.
+      if (state.finish === null || state.started_at_ms !== of) return;
+      context.persist({ type: 'gathered' });
+      context.write(gatheredRows(state, outcome.value));
+      if (!outcome.value.is_end) gatherAfter(state, outcome.value.last, context);
+    },
   };
+}
+
+/** Moves the next steps of a finished run into one row, where they take less space (gathered-steps.ts). */
+function gatherAfter(state: RunState, after: number, context: RunContext): void {
+  const { org_id, run_id } = state.facts!;
+  const request: GatherRequest = { org_id, run_id, after };
+  context.io(STEP_ANSWERS_ADAPTER, 'gather', request, 'gathered', state.started_at_ms);
 }
 
 /** Lets other actors run between two portions. */
@@ -310,7 +338,8 @@ function isSeen({ facts, left_to_delete }: RunState, projectId: string | null): 
 
 function lookUp(state: RunState, token: ReplyToken, step: RecordableStep, context: RunContext): void {
   const { org_id, run_id } = state.facts!;
-  const request: AnswerRequest = { org_id, run_id, step_index: step.event.step_index };
+  const is_finished = state.finish !== null;
+  const request: AnswerRequest = { org_id, run_id, step_index: step.event.step_index, is_finished };
   const { late_steps, started_at_ms: of } = state;
   context.io(STEP_ANSWERS_ADAPTER, 'read', request, 'looked_up', { token, step, late_steps, of });
 }

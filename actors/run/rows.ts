@@ -3,6 +3,7 @@ import { type RunEvent, type RunState, type StepEvent, toTimestamp, totalsOf } f
 import { RUN_LISTS, type RunListRow, runListKeys } from '../../src/domain/run-list.ts';
 import {
   RUN_DELETIONS,
+  RUN_GATHERED_STEPS,
   RUN_OUTCOMES,
   RUN_STARTS,
   RUN_STEP_KEYS,
@@ -22,6 +23,7 @@ import {
 } from '../../src/domain/run-summary.ts';
 import { USAGE, type UsageCounts, usageKey } from '../../src/domain/usage.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
+import type { GatheredSteps } from './adapter.ts';
 
 /** @param state the state after the event */
 export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[] {
@@ -54,6 +56,7 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
     case 'step': // `stepRows`, which need the answer to the step
     case 'told':
     case 'reported': // `stepKeyRow`
+    case 'gathered': // `gatheredRows`
     case 'deleting': // `deletionRows`, which need the state before the event
     case 'swept':
     case 'deleted':
@@ -70,6 +73,15 @@ export function stepRows(
   return [
     { op: 'put', table: RUN_STEPS, row: runStepKey(state.facts!, step_index), value },
     addUsage(state, at_ms, { steps: 1, tokens }),
+  ];
+}
+
+/** Moves steps of a finished run into one row. */
+export function gatheredRows({ facts }: RunState, { first, last, value }: GatheredSteps): RowWrite[] {
+  const row = runStepKey(facts!, last);
+  return [
+    { op: 'put', table: RUN_GATHERED_STEPS, row, value },
+    { op: 'clear', table: RUN_STEPS, row: runStepKey(facts!, first), end: runStepKey(facts!, last + 1) },
   ];
 }
 
@@ -106,7 +118,9 @@ export function deletionRows(state: RunState, mark: string): readonly RowWrite[]
 /** Removes up to `limit` of a run's steps, and of their keys. */
 export function sweepRows({ facts }: RunState, limit: number): RowWrite[] {
   const row = [facts!.org_id, facts!.run_id];
-  return [RUN_STEPS, RUN_STEP_KEYS].map((table): RowWrite => ({ op: 'trim', table, row, limit }));
+  return [RUN_STEPS, RUN_GATHERED_STEPS, RUN_STEP_KEYS].map(
+    (table): RowWrite => ({ op: 'trim', table, row, limit }),
+  );
 }
 
 /** Marks a deletion that takes several transactions, so that the next start can resume it. */

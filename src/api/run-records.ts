@@ -4,6 +4,7 @@ import { RunClient } from '../../actors/run/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { RUN_RECORDS, runPage, runRecord, stepRecord } from '../contract/run-records.ts';
 import { findMaxScore } from '../domain/evaluation.ts';
+import { readSteps, type StoredStep } from '../domain/gathered-steps.ts';
 import type { MonitorName, MonitorScores } from '../domain/monitors/names.ts';
 import { type ReportedRun, tellReportedStatus, toReportedRun } from '../domain/reported-run.ts';
 import { readAnswer } from '../domain/run.ts';
@@ -20,15 +21,7 @@ import type { CountedValues } from '../domain/run-query/count-values.ts';
 import { writeRunCursor } from '../domain/run-query/cursor.ts';
 import type { NameField } from '../domain/run-query/fields.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
-import {
-  RUN_STARTS,
-  RUN_STEPS,
-  RUNS,
-  type RunRow,
-  type RunStartRow,
-  type RunStepRow,
-  runKey,
-} from '../domain/run-rows.ts';
+import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from '../domain/run-rows.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
@@ -37,7 +30,7 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
 import { findRunMarks, forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { TableReader, Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
@@ -234,19 +227,18 @@ function readListQuery(query: ListQuery): RunQuery {
 }
 
 function readStepPage(
-  runs: TableReader,
+  runs: Tables,
   row: RunRow,
   query: z.output<(typeof RUN_RECORDS)['listRunSteps']['query']>,
 ) {
-  const prefix = [row.org_id, row.run_id];
   const place = readCursor(query.cursor, ['number']);
-  const after = place === null ? {} : { after: [...prefix, ...place] };
-  const rows = [...runs.range<RunStepRow>(RUN_STEPS, { prefix, ...after, limit: query.limit + 1 })];
-  const steps = rows.slice(0, query.limit);
-  const isLast = rows.length <= query.limit;
+  const after = place === null ? null : (place[0] as number);
+  const found = readSteps(runs, row, { after, limit: query.limit + 1 });
+  const steps = found.slice(0, query.limit);
+  const isLast = found.length <= query.limit;
   return {
-    steps: steps.map((step) => describeStep(step.row[2] as number, step.value)),
-    next_cursor: isLast ? null : writeCursor([steps.at(-1)!.row[2]!]),
+    steps: steps.map(describeStep),
+    next_cursor: isLast ? null : writeCursor([steps.at(-1)!.step_index]),
   };
 }
 
@@ -322,8 +314,8 @@ function describeRun(row: RunRow, start: RunStartRow | undefined, marks: RunMark
   };
 }
 
-function describeStep(stepIndex: number, row: RunStepRow): StepRecord {
-  const { answer, at, is_error, tokens, copy, intervention = null } = row;
+function describeStep({ step_index, step }: StoredStep): StepRecord {
+  const { answer, at, is_error, tokens, copy, intervention = null } = step;
   const said = JSON.parse(readAnswer(answer)) as {
     scores: MonitorScores;
     total_score: number;
@@ -332,5 +324,5 @@ function describeStep(stepIndex: number, row: RunStepRow): StepRecord {
   // Older rows do not have these two.
   const max_score = findMaxScore(said.scores);
   const alarm = said.fired.length > 0;
-  return { step_index: stepIndex, ...copy, is_error, tokens, at, ...said, max_score, alarm, intervention };
+  return { step_index, ...copy, is_error, tokens, at, ...said, max_score, alarm, intervention };
 }

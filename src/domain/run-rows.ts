@@ -10,8 +10,13 @@ import type { PackedScores, RunFacts, RunTotals } from './run.ts';
 export const RUNS = 'runs';
 /** The long parts of a start; key `[org_id, run_id]`, which also finds a run without its project. */
 export const RUN_STARTS = 'run_starts';
-/** One row per step; key {@link runStepKey}. */
+/** One row per step; key {@link runStepKey}. Steps of a finished run are moved to {@link RUN_GATHERED_STEPS}. */
 export const RUN_STEPS = 'run_steps';
+/**
+ * Steps of finished runs, many in a row (gathered-steps.ts); key {@link runStepKey} of the last of them. In the other
+ * table such rows would lie alone in pages that the removed rows left.
+ */
+export const RUN_GATHERED_STEPS = 'run_gathered_steps';
 /**
  * Reports of steps by telemetry; key `[org_id, run_id, key]`. The value is the step's index, or the last step's index
  * for a call that was already known. The same table has the counts of reports (reported-calls.ts).

@@ -68,6 +68,8 @@ export type RunEvent =
   | { type: 'told' }
   /** Telemetry reported calls, some of which may already be steps. */
   | { type: 'reported' }
+  /** Steps of the finished run were put into one row. */
+  | { type: 'gathered' }
   /** The run was deleted: it is hidden from now on, and its steps are deleted in portions. */
   | { type: 'deleting' }
   /** This many of its steps were removed. */
@@ -149,6 +151,8 @@ export function applyRunEvent(state: RunState, event: RunEvent): RunState {
       return { ...state, told_at: state.steps };
     case 'reported':
       return { ...state, reports: state.reports + 1 };
+    case 'gathered':
+      return state;
     case 'deleting':
       // Only the keys of its rows are still needed.
       return { ...UNKNOWN_RUN, facts: state.facts, left_to_delete: state.steps };

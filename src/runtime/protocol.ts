@@ -58,7 +58,12 @@ export type RowWrite =
   | { op: 'remove'; table: string; row: RowKey }
   | { op: 'add'; table: string; row: RowKey; counts: Readonly<Record<string, number>> }
   /** Removes the first `limit` rows whose keys begin with `row`. */
-  | { op: 'trim'; table: string; row: RowKey; limit: number };
+  | { op: 'trim'; table: string; row: RowKey; limit: number }
+  /**
+   * Removes the rows from `row` up to, but not including, `end`. Another row of the transaction has their content, so this
+   * deletes none.
+   */
+  | { op: 'clear'; table: string; row: RowKey; end: RowKey };
 
 /**
  * All actions that a handler can request from the runtime, as data. Performed in order, after the handler has

@@ -4,10 +4,12 @@ import fc from 'fast-check';
 import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
 import type { LiveMessage } from '../../actors/live-hub/protocol.ts';
+import { StepAnswersAdapter } from '../../actors/run/adapter.ts';
 import { RUN_DELETE_STEPS, run } from '../../actors/run/behaviour.ts';
 import { type EvaluateReply, runAddress } from '../../actors/run/protocol.ts';
 import { packStep, projectOf, stepIndexOf, unpackStep } from '../../actors/run/step-message.ts';
 import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
+import { GATHERED_STEPS, readSteps } from '../../src/domain/gathered-steps.ts';
 import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 import { MONITOR_NAMES, type MonitorScores } from '../../src/domain/monitors/names.ts';
 import { makeProfile } from '../../src/domain/monitors/profiles.ts';
@@ -131,7 +133,7 @@ class RunUnderTest {
         }
       }
       for (const effect of effects)
-        if (effect.type === 'io') this.kit.finish(effect, this.#lookUp(effect.input));
+        if (effect.type === 'io') this.kit.finish(effect, await this.#lookUp(effect.operation, effect.input));
     }
   }
 
@@ -143,20 +145,9 @@ class RunUnderTest {
     return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
   }
 
-  #lookUp(input: unknown): unknown {
-    const { org_id, run_id, step_index, keys } = input as {
-      org_id: string;
-      run_id: string;
-      step_index: number;
-      keys?: string[];
-    };
-    if (keys !== undefined)
-      return keys.flatMap((key) => {
-        const value = this.tables.get<number>('run_step_keys', [org_id, run_id, key]);
-        return value === undefined ? [] : [[key, value]];
-      });
-    const row = this.tables.get<RunStepRow>('run_steps', [org_id, run_id, step_index]);
-    return row === undefined ? null : readAnswer(row.answer);
+  #lookUp(operation: string, input: unknown): Promise<unknown> {
+    const adapter = new StepAnswersAdapter(this.tables);
+    return adapter[operation as 'read' | 'findKnown' | 'gather'](input as never);
   }
 
   get state(): RunState {
@@ -671,6 +662,51 @@ describe('whatever comes how often', () => {
         sizes.push(JSON.stringify(run.persistence!.snapshot.encode(subject.state)).length);
     }
     expect(sizes[1]! / sizes[0]!).toBeLessThan(1.1);
+  });
+});
+
+describe('a finished run', () => {
+  const STEPS = 2 * GATHERED_STEPS + 9;
+
+  it('has many steps in a row, and answers each again, also after a crash; without them it is deleted', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const answers: string[] = [];
+    for (let index = 0; index < STEPS; index++) answers.push(replyOf(await subject.step(stepOf(2 * index))));
+    const read = () =>
+      readSteps(subject.tables, { org_id: 'org_a', run_id: 'run-1' }, { after: null, limit: 999 });
+    const before = read();
+    expect(before).toHaveLength(STEPS);
+    await subject.finish('success');
+    const rows = [...subject.tables.range('run_gathered_steps', { prefix: [] })];
+    expect([...subject.tables.range('run_steps', { prefix: [] })]).toEqual([]);
+    expect(rows.map(({ row }) => row[2])).toEqual([127, 255, STEPS - 1].map((at) => 2 * at));
+    expect(read()).toEqual(before);
+    subject.kit.restart();
+    for (const at of [0, 1, 127, 128, 200, STEPS - 1])
+      expect(replyOf(await subject.step(stepOf(2 * at)))).toBe(answers[at]);
+    for (const index of [1, 255, 2 * STEPS])
+      expect(codeOf(await subject.step(stepOf(index)))).toBe('run_finished');
+    expect(subject.state.steps).toBe(STEPS);
+    subject.kit.ask('delete', { project_id: null, audit: null });
+    await subject.settle();
+    expect([...subject.tables.range('run_gathered_steps', { prefix: [] })]).toEqual([]);
+  });
+
+  it('keeps a row for each step if they cannot be read, or if it is deleted meanwhile', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    await subject.step(makeStep(0));
+    subject.kit.ask('finish', { project_id: null, outcome: 'success' });
+    const [asked] = subject.kit.takeEffectsOf('io');
+    const found = { first: 0, last: 0, value: Buffer.of(1), is_end: true };
+    subject.kit.ask('delete', { project_id: null, audit: null });
+    subject.kit.finish(asked!, found);
+    await subject.start(makeStart({}, { fingerprint: 'f2' }));
+    subject.kit.advance(1);
+    subject.kit.finish(asked!, found);
+    subject.kit.finish(asked!, null);
+    expect(subject.kit.takeEffectsOf('persist')).toEqual([]);
   });
 });
 

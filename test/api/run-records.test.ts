@@ -261,6 +261,22 @@ describe('one run', () => {
     expect(told[0].intervention.text).toContain('search');
   });
 
+  it('has the same steps and pages once it is finished and they share a row', async () => {
+    const steps = Array.from({ length: 7 }, (_, at) => ({ action: `act ${at}`, tokens: at }));
+    await makeRun('gathered', { project_id: 'p2' }, steps);
+    const before = await api.get(`${RUNS}/gathered/steps`);
+    expect((await api.post(`${RUNS}/gathered/finish`, { outcome: 'success' })).status).toBe(200);
+    expect((await api.get(`${RUNS}/gathered/steps`)).body).toEqual(before.body);
+    const paged: unknown[] = [];
+    for (let cursor = ''; paged.length < 7; ) {
+      const { body } = await api.get(`${RUNS}/gathered/steps?limit=3${cursor}`);
+      paged.push(...body.steps);
+      cursor = `&cursor=${body.next_cursor}`;
+    }
+    expect(paged).toEqual(before.body.steps);
+    expect(await api.delete(`${RUNS}/gathered`)).toBe(204);
+  });
+
   it('is the same to strangers whether it is there or not', async () => {
     for (const path of ['', '/steps']) {
       const unknown = await api.get(`${RUNS}/nowhere${path}`);

@@ -5,10 +5,14 @@
  */
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { readGathered } from '../../src/domain/gathered-steps.ts';
+import { RUN_GATHERED_STEPS, RUN_STEPS } from '../../src/domain/run-rows.ts';
 import { listSealed } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { closeStores, databasePaths, openStores, tryStores } from '../../src/storage/lmdb/stores.ts';
+import type { Stores } from '../../src/storage/stores.ts';
+import type { Row } from '../../src/storage/tables.ts';
 
 /** A text that a row of a table must contain. */
 export interface Promised {
@@ -48,7 +52,9 @@ async function checkStores(folder: string, promised: readonly Promised[]): Promi
       const name = `${store}.${table}`;
       let rows = texts.get(name);
       if (rows === undefined) {
-        rows = [...stores[store].range(table, { prefix: [] })].map((row) => JSON.stringify(row)).join('\n');
+        const found = [...stores[store].range(table, { prefix: [] })];
+        if (table === RUN_STEPS) found.push(...listGathered(stores));
+        rows = found.map((row) => JSON.stringify(row)).join('\n');
         texts.set(name, rows);
       }
       if (!rows.includes(text)) problems.push(`${name} lacks ${text}`);
@@ -58,6 +64,16 @@ async function checkStores(folder: string, promised: readonly Promised[]): Promi
     problems.push(`stores: ${(thrown as Error).message}`);
   }
   return problems;
+}
+
+/** The steps of finished runs, as rows of one step. */
+function listGathered({ runs }: Stores): Row[] {
+  return [...runs.range<Uint8Array>(RUN_GATHERED_STEPS, { prefix: [] })].flatMap(({ row, value }) =>
+    readGathered(value).map(({ step_index, step }) => ({
+      row: [...row.slice(0, 2), step_index],
+      value: step,
+    })),
+  );
 }
 
 async function checkCaptures(folder: string, captured: number): Promise<string[]> {

@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { FINDINGS } from '../../actors/findings-index/protocol.ts';
 import { PROFILES_TABLE } from '../../src/api/profiles.ts';
 import { PATTERNS } from '../../src/domain/pattern-rows.ts';
-import { RUN_STEPS, RUNS } from '../../src/domain/run-rows.ts';
+import { RUN_GATHERED_STEPS, RUN_STEPS, RUNS } from '../../src/domain/run-rows.ts';
 import { TRACES } from '../../src/domain/trace-rows.ts';
 import { FEEDBACK } from '../../src/storage/accounts/feedback.ts';
 import { INVITATIONS } from '../../src/storage/accounts/invitations.ts';
@@ -113,7 +113,18 @@ it('a compaction that is killed before any of its file operations leaves everyth
 
 describe('the mark of deletions', () => {
   it.each([
-    ...[FINDINGS, PROFILES_TABLE, FEEDBACK, INVITATIONS, PROJECTS, RUNS, RUN_STEPS, TRACES, PATTERNS],
+    ...[
+      FINDINGS,
+      PROFILES_TABLE,
+      FEEDBACK,
+      INVITATIONS,
+      PROJECTS,
+      RUNS,
+      RUN_STEPS,
+      TRACES,
+      PATTERNS,
+      RUN_GATHERED_STEPS,
+    ],
     ...['api_keys', 'members', 'organizations', 'subscriptions', 'users'],
   ])('is written with the removal of a row of %s, and goes with the compaction', async (table) => {
     const folder = makeFolder();
@@ -165,6 +176,11 @@ describe('the mark of deletions', () => {
         tx.write({ op: 'put', table, row: ['a'], value: 1 });
         tx.write({ op: 'remove', table, row: ['a'] });
       });
+    await tables.transact((tx) => {
+      for (let n = 0; n < 3; n++) tx.write({ op: 'put', table: RUN_STEPS, row: ['a', n], value: n });
+      tx.write({ op: 'clear', table: RUN_STEPS, row: ['a', 0], end: ['a', 2] });
+    });
+    expect([...tables.range(RUN_STEPS, { prefix: [] })]).toEqual([{ row: ['a', 2], value: 2 }]);
     await tables.close();
     expect(await hasDeletions(paths.main)).toBe(false);
   });

@@ -57,6 +57,29 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect([...tables.range('t', { prefix: [] })]).toHaveLength(15);
     });
 
+    it('lose the rows of a range in the transaction that has their content elsewhere', async () => {
+      await tables.transact((tx) => {
+        for (const org of ['a', 'aa'])
+          for (let n = 0; n < 6; n++) tx.write({ op: 'put', table: 't', row: [org, n], value: n });
+      });
+      const journal = await journalOf();
+      const rows: RowWrite[] = [
+        { op: 'put', table: 'u', row: ['a', 4], value: [2, 3, 4] },
+        { op: 'clear', table: 't', row: ['a', 2], end: ['a', 5] },
+      ];
+      const writes: JournalWrite[] = [
+        { type: 'event', kind: 'run', key: 'a', seq: 1, event: Buffer.from('e') },
+        ...rows.map((row): JournalWrite => ({ type: 'row', kind: 'run', key: 'a', row })),
+      ];
+      expect(await new Promise((resolve) => journal.commit(writes, resolve))).toBeNull();
+      const numbers = () => [...tables.range<number>('t', { prefix: [] })].map(({ row: [, n] }) => n);
+      expect(numbers()).toEqual([0, 1, 5, 0, 1, 2, 3, 4, 5]);
+      expect(tables.get('u', ['a', 4])).toEqual([2, 3, 4]);
+      await journal.close();
+      await tables.transact((tx) => tx.write({ op: 'clear', table: 't', row: ['a', 0], end: ['aa', 6] }));
+      expect(numbers()).toEqual([]);
+    });
+
     it('are read as of one moment by a snapshot, however many reads it makes', async () => {
       await tables.transact((tx) => {
         for (let n = 0; n < 50; n++) {

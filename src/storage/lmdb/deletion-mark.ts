@@ -6,7 +6,7 @@
  */
 import type { Database, RootDatabase } from 'lmdb';
 import { PATTERNS } from '../../domain/pattern-rows.ts';
-import { RUN_STEPS, RUNS } from '../../domain/run-rows.ts';
+import { RUN_GATHERED_STEPS, RUN_STEPS, RUNS } from '../../domain/run-rows.ts';
 import { TRACES } from '../../domain/trace-rows.ts';
 import { type Environment, TABLE_PREFIX } from './environment.ts';
 
@@ -24,6 +24,7 @@ const databasesOf = (tables: readonly string[]): ReadonlySet<string> =>
 const CONTENT = databasesOf([
   RUNS,
   RUN_STEPS,
+  RUN_GATHERED_STEPS,
   TRACES,
   PATTERNS,
   'api_keys',

@@ -103,6 +103,8 @@ export function encodeRow(write: RowWrite): Change {
       return { op: 'remove', database, key };
     case 'trim':
       return { op: 'trim', database, key, end: encodePrefixEnd(write.row), limit: write.limit };
+    case 'clear':
+      return { op: 'clear', database, key, end: encodeRowKey(write.end) };
   }
 }
 

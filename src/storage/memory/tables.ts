@@ -86,6 +86,9 @@ export function applyRow(disk: MemoryTableDisk, write: RowWrite): void {
     for (const stored of meant.slice(0, write.limit)) rows.delete(stored);
   } else if (write.op === 'remove') {
     rows.delete(key);
+  } else if (write.op === 'clear') {
+    const end = encodeRowKey(write.end).toString('latin1');
+    for (const stored of [...rows.keys()]) if (stored >= key && stored < end) rows.delete(stored);
   } else if (write.op === 'put') {
     rows.set(key, structuredClone(write.value));
   } else {
