@@ -24,7 +24,13 @@ import {
   type TimeRange,
 } from './run-query.ts';
 import { readNumberRange, readTimePoint, readTimeRange } from './values.ts';
-import { type QueryOperator, type QueryValue, type QueryWord, splitWords } from './words.ts';
+import {
+  FOREIGN_OPERATORS,
+  type QueryOperator,
+  type QueryValue,
+  type QueryWord,
+  splitWords,
+} from './words.ts';
 
 const SORT = 'sort';
 
@@ -41,7 +47,9 @@ export function parseRunQuery(text: string): RunQuery {
       to: text.length,
     });
   const query: RunQuery = { terms: [], sort: null };
-  for (const word of splitWords(text, isQueryField)) {
+  const words = splitWords(text, isQueryField);
+  for (const word of words.slice(1, -1)) checkOperator(word);
+  for (const word of words) {
     if (word.field === SORT) {
       if (query.sort !== null) throw new RunQueryError('a query has one sort', word);
       query.sort = readSort(word);
@@ -50,6 +58,16 @@ export function parseRunQuery(text: string): RunQuery {
       throw new RunQueryError(`a query has at most ${RUN_QUERY_BOUNDS.terms} words`, word);
   }
   return query;
+}
+
+/** @throws RunQueryError for another language's operator between two words */
+function checkOperator(word: QueryWord): void {
+  const { is_not, field, values } = word;
+  const [value] = values;
+  const hint =
+    field === null && !is_not && !value!.is_quoted ? FOREIGN_OPERATORS.get(value!.text) : undefined;
+  if (hint !== undefined)
+    throw new RunQueryError(`${value!.text} is no operator: ${hint}. To search for the word, quote it`, word);
 }
 
 function readTerm(word: QueryWord): Term {

@@ -32,6 +32,15 @@ const FIELD = /^([a-z][a-z_-]*)(?::(?!\/\/)|(?=[<>]))/i;
 const OPERATOR = /^(?:[<>]=?|=)/;
 
 /**
+ * Operators of other query languages, with what to write here. As words between two others they would silently match no
+ * run.
+ */
+export const FOREIGN_OPERATORS: ReadonlyMap<string, string> = new Map([
+  ['AND', 'leave it out: every word must match'],
+  ['OR', 'separate values with a comma, as in status:failed,ok'],
+]);
+
+/**
  * @param isField whether a name without a colon is a field; otherwise `a>b` is text
  * @param isUnfinished a quote that is not closed yet ends with the text
  * @throws RunQueryError for a quote that is not closed
@@ -112,7 +121,8 @@ export function quoteValue(text: string, isQuoted: boolean): string {
 export function quoteText(text: string, isQuoted: boolean, isField: (name: string) => boolean): string {
   const found = FIELD.exec(text);
   const isOfField = found !== null && (found[0].endsWith(':') || isField(found[1]!.toLowerCase()));
-  return isQuoted || isOfField || /^"|^-.|\s/.test(text) ? quote(text) : text;
+  const isOther = isOfField || FOREIGN_OPERATORS.has(text) || /^"|^-.|\s/.test(text);
+  return isQuoted || isOther ? quote(text) : text;
 }
 
 function quote(text: string): string {

@@ -6,6 +6,7 @@ import { parseRunQuery } from '../../../src/domain/run-query/parse.ts';
 import { printRunQuery } from '../../../src/domain/run-query/print.ts';
 import { RunQueryError } from '../../../src/domain/run-query/run-query.ts';
 import { placeRange, readTimePoint } from '../../../src/domain/run-query/values.ts';
+import { quoteText } from '../../../src/domain/run-query/words.ts';
 
 function fail(text: string): RunQueryError {
   try {
@@ -92,6 +93,15 @@ describe('a query', () => {
 });
 
 describe('an error', () => {
+  it.each(['AND', 'OR'])('takes %s for an operator of another language, unless it is quoted', (word) => {
+    const text = `status:ok ${word} cost:1`;
+    expect(fail(text).message).toContain(`${word} is no operator: `);
+    expect(pointedAt(text)).toBe(word);
+    for (const said of [`a "${word}" b`, `a ${word.toLowerCase()} b`, `a -${word} b`, `${word} a ${word}`])
+      expect(parseRunQuery(said).terms, said).toHaveLength(3);
+    expect(quoteText(word, false, () => false)).toBe(`"${word}"`);
+  });
+
   it('points at the word and names what was probably meant', () => {
     const cases: [text: string, word: string, nearest: string | null][] = [
       ['cost:>1 modle:opus', 'modle', 'model'],
