@@ -86,8 +86,13 @@ export class LmdbView implements View {
 
   #record<Value>(work: (recorder: Recorder) => Value): Attempt<Value> {
     const recorder = new Recorder(this.#environment);
-    const value = this.#environment.tryOut(() => work(recorder));
-    return { value, base: this.#mark?.position ?? 0, reads: recorder.reads, writes: recorder.writes };
+    let base = 0;
+    const value = this.#environment.tryOut(() => {
+      // Another thread may have applied changes.
+      base = this.#readMark()?.position ?? 0;
+      return work(recorder);
+    });
+    return { value, base, reads: recorder.reads, writes: recorder.writes };
   }
 
   apply(rows: readonly StoredRow[], mark: Mark): void {

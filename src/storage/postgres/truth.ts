@@ -70,12 +70,18 @@ export class PostgresTruth implements Truth {
   readonly identity: string;
   readonly #address: DatabaseAddress;
   readonly #sealing: RowSealing;
+  readonly #answerMs: number;
 
   /**
    * @param key seals the values; null: they are readable in the database
+   * @param answer_ms time for an answer; after that the connection counts as broken
    * @throws TruthUnavailableError, TruthRefusedError
    */
-  static async connect(text: string, key: DataKey | null = null): Promise<PostgresTruth> {
+  static async connect(
+    text: string,
+    key: DataKey | null = null,
+    answer_ms = ANSWER_MS,
+  ): Promise<PostgresTruth> {
     const address = readDatabaseAddress(text);
     const client = makeClient(address);
     try {
@@ -87,7 +93,7 @@ export class PostgresTruth implements Truth {
       );
       const { identity, key_id } = rows[0] as { identity: string; key_id: string | null };
       if (key_id !== (key?.id ?? null)) throw new TruthRefusedError(`${address.name} ${describeKey(key_id)}`);
-      return new PostgresTruth(address, identity, key);
+      return new PostgresTruth(address, identity, key, answer_ms);
     } catch (thrown) {
       throw explainDatabase(thrown, address);
     } finally {
@@ -95,14 +101,15 @@ export class PostgresTruth implements Truth {
     }
   }
 
-  private constructor(address: DatabaseAddress, identity: string, key: DataKey | null) {
+  private constructor(address: DatabaseAddress, identity: string, key: DataKey | null, answerMs: number) {
     this.#address = address;
+    this.#answerMs = answerMs;
     this.identity = identity;
     this.#sealing = new RowSealing(key, identity);
   }
 
   async open(box: string, onHint: () => void): Promise<TruthSession> {
-    const session = new PostgresSession(this.#address, this.#sealing, this.identity);
+    const session = new PostgresSession(this.#address, this.#sealing, this.identity, this.#answerMs);
     try {
       await session.enter(box, onHint);
       return session;
@@ -118,12 +125,14 @@ class PostgresSession implements TruthSession {
   readonly #address: DatabaseAddress;
   readonly #sealing: RowSealing;
   readonly #identity: string;
+  readonly #answerMs: number;
   readonly #client: Client;
   #box = '';
   #term = '0';
   #failure: unknown = null;
 
-  constructor(address: DatabaseAddress, sealing: RowSealing, identity: string) {
+  constructor(address: DatabaseAddress, sealing: RowSealing, identity: string, answerMs: number) {
+    this.#answerMs = answerMs;
     this.#address = address;
     this.#sealing = sealing;
     this.#identity = identity;
@@ -278,7 +287,7 @@ class PostgresSession implements TruthSession {
       timer = setTimeout(() => {
         reject(new TruthUnavailableError(`${this.#address.name} does not answer`));
         void this.close();
-      }, ANSWER_MS);
+      }, this.#answerMs);
     });
     try {
       if (this.#failure !== null) throw this.#failure;

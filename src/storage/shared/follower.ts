@@ -217,7 +217,7 @@ export class Follower implements Committer {
     if (!this.#closed) await this.#pause(this.#times.retry_ms);
   }
 
-  /** Opens a session, and finds out what became of the batch of the last one. */
+  /** Opens a session, and brings the view up to date. */
   async #connect(): Promise<void> {
     const session = await this.#truth.open(this.#box, () => {
       this.#hasHint = true;
@@ -228,9 +228,22 @@ export class Follower implements Committer {
     const askedAtMs = performance.now();
     if (mark === null || !(await session.knows(mark))) await this.#load(session);
     else await this.#apply(await session.follow(mark.position), session, askedAtMs);
+    this.#learn(session.last_batch);
+  }
+
+  /** Finds out what became of the batch of the last session. */
+  #learn(last: TruthSession['last_batch']): void {
     const sent = this.#sent;
-    const last = session.last_batch;
-    if (sent !== null && last?.number === sent.number) this.#settle(sent, last.verdicts);
+    this.#batches = last?.number ?? 0;
+    if (sent === null) return;
+    if (last?.number === sent.number) this.#settle(sent, last.verdicts);
+    else if (sent.number === this.#batches + 1) this.#batches = sent.number;
+    else {
+      // The database was restored from a backup, or has forgotten the box, which was away for days.
+      this.#sent = null;
+      for (const { settle } of sent.entries)
+        settle?.(new TruthUnavailableError('it is unknown whether the database has this commit'));
+    }
   }
 
   async #exchange(): Promise<void> {

@@ -13,11 +13,14 @@ interface HistoryBox {
 
 /** What a client did, as told to it. */
 export type Told =
-  | { op: 'count'; id: string; is_sure: boolean; at_ms: number }
+  /** `count`: what it got; null: unknown. */
+  | { op: 'count'; id: string; count: number | null; at_ms: number }
+  /** A read: everything that was acknowledged before `current_at_ms` must be in it. */
+  | { op: 'view'; count: number; current_at_ms: number }
   | { op: 'claim'; name: string; id: string; is_mine: boolean | null }
   | { op: 'violation'; text: string };
 
-export const OPS = 'ops';
+const OPS = 'ops';
 const COUNTER = 'counter';
 const NAMES = 'names';
 const OWNERS = 'owners';
@@ -69,17 +72,19 @@ export class HistoryClient {
 
   async #countUp(box: HistoryBox): Promise<void> {
     const id = `${this.#id}/${++this.#number}`;
+    let own: number;
     try {
-      await box.tables.transact((tx) => {
+      own = await box.tables.transact((tx) => {
         const count = (tx.get<number>(COUNTER, ['all']) ?? 0) + 1;
         tx.write({ op: 'put', table: COUNTER, row: ['all'], value: count });
         tx.write({ op: 'put', table: OPS, row: [id], value: count });
+        return count;
       });
     } catch {
-      this.#tell({ op: 'count', id, is_sure: false, at_ms: Date.now() });
+      this.#tell({ op: 'count', id, count: null, at_ms: Date.now() });
       return;
     }
-    this.#tell({ op: 'count', id, is_sure: true, at_ms: Date.now() });
+    this.#tell({ op: 'count', id, count: own, at_ms: Date.now() });
     // A box shows what it has acknowledged.
     if (box.tables.get(OPS, [id]) === undefined) this.#violate(`${id} is acknowledged, and not to be seen`);
     this.#seen = Math.max(this.#seen, box.follower.position);
@@ -115,10 +120,12 @@ export class HistoryClient {
   async #read(box: HistoryBox): Promise<void> {
     if (!(await box.follower.reach(this.#seen, 50))) return;
     const { position } = box.follower;
+    const current_at_ms = Date.now() - box.follower.stale_ms;
     const { fault, count } = box.tables.snapshot(ALL, (reader) => ({
       fault: judgeRows(reader),
       count: reader.get<number>(COUNTER, ['all']) ?? 0,
     }));
+    this.#tell({ op: 'view', count, current_at_ms });
     if (fault !== null) this.#violate(`at position ${position}: ${fault}`);
     if (count < this.#count) this.#violate(`the count went back from ${this.#count} to ${count}`);
     this.#count = count;
@@ -135,9 +142,10 @@ export function judgeHistory(told: readonly Told[], reader: TableReader): string
   const wrong = told.flatMap((entry) => (entry.op === 'violation' ? [entry.text] : []));
   const fault = judgeRows(reader);
   if (fault !== null) wrong.push(fault);
+  wrong.push(...judgeAges(told));
   const winners = new Map<string, string>();
   for (const entry of told) {
-    if (entry.op === 'count' && entry.is_sure && reader.get(OPS, [entry.id]) === undefined)
+    if (entry.op === 'count' && entry.count !== null && reader.get(OPS, [entry.id]) !== entry.count)
       wrong.push(`${entry.id} was acknowledged, and is lost`);
     if (entry.op !== 'claim' || entry.is_mine !== true) continue;
     const other = winners.get(entry.name);
@@ -147,4 +155,18 @@ export function judgeHistory(told: readonly Told[], reader: TableReader): string
       wrong.push(`${entry.name} is not ${entry.id}'s in the end`);
   }
   return wrong;
+}
+
+/** No read is older than its view says. Clocks are of one machine and have whole milliseconds. */
+function judgeAges(told: readonly Told[]): string[] {
+  const sure = told
+    .flatMap((entry) =>
+      entry.op === 'count' && entry.count !== null ? [{ ...entry, count: entry.count }] : [],
+    )
+    .sort((a, b) => a.at_ms - b.at_ms);
+  return told.flatMap((entry) => {
+    if (entry.op !== 'view') return [];
+    const missed = sure.find(({ at_ms, count }) => at_ms < entry.current_at_ms - 1 && count > entry.count);
+    return missed === undefined ? [] : [`${missed.id} is older than the stated bound, and was not seen`];
+  });
 }

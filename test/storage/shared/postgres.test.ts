@@ -1,8 +1,12 @@
 /** The shared store on a real PostgreSQL server: the suites of all stores, several boxes, and what is refused. Test thread. */
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { openDataKey } from '../../../src/std/data-key.ts';
 import { migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
+import { TEST_CERTIFICATE } from '../../fixtures/certificate.ts';
 import { findFreePort } from '../../fixtures/free-port.ts';
 import { PostgresServer, queryDatabase } from '../../fixtures/postgres-server.ts';
 import { makeFolder } from '../folder.ts';
@@ -228,7 +232,13 @@ describe('a database', () => {
     expect(await refuse(`postgres://me:hunter2@127.0.0.1:${await findFreePort()}/x`)).toMatch(
       /^TruthUnavailableError: 127\.0\.0\.1:\d+\/x cannot be reached \(ECONNREFUSED\)$/,
     );
-    expect(await refuse(`${empty}?sslmode=verify-full`)).toMatch(/^TruthRefusedError: .* offers no TLS/);
+    const plain = createServer((socket) => socket.once('data', () => socket.end('N'))).listen(0, '127.0.0.1');
+    onTestFinished(() => void plain.close());
+    await once(plain, 'listening');
+    const { port } = plain.address() as AddressInfo;
+    expect(await refuse(`postgres://me:hunter2@127.0.0.1:${port}/x?sslmode=verify-full`)).toMatch(
+      /^TruthRefusedError: .* offers no TLS/,
+    );
     expect(await refuse(`${empty}?sslmode=require`)).toMatch(
       /^TruthRefusedError: sslmode=require: allowed are/,
     );
@@ -241,6 +251,31 @@ describe('a database', () => {
     );
     expect(new Set(lines).size).toBe(lines.length);
   });
+
+  it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
+    'must prove its name, unless told otherwise',
+    async () => {
+      const address = new URL(await makeDatabase());
+      const file = join(makeFolder(), 'authority.pem');
+      writeFileSync(file, TEST_CERTIFICATE);
+      const connect = (host: string, search: string) =>
+        PostgresTruth.connect(Object.assign(new URL(address), { hostname: host, search }).href);
+      await expect(connect('127.0.0.1', '?sslmode=verify-full')).rejects.toThrow(
+        /certificate of .* is not trusted/,
+      );
+      // The certificate is for 127.0.0.1 and localhost.
+      await expect(connect('127.0.0.2', `?sslrootcert=${file}`)).rejects.toThrow(
+        /certificate of .* is not trusted/,
+      );
+      const truth = await connect('127.0.0.1', `?sslrootcert=${file}`);
+      const box = await SharedBox.open(viewPath(), truth);
+      await box.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['k'], value: 1 }));
+      expect(
+        await queryDatabase(address.href, 'SELECT count(*)::int AS n FROM pg_stat_ssl WHERE ssl'),
+      ).toEqual([{ n: 1 }]);
+      await box.close();
+    },
+  );
 
   it('is migrated once by whoever comes first, and a newer schema is left alone', async () => {
     const address = await server.createDatabase();
@@ -271,6 +306,32 @@ describe('a database', () => {
     );
     await box.close();
   });
+});
+
+it('a box goes on after its connection broke, and when the database has forgotten it', async () => {
+  const address = await makeDatabase();
+  const box = await openBox(address);
+  const put = (n: number) =>
+    box.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: [n], value: n }));
+  for (const [n, statement] of [
+    'SELECT 1',
+    'DELETE FROM understudy.boxes',
+    // As after a restore: the box has sent more than the database knows.
+    'UPDATE understudy.boxes SET batch = 1',
+  ].entries()) {
+    await put(2 * n);
+    await queryDatabase(address, statement);
+    await queryDatabase(
+      address,
+      'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
+    );
+    // This one may be on its way while the connection ends.
+    await put(2 * n + 1).catch((thrown: Error) => expect(thrown.name).toBe('TruthUnavailableError'));
+  }
+  await put(6);
+  const other = await openBox(address);
+  const found = [...other.tables.range<number>('t', { prefix: [] })].map(({ value }) => value);
+  expect(found.filter((n) => n % 2 === 0)).toEqual([0, 2, 4, 6]);
 });
 
 it('a session that another one of its box has replaced commits nothing, and its batch counts once', async () => {

@@ -1,0 +1,230 @@
+/**
+ * The history checker over processes and a PostgreSQL server: boxes are killed, stopped beyond every timeout and
+ * continued, and cut off; the server is killed and started again. HISTORY_SCHEDULES=100 SEED=N runs more and others.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { rmSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { createPrng, type Prng } from '../../../src/std/prng.ts';
+import { migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
+import { PATIENCE_MS } from '../../fixtures/patience.ts';
+import { PostgresServer } from '../../fixtures/postgres-server.ts';
+import { STRIPPED_FLAGS } from '../../fixtures/strip-types.ts';
+import { makeFolder } from '../folder.ts';
+import { beginHistory, judgeHistory, type Told } from './history.ts';
+import { SharedBox } from './shared-box.ts';
+
+const SCHEDULES = Number(process.env.HISTORY_SCHEDULES ?? 8);
+const SEED = Number(process.env.SEED ?? 1);
+const DISTURBANCES = 6;
+/** Counted operations between two disturbances, and while a box is stopped or cut off. */
+const CALM = 25;
+const ENTRY = fileURLToPath(new URL('history-box.ts', import.meta.url));
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await PostgresServer.start();
+});
+afterAll(() => server.stop());
+
+/** The way of one box to the server, which can be cut, or hold back what passes. */
+class Way {
+  readonly #server = createServer((socket) => this.#pass(socket));
+  readonly #sockets = new Set<Socket>();
+  #isHeld = false;
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  async open(): Promise<void> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+  }
+
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /** The server still gets what was sent, and its answers do not arrive, or the other way round. */
+  halfClose(isTowardsServer: boolean): void {
+    for (const socket of this.#sockets)
+      if ((socket.remotePort === server.port) === isTowardsServer) socket.end();
+  }
+
+  hold(isHeld: boolean): void {
+    this.#isHeld = isHeld;
+    for (const socket of this.#sockets) isHeld ? socket.pause() : socket.resume();
+  }
+
+  close(): void {
+    this.cut();
+    this.#server.close();
+  }
+
+  #pass(socket: Socket): void {
+    const other = connect(server.port, '127.0.0.1');
+    for (const [from, to] of [
+      [socket, other],
+      [other, socket],
+    ] as const) {
+      this.#sockets.add(from);
+      from.on('data', (bytes) => to.writable && to.write(bytes));
+      from.on('end', () => to.end());
+      from.on('error', () => to.destroy());
+      from.on('close', () => {
+        this.#sockets.delete(from);
+        to.destroy();
+      });
+      if (this.#isHeld) from.pause();
+    }
+  }
+}
+
+class Schedule {
+  readonly told: Told[] = [];
+  readonly #folder = makeFolder();
+  readonly #random: Prng;
+  readonly #address: string;
+  readonly #ways: Way[] = [];
+  readonly #boxes: ChildProcess[] = [];
+  #starts = 0;
+  #counted = 0;
+  #look: () => void = () => {};
+
+  constructor(seed: number, address: string) {
+    this.#random = createPrng(seed);
+    this.#address = address;
+  }
+
+  /** Ends what a failed schedule has left. */
+  clean(): void {
+    for (const box of this.#boxes) box.kill('SIGKILL');
+    for (const way of this.#ways) way.close();
+  }
+
+  async run(): Promise<string[]> {
+    const own = await SharedBox.open(
+      join(this.#folder, 'own.mdb'),
+      await PostgresTruth.connect(this.#address),
+    );
+    await beginHistory(own);
+    await own.close();
+    const count = 2 + this.#random.below(2);
+    for (let at = 0; at < count; at++) {
+      this.#ways.push(new Way());
+      await this.#ways[at]!.open();
+      await this.#start(at);
+    }
+    for (let n = 0; n < DISTURBANCES; n++) {
+      await this.#calm();
+      await this.#disturb(this.#random.below(count));
+    }
+    await this.#calm();
+    await Promise.all(this.#boxes.map((box) => end(box)));
+    for (const way of this.#ways) way.close();
+    const last = await SharedBox.open(
+      join(this.#folder, 'last.mdb'),
+      await PostgresTruth.connect(this.#address),
+    );
+    const wrong = judgeHistory(this.told, last.tables);
+    await last.close();
+    rmSync(this.#folder, { recursive: true });
+    return wrong;
+  }
+
+  async #disturb(at: number): Promise<void> {
+    const box = this.#boxes[at]!;
+    const way = this.#ways[at]!;
+    const what = this.#random.below(6);
+    if (what === 0) await this.#kill(at);
+    else if (what === 1) {
+      box.kill('SIGSTOP');
+      await this.#calm();
+      box.kill('SIGCONT');
+    } else if (what === 2) way.cut();
+    else if (what === 3) way.halfClose(this.#random.chance(0.5));
+    else if (what === 4) {
+      way.hold(true);
+      await this.#calm();
+      if (this.#random.chance(0.5)) way.cut();
+      way.hold(false);
+    } else if (server.isOurs) {
+      await server.kill();
+      await server.resume();
+    }
+  }
+
+  async #kill(at: number): Promise<void> {
+    const box = this.#boxes[at]!;
+    const ended = once(box, 'exit');
+    box.kill('SIGKILL');
+    await ended;
+    if (this.#random.chance(0.3)) rmSync(this.#path(at));
+    await this.#start(at);
+  }
+
+  #path(at: number): string {
+    return join(this.#folder, `${at}.mdb`);
+  }
+
+  async #start(at: number): Promise<void> {
+    const address = Object.assign(new URL(this.#address), {
+      port: `${this.#ways[at]!.port}`,
+      hostname: '127.0.0.1',
+    }).href;
+    const seed = this.#random.below(1e6);
+    const argv = [...STRIPPED_FLAGS, ENTRY, address, this.#path(at), `${++this.#starts}`, `${seed}`];
+    const box = spawn(process.execPath, argv, { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#boxes[at] = box;
+    const lines = createInterface({ input: box.stdout! });
+    const opened = new Promise<void>((resolve, reject) => {
+      box.once('exit', (code) => reject(new Error(`a box ended by itself with ${code}`)));
+      lines.on('line', (line) => {
+        const told = JSON.parse(line) as Told | { op: 'open' };
+        if (told.op === 'open') return resolve();
+        this.told.push(told);
+        if (told.op === 'count' && told.count !== null) this.#counted++;
+        this.#look();
+      });
+    });
+    await opened;
+  }
+
+  /** Until so much more was counted, by whichever boxes. */
+  #calm(): Promise<void> {
+    const until = this.#counted + CALM;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error('nothing is counted any more')), PATIENCE_MS);
+      this.#look = () => {
+        if (this.#counted < until) return;
+        clearTimeout(timer);
+        this.#look = () => {};
+        resolve();
+      };
+    });
+  }
+}
+
+async function end(box: ChildProcess): Promise<void> {
+  const ended = once(box, 'exit');
+  box.stdin!.write('end\n');
+  expect(await ended).toEqual([0, null]);
+}
+
+it.each(Array.from({ length: SCHEDULES }, (_, at) => SEED + at))(
+  'schedule %i loses and doubles nothing',
+  async (seed) => {
+    const address = await server.createDatabase();
+    await migrateDatabase(address);
+    const schedule = new Schedule(seed, address);
+    onTestFinished(() => schedule.clean());
+    expect(await schedule.run()).toEqual([]);
+  },
+);
