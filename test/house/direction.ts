@@ -26,6 +26,8 @@ type Room =
   | 'student directory'
   | 'student serving'
   | 'storage'
+  | 'lmdb'
+  | 'postgres'
   | 'accounts'
   | 'search'
   | 'auth'
@@ -123,13 +125,17 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   'student directory': ['std', 'domain', 'student model'],
   // Answers in the upstream's place: used by the student's thread and, to measure it, by the command line.
   'student serving': ['std', 'limits', 'domain', 'providers', 'student model'],
-  storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain'],
+  storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain', 'lmdb'],
+  // Stores that can be exchanged. Code that uses tables and journals knows their interfaces; only code that opens them
+  // knows these.
+  lmdb: ['std', 'domain', 'storage'],
+  postgres: ['std', 'storage'],
   // Functions of a transaction: they know the tables' interface, but no database.
   accounts: ['std', 'errors', 'domain'],
   search: ['native', 'std', 'limits', 'errors'],
   runtime: ['std'],
   // Reads capture databases, for the dashboard and the command line.
-  captures: ['std', 'limits', 'domain', 'providers', 'storage', 'accounts'],
+  captures: ['std', 'limits', 'domain', 'providers', 'storage', 'lmdb', 'accounts'],
   // Serves a captured run again, acting as a provider.
   replay: ['std', 'domain', 'providers', 'captures'],
   // Produces students and patterns from golden runs. A round measures a student with the code that serves.
@@ -173,6 +179,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'student directory',
     'student serving',
     'storage',
+    'lmdb',
     'accounts',
     'search',
     'runtime',
@@ -182,7 +189,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'actors',
     'actor clients',
   ],
-  main: ['std', 'config', 'log', 'http', 'auth', 'storage', 'actors', 'actor clients', 'threads'],
+  main: ['std', 'config', 'log', 'http', 'auth', 'storage', 'lmdb', 'actors', 'actor clients', 'threads'],
   cli: [
     'std',
     'limits',
@@ -196,6 +203,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'student directory',
     'student serving',
     'storage',
+    'lmdb',
     'accounts',
     'search',
     'captures',
@@ -222,6 +230,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'student directory',
     'student serving',
     'storage',
+    'lmdb',
     'search',
     'runtime',
     'actors',
@@ -247,6 +256,7 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   'student directory': ['storage'],
   // Storage implements the runtime's interface of a journal.
   storage: ['runtime'],
+  lmdb: ['runtime'],
   accounts: ['storage', 'runtime'],
   actors: ['storage', 'search'],
   'actor clients': ['storage'],
@@ -255,9 +265,9 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 /** Packages that only some rooms may import. */
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http', 'bench'],
-  lmdb: ['storage'],
+  lmdb: ['storage', 'lmdb'],
   '@aws-sdk/client-s3': ['storage'],
-  pg: ['storage'],
+  pg: ['postgres'],
   undici: ['student serving', 'search', 'otel', 'replay', 'bench'],
   // native/compile.mjs uses its headers; the package is not loaded.
   'hnswlib-node': [],
@@ -300,6 +310,8 @@ function roomOf(file: string): Room | undefined {
   if (file.startsWith('src/student/serving/')) return 'student serving';
   if (/^src\/student\/[\w-]+\.ts$/.test(file)) return 'student directory';
   if (file.startsWith('src/storage/accounts/')) return 'accounts';
+  if (file.startsWith('src/storage/lmdb/')) return 'lmdb';
+  if (file.startsWith('src/storage/postgres/')) return 'postgres';
   if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
   if (file.startsWith('actors/')) return 'actors';
   if (file.startsWith('native/')) return 'native';

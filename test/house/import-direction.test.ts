@@ -84,7 +84,23 @@ describe('a tree that is not', () => {
     [
       'a library outside of its room, by a path into it',
       { 'src/api/a.ts': "import x from 'lmdb/index.js';" },
-      'src/api/a.ts: lmdb lives in storage alone',
+      'src/api/a.ts: lmdb lives in storage and lmdb alone',
+    ],
+    [
+      'a handler that knows which store it has',
+      {
+        'src/api/a.ts': "import type { LmdbTables } from '../storage/lmdb/tables.ts';",
+        'src/storage/lmdb/tables.ts': '',
+      },
+      'src/api/a.ts: api may not import types of lmdb (src/storage/lmdb/tables.ts)',
+    ],
+    [
+      'an import of one store from another',
+      {
+        'src/storage/postgres/a.ts': "import { open } from '../lmdb/b.ts';",
+        'src/storage/lmdb/b.ts': '',
+      },
+      'src/storage/postgres/a.ts: postgres may not import lmdb (src/storage/lmdb/b.ts)',
     ],
     [
       'a circle',
