@@ -130,8 +130,8 @@ struct PairFilter {
 const PairFilter kPairFilter;
 
 /**
- * The loop of HoldsBeginning, 32 positions at once. @returns whether there is a beginning; moves `at` to the first
- * unsearched byte
+ * The loop of HoldsBeginning, 32 positions at once.
+ * @returns whether there is a beginning; moves `at` to the first unsearched byte
  */
 __attribute__((target("avx2"))) bool HoldsBeginningAvx2(const uint8_t** at, const uint8_t* end) {
   const auto table = [](const uint8_t* from) __attribute__((target("avx2"))) {

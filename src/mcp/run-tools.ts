@@ -209,8 +209,8 @@ function tellConversation({ run, turns, next_cursor }: Conversation) {
 }
 
 /**
- * The first parts, as many as fit into a result, and the cursor for the next ones. @param placeOf the cursor
- * after a part
+ * The first parts, as many as fit into a result, and the cursor for the next ones.
+ * @param placeOf the cursor after a part
  */
 function cutParts(
   parts: readonly string[],

@@ -115,8 +115,8 @@ class FolderWords {
   }
 
   /**
-   * The marks of runs that count for captured ones; of several marks of a run, the last one counts. @param prefix
-   * of the keys
+   * The marks of runs that count for captured ones; of several marks of a run, the last one counts.
+   * @param prefix of the keys
    */
   #readMarks(prefix: readonly string[]): Map<string, RunMarks> {
     const marks = new Map<string, RunMarks>();

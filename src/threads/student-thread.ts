@@ -88,8 +88,8 @@ export interface StudentSeeker {
   /** Gives the server a port, which it then owns. */
   attach(port: MessagePort, facts: StudentFacts): void;
   /**
-   * Ends the use of the port, because there is no student: the server sends no further steps to it. @param
-   * isExpected whether one is being loaded
+   * Ends the use of the port, because there is no student: the server sends no further steps to it.
+   * @param isExpected whether one is being loaded
    */
   withdraw(isExpected: boolean): void;
 }

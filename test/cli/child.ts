@@ -105,9 +105,8 @@ export class CliChild {
   }
 
   /**
-   * Waits until standard output contains a match. @throws Error with all output if the process ends first or
-   * PATIENCE_MS pass
-   * @throws Error with all output when the process ends first, or when PATIENCE_MS pass without a match
+   * Waits until standard output contains a match.
+   * @throws Error with all output if the process ends first or PATIENCE_MS pass
    */
   async waitForOutput(pattern: RegExp): Promise<RegExpExecArray> {
     const impatience = new AbortController();

@@ -95,8 +95,8 @@ function runAgent(baseUrl: string | null, args: string[], env: Record<string, st
 }
 
 /**
- * Runs the agent with and without the library. @returns how the watched agent ended, after a check that the other one
- * ended alike
+ * Runs the agent with and without the library.
+ * @returns how the watched agent ended, after a check that the other one ended alike
  */
 async function watch(
   baseUrl: string,

@@ -45,7 +45,7 @@ export class ClientBench {
 
   /**
    * Does the same both ways, and compares the results and the requests that reached the provider: method, path, query,
-   * headers in order, body. @returns the result
+   * headers in order, body.
    * @returns the result
    */
   async compare<T>(act: (way: Way) => Promise<T>): Promise<T> {

@@ -241,7 +241,7 @@ describe('the report', () => {
     for (let unit = 0; unit < 400; unit++) {
       const assignment_unit = `u${unit}`;
       const first = prng.chance(0.5) ? 'on' : 'off';
-      // `on` is better, and failing units move to the other arm: the remaining units look alike.
+      // `on` is better, and a unit changes its arm after each failure, so the units that stay in one arm look alike.
       for (let i = 0, arm: 'on' | 'off' = first; i < 4; i++) {
         const isSuccess = prng.chance(arm === 'on' ? 0.7 : 0.4);
         tally.add(run(arm, isSuccess, { assignment_unit, started_at: `2026-01-01T00:00:0${i}.000Z` }));

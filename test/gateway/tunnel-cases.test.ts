@@ -127,7 +127,8 @@ async function sendUp(socket: Socket, pieces: readonly Buffer[]): Promise<Buffer
 }
 
 /**
- * Lets the upstream send to a client that echoes. @returns the bytes that the upstream gets until the connection ends
+ * Lets the upstream send to a client that echoes.
+ * @returns the bytes that the upstream gets until the connection ends
  */
 async function sendDown(url: string, name: string, pieces: Buffer[]): Promise<Buffer> {
   const path = `/${encodeURIComponent(name)}`;

@@ -26,8 +26,8 @@ interface Outcome {
 }
 
 /**
- * Sends a request and waits for its end. @param onSent called with the connection and the handler, for uploads
- * @param onSent gets the connection and the handler, to upload with
+ * Sends a request and waits for its end.
+ * @param onSent called with the connection and the handler, for uploads
  */
 function send(
   pool: ConnectionPool,

@@ -323,9 +323,8 @@ function roomOf(file: string): Room | undefined {
 }
 
 /**
- * @param files every source file by its name relative to the repository @returns entries of the tables above that no
- *   import needs, one line each
- * @returns allowances of the tables above that no import of the tree uses, one line each
+ * @param files every source file by its name relative to the repository
+ * @returns entries of the tables above that no import needs, one line each
  */
 export function findUnusedAllowances(files: ReadonlyMap<string, string>): string[] {
   const values = new Set<string>();
@@ -362,9 +361,8 @@ function packageOf(specifier: string): string {
 }
 
 /**
- * @param files every source file by its name relative to the repository, `/` between folders @returns violations, one
- *   line each; empty if there are none
- * @returns what is wrong, one line each; empty for a tree in order
+ * @param files every source file by its name relative to the repository, `/` between folders
+ * @returns violations, one line each; empty if there are none
  */
 export function findViolations(files: ReadonlyMap<string, string>): string[] {
   const violations: string[] = [];

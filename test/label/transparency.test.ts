@@ -1,6 +1,6 @@
 /**
- * The same agent with the shim and without, on every installed Node: the same bytes except for the labels, the same
- * outcomes and errors, and labels on the right requests, numbered without gaps.
+ * The same agent with the shim and without, on every installed Node. Except for the labels, the bytes, the outcomes and
+ * the errors are the same. The labels are on the right requests, and numbered without gaps.
  */
 
 import { execFile } from 'node:child_process';

@@ -33,8 +33,10 @@ export interface KnownClient {
    */
   lacks(server: string, tools: readonly string[]): boolean;
   /**
-   * Gives it a task. @param provider address of the model @param env for the hooks or servers @param more further words
-   * of its command line
+   * Gives it a task.
+   * @param provider address of the model
+   * @param env for the hooks or servers
+   * @param more further words of its command line
    */
   ask(
     home: ClientPlace,

@@ -123,9 +123,9 @@ export function layOut(task: SessionTask, folder: string): void {
 }
 
 /**
- * The model's answer. @param asked all words of the user @param results all tool results, in order
- * @param asked all that the user has said
- * @param results what the tools have said, in order
+ * The model's answer.
+ * @param asked all words of the user
+ * @param results all tool results, in order
  */
 export function decideTask(asked: string, results: readonly string[], shell: Shell): ScriptedAnswer {
   const call = (...commands: string[]): ScriptedAnswer => ({ tool_calls: commands.map(shell) });

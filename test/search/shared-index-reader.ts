@@ -1,5 +1,6 @@
 /**
- * A thread that searches a shared index until it is told to end, and counts whether a vector that stays is found first.
+ * A thread that searches a shared index until it is told to end. It counts the searches that do not find a permanent
+ * vector first.
  */
 import { workerData } from 'node:worker_threads';
 import { SharedIndexes } from '../../src/search/index-catalog.ts';

@@ -128,8 +128,8 @@ function placeKinds({ actors, servers }: Layout, isMoving: boolean): Placement {
 }
 
 /**
- * Runs one simulation to its end. @throws {import('./world.ts').SimulationFailure} if a guarantee was violated
- * @throws {import('./world.ts').SimulationFailure} when a promise was broken
+ * Runs one simulation to its end.
+ * @throws {import('./world.ts').SimulationFailure} if a guarantee was violated
  */
 export function simulate(options: SimulationOptions): Promise<SimulationResult> {
   return new Simulation(options).run();

@@ -89,8 +89,8 @@ export class World {
   }
 
   /**
-   * Runs the next task. @returns false if there is none
-   * @returns false without one
+   * Runs the next task.
+   * @returns false if there is none
    */
   step(): boolean {
     let task = this.#pop();

@@ -66,8 +66,9 @@ function readElsewhere(folder: string): { events: number; rows: number; steps: n
 }
 
 /**
- * Logs steps until it is killed after this many acknowledgements. @returns the last acknowledged step. Each step waits
- * until the previous one was reported, because the event loop writes to a pipe that is briefly full.
+ * Logs steps until it is killed after this many acknowledgements.
+ * @returns the last acknowledged step. Each step waits until the previous one was reported, because the event loop
+ *   writes to a pipe that is briefly full.
  */
 function killWriter(folder: string, from: number, after: number, host = 0, key = 'a'): Promise<number> {
   const program = `

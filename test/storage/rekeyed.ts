@@ -95,9 +95,8 @@ export const leftOver = (folder: string) =>
 const hex = (key: Key) => key?.toString('hex') ?? 'none';
 
 /**
- * A change from `OLD`, or from no key, to `NEW` in a process that is killed at a step. @param at -1: it is not killed,
- * and reports the number of steps
- * @param at -1: it is not killed, and says how many there are
+ * A change from `OLD`, or from no key, to `NEW` in a process that is killed at a step.
+ * @param at -1: it is not killed, and reports the number of steps
  */
 export function rekeyKilled(folder: string, from: Key, at: number): { signal: string | null; steps: number } {
   const { signal, stdout, stderr } = spawnSync(

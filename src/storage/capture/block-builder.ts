@@ -43,7 +43,8 @@ export interface WritePosition {
 /** The methods of the raw files that a builder needs. */
 export interface RawStage {
   /**
-   * @returns null if the block is too large. @throws the storage's error
+   * @returns null if the block is too large.
+   * @throws the storage's error
    */
   stage(parts: readonly Buffer[]): StagedBlock | null;
 }

@@ -489,7 +489,8 @@ export class CaptureLog {
   }
 
   /**
-   * @returns whether there was something to write. @throws the storage's error; the next call then writes it
+   * @returns whether there was something to write.
+   * @throws the storage's error; the next call then writes it
    */
   #storeIndex(): boolean {
     const { index } = this.#live;

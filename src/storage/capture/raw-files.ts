@@ -515,8 +515,8 @@ function copyPart(gathering: Gathering, part: Buffer, from: number, to: number):
 }
 
 /**
- * Turns the bytes copied since the last buffer into a buffer, padded to a whole page. @returns whether padding was
- * needed
+ * Turns the bytes copied since the last buffer into a buffer, padded to a whole page.
+ * @returns whether padding was needed
  */
 function closeRun(gathering: Gathering): boolean {
   const { memory, used, run_from } = gathering;

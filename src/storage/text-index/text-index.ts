@@ -560,8 +560,8 @@ export class TextIndex {
   }
 
   /**
-   * Reads exchanges that an earlier process left, or that were not readable before. @returns false if all
-   * were read
+   * Reads exchanges that an earlier process left, or that were not readable before.
+   * @returns false if all were read
    */
   #goOnChecking(): boolean {
     if (this.#check === null) {

@@ -36,9 +36,8 @@ interface ParsedByUs extends ParsedAnswer {
 }
 
 /**
- * Our parser's result if the connection ends after the bytes. @param pieces each is passed in separate memory that is
- * overwritten afterwards, with other bytes after it
- * @param pieces each is given by itself, in memory that is overwritten afterwards, with other bytes behind it
+ * Our parser's result if the connection ends after the bytes.
+ * @param pieces each is passed in separate memory that is overwritten afterwards, with other bytes after it
  */
 export function parseByUs(pieces: readonly Uint8Array[], method = 'GET'): ParsedByUs {
   const answer: ParsedByUs = { ...NOTHING, informational: [], isKept: false, kept_ms: null, surplus: 0 };
