@@ -18,7 +18,7 @@ import { databasePaths, keepCheckpoints } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
 import { StoreReads } from './storage/store-reads.ts';
 import { allocateShared, type Starting, startActors } from './threads/actor-start.ts';
-import { openCapture } from './threads/capture-start.ts';
+import { checkReadFrom, openCapture } from './threads/capture-start.ts';
 import { logDamagedValues } from './threads/damage-log.ts';
 import { CAPTURE_STOP_MS } from './threads/gateway-server.ts';
 import { assertLimitRelations } from './threads/limit-relations.ts';
@@ -104,6 +104,7 @@ async function startAll(
   const log = createLog(given.log_level);
   logDamagedValues(log);
   const isCapturing = parts.gateway && given.capture.enabled;
+  checkReadFrom(given.capture, isCapturing);
   const claims = await running.start({
     start: () => new ProcessClaims(given, log, givingUp),
     stop: (taken) => taken.release(),

@@ -30,7 +30,7 @@ export interface CaptureProcessOptions {
   /** DATA_DIR; omitted: the folder of `db`. */
   data_dir?: string;
   /** The bucket that sealed files go to; null or omitted: none. */
-  bucket?: { place: string; keep: LocalKeep } | null;
+  bucket?: { place: string; keep: LocalKeep; seal_after_ms: number | null } | null;
   /** null: bodies come over the channel. */
   memory: MappedMemoryPlace | null;
 }

@@ -20,6 +20,7 @@ import { arrivalOf } from '../domain/run-order.ts';
 import { CacheDoctor } from './cache-doctor.ts';
 import { addTotals, CauseSums, missOf, nameRuns, startTotals, totalsOf } from './cache-sum.ts';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
+import { endedDay } from './figure-cube.ts';
 
 /** Number of consecutive ids in one part. */
 const PART_IDS = 1_024;
@@ -101,8 +102,13 @@ export class CacheLedger {
     const oldest = Math.max(startOfPart(range.first_id), newest - (MAX_PARTS - 1) * PART_IDS);
     for (let from_id = newest; from_id >= oldest; from_id -= PART_IDS) {
       let part = this.#parts.get(from_id);
-      // Exchanges are in the order of their end, so the exchanges of earlier parts began before this day.
-      if (part === undefined && from_id !== newest && endedBefore(source, from_id + PART_IDS - 1, fromDay))
+      // Exchanges are in the order of their end, so those of earlier parts began before this day, unless the source says otherwise.
+      if (
+        part === undefined &&
+        from_id !== newest &&
+        endedBefore(source, from_id + PART_IDS - 1, fromDay) &&
+        endedDay(source, from_id + PART_IDS) < fromDay
+      )
         return true;
       if (part === undefined) {
         part = new LedgerPart(Math.max(from_id, range.first_id), from_id);
@@ -115,7 +121,7 @@ export class CacheLedger {
           this.#unkept.add(part);
         }
       }
-      if (part.last_ended_day < fromDay) return true;
+      if (part.last_ended_day < fromDay && endedDay(source, from_id) < fromDay) return true;
     }
     this.#dropParts((from_id) => from_id < oldest);
     return true;

@@ -58,7 +58,12 @@ export class RecentExchanges {
    * Extends the figures forward to the newest exchange, and back to exchanges that began at `from_ms`.
    * @param hasTime called before each part that has to be read; the newest part is always read
    */
-  follow(source: Pick<ExchangeSource, 'summaries'>, range: IdRange, from_ms: number, hasTime: () => boolean) {
+  follow(
+    source: Pick<ExchangeSource, 'summaries' | 'endedBefore'>,
+    range: IdRange,
+    from_ms: number,
+    hasTime: () => boolean,
+  ) {
     this.#range = range;
     this.#whole_from_ms = Number.POSITIVE_INFINITY;
     if (range.last_id < range.first_id) {
@@ -74,9 +79,10 @@ export class RecentExchanges {
         part.read(source, range.last_id, this.#prices);
         if (part.next_id === from_id + PART_IDS) this.#unkept.add(part);
       }
-      // Exchanges are ordered by their end, so exchanges of earlier parts began before this time.
-      if (part.ended_ms < from_ms) {
-        this.#whole_from_ms = part.ended_ms;
+      // Exchanges are ordered by their end, so exchanges of earlier parts began before this time, unless the source says otherwise.
+      const ended_ms = Math.max(part.ended_ms, source.endedBefore?.(from_id) ?? Number.NEGATIVE_INFINITY);
+      if (ended_ms < from_ms) {
+        this.#whole_from_ms = ended_ms;
         return;
       }
     }

@@ -179,6 +179,8 @@ interface CapturedRunsOptions {
   kept?: { rows: KeptRuns; state: KeptState } | null;
   /** Is asked before a run's bodies are read. */
   findStored?: FindStoredRun;
+  /** Bodies that cannot be read for a page are read by {@link CapturedRuns.readWanted}, which may fetch them. */
+  fetches_later?: boolean;
 }
 
 /** Rows loaded in one batch. */
@@ -202,6 +204,7 @@ export class CapturedRuns {
   readonly #onDiffering: () => void;
   readonly #kept: KeptRuns | null;
   readonly #findStored: FindStoredRun;
+  readonly #fetchesLater: boolean;
   /** Runs in memory: all runs that began at `#loadedTo` or later, and older runs that were looked up. */
   readonly #runs = new Map<string, ListedRun>();
   /** Child runs whose parent is not in the list yet, by the parent. */
@@ -241,7 +244,9 @@ export class CapturedRuns {
     onDiffering = () => {},
     kept = null,
     findStored = () => null,
+    fetches_later = false,
   }: CapturedRunsOptions = {}) {
+    this.#fetchesLater = fetches_later;
     this.#findStored = findStored;
     this.#onDiffering = onDiffering;
     this.#said = said;
@@ -639,7 +644,10 @@ export class CapturedRuns {
         if (at === 0) break;
       }
       const run = this.#order[--at]!;
-      if (run.tally.first_ms < began_ms) break;
+      if (run.tally.first_ms < began_ms) {
+        if ((source.endedBefore?.(run.tally.first_id) ?? Number.NEGATIVE_INFINITY) < began_ms) break;
+        continue;
+      }
       if (run.tally.first_id < not_before || looked === WINDOW_LOOKED.runs) {
         sums.is_whole = false;
         break;
@@ -809,7 +817,7 @@ export class CapturedRuns {
     const [run] = this.#wanted;
     if (run === undefined) return false;
     this.#wanted.delete(run);
-    this.#read(source, run, () => true);
+    this.#read(source, run, () => true, false);
     return true;
   }
 
@@ -900,13 +908,15 @@ export class CapturedRuns {
   /**
    * Reads a run's unknown values while there is time; otherwise the run is queued. Values whose bodies are in a bucket and
    * cannot be read now stay unknown.
+   * @param mayWait whether they are read later
    */
-  #read(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
+  #read(source: ExchangeSource, run: ListedRun, hasTime: HasTime, mayWait = this.#fetchesLater): void {
     try {
       this.#readValues(source, run, hasTime);
     } catch (thrown) {
       if (!(thrown instanceof CaptureFileError && thrown.code === 'remote')) throw thrown;
       this.#wanted.delete(run);
+      if (mayWait) this.#want(run);
     }
   }
 
@@ -919,6 +929,10 @@ export class CapturedRuns {
     }
     if (!this.#isJudged(run)) this.#judge(source, run, hasTime);
     if (run.task !== null && this.#isJudged(run)) return;
+    this.#want(run);
+  }
+
+  #want(run: ListedRun): void {
     this.#wanted.delete(run);
     this.#wanted.add(run);
     if (this.#wanted.size > CAPTURE_WANTED_RUNS) this.#wanted.delete(this.#wanted.values().next().value!);

@@ -27,6 +27,8 @@ export interface ExchangeSource {
   body(id: number, side: BodySide): Uint8Array | undefined;
   /** The stored copy in the decoders' form; undefined when the exchange does not exist. */
   copy(id: number): StoredExchange | undefined;
+  /** When the last of the exchanges before this one ended; absent or minus infinity: ids are in the order of the ends. */
+  endedBefore?(id: number): number;
   /** Releases memory that reading has used. Must not be called during a listing. */
   release?(): Promise<void>;
 }

@@ -112,7 +112,7 @@ export class FigureCube {
    * @param hasTime called before some exchanges are read; the newest part is always read
    */
   ask(
-    source: Pick<ExchangeSource, 'summaries'>,
+    source: Pick<ExchangeSource, 'summaries' | 'endedBefore'>,
     range: IdRange,
     question: FigureQuestion,
     hasTime: () => boolean,
@@ -165,7 +165,7 @@ export class FigureCube {
    * @returns whether every exchange from that day on is included
    */
   follow(
-    source: Pick<ExchangeSource, 'summaries'>,
+    source: Pick<ExchangeSource, 'summaries' | 'endedBefore'>,
     { first_id, last_id }: IdRange,
     fromDay: string,
     hasTime: () => boolean,
@@ -190,14 +190,20 @@ export class FigureCube {
         if (!part.read(source, last_id, this.#prices, from_id === newest ? ALWAYS : hasTime)) return false;
         if (part.is_complete) this.#unkept.add(part);
       }
-      // Exchanges are in the order of their end, so the exchanges of earlier parts began before this day.
-      if (part.last_ended_day < fromDay) return true;
+      // Exchanges are in the order of their end, so those of earlier parts began before this day, unless the source says otherwise.
+      if (part.last_ended_day < fromDay && endedDay(source, from_id) < fromDay) return true;
     }
     return true;
   }
 }
 
 const ALWAYS = (): boolean => true;
+
+/** The UTC day on which the last exchange before this one ended, if ids are not in the order of time; '' if they are. */
+export function endedDay(source: Pick<ExchangeSource, 'endedBefore'>, id: number): string {
+  const ms = source.endedBefore?.(id) ?? Number.NEGATIVE_INFINITY;
+  return ms === Number.NEGATIVE_INFINITY ? '' : dayOf(ms);
+}
 
 function startOfPart(id: number): number {
   return id - ((id - 1) % PART_IDS);

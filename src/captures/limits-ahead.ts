@@ -74,11 +74,13 @@ function collect(
 ): { clients: Client[]; is_whole: boolean } {
   const clients = new Map<string, Client>();
   const fromId = Math.max(1, lastId - LOOKED_EXCHANGES + 1);
-  let is_whole = fromId === 1;
+  const endedMs = source.endedBefore?.(fromId) ?? Number.NEGATIVE_INFINITY;
+  const isInOrder = endedMs === Number.NEGATIVE_INFINITY;
+  let is_whole = fromId === 1 || (!isInOrder && endedMs < nowMs - LOOKED_MS);
   for (const exchange of source.summaries({ from_id: fromId })) {
     const { credential = null, provider, status } = exchange;
     const at_ms = Date.parse(exchange.started_at) + (exchange.first_byte_ms ?? 0);
-    if (at_ms < nowMs - LOOKED_MS) is_whole = true;
+    if (at_ms < nowMs - LOOKED_MS) is_whole ||= isInOrder;
     else if (status !== 0 && exchange.served_by === 'upstream') {
       const key = `${credential ?? ''} ${provider}`;
       const client = clients.get(key) ?? {

@@ -76,12 +76,12 @@ export class RunTexts {
   }
 
   /**
-   * The range of exchanges that the query has searched; null if it has no text.
-   * @param lastId the last stored exchange
+   * What the query has searched; null if it has no text.
+   * @param ranges the stored exchanges
    */
-  searched(firstId: number, lastId: number): SearchedExchanges | null {
+  searched(ranges: readonly { first_id: number; last_id: number }[]): SearchedExchanges | null {
     const missing = this.#found[0]?.missing;
-    return missing === undefined ? null : { not_searched: missing.count(firstId, lastId), cut: missing.cut };
+    return missing === undefined ? null : { not_searched: missing.countAll(ranges), cut: missing.cut };
   }
 }
 

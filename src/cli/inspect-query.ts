@@ -84,7 +84,7 @@ export async function showQuery(view: InspectView, db: string, question: Questio
     matched: rows.length < read.most ? rows.length : read.count,
     not_indexed,
     left_out_runs: runs.left_out,
-    searched: texts.searched(first_id, last_id),
+    searched: texts.searched([{ first_id, last_id }]),
   };
   await view.io.out(view.flags.json ? writeJson(db, query, found) : writeTable(view, found));
   return EXIT.done;

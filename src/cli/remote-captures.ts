@@ -2,9 +2,8 @@
  * `--db` with a bucket: brings the captures of its gateways into DATA_DIR, and runs the command over them there. Main thread of the
  * command line.
  */
-import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import type { Config } from '../config.ts';
+import { gatheringFolder } from '../storage/offload/gathering-place.ts';
 import { fetchCaptures, type RemoteCaptures } from '../storage/offload/remote-captures.ts';
 import { UsageError } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
@@ -40,8 +39,7 @@ export async function bringCaptures(
   const gateway = url.searchParams.get('gateway');
   url.searchParams.delete('gateway');
   const place = url.href.replace(/\?$/, '');
-  const name = createHash('sha256').update(place).digest('hex').slice(0, 16);
-  const folder = join(data_dir, 'bucket-captures', name);
+  const folder = gatheringFolder(data_dir, place);
   const all = await fetchCaptures({ place, gateway, folder, data_key });
   const after = argv.slice(argv[at] === '--db' ? at + 2 : at + 1);
   // In its place, because what follows `--` is another command.

@@ -84,6 +84,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   SVC_REDACT            mask keys in stored bodies   1
   CAPTURE_BUCKET_URL    where sealed captures go: s3://bucket/prefix?region=…&endpoint=… or file:///folder   none
   CAPTURE_LOCAL_KEEP    how long they also stay here: 7d, 12h, 50GiB or all   7d
+  CAPTURE_SEAL_AFTER    when the newest captures are sent at the latest: 15m, 1h, 1d   with the size of their file
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
   GW_MAX_CAPTURE_BYTES  stored part of a body        67108864
@@ -104,6 +105,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   TLS_CERT, TLS_KEY     PEM files: it listens over TLS, and reads them again when they change   none
   PUBLIC_URL            where people reach it        http://HOST:PORT
   MAX_BODY_BYTES        largest request body         5242880
+  CAPTURE_READ_URL      shows captures that gateways sent to a bucket (their CAPTURE_BUCKET_URL), instead of its own   none
   API_AWAKE_US          microseconds that a thread busy-polls after an answer, before it sleeps   100
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
   AUTH_DB_URL           embedded: for accounts       unset: static keys only

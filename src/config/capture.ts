@@ -42,7 +42,14 @@ export interface CaptureConfig {
   /** Keys inside bodies are masked in the stored copy. */
   readonly redact: boolean;
   /** Where sealed files go, and how long they also stay on the local disk; null: they stay here. */
-  readonly bucket: { readonly place: string; readonly keep: LocalKeep } | null;
+  readonly bucket: {
+    readonly place: string;
+    readonly keep: LocalKeep;
+    /** The live file is sealed when its first exchange is this old, however small it is; null: not by age alone. */
+    readonly seal_after_ms: number | null;
+  } | null;
+  /** The bucket whose captures this service shows instead of its own; null: its own. */
+  readonly read_from: string | null;
   readonly max_queue: number;
   readonly max_queue_bytes: number;
   /** Maximum bytes of each body. */
@@ -94,6 +101,18 @@ const prices = z
   );
 
 const HOUR_MS = 3_600_000;
+const SEAL_UNITS = { m: 60_000, h: HOUR_MS, d: 24 * HOUR_MS } as const;
+
+const sealAfter = z
+  .string()
+  .transform((text, context): number => {
+    const [, digits = '', unit = ''] = /^([1-9]\d{0,3})(m|h|d)$/.exec(text) ?? [];
+    if (unit in SEAL_UNITS) return Number(digits) * SEAL_UNITS[unit as keyof typeof SEAL_UNITS];
+    context.addIssue('not such a time');
+    return z.NEVER;
+  })
+  .describe('allowed is a time from a minute on, such as 15m, 1h or 1d');
+
 const KEEP_UNITS = { h: HOUR_MS, d: 24 * HOUR_MS } as const;
 const BYTE_UNITS = { MiB: 1 << 20, GiB: 1 << 30 } as const;
 
@@ -115,6 +134,8 @@ export const CAPTURE_VARIABLES = {
   GW_CAPTURE: [onOff, 'on'],
   CAPTURE_BUCKET_URL: [bucketUrl, undefined],
   CAPTURE_LOCAL_KEEP: [localKeep, '7d'],
+  CAPTURE_SEAL_AFTER: [sealAfter, undefined],
+  CAPTURE_READ_URL: [bucketUrl, undefined],
   SVC_REDACT: [flag, '1'],
   GW_PRICES: [prices, undefined],
   GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
@@ -133,7 +154,12 @@ export function readCapture(v: Values<typeof CAPTURE_VARIABLES>, db: string): Ca
     bucket:
       v.CAPTURE_BUCKET_URL === null
         ? null
-        : Object.freeze({ place: v.CAPTURE_BUCKET_URL, keep: v.CAPTURE_LOCAL_KEEP }),
+        : Object.freeze({
+            place: v.CAPTURE_BUCKET_URL,
+            keep: v.CAPTURE_LOCAL_KEEP,
+            seal_after_ms: v.CAPTURE_SEAL_AFTER,
+          }),
+    read_from: v.CAPTURE_READ_URL,
     max_queue: v.GW_MAX_QUEUE,
     max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
     max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,

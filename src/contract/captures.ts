@@ -160,6 +160,24 @@ const capturedRun = z
   })
   .meta({ id: 'CapturedRun' });
 
+const gatheredCaptures = z.object({
+  looked_at: timestamp().nullable().describe('When the bucket was last read; null: not yet'),
+  failure: z.string().nullable().describe('Why the bucket could not be read; null: it was'),
+  gateways: z
+    .array(
+      z.object({
+        gateway: z.string().describe('Its name in the bucket'),
+        sent_at: timestamp().nullable().describe('When it last told the bucket of its files; null: unknown'),
+        newest_at: timestamp()
+          .nullable()
+          .describe('When its newest exchange that is here ended; null: none is here'),
+        exchanges: z.int().describe('Its exchanges that are here'),
+        failure: z.string().nullable().describe('Why its captures could not be read; null: they were'),
+      }),
+    )
+    .describe('The gateways in the bucket, by name'),
+});
+
 const capturedRunPage = z
   .object({
     runs: z.array(capturedRun),
@@ -187,6 +205,9 @@ const capturedRunPage = z
       .describe(
         'Progress while exchanges are read and only the newest runs are listed; null: the list is complete',
       ),
+    gathered: gatheredCaptures
+      .nullable()
+      .describe('The gateways whose captures these are (`CAPTURE_READ_URL`); null: they are of this machine'),
   })
   .meta({ id: 'CapturedRunPage' });
 

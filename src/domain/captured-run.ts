@@ -54,6 +54,24 @@ export type CaptureAnswer =
   | { type: 'refused'; detail: string }
   | { type: 'unfit'; detail: string };
 
+/** Captures that come from a bucket, and how new they are. Times are RFC 3339. */
+export interface CaptureReaderSource {
+  /** When the bucket was last read; null: not yet. */
+  looked_at: string | null;
+  /** Why it could not be read; null: it was. */
+  failure: string | null;
+  gateways: {
+    gateway: string;
+    /** When it last told the bucket of its files; null: unknown. */
+    sent_at: string | null;
+    /** When its newest exchange that is here ended; null: none is here. */
+    newest_at: string | null;
+    /** Exchanges that are here. */
+    exchanges: number;
+    failure: string | null;
+  }[];
+}
+
 /** Sums over the runs of a window: those whose last answer or reported end is in it. */
 export interface WindowSums {
   /** Runs that match both queries. */

@@ -451,11 +451,12 @@ function holds(reader: CaptureReader, id: number, needles: Uint8Array): boolean 
 
 const NOTHING = new Uint8Array(0);
 
-/** Returns null when the data is damaged. */
+/** Returns null when the data is damaged. @throws CaptureFileError if it is in a bucket that cannot be read now */
 function readOrNull<Value>(read: () => Value): Value | null {
   try {
     return read();
-  } catch {
+  } catch (thrown) {
+    if (thrown instanceof CaptureFileError && thrown.code === 'remote') throw thrown;
     return null;
   }
 }

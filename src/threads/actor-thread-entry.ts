@@ -60,7 +60,7 @@ export interface HostOptions {
     /** Age after which captured exchanges are removed; null or absent: never. */
     retention_days?: number | null;
     /** The bucket that sealed files go to; null or omitted: none. */
-    bucket?: { place: string; keep: LocalKeep } | null;
+    bucket?: { place: string; keep: LocalKeep; seal_after_ms: number | null } | null;
     /** Encrypts captured exchanges; null or absent: they are not encrypted. Secret. */
     data_key?: Uint8Array | null;
     /** Credentials that the gateway adds to requests; left out: none. Secret. */

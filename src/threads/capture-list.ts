@@ -26,7 +26,7 @@ import type { CountedValues } from '../domain/run-query/count-values.ts';
 import type { FigureQuestion, FigureReport } from '../domain/traffic-figures.ts';
 import { systemClock } from '../std/clock.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
-import type { FollowedFiles } from '../storage/capture/followed-files.ts';
+import type { FollowedCaptures } from '../storage/capture/followed-files.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
 import { RunIndex, removeRunIndex } from '../storage/capture/run-index.ts';
 import { RunWordsError, StoredRunWords } from '../storage/run-words.ts';
@@ -75,7 +75,7 @@ interface NewestRuns {
 type PricedStart = CaptureReaderStart & { prices: Prices };
 
 export class CaptureList {
-  readonly #files: FollowedFiles;
+  readonly #files: FollowedCaptures;
   readonly #options: PricedStart;
   readonly #pricesName: string;
   readonly #catchUpMs: number;
@@ -110,7 +110,7 @@ export class CaptureList {
    * @param catchUpMs how long a question waits for new exchanges to be read
    */
   constructor(
-    files: FollowedFiles,
+    files: FollowedCaptures,
     options: PricedStart,
     texts: RunTexts | null = null,
     catchUpMs: number = CAPTURE_CATCH_UP_MS,
@@ -308,6 +308,7 @@ export class CaptureList {
     const index = this.#index;
     this.#runs = new CapturedRuns({
       prices,
+      fetches_later: this.#options.read_from !== null,
       said: this.#said,
       onDiffering: this.#onDiffering,
       kept: index === null || state === null ? null : { rows: index, state },

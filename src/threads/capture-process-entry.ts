@@ -28,6 +28,7 @@ import { CLAIM_PATIENCE_MS } from '../limits.ts';
 import { createLog, type Log } from '../log.ts';
 import { decodeExchange } from '../providers/decode.ts';
 import { describeRefusal } from '../std/file-place.ts';
+import { noteTouching } from '../storage/capture/attachment-ages.ts';
 import {
   isDamage,
   isOfSystem,
@@ -36,9 +37,9 @@ import {
   setSealingAside,
 } from '../storage/capture/damage.ts';
 import { hasOrder, noteFailure } from '../storage/capture/erase-order.ts';
-import { CaptureExpiry, noteTouching } from '../storage/capture/expiry.ts';
+import { CaptureExpiry } from '../storage/capture/expiry.ts';
 import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
-import { sealWhenDue } from '../storage/capture/live-sealing.ts';
+import { SEAL_LIMITS, sealWhenDue } from '../storage/capture/live-sealing.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
 import { findRewriteOrder, noteRewriteFailure } from '../storage/capture/rewrite-order.ts';
 import { needsRestore } from '../storage/lmdb/checkpoint.ts';
@@ -188,11 +189,12 @@ class Capture {
   #sealInTime(log: CaptureLog): void {
     if (this.#sealTimer !== null) return;
     let isLooking = false;
+    const limits = { ...SEAL_LIMITS, any_ms: this.#options.bucket?.seal_after_ms ?? null };
     this.#sealTimer = setInterval(() => {
       // Sealing a large file takes longer than the interval.
       if (isLooking) return;
       isLooking = true;
-      sealWhenDue(log)
+      sealWhenDue(log, limits)
         .catch((err: unknown) => {
           this.#logger.error(
             { err, db: this.#options.db },

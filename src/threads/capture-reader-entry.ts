@@ -25,7 +25,8 @@ import { writeRunSpans } from '../otel/run-spans.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { systemClock } from '../std/clock.ts';
 import { openDataKey } from '../std/data-key.ts';
-import { FollowedFiles } from '../storage/capture/followed-files.ts';
+import { type FollowedCaptures, FollowedFiles } from '../storage/capture/followed-files.ts';
+import { Gathering } from '../storage/offload/gathering.ts';
 import { allowFetching } from '../storage/offload/offloaded-reads.ts';
 import { parseTextQuery, TextQueryError } from '../storage/text-index/text-query.ts';
 import { TextSearch } from '../storage/text-index/text-search.ts';
@@ -87,7 +88,8 @@ interface KeptConversation {
 }
 
 class CaptureLibrary {
-  readonly #files: FollowedFiles;
+  readonly #files: FollowedCaptures;
+  readonly #gathering: Gathering | null;
   readonly #prices: Prices;
   readonly #wires: CaptureReaderStart['wires'];
   readonly #students: ExplainingStudents;
@@ -101,12 +103,14 @@ class CaptureLibrary {
   constructor(options: CaptureReaderStart) {
     const { db, data_key, student } = options;
     const prices = options.prices ?? SHIPPED_PRICES;
-    this.#files = new FollowedFiles(db, { data_key });
+    const { read_from } = options;
+    this.#gathering = read_from === null ? null : new Gathering(read_from, data_key);
+    this.#files = this.#gathering?.files ?? new FollowedFiles(db, { data_key });
     this.#prices = prices;
     this.#readsAhead = options.reads_ahead;
     this.#students = new ExplainingStudents(student);
     this.#wires = options.wires;
-    this.#texts = new TextSearch(db, openDataKey(data_key));
+    this.#texts = new TextSearch(this.#gathering?.texts ?? db, openDataKey(data_key));
     this.#runTexts = new RunTexts(this.#files, this.#texts);
     this.#list = new CaptureList(this.#files, { ...options, prices }, this.#runTexts);
   }
@@ -115,6 +119,7 @@ class CaptureLibrary {
   async answer(question: CaptureQuestion): Promise<CaptureAnswer> {
     // A list does not wait for a bucket: first words and verdicts that are only in the bucket stay unknown.
     allowFetching(!LISTS.has(question.name));
+    await this.#gathering?.begin();
     this.#look();
     switch (question.name) {
       case 'exchange':
@@ -165,7 +170,8 @@ class CaptureLibrary {
    * @returns how long to wait until the next part; null: no work is left
    */
   goOn(): number | null {
-    allowFetching(false);
+    // Gathered captures have no bodies here, so what a list has shown without first words is fetched.
+    allowFetching(this.#gathering !== null);
     const pause_ms = this.#list.goOn();
     if (pause_ms !== null || !this.#readsAhead) return pause_ms;
     const hasTime = startTime(STEPS_READING_AHEAD_MS);
@@ -181,6 +187,7 @@ class CaptureLibrary {
   close(): void {
     this.#list.close();
     this.#texts.close();
+    this.#gathering?.close();
   }
 
   #look(): void {
@@ -193,13 +200,12 @@ class CaptureLibrary {
     const now_ms = systemClock.wallMs();
     const page = this.#list.page({ limit, after, query, now_ms, is_counted }, startPage());
     const hasTime = startTime(CAPTURE_SEARCH_READING_MS);
-    const { first_id, last_stored_id } = this.#files;
     return toJson({
       runs: page.runs,
       found: page.runs.flatMap(({ run_id }) =>
         this.#runTexts.placesIn(run_id, hasTime).map((place) => ({ run_id, ...place })),
       ),
-      searched: this.#runTexts.searched(first_id, last_stored_id),
+      searched: this.#runTexts.searched(this.#files.ranges),
       next_cursor: page.next === null ? null : writeRunCursor(query.sort, page.next),
       matched_runs: page.matched,
       unread_runs: page.unread,
@@ -208,6 +214,7 @@ class CaptureLibrary {
       left_out_runs: this.#list.left_out,
       exchanges_without_run: this.#list.without_run,
       being_read: this.#list.being_read,
+      gathered: this.#gathering?.state() ?? null,
     });
   }
 
@@ -218,10 +225,9 @@ class CaptureLibrary {
       const matches = this.#texts.find(query);
       const hasTime = startTime(CAPTURE_SEARCH_READING_MS);
       const { hits, next } = readHitPage(this.#files, matches, { limit, before }, hasTime);
-      const { first_id, last_stored_id } = this.#files;
       const { missing } = matches;
       const searched: SearchedExchanges = {
-        not_searched: missing.count(first_id, last_stored_id),
+        not_searched: missing.countAll(this.#files.ranges),
         cut: missing.cut,
       };
       const next_cursor = next === null ? null : String(next);
@@ -417,7 +423,9 @@ function tellDiffering(): void {
 
 function take(message: ToCaptureReader): void {
   if (message.type === 'open') {
-    library = new CaptureLibrary(message.options);
+    // It captures nothing itself, and what it would read ahead is in the bucket.
+    const reads_ahead = message.options.reads_ahead && message.options.read_from === null;
+    library = new CaptureLibrary({ ...message.options, reads_ahead });
     return;
   }
   waiting++;

@@ -14,6 +14,7 @@ import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { passOutputOn } from '../std/line-writer.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import { databasePaths } from '../storage/lmdb/stores.ts';
+import { gatheredListDb, gatheringFolder } from '../storage/offload/gathering-place.ts';
 import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 
 /** V8 heap of the process. Beyond it the process ends. */
@@ -223,10 +224,13 @@ export class CaptureReaderProcess implements CaptureAsker {
 /** The reader of a service. Its process starts with the first question. */
 export function openCaptureReader(config: Config, log: Log): CaptureReaderProcess {
   const { capture, data_dir, data_key, relegation, relegation_wires, version } = config;
+  const place = capture.read_from;
+  const read_from = place === null ? null : { place, folder: gatheringFolder(data_dir, place) };
   return new CaptureReaderProcess({
     entry: resolveModuleUrl('./capture-reader-entry.ts', import.meta.url),
     options: {
-      db: capture.db,
+      db: read_from === null ? capture.db : gatheredListDb(read_from.folder),
+      read_from,
       data_key,
       prices: capture.prices,
       databases: databasePaths(data_dir, data_key),

@@ -6,10 +6,13 @@ import type { RelegationWire } from '../domain/exchange.ts';
 import type { Prices } from '../domain/price.ts';
 import type { CaptureOwner } from '../domain/run-mark.ts';
 import type { DatabasePaths } from '../storage/lmdb/stores.ts';
+import type { GatheringPlace } from '../storage/offload/gathering-place.ts';
 
 export interface CaptureReaderOptions {
-  /** Absolute path of the live file. */
+  /** Absolute path of the live file; with `read_from` only that of what is saved about them. */
   db: string;
+  /** The bucket whose captures are read instead, and the folder for them; null: those of this machine. */
+  read_from: GatheringPlace | null;
   /** The key of the files; null: they are not encrypted. */
   data_key: Uint8Array | null;
   /** null: the shipped table. */

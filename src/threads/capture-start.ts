@@ -30,6 +30,24 @@ export async function openCapture(
   }
 }
 
+/**
+ * Checks a service that shows captures of other machines.
+ * @throws Error of one line
+ */
+export function checkReadFrom({ read_from }: Pick<CaptureConfig, 'read_from'>, isCapturing: boolean): void {
+  if (read_from === null) return;
+  const refuse = (why: string) => Object.assign(new Error(`CAPTURE_READ_URL: ${why}`), { code: 'ECAPTURE' });
+  if (isCapturing)
+    throw refuse(
+      'it shows captures of other machines, so this service must not capture: set GW_CAPTURE=off, or start it with understudy serve',
+    );
+  try {
+    checkPlace(read_from);
+  } catch (thrown) {
+    throw refuse((thrown as Error).message);
+  }
+}
+
 /** The last line of such a start. */
 export function explainCapture(db: string, thrown: unknown): Error {
   const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];

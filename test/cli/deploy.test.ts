@@ -8,7 +8,8 @@ import { fileURLToPath } from 'node:url';
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
-import { VARIABLE_DEFAULTS } from '../../src/config.ts';
+import { loadConfig, VARIABLE_DEFAULTS } from '../../src/config.ts';
+import { readBucketPlace } from '../../src/storage/bucket/bucket-place.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
 import { findFreePort } from '../fixtures/free-port.ts';
@@ -40,6 +41,39 @@ it('deploy/compose.yaml mounts what is there and sets variables that exist', () 
     const [from = ''] = mount.split(':');
     if (from.startsWith('.')) expect(() => read(join('deploy', from))).not.toThrow();
     else expect(volumes).toHaveProperty(from);
+  }
+});
+
+it('deploy/compose-gateways.yaml sends captures of two gateways to the place that the API reads', () => {
+  const { services, volumes, secrets } = parse(read('deploy/compose-gateways.yaml'), { merge: true }) as {
+    services: Record<
+      string,
+      { command: string[]; environment: Record<string, string>; volumes: string[]; secrets?: string[] }
+    >;
+    volumes: object;
+    secrets: object;
+  };
+  const { api, s3, bucket, ...gateways } = services;
+  const place = api!.environment.CAPTURE_READ_URL!;
+  const found = readBucketPlace(place);
+  expect(bucket).toMatchObject({
+    entrypoint: [expect.any(String), '-e', expect.stringContaining(`/${found.bucket}'`)],
+  });
+  expect(new URL(found.endpoint!).hostname).toBe('s3');
+  expect(Object.keys(gateways)).toHaveLength(2);
+  for (const { command, environment } of Object.values(gateways)) {
+    expect(command[0]).toBe('gateway');
+    expect(environment.CAPTURE_BUCKET_URL).toBe(place);
+    // What one encrypts, the other must open.
+    expect(environment.DATA_KEY_FILE).toBe(api!.environment.DATA_KEY_FILE);
+  }
+  expect(new Set([api!, s3!, ...Object.values(gateways)].flatMap((service) => service.volumes)).size).toBe(4);
+  for (const service of [api!, ...Object.values(gateways)]) {
+    for (const name of Object.keys(service.environment)) expect(VARIABLE_DEFAULTS.has(name), name).toBe(true);
+    for (const name of service.secrets!) expect(secrets).toHaveProperty(name);
+    for (const mount of service.volumes) expect(volumes).toHaveProperty(mount.split(':')[0]!);
+    const env = { ...service.environment, DATA_KEY_FILE: '' };
+    expect(() => loadConfig({ listener: 'api' }, env)).not.toThrow();
   }
 });
 

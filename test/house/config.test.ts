@@ -72,6 +72,7 @@ describe('with nothing set', () => {
         run_headers: [],
         redact: true,
         bucket: null,
+        read_from: null,
         max_queue: 10_000,
         max_queue_bytes: 268_435_456,
         max_capture_bytes: 67_108_864,

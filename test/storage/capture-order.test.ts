@@ -97,6 +97,7 @@ class Stored {
   #look(): void {
     this.#list ??= new CaptureList(this.#files, {
       db: this.#path,
+      read_from: null,
       data_key: null,
       prices: {},
       databases: databasePaths(dirname(this.#path)),

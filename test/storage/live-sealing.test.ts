@@ -26,6 +26,13 @@ it.each([
   expect(isDueForSealing(bytes, ageMs, unindexed)).toBe(isDue);
 });
 
+it('a small file is sealed by age alone if a time says so', () => {
+  const limits = { ...SEAL_LIMITS, any_ms: 60_000 };
+  expect(isDueForSealing(1, 59_999, 0, limits)).toBe(false);
+  expect(isDueForSealing(1, 60_000, 0, limits)).toBe(true);
+  expect(isDueForSealing(1, null, 0, limits)).toBe(false);
+});
+
 it('a large old file is sealed, takes no more than it holds, and reads as before', {
   timeout: 60_000,
 }, async () => {

@@ -11,7 +11,15 @@ import { giveOrder, hasOrder, toRanges } from '../../src/storage/capture/erase-o
 import { readAllFiles } from './captured.ts';
 import { fillThree, readAll, Writer } from './erasing.ts';
 import { makeFolder } from './folder.ts';
-import { AT_ONCE, expectNoOthers, type Offloaded, open, passAll } from './offloaded.ts';
+import {
+  AT_ONCE,
+  expectNoOthers,
+  fillWithImages,
+  listAttachments,
+  type Offloaded,
+  open,
+  passAll,
+} from './offloaded.ts';
 
 const SECRET = `secret${randomBytes(9).toString('hex')}`;
 
@@ -28,7 +36,7 @@ const folderOf = ({ path }: Offloaded): string => join(path, '..', '..');
 /** Replaces a folder's databases and bucket by those of another folder. */
 function copyTo(target: Offloaded, full: Offloaded): void {
   rmSync(folderOf(target), { recursive: true, force: true });
-  cpSync(folderOf(full), folderOf(target), { recursive: true });
+  cpSync(folderOf(full), folderOf(target), { recursive: true, preserveTimestamps: true });
 }
 
 /** Runs a writer until it kills itself at the step, or prints such a line. @returns whether it killed itself */
@@ -40,33 +48,56 @@ async function runUntil(at: Offloaded, step: number, line: string): Promise<bool
   return end === null;
 }
 
-it('continues to send after a kill at any step', async () => {
-  const full = await fill(randomBytes(32), 24);
-  const before = await readAll(full);
-  let killed = 0;
-  for (let step = 1, isMore = true; isMore; step++) {
-    const folder = makeFolder();
-    const at = { ...full, path: join(folder, 'data', 'capture.mdb'), place: join(folder, 'bucket') };
-    copyTo(at, full);
-    isMore = await runUntil(at, step, 'offloaded');
-    if (isMore) killed++;
-    const then = await readAll(at);
-    for (const [id, was] of before) expect(then.get(id), `step ${step}, exchange ${id}`).toBe(was);
-    const next = await open(at, AT_ONCE);
-    await passAll(next);
-    await passAll(next);
-    expect(next.stats().bucket, String(step)).toMatchObject({
-      waiting_files: 0,
-      offloaded_files: 2,
-      removing: 0,
-    });
-    await next.close();
-    expectNoOthers(at);
-    expect(await readAll(at), String(step)).toEqual(then);
-    rmSync(folder, { recursive: true, force: true });
-  }
-  expect(killed).toBeGreaterThan(8);
-}, 600_000);
+/** Images that only sealed files show, so they leave the disk with these. */
+async function fillImages(): Promise<Offloaded> {
+  const folder = makeFolder();
+  const full = { path: join(folder, 'data', 'capture.mdb'), key: null, place: join(folder, 'bucket') };
+  const shared = randomBytes(2_000);
+  await fillWithImages(full, [
+    [['a', shared]],
+    [
+      ['b', shared],
+      ['b', randomBytes(2_000)],
+    ],
+  ]);
+  return full;
+}
+
+it.each([
+  ['with turns, encrypted', () => fill(randomBytes(32), 24), false],
+  ['with images', fillImages, true],
+])(
+  'continues to send after a kill at any step, %s',
+  async (_words, make, leaves) => {
+    const full = await make();
+    const before = await readAll(full);
+    let killed = 0;
+    for (let step = 1, isMore = true; isMore; step++) {
+      const folder = makeFolder();
+      const at = { ...full, path: join(folder, 'data', 'capture.mdb'), place: join(folder, 'bucket') };
+      copyTo(at, full);
+      isMore = await runUntil(at, step, 'offloaded');
+      if (isMore) killed++;
+      const then = await readAll(at);
+      for (const [id, was] of before) expect(then.get(id), `step ${step}, exchange ${id}`).toBe(was);
+      const next = await open(at, AT_ONCE);
+      await passAll(next);
+      await passAll(next);
+      expect(next.stats().bucket, String(step)).toMatchObject({
+        waiting_files: 0,
+        offloaded_files: 2,
+        removing: 0,
+      });
+      await next.close();
+      expectNoOthers(at);
+      if (leaves) expect(listAttachments(at.path), String(step)).toEqual([]);
+      expect(await readAll(at), String(step)).toEqual(then);
+      rmSync(folder, { recursive: true, force: true });
+    }
+    expect(killed).toBeGreaterThan(8);
+  },
+  600_000,
+);
 
 it('finishes an erasure of files in the bucket after a kill at any step', async () => {
   const full = await fill(null, 36);

@@ -1,8 +1,9 @@
 /** Sealed capture files in a bucket: sent, read as before, erased, removed by age. offload-kill.long.test.ts ends processes at each step. */
 import { randomBytes } from 'node:crypto';
-import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { pathToFileURL } from 'node:url';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureExpiry } from '../../src/storage/capture/expiry.ts';
 import { listSealed } from '../../src/storage/capture/layout.ts';
@@ -10,12 +11,24 @@ import type { LiveFile } from '../../src/storage/capture/live-file.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CaptureTextSources } from '../../src/storage/capture/text-sources.ts';
+import { eraseCaptured } from '../../src/storage/erasure.ts';
 import { readNote } from '../../src/storage/offload/offload-note.ts';
+import { fetchCaptures } from '../../src/storage/offload/remote-captures.ts';
 import { BUCKET, S3_ENVIRONMENT, startFakeS3 } from '../fixtures/s3-server.ts';
 import { makeExchange } from './captured.ts';
 import { eraseGone, readAll } from './erasing.ts';
 import { makeFolder } from './folder.ts';
-import { AT_ONCE, expectNoOthers, LATER, listObjects, type Offloaded, open, passAll } from './offloaded.ts';
+import {
+  AT_ONCE,
+  expectNoOthers,
+  fillWithImages,
+  LATER,
+  listAttachments,
+  listObjects,
+  type Offloaded,
+  open,
+  passAll,
+} from './offloaded.ts';
 
 const KEY = Buffer.alloc(32, 7);
 /** Compression leaves these texts unchanged, so a search finds them. */
@@ -58,6 +71,106 @@ it('sealed files leave the disk and read as before, also without the bucket once
   expect(await readAll(filled)).toEqual(before);
   rmSync(filled.place, { recursive: true });
   expect(await readAll(filled)).toEqual(before);
+});
+
+describe.each([
+  ['encrypted', KEY],
+  ['not encrypted', null],
+])('attachments, %s', (_words, key) => {
+  // The large one is in several packs.
+  const [shared, gone, large] = [randomBytes(3_000), SECRET, randomBytes(5 << 20)] as const;
+
+  async function fill(): Promise<Offloaded> {
+    const filled = { path: join(makeFolder(), 'capture.mdb'), key, place: join(makeFolder(), 'bucket') };
+    await fillWithImages(filled, [
+      [
+        ['keep', shared],
+        ['gone', gone],
+      ],
+      [
+        ['keep', shared],
+        ['keep', large],
+      ],
+    ]);
+    return filled;
+  }
+
+  it('leave the disk with their files, are read from the bucket, and return', {
+    tags: key === null ? ['long'] : [],
+  }, async () => {
+    const filled = await fill();
+    const before = await readAll(filled);
+    expect(listAttachments(filled.path)).toHaveLength(3);
+    const log = await open(filled, AT_ONCE);
+    await passAll(log);
+    expect(log.stats().bucket).toMatchObject({ offloaded_files: 2, failure: null });
+    await log.close();
+    expect(listAttachments(filled.path)).toEqual([]);
+    expectNoOthers(filled);
+    if (key !== null) expect(findSecret(filled)).toEqual([]);
+    expect(await readAll(filled)).toEqual(before);
+    const other = makeFolder();
+    const place = pathToFileURL(filled.place).href;
+    const [found] = await fetchCaptures({ place, gateway: null, folder: other, data_key: key });
+    const there = await readAll({ path: found!.db, key });
+    expect(there.size).toBe(4);
+    for (const [id, text] of there) expect(before.get(id) === text, String(id)).toBe(true);
+    const home = await open(filled, 'all');
+    await passAll(home);
+    await home.close();
+    rmSync(`${filled.path}.cache`, { recursive: true });
+    rmSync(filled.place, { recursive: true });
+    expect(listAttachments(filled.path)).toHaveLength(3);
+    expect(await readAll(filled)).toEqual(before);
+  });
+
+  it('are erased there with the exchanges that show them', {
+    tags: key === null ? [] : ['long'],
+  }, async () => {
+    const filled = await fill();
+    const before = await readAll(filled);
+    const log = await open(filled, AT_ONCE);
+    await passAll(log);
+    await log.close();
+    if (key === null) expect(findSecret(filled)).not.toEqual([]);
+    const bytes = () => listObjects(filled.place).map((name) => statSync(join(filled.place, name)).size);
+    const all = bytes().reduce((sum, size) => sum + size);
+    expect(await eraseGone(filled)).toMatchObject({ attachments: 1 });
+    const again = await open(filled, AT_ONCE);
+    await passAll(again);
+    await again.close();
+    expectNoOthers(filled);
+    expect(findSecret(filled)).toEqual([]);
+    expect(all - bytes().reduce((sum, size) => sum + size)).toBeGreaterThan(SECRET.length);
+    const after = await readAll(filled);
+    for (const [id, text] of before)
+      if (!text.startsWith('["gone"')) expect(after.get(id) === text, String(id)).toBe(true);
+  });
+});
+
+it('stay on the disk while a file here shows them', { tags: 'long' }, async () => {
+  const filled = { path: join(makeFolder(), 'capture.mdb'), key: null, place: join(makeFolder(), 'bucket') };
+  await fillWithImages(filled, [[['keep', SECRET]]]);
+  const log = await open(filled, LATER);
+  await passAll(log);
+  await log.close();
+  expect(listAttachments(filled.path)).toHaveLength(1);
+});
+
+it('an erasure by credential says that the bucket cannot be read', async () => {
+  const filled = await make(null);
+  const log = await open(filled, AT_ONCE);
+  await passAll(log);
+  await log.close();
+  rmSync(filled.place, { recursive: true });
+  const { path, key } = filled;
+  const [data_dir, target] = [join(path, '..'), { credential: 'a-credential-of-someone' }];
+  await expect(
+    eraseCaptured(
+      { data_dir, capture_db: path, data_key: key, decode: decodeExchange, target, is_dry: false },
+      () => {},
+    ),
+  ).rejects.toThrow(/its bodies are in a bucket and cannot be read now/);
 });
 
 it('files that can be searched leave while new exchanges cannot be searched yet, and the search index keeps its room', {

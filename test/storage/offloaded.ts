@@ -1,11 +1,13 @@
 /** Capture databases whose sealed files go to a bucket, and checks of its content. Test thread. */
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync, utimesSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect } from 'vitest';
 import { decodeExchange } from '../../src/providers/decode.ts';
+import { noteTouching } from '../../src/storage/capture/attachment-ages.ts';
 import { CaptureLog, type CaptureLogOptions } from '../../src/storage/capture/log.ts';
 import { readNote } from '../../src/storage/offload/offload-note.ts';
+import { makeExchange } from './captured.ts';
 import type { Filled } from './erasing.ts';
 
 export interface Offloaded extends Filled {
@@ -52,4 +54,44 @@ export function expectNoOthers({ path, place }: Offloaded): void {
   const own = [`captures/${gateway}/manifest`, `gateways/${gateway}`];
   for (const name of listObjects(place))
     if (!own.includes(name)) expect(folders).toContain(name.slice(0, name.lastIndexOf('/')));
+}
+
+/** An image as providers take it, in a request. */
+function withImage(text: string, image: Buffer): Buffer {
+  const source = { type: 'base64', media_type: 'image/png', data: image.toString('base64') };
+  return Buffer.from(
+    JSON.stringify({ model: 'm', messages: [{ role: 'user', content: [text, { type: 'image', source }] }] }),
+  );
+}
+
+/**
+ * Sealed files that show images, and a live one that shows none. The images were touched before the exchanges began.
+ * @param images by sealed file: run and image of each exchange
+ */
+export async function fillWithImages(
+  { path, key }: Filled,
+  images: readonly (readonly (readonly [run_id: string, image: Buffer])[])[],
+): Promise<void> {
+  const log = await CaptureLog.open({
+    path,
+    redact: false,
+    data_key: key,
+    decode: decodeExchange,
+    has_text_index: true,
+  });
+  noteTouching(path, 0);
+  for (const shown of images) {
+    for (const [run_id, image] of shown)
+      await log.append([makeExchange({ run_id, request_body: withImage(`words of ${run_id}`, image) })]);
+    await log.rotate();
+  }
+  await log.append([makeExchange({ run_id: 'keep', request_body: Buffer.from('{"model":"m"}') })]);
+  await log.close();
+  for (const name of listAttachments(path))
+    utimesSync(join(`${path}.files`, name), 1_700_000_000, 1_700_000_000);
+}
+
+/** The attachments on the local disk. */
+export function listAttachments(path: string): string[] {
+  return existsSync(`${path}.files`) ? readdirSync(`${path}.files`) : [];
 }

@@ -132,6 +132,7 @@ class Captures {
     const files = new FollowedFiles(db, { data_key });
     const start = {
       db,
+      read_from: null,
       data_key,
       prices: PRICES,
       databases: databasePaths(dirname(db), data_key),

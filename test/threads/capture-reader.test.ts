@@ -27,6 +27,7 @@ function openReader(parts: Partial<CaptureReaderParts> = {}) {
     entry: ENTRY,
     options: {
       db,
+      read_from: null,
       data_key: null,
       prices: {},
       databases: databasePaths(dir),

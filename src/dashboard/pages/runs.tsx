@@ -20,6 +20,7 @@ import { type PagedList, usePagedList } from '../core/paged-list.ts';
 import { isOperator, organization, seesCaptures, server } from '../core/session.ts';
 import { Badge, PageHead } from '../ui/basics.tsx';
 import { ExportMenu } from '../ui/export-menu.tsx';
+import { Gathered } from '../ui/gathered.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
 import { QueryBar } from '../ui/query-bar.tsx';
 import { RunFilters } from '../ui/run-filters.tsx';
@@ -69,6 +70,7 @@ function RunList() {
         )}
         {has_stream ? <LiveBadge org_id={org_id} scope={scope} list={list} changed={changed} /> : null}
       </PageHead>
+      <Gathered from={list.data.value?.head.captures?.gathered ?? null} />
       <QueryBar value={q} scope={scope} isListed={list.data.value !== null} />
       <RunFilters q={q} scope={scope} models={models} />
       <Loaded from={list} lines={10}>

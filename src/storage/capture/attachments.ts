@@ -275,18 +275,27 @@ function touch(path: string, nowMs: number): boolean {
   }
 }
 
+/** Reads an attachment's file that is not in the folder; null: it is not there either. */
+type FindElsewhere = (name: string) => Buffer | null;
+
 /**
  * Replaces the placeholders by their attachments.
  * @param key null: the files are not encrypted
- * @throws {Error} if a file is missing or its content does not match its name
+ * @throws {Error} if a file is missing or its content does not match its name; what `elsewhere` throws
  */
-export function restoreAttachments(stored: Buffer, folder: string, key: DataKey | null = null): Buffer {
+export function restoreAttachments(
+  stored: Buffer,
+  folder: string,
+  key: DataKey | null = null,
+  elsewhere: FindElsewhere = () => null,
+): Buffer {
   const parts: Buffer[] = [];
   let at = 0;
   let hit = stored.indexOf(PLACEHOLDER_HEAD_BYTES);
   while (hit >= 0) {
     const mark = stored.toString('latin1', hit + PLACEHOLDER_HEAD.length, hit + PLACEHOLDER_BYTES - 1);
-    parts.push(stored.subarray(at, hit), readAttachment(folder, mark[0] as Variant, mark.slice(1), key));
+    const content = readAttachment(folder, mark.slice(1), key, elsewhere);
+    parts.push(stored.subarray(at, hit), encodeAttachment(mark[0] as Variant, content));
     at = hit + PLACEHOLDER_BYTES;
     hit = stored.indexOf(PLACEHOLDER_HEAD_BYTES, at);
   }
@@ -295,14 +304,21 @@ export function restoreAttachments(stored: Buffer, folder: string, key: DataKey 
   return Buffer.concat(parts);
 }
 
-function readAttachment(folder: string, variant: Variant, sha256: string, key: DataKey | null): Buffer {
+function readAttachment(
+  folder: string,
+  sha256: string,
+  key: DataKey | null,
+  elsewhere: FindElsewhere,
+): Buffer {
   const name = nameAttachment(sha256, key);
   const path = join(folder, name);
   let content: Buffer;
   try {
     content = readFileSync(path);
   } catch (error) {
-    throw new Error(`attachment ${path} is missing`, { cause: error });
+    const found = elsewhere(name);
+    if (found === null) throw new Error(`attachment ${path} is missing`, { cause: error });
+    content = found;
   }
   if (key !== null) {
     try {
@@ -312,6 +328,10 @@ function readAttachment(folder: string, variant: Variant, sha256: string, key: D
     }
   }
   if (hash('sha256', content, 'hex') !== sha256) throw new Error(`attachment ${path} is damaged`);
+  return content;
+}
+
+function encodeAttachment(variant: Variant, content: Buffer): Buffer {
   switch (variant) {
     case 'r':
       return content;
@@ -328,6 +348,6 @@ function readAttachment(folder: string, variant: Variant, sha256: string, key: D
       return Buffer.from(url.padEnd(Math.ceil(url.length / 4) * 4, '='), 'latin1');
     }
     default:
-      throw new Error(`attachment ${path} has an unknown form`);
+      throw new Error('an attachment has an unknown form');
   }
 }

@@ -7,7 +7,7 @@
 
 import { LinkedMap } from '../../std/linked-map.ts';
 import { leaveRest } from '../../std/own-memory.ts';
-import { readOffloadedBlock } from '../offload/offloaded-reads.ts';
+import { readOffloadedAttachment, readOffloadedBlock } from '../offload/offloaded-reads.ts';
 import { restoreAttachments } from './attachments.ts';
 import { openBlock } from './block-sealing.ts';
 import {
@@ -134,7 +134,9 @@ export class BlockReader {
   readBodies(id: number, meta: StoredMeta): StoredBodies | undefined {
     const bodies = this.readStored(id);
     if (bodies === undefined) return undefined;
-    const restore = (body: Buffer) => restoreAttachments(body, this.#folder, this.#env.sealing?.key ?? null);
+    const elsewhere = (name: string) => readOffloadedAttachment(this.#env, this.#path, name);
+    const restore = (body: Buffer) =>
+      restoreAttachments(body, this.#folder, this.#env.sealing?.key ?? null, elsewhere);
     return this.#guard(id, () => ({
       request: meta.request_has_files ? restore(bodies.request) : bodies.request,
       response: meta.response_has_files ? restore(bodies.response) : bodies.response,

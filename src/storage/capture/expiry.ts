@@ -1,23 +1,19 @@
 /**
  * Removes captured exchanges by age while the log runs (`RETENTION_DAYS_CAPTURES`): sealed files whose last exchange is
- * older than the limit, oldest first, and then the attachments to which no exchange refers any more. An exchange never
+ * older than the limit, oldest first, and then the attachments to which no exchange refers any more (attachment-ages.ts). An exchange never
  * refers to one in another file, so later exchanges stay unchanged. A live file is sealed when it is a day old, so that
  * its exchanges expire, too. Capture process.
- *
- * The age of an attachment is the time of its file: the log touches the file when an exchange refers to it
- * (attachments.ts). No exchange refers to an attachment that was last touched before the oldest remaining exchange
- * began. This holds only for the time since logs touch attachments; before that, no attachment is removed.
  */
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { opendir, unlink } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { rmSync, statSync } from 'node:fs';
+import { unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import { syncPath } from '../../std/synced-path.ts';
 import { readOffloadedFile } from '../offload/offloaded-file.ts';
+import { removeUntouched } from './attachment-ages.ts';
 import { BlockReader } from './blocks.ts';
-import { listDamaged } from './damage.ts';
-import { attachmentsFolder, listSealed, openCaptureEnv, type SealedFile } from './layout.ts';
+import { listSealed, openCaptureEnv, type SealedFile } from './layout.ts';
 import { removeRunIndex } from './run-index.ts';
 
 /** The methods of the log that expiry needs. */
@@ -58,12 +54,8 @@ const NOTHING_EXPIRED: ExpiredCaptures = { files: 0, exchanges: 0, attachments: 
 const DAY_MS = 86_400_000;
 /** The live file is sealed when its first exchange is this old. */
 const SEAL_AFTER_MS = DAY_MS;
-/** Largest accepted difference between the clocks of exchanges and of files. */
-const MARGIN_MS = DAY_MS;
 /** Memory for reading the first and the last block of a file. */
 const CACHE_BYTES = 1 << 20;
-const HEX_NAME = /^[0-9a-f]{64}$/;
-const NAME = /^[\w-]{22,64}$/;
 
 interface Span {
   first_ms: number;
@@ -127,24 +119,10 @@ export class CaptureExpiry {
 
   async #removeAttachments(nowMs: number): Promise<void> {
     const { path } = this.#options;
-    const folder = attachmentsFolder(path);
-    // Damaged files may refer to attachments that cannot be determined.
-    if (!existsSync(folder) || listDamaged(path).length > 0) return;
     const oldestMs = await this.#findOldest(nowMs);
-    const touchedSince = readTouchedSince(path);
-    if (oldestMs === null || touchedSince === null || oldestMs < touchedSince) return;
-    let removed = 0;
-    for await (const { name } of await opendir(folder)) {
-      if (!HEX_NAME.test(name) && !NAME.test(name)) continue;
-      const place = join(folder, name);
-      // Check and remove in one tick, so that no exchange can refer to the attachment in between.
-      const touched = statSync(place, { throwIfNoEntry: false })?.mtimeMs;
-      if (touched === undefined || touched >= oldestMs - MARGIN_MS) continue;
-      rmSync(place, { force: true });
-      removed++;
-    }
+    if (oldestMs === null) return;
+    const removed = await removeUntouched(path, oldestMs);
     if (removed === 0) return;
-    syncPath(folder);
     this.#expired = { ...this.#expired, attachments: this.#expired.attachments + removed };
   }
 
@@ -190,27 +168,5 @@ function readSpan(path: string, dataKey: Uint8Array | null, firstId: number, las
     return { first_ms, last_ms: Math.max(first_ms, last_ms) };
   } finally {
     void env.root.close();
-  }
-}
-
-function touchedPlace(path: string): string {
-  return `${path}.touched-since`;
-}
-
-/** Records the time from which the log touches attachments. Call it before the first exchange arrives. */
-export function noteTouching(path: string, nowMs: number): void {
-  const place = touchedPlace(path);
-  if (existsSync(place)) return;
-  const folder = attachmentsFolder(path);
-  const isNew = !existsSync(folder) || readdirSync(folder).length === 0;
-  writeFileSync(place, `${isNew ? 0 : nowMs}\n`, { mode: 0o600 });
-}
-
-function readTouchedSince(path: string): number | null {
-  try {
-    const ms = Number(readFileSync(touchedPlace(path), 'latin1'));
-    return Number.isFinite(ms) ? ms : null;
-  } catch {
-    return null;
   }
 }

@@ -17,6 +17,9 @@ import type { RunMoves } from './summary-table.ts';
 /** Maximum number of sealed files that are open at once. Each keeps up to 64 MiB decompressed. */
 export const OPEN_CAPTURE_FILES = 2;
 
+/** A growing capture database, or captures that are gathered from others (../offload/gathered-files.ts). */
+export type FollowedCaptures = Pick<FollowedFiles, keyof FollowedFiles>;
+
 interface FollowedOptions {
   /** The key of the files; null: they are not encrypted. */
   data_key: Uint8Array | null;
@@ -55,6 +58,14 @@ export class FollowedFiles {
   constructor(db: string, options: FollowedOptions) {
     this.#db = db;
     this.#options = options;
+  }
+
+  /**
+   * When the last of the exchanges before this one ended, if ids are not in the order of time.
+   * @returns minus infinity: ids are in the order of the exchanges' ends
+   */
+  endedBefore(_id: number): number {
+    return Number.NEGATIVE_INFINITY;
   }
 
   /** Changes when the files change: then an iteration must start again. */
@@ -106,6 +117,11 @@ export class FollowedFiles {
   /** Stored exchanges that are not listed yet, as of the last `refresh`. */
   get unlisted(): number {
     return (this.#parts.at(-1)?.last_id ?? 0) - this.#listedId();
+  }
+
+  /** The ids of all stored exchanges, as of the last `refresh`. */
+  get ranges(): { first_id: number; last_id: number }[] {
+    return [{ first_id: this.first_id, last_id: this.last_stored_id }];
   }
 
   /** The last stored exchange, listed or not, as of the last `refresh`; 0 without any. */

@@ -25,6 +25,8 @@ interface SealLimits {
    */
   old_bytes: number;
   old_ms: number;
+  /** A file of any size is sealed when its first exchange is this old; null: not by age alone. */
+  any_ms: number | null;
   /** A file of at least this size is sealed when half of it is unused. */
   wasteful_bytes: number;
 }
@@ -33,6 +35,7 @@ export const SEAL_LIMITS: SealLimits = {
   bytes: 1 << 30,
   old_bytes: 64 << 20,
   old_ms: DAY_MS,
+  any_ms: null,
   wasteful_bytes: 16 << 20,
 };
 /**
@@ -50,6 +53,7 @@ export function isDueForSealing(
 ): boolean {
   if (ageMs === null) return false;
   if (unindexed > UNINDEXED_MAX && bytes < 2 * limits.bytes) return false;
+  if (limits.any_ms !== null && ageMs >= limits.any_ms) return true;
   return bytes >= limits.bytes || (bytes >= limits.old_bytes && ageMs >= limits.old_ms);
 }
 
@@ -62,7 +66,7 @@ export async function sealWhenDue(
   const { bytes, unused_bytes, packing } = log.stats();
   const isWasteful = bytes >= limits.wasteful_bytes && unused_bytes >= bytes / 2;
   // The usual case, without reading the first exchange.
-  if (bytes < limits.old_bytes && !isWasteful) return false;
+  if (bytes < limits.old_bytes && !isWasteful && limits.any_ms === null) return false;
   const first = await log.readFirstStart();
   const ageMs = first === null ? null : clock.wallMs() - first;
   const isUseful = isWasteful && first !== null && packing.unindexed <= UNINDEXED_MAX;

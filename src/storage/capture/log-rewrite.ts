@@ -66,6 +66,8 @@ interface RewritableLog {
   replaceEmpty(): Promise<void>;
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
+  /** Restores all files whose blocks are in a bucket. @throws StoreError */
+  restoreOffloaded(): Promise<void>;
   /** Removes the objects under the old key from a bucket. @throws StoreError */
   removeErasedObjects(): Promise<void>;
 }
@@ -75,6 +77,8 @@ export async function rewriteOrdered(log: RewritableLog, kind: RewriteKind): Pro
   const change = acceptRewriteOrder(log.path, kind);
   if (change === null) await compactAll(log);
   else {
+    // Content in a bucket keeps its key there, so it is restored first.
+    await log.restoreOffloaded();
     await new KeyRewrite(log, change).run();
     await log.removeErasedObjects();
   }

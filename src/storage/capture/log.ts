@@ -572,8 +572,6 @@ export class CaptureLog {
       const live = this.#live;
       await this.#offload?.pause();
       try {
-        // Content in a bucket keeps its key there, so it is restored first.
-        if (kind === 'rekey') await this.#restoreOffloaded(async () => true);
         await rewriteOrdered(
           {
             path,
@@ -586,6 +584,7 @@ export class CaptureLog {
             seal: async () => (await this.#rotate()).sealed !== null,
             replaceEmpty: () => this.#replaceEmpty(),
             closeSealed: async () => this.#textSources?.close(),
+            restoreOffloaded: () => this.#restoreOffloaded(async () => true),
             removeErasedObjects: async () => this.#offload?.removeErased(),
           },
           kind,
@@ -630,6 +629,7 @@ export class CaptureLog {
     await this.#offload?.pass({
       replace: (work) => this.#alone(() => this.#replaceSealed(work)),
       isSearchable: ({ first_id, last_id }) => this.#text?.hasAll(first_id, last_id) ?? true,
+      readFirstStart: () => this.readFirstStart(),
     });
   }
 

@@ -30,6 +30,7 @@ import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { arrivalOf } from '../../domain/run-order.ts';
 import type { ValueTable } from '../lmdb/sealed-table.ts';
 import type { ExchangeFacts } from './exchange-facts.ts';
+import { foundRunId } from './found-run.ts';
 import type { DecodedEntry } from './stored-copy.ts';
 import type { RunMove } from './summary-table.ts';
 import {
@@ -138,7 +139,7 @@ export class TurnLinks {
     const label = record.run_id ?? client?.run_id ?? null;
     let found = entry === null ? null : this.#findBefore(entry, place);
     const foundRun = found === null ? null : this.#readRun(found.before);
-    const runId = label ?? foundRun ?? nameRun(record.id);
+    const runId = label ?? foundRun ?? foundRunId(record.id);
     // A labelled turn continues only a turn of the same run.
     if (foundRun !== runId) found = null;
     const turn = makeTurn(place, record, entry, found, (text) => this.#keyOf(text));
@@ -298,7 +299,8 @@ export class TurnLinks {
       ({ run_id, is_labelled, follows }, i) => run_id !== null || is_labelled || (i === 0 && follows !== 0),
     );
     const ids = members.map(({ id }) => id);
-    const name = named === undefined ? nameRun(ids.reduce((a, b) => Math.min(a, b))) : this.#readRun(named);
+    const name =
+      named === undefined ? foundRunId(ids.reduce((a, b) => Math.min(a, b))) : this.#readRun(named);
     if (name === null) return;
     const names = new Set<string>();
     for (const member of members) {
@@ -358,10 +360,6 @@ export class TurnLinks {
       at = follows;
     }
   }
-}
-
-function nameRun(firstId: number): string {
-  return `conv_${firstId}`;
 }
 
 function makeTurn(

@@ -20,6 +20,8 @@ export type BucketCall =
   | ({ name: 'plan'; folder: string } & DraftedFile)
   | ({ name: 'upload'; folder: string } & DraftedFile)
   | ({ name: 'verify'; folder: string; index: OffloadedFile['index'] } & DraftedFile)
+  | { name: 'upload_text'; db: string; file: Pick<OffloadedFile, 'folder' | 'first_id' | 'last_id'> }
+  | { name: 'gather'; folder: string; data_key: Uint8Array | null }
   | { name: 'restore'; path: string; target: string; data_key: Uint8Array | null }
   | { name: 'fetch'; object: string; copy: string; bytes: number; sha256: string }
   | { name: 'put'; object: string; bytes: Uint8Array }
@@ -29,12 +31,23 @@ export type BucketCall =
 /** Facts about a file whose draft is complete. */
 export type PlannedFile = Pick<OffloadedFile, 'from_ms' | 'to_ms' | 'bytes' | 'packs' | 'index'>;
 
+/** What a look at the bucket could not read. */
+export interface GatherReport {
+  /** The bucket; null: it was read. */
+  failure: string | null;
+  /** Gateways, with the reason. */
+  gateways: Record<string, string>;
+}
+
 export interface BucketAnswers {
   /** null: the file's index is incomplete, so it stays. */
   plan: PlannedFile | null;
   /** Bytes that were sent. */
   upload: number;
   verify: null;
+  /** null: the segments change just now. */
+  upload_text: NonNullable<OffloadedFile['text']> | null;
+  gather: GatherReport;
   restore: null;
   fetch: null;
   put: null;

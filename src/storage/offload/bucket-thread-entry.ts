@@ -44,7 +44,7 @@ const start = workerData as BucketStart | null;
 // A test may import this file outside of such a thread.
 if (parentPort !== null && start?.place !== undefined) {
   const port = parentPort;
-  const work = new BucketWork(() => openStore(start.place), start.stopping);
+  const work = new BucketWork(start.place, () => openStore(start.place), start.stopping);
   port.on('message', ({ id, call, sync }: BucketRequest) => {
     if (sync !== null) noteBegun(sync);
     work.do(call).then(

@@ -1,17 +1,32 @@
 /**
  * The work of the bucket's thread: makes a file without blocks from a sealed file, sends its packs, compares the
- * objects in the bucket with what was sent, rebuilds the sealed file, and fetches packs into the cache. Holds one pack
- * at a time. A pool thread of the capture process, the capture reader and the command line.
+ * objects in the bucket with what was sent, rebuilds the sealed file, gathers captures of other machines, and fetches
+ * packs into the cache. Holds one pack at a time. A pool thread of the capture process, the capture reader and the
+ * command line.
  */
 import { createHash } from 'node:crypto';
-import { readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { makeFolder } from '../../std/folder.ts';
 import { type ObjectStore, StoreError } from '../bucket/object-store.ts';
+import { listSegments } from '../text-index/segment-files.ts';
 import { StaleDraftError, StoppedError } from './bucket-failures.ts';
-import type { BucketCall } from './bucket-protocol.ts';
+import type { BucketCall, GatherReport } from './bucket-protocol.ts';
+import { GatheredCaptures } from './gathered-captures.ts';
+import { indexName, type OffloadedFile, textName } from './offload-note.ts';
+import { attachmentPackName } from './offloaded-file.ts';
 import { makeDraft, makeWhole, PackBuilder, type PackReader, readDraft } from './pack-files.ts';
 
 /** Most bytes a second that are sent or compared, so that other traffic has room. */
@@ -26,9 +41,12 @@ type Call<Name extends BucketCall['name']> = Extract<BucketCall, { name: Name }>
 export class BucketWork {
   readonly #open: () => Promise<ObjectStore>;
   readonly #stopping: Int32Array;
+  readonly #place: string;
   #store: Promise<ObjectStore> | null = null;
+  #gathering: GatheredCaptures | null = null;
 
-  constructor(open: () => Promise<ObjectStore>, stopping: Int32Array) {
+  constructor(place: string, open: () => Promise<ObjectStore>, stopping: Int32Array) {
+    this.#place = place;
     this.#open = open;
     this.#stopping = stopping;
   }
@@ -40,6 +58,10 @@ export class BucketWork {
         return this.#plan(call);
       case 'upload':
         return this.#upload(call);
+      case 'upload_text':
+        return this.#uploadText(call);
+      case 'gather':
+        return this.#gather(call);
       case 'verify':
         return this.#verify(call);
       case 'restore':
@@ -100,12 +122,52 @@ export class BucketWork {
           throw new StaleDraftError(`${path} has changed since its draft was made`);
         await put(name, content);
       }
+      const attached = builder.content.attachments ?? [];
+      let pack = 0;
+      for (const content of attached.length === 0 ? [] : builder.attachments()) {
+        this.#check();
+        const [bytes, sha256] = attached[pack] ?? [];
+        const name = attachmentPackName({ folder }, pack++);
+        if (content.length !== bytes || hashOf(content) !== sha256)
+          throw new StaleDraftError(`attachments of ${path} have changed since its draft was made`);
+        if (!there.has(name)) await put(name, content);
+      }
     } finally {
       await builder.close();
     }
     let number = 0;
-    for (const part of splitParts(await readFile(draft))) await put(`${folder}/index-${number++}`, part);
+    for (const part of splitParts(await readFile(draft))) await put(indexName({ folder }, number++), part);
     return sent;
+  }
+
+  /** Sends the segments of a file's full-text index. */
+  async #uploadText({ db, file }: Call<'upload_text'>): Promise<NonNullable<OffloadedFile['text']> | null> {
+    const store = await this.#opened();
+    const opened = openSegments(db, file);
+    if (opened === null) return null;
+    try {
+      const sent: NonNullable<OffloadedFile['text']> = [];
+      for (const { file: handle, first_id, last_id } of opened) {
+        const parts: [number, string][] = [];
+        for (const part of readParts(handle)) {
+          this.#check();
+          const started = performance.now();
+          await store.put(textName(file, first_id, last_id, parts.length), part);
+          parts.push([part.length, hashOf(part)]);
+          await this.#keepPace(part.length, started);
+        }
+        sent.push([first_id, last_id, parts]);
+      }
+      return sent;
+    } finally {
+      for (const { file: handle } of opened) closeSync(handle);
+    }
+  }
+
+  async #gather({ folder, data_key }: Call<'gather'>): Promise<GatherReport> {
+    const store = await this.#opened();
+    this.#gathering ??= new GatheredCaptures({ store, place: this.#place, folder, data_key });
+    return this.#gathering.follow(() => this.#check());
   }
 
   /** Reads everything back and compares it. */
@@ -116,7 +178,12 @@ export class BucketWork {
       throw new StaleDraftError(`${draft} is not the draft that was sent`);
     const all = [
       ...content.packs.map(([bytes, sha256], pack) => ({ object: `${folder}/${pack}`, bytes, sha256 })),
-      ...index.map(([bytes, sha256], at) => ({ object: `${folder}/index-${at}`, bytes, sha256 })),
+      ...(content.attachments ?? []).map(([bytes, sha256], pack) => ({
+        object: attachmentPackName({ folder }, pack),
+        bytes,
+        sha256,
+      })),
+      ...index.map(([bytes, sha256], at) => ({ object: indexName({ folder }, at), bytes, sha256 })),
     ];
     for (const wanted of all) {
       this.#check();
@@ -190,6 +257,36 @@ function makeRoom(folder: string, bytes: number): void {
 
 function* splitParts(bytes: Buffer): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += INDEX_PART_BYTES) yield bytes.subarray(at, at + INDEX_PART_BYTES);
+}
+
+/** @returns null if a merge is replacing them */
+function openSegments(db: string, { first_id, last_id }: Pick<OffloadedFile, 'first_id' | 'last_id'>) {
+  const opened: { file: number; first_id: number; last_id: number }[] = [];
+  for (const segment of listSegments(db).segments) {
+    if (segment.first_id < first_id || segment.last_id > last_id) continue;
+    try {
+      const file = openSync(segment.path, 'r');
+      opened.push({ file, first_id: segment.first_id, last_id: segment.last_id });
+    } catch (thrown) {
+      for (const { file } of opened) closeSync(file);
+      if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+      throw thrown;
+    }
+  }
+  return opened;
+}
+
+function* readParts(file: number): Generator<Buffer> {
+  for (let at = 0; ; at += INDEX_PART_BYTES) {
+    const part = Buffer.allocUnsafe(Math.min(INDEX_PART_BYTES, Math.max(0, fstatSync(file).size - at)));
+    if (part.length === 0) return;
+    for (let used = 0; used < part.length; ) {
+      const read = readSync(file, part, used, part.length - used, at + used);
+      if (read === 0) throw new RangeError('a segment is cut off');
+      used += read;
+    }
+    yield part;
+  }
 }
 
 function hashOf(bytes: Uint8Array): string {

@@ -11,6 +11,11 @@ import { z } from 'zod';
 import { syncFolder } from '../../std/folder.ts';
 import { bucketNotePath } from '../capture/layout.ts';
 
+/** Whether it is the name of a gateway. It is also the name of a folder on machines that read its captures. */
+export function isGatewayName(name: string): boolean {
+  return /^[a-z0-9-][a-z0-9.-]{0,79}$/.test(name);
+}
+
 const part = z.tuple([z.int().nonnegative(), z.string()]);
 
 const entrySchema = z.object({
@@ -25,6 +30,8 @@ const entrySchema = z.object({
   packs: z.int().nonnegative(),
   /** The file without its blocks, in parts: length and SHA-256 of each. */
   index: z.array(part),
+  /** Segments of the full-text index: first and last exchange, and their parts; absent: they are not there. */
+  text: z.array(z.tuple([z.int().positive(), z.int().positive(), z.array(part)])).optional(),
 });
 
 /** A sealed file in the bucket, as the note and the manifest describe it. */
@@ -34,7 +41,7 @@ const noteSchema = z.object({
   format: z.literal('understudy_bucket_v1'),
   place: z.string(),
   /** The name of this gateway's captures in the bucket. */
-  gateway: z.string().regex(/^[a-z0-9.-]{1,80}$/),
+  gateway: z.string().refine(isGatewayName),
   /**
    * Nonces of the manifest that this service wrote last, and of the one that it may have been writing. They distinguish
    * its manifests from another service's.
@@ -134,6 +141,21 @@ export function beginNote(place: string): OffloadNote {
 
 export function manifestName(gateway: string): string {
   return `captures/${gateway}/manifest`;
+}
+
+/** The name of a part of a file without its blocks. */
+export function indexName({ folder }: Pick<OffloadedFile, 'folder'>, at: number): string {
+  return `${folder}/index-${at}`;
+}
+
+/** The name of a part of a segment. */
+export function textName(
+  { folder }: Pick<OffloadedFile, 'folder'>,
+  firstId: number,
+  lastId: number,
+  at: number,
+): string {
+  return `${folder}/text-${firstId}-${lastId}-${at}`;
 }
 
 export function filesFolder(gateway: string): string {

@@ -1,8 +1,8 @@
 /**
  * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent when it is sealed. Its
- * blocks leave the local disk when CAPTURE_LOCAL_KEEP allows it and all objects were read back and compared. Each pass
- * can be repeated, and continues what an earlier process began. Nothing that stores exchanges waits for it. Capture
- * process, command line.
+ * blocks leave the local disk when CAPTURE_LOCAL_KEEP allows it and all objects were read back and compared;
+ * attachments leave it when only files in the bucket refer to them. Each pass can be repeated, and continues what an
+ * earlier process began. Nothing that stores exchanges waits for it. Capture process, command line.
  *
  * A file is moved in these steps: write the note; make the draft (the file without its blocks); send the packs and the
  * draft; write the manifest; compare what is in the bucket; rename the draft to the file's name. It is removed in these
@@ -16,6 +16,7 @@ import { openDataKey } from '../../std/data-key.ts';
 import { syncPath } from '../../std/synced-path.ts';
 import { StoreError } from '../bucket/object-store.ts';
 import { SealedObjects } from '../bucket/sealed-objects.ts';
+import { removeUntouched } from '../capture/attachment-ages.ts';
 import { hasOrder } from '../capture/erase-order.ts';
 import { cacheFolder, listSealed, type SealedFile } from '../capture/layout.ts';
 import { findRewriteOrder } from '../capture/rewrite-order.ts';
@@ -54,6 +55,8 @@ interface OffloadHost {
   replace(work: () => void): Promise<void>;
   /** Whether the full-text index has the file; without it, indexing would have to fetch the blocks. */
   isSearchable(file: SealedFile): boolean;
+  /** When the first exchange of the live file began; null for an empty file. */
+  readFirstStart(): Promise<number | null>;
 }
 
 /** How far the bucket is. */
@@ -77,11 +80,13 @@ export type OffloadStep =
   | 'offload_noted'
   | 'offload_drafted'
   | 'offload_sent'
+  | 'offload_text_sent'
   | 'offload_listed'
   | 'offload_compared'
   | 'offload_replaced'
   | 'offload_removed'
-  | 'offload_restored';
+  | 'offload_restored'
+  | 'offload_tidied';
 
 const DRAFT = '.offload-draft';
 const RESTORED = '.restored';
@@ -93,6 +98,8 @@ export class Offload {
   #note: OffloadNote;
   readonly #offloaded: OffloadedFiles;
   #isManifestDue = false;
+  /** Attachments may be in the bucket alone from now on. */
+  #isTidyingDue = true;
   #sent = 0;
   #failure: string | null = null;
   /** The pass in progress. */
@@ -157,16 +164,45 @@ export class Offload {
       const entry = this.#find(file);
       if (entry?.is_uploaded !== true) await this.#send(file, entry);
     }
+    for (const file of this.#listFiles()) {
+      if (this.#isPaused) return;
+      if (host.isSearchable(file)) await this.#sendText(file);
+    }
     if (this.#isManifestDue) await this.#writeManifest();
     for (const { file, entry } of this.#listDue()) {
       if (this.#isPaused) return;
       if (host.isSearchable(file)) await this.#evict(file, entry, host);
     }
-    if (this.#options.keep === 'all')
+    if (this.#options.keep === 'all') {
       for (const file of this.#listFiles()) {
         if (this.#isPaused) return;
         if (this.#offloaded.isOffloaded(file.path)) await this.#restore(file, host.replace);
       }
+    } else if (this.#isTidyingDue && (await this.#removeAttachments(host))) this.#isTidyingDue = false;
+  }
+
+  /**
+   * Removes the attachments to which only files in the bucket refer.
+   * @returns false: some file has to be sent first
+   */
+  async #removeAttachments(host: OffloadHost): Promise<boolean> {
+    let oldest = (await host.readFirstStart()) ?? Date.now();
+    let hasAny = false;
+    for (const file of listSealed(this.#options.path)) {
+      const offloaded = file.sealing ? null : this.#offloaded.measure(file.path);
+      if (offloaded !== null) {
+        // An earlier version did not send attachments, and nothing tells which ones the file has.
+        if (!offloaded.has_attachments) return true;
+        hasAny = true;
+        continue;
+      }
+      const entry = this.#find(file);
+      if (file.sealing || entry === undefined) return false;
+      oldest = Math.min(oldest, entry.from_ms);
+    }
+    if (hasAny) await removeUntouched(this.#options.path, oldest);
+    this.#options.fault?.('offload_tidied');
+    return true;
   }
 
   #keyId(): string | null {
@@ -255,6 +291,18 @@ export class Offload {
     this.#save();
   }
 
+  /** Sends what makes a file searchable on other machines, once. It follows the file, because it is made later. */
+  async #sendText(file: SealedFile): Promise<void> {
+    const entry = this.#find(file);
+    if (entry?.is_uploaded !== true || entry.is_erasing || entry.text !== undefined) return;
+    const text = await this.#thread.call({ name: 'upload_text', db: this.#options.path, file: entry });
+    if (text === null) return;
+    entry.text = text;
+    this.#isManifestDue = true;
+    this.#save();
+    this.#options.fault?.('offload_text_sent');
+  }
+
   /** The next pass remakes a draft that no longer matches its file. @throws any other failure */
   #forgetStale(thrown: unknown, file: SealedFile, entry: NotedFile): void {
     if (!(thrown instanceof StaleDraftError)) throw thrown;
@@ -295,6 +343,7 @@ export class Offload {
       syncPath(dirname(path));
     });
     rmSync(`${draft}-lock`, { force: true });
+    this.#isTidyingDue = true;
     this.#options.fault?.('offload_replaced');
   }
 

@@ -1,12 +1,14 @@
 /**
  * A sealed capture file whose blocks are in a bucket: it has everything else (metadata, summaries, turns), and for each block
- * its place in a pack. Its `meta` table says which packs there are. Any thread.
+ * its place in a pack. Its `meta` table says which packs there are, and where its attachments are. Any thread.
  */
 import { statSync } from 'node:fs';
 import { z } from 'zod';
 import { type CaptureEnv, openCaptureEnv } from '../capture/layout.ts';
 
 const OFFLOADED = 'offloaded';
+/** The beginning of the key of an attachment's place; its name follows. */
+const ATTACHMENT = 'attachment ';
 
 const contentSchema = z.object({
   /** The folder of its objects in the bucket, without a slash at the end. */
@@ -16,7 +18,22 @@ const contentSchema = z.object({
   to_ms: z.number(),
   /** The packs by number: length and SHA-256 in hex. */
   packs: z.array(z.tuple([z.int().nonnegative(), z.string()])),
+  /** The same of the attachments (attachment-packs.ts); absent: an earlier version left them on its disk. */
+  attachments: z.array(z.tuple([z.int().nonnegative(), z.string()])).optional(),
 });
+
+/** Where an attachment is: in the packs of attachments as one sequence. */
+export interface AttachmentPlace {
+  /** The name of its file. */
+  name: string;
+  offset: number;
+  bytes: number;
+}
+
+/** A pack of attachments has this size, whatever is in it: a large attachment is in several packs. */
+export const ATTACHMENT_PACK_BYTES = 4 << 20;
+
+const placeSchema = z.tuple([z.int().nonnegative(), z.int().nonnegative()]);
 
 export type OffloadedContent = z.output<typeof contentSchema>;
 
@@ -38,15 +55,46 @@ export function writeOffloadedFile(env: CaptureEnv, content: OffloadedContent): 
   env.meta.putSync(OFFLOADED, Buffer.from(JSON.stringify(content)));
 }
 
-/** Whether a row of `meta` describes only where the blocks are. */
+/** Within a transaction. */
+export function writeAttachmentPlace(env: CaptureEnv, { name, offset, bytes }: AttachmentPlace): void {
+  env.meta.putSync(ATTACHMENT + name, Buffer.from(JSON.stringify([offset, bytes])));
+}
+
+/** @returns null if the file does not say where it is */
+export function readAttachmentPlace(env: CaptureEnv, name: string): AttachmentPlace | null {
+  const row = env.meta.get(ATTACHMENT + name);
+  return row === undefined ? null : parsePlace(name, row);
+}
+
+/** All attachments of the file, in the order of their names and places. */
+export function* listAttachmentPlaces(env: CaptureEnv): Generator<AttachmentPlace> {
+  for (const { key, value } of env.meta.getRange({ start: ATTACHMENT, snapshot: false })) {
+    if (!key.startsWith(ATTACHMENT)) return;
+    yield parsePlace(key.slice(ATTACHMENT.length), value);
+  }
+}
+
+function parsePlace(name: string, row: Buffer): AttachmentPlace {
+  const [offset, bytes] = placeSchema.parse(JSON.parse(row.toString()));
+  return { name, offset, bytes };
+}
+
+/** Whether a row of `meta` describes only where blocks and attachments are. */
 export function isOffloadedRow(key: string): boolean {
-  return key === OFFLOADED;
+  return key === OFFLOADED || key.startsWith(ATTACHMENT);
+}
+
+/** What a bucket has of a file. */
+interface OffloadedSize {
+  bytes: number;
+  /** Its attachments are there, too. */
+  has_attachments: boolean;
 }
 
 /** Remembers which sealed files have their blocks in a bucket. */
 export class OffloadedFiles {
   readonly #dataKey: Uint8Array | null;
-  readonly #known = new Map<string, { inode: bigint; bytes: number | null }>();
+  readonly #known = new Map<string, { inode: bigint; size: OffloadedSize | null }>();
 
   /** @param dataKey of the files; null: not encrypted */
   constructor(dataKey: Uint8Array | null) {
@@ -58,25 +106,35 @@ export class OffloadedFiles {
     return this.measure(path) !== null;
   }
 
-  /** @returns bytes in the bucket; null for a file that has its blocks or does not exist. @throws CaptureFileError */
-  measure(path: string): number | null {
+  /** @returns null for a file that has its blocks or does not exist. @throws CaptureFileError */
+  measure(path: string): OffloadedSize | null {
     const inode = statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
     if (inode === undefined) {
       this.#known.delete(path);
       return null;
     }
     const known = this.#known.get(path);
-    if (known?.inode === inode) return known.bytes;
+    if (known?.inode === inode) return known.size;
     const env = openCaptureEnv(path, 'read', this.#dataKey);
     try {
       const content = readOffloadedFile(env);
-      const bytes = content === null ? null : content.packs.reduce((sum, [size]) => sum + size, 0);
-      this.#known.set(path, { inode, bytes });
-      return bytes;
+      const size = content === null ? null : measureContent(content);
+      this.#known.set(path, { inode, size });
+      return size;
     } finally {
       void env.root.close();
     }
   }
+}
+
+function measureContent({ packs, attachments }: OffloadedContent): OffloadedSize {
+  const bytes = [...packs, ...(attachments ?? [])].reduce((sum, [size]) => sum + size, 0);
+  return { bytes, has_attachments: attachments !== undefined };
+}
+
+/** The name of a pack of attachments in the bucket. */
+export function attachmentPackName({ folder }: Pick<OffloadedContent, 'folder'>, pack: number): string {
+  return `${folder}/attachments-${pack}`;
 }
 
 /** The name of a pack in the bucket. */

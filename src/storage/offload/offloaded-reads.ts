@@ -1,6 +1,6 @@
 /**
- * Reads blocks of a file whose content is in a bucket: from the packs in the cache folder, and from the bucket if a
- * pack is not cached. The call waits for the bucket, because readers are synchronous; after a failure, further calls
+ * Reads blocks and attachments of a file whose content is in a bucket: from the packs in the cache folder, and from the
+ * bucket if a pack is not cached. The call waits for the bucket, because readers are synchronous; after a failure, further calls
  * fail at once for a time. Any thread; the writing process forbids fetching, so it never waits.
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
@@ -9,7 +9,13 @@ import type { PackPlace } from '../capture/codec.ts';
 import { bucketNotePath, type CaptureEnv, CaptureFileError, cacheFolder } from '../capture/layout.ts';
 import { BucketThread } from './bucket-thread.ts';
 import { readNote } from './offload-note.ts';
-import { packName, readOffloadedFile } from './offloaded-file.ts';
+import {
+  ATTACHMENT_PACK_BYTES,
+  attachmentPackName,
+  packName,
+  readAttachmentPlace,
+  readOffloadedFile,
+} from './offloaded-file.ts';
 
 /** How long a read waits for an object. */
 const FETCH_MS = 20_000;
@@ -23,7 +29,10 @@ interface Source {
   why: string;
 }
 
+/** By place: the captures of many gateways may be in one bucket. */
 const sources = new Map<string, Source>();
+/** The place of each note. */
+const places = new Map<string, string>();
 let mayFetch = true;
 
 /** Whether reads may fetch from a bucket; otherwise only the cache is read. */
@@ -44,11 +53,42 @@ export function readOffloadedBlock(env: CaptureEnv, path: string, place: PackPla
   const content = readOffloadedFile(env);
   const pack = content?.packs[place.pack];
   if (content === null || pack === undefined) throw new RangeError('it does not say where the block is');
-  const object = packName(content, place.pack);
+  return readPack(path, packName(content, place.pack), pack, place);
+}
+
+/**
+ * @param path of the file
+ * @returns the content of the attachment's file; null if the bucket does not have it
+ * @throws CaptureFileError `remote` if it cannot be fetched
+ */
+export function readOffloadedAttachment(env: CaptureEnv, path: string, name: string): Buffer | null {
+  const content = readOffloadedFile(env);
+  const place = content === null ? null : readAttachmentPlace(env, name);
+  if (content === null || place === null) return null;
+  const parts: Buffer[] = [];
+  for (let at = place.offset; at < place.offset + place.bytes; ) {
+    const number = Math.floor(at / ATTACHMENT_PACK_BYTES);
+    const pack = content.attachments?.[number];
+    if (pack === undefined) throw new RangeError('it does not say where the attachment is');
+    const offset = at - number * ATTACHMENT_PACK_BYTES;
+    const bytes = Math.min(place.offset + place.bytes - at, ATTACHMENT_PACK_BYTES - offset);
+    parts.push(readPack(path, attachmentPackName(content, number), pack, { offset, bytes }));
+    at += bytes;
+  }
+  return Buffer.concat(parts);
+}
+
+/** A part of a pack, from the cache or the bucket. @throws CaptureFileError `remote` */
+function readPack(
+  path: string,
+  object: string,
+  [bytes, sha256]: readonly [bytes: number, sha256: string],
+  place: Pick<PackPlace, 'offset' | 'bytes'>,
+): Buffer {
   const copy = join(cacheFolder(path), cacheName(object));
   const cached = readPart(copy, place.offset, place.bytes);
   if (cached !== null) return cached;
-  fetchObject(path, { object, copy, bytes: pack[0], sha256: pack[1] });
+  fetchObject(path, { object, copy, bytes, sha256 });
   const fetched = readPart(copy, place.offset, place.bytes);
   if (fetched === null) throw refuse(path, 'what was fetched is no longer in the cache: it is too small');
   return fetched;
@@ -75,12 +115,13 @@ function fetchObject(path: string, wanted: WantedObject): void {
 
 function sourceOf(path: string): Source {
   const note = bucketNotePath(path);
-  let source = sources.get(note);
+  const place = places.get(note) ?? readNote(path)?.place;
+  if (place === undefined) throw refuse(path, `${note} is missing, which says where they are`);
+  places.set(note, place);
+  let source = sources.get(place);
   if (source === undefined) {
-    const place = readNote(path)?.place;
-    if (place === undefined) throw refuse(path, `${note} is missing, which says where they are`);
     source = { thread: new BucketThread(place), not_before_ms: 0, why: '' };
-    sources.set(note, source);
+    sources.set(place, source);
   }
   return source;
 }

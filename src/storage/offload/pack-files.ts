@@ -12,6 +12,7 @@ import { readCaptureKeys } from '../capture/capture-keys.ts';
 import { cutBlock, joinBlock, pointToPack, readBlockCount, readPackPlace } from '../capture/codec.ts';
 import { readChanges } from '../capture/file-erasure.ts';
 import {
+  attachmentsFolder,
   CAPTURE_FORMAT,
   type CaptureEnv,
   createCaptureEnv,
@@ -21,13 +22,16 @@ import {
   openCaptureEnv,
 } from '../capture/layout.ts';
 import { SummaryTable } from '../capture/summary-table.ts';
+import { cutPacks, planAttachments, restoreAttachmentFiles } from './attachment-packs.ts';
 import { StaleDraftError } from './bucket-failures.ts';
 import type { PlannedFile } from './bucket-protocol.ts';
 import {
   isOffloadedRow,
+  listAttachmentPlaces,
   type OffloadedContent,
   packName,
   readOffloadedFile,
+  writeAttachmentPlace,
   writeOffloadedFile,
 } from './offloaded-file.ts';
 
@@ -61,14 +65,19 @@ export async function makeDraft(options: DraftOptions): Promise<Omit<PlannedFile
     const span = readSpan(source, path);
     if (span === null) return null;
     const packs: OffloadedContent['packs'] = [];
+    const { places, packs: attachments } = planAttachments(source, path, check);
     await writeLike({ path, copy: draft, source, data_key }, async (target) => {
       copyMeta(source, target, OFFLOADED_FORMAT);
       packs.push(...pointBlocks(source, target, check));
       copyTables(source, target);
-      target.root.transactionSync(() => writeOffloadedFile(target, { folder, ...span, packs }));
+      target.root.transactionSync(() => {
+        for (const place of places) writeAttachmentPlace(target, place);
+        writeOffloadedFile(target, { folder, ...span, packs, attachments });
+      });
     });
-    const bytes = packs.reduce((sum, [size]) => sum + size, 0);
-    return { ...span, bytes, packs: packs.length };
+    const all = [...packs, ...attachments];
+    const bytes = all.reduce((sum, [size]) => sum + size, 0);
+    return { ...span, bytes, packs: all.length };
   } finally {
     await source.root.close();
   }
@@ -123,6 +132,7 @@ function pointBlocks(source: CaptureEnv, target: CaptureEnv, check: () => void):
 export class PackBuilder {
   readonly #source: CaptureEnv;
   readonly #draft: CaptureEnv;
+  readonly #attachments: string;
   /** What the draft says. */
   readonly content: OffloadedContent;
   /** The first block of the next pack. */
@@ -131,7 +141,13 @@ export class PackBuilder {
   constructor({ path, draft, data_key }: { path: string; draft: string; data_key: Uint8Array | null }) {
     this.#source = openCaptureEnv(path, 'read', data_key);
     this.#draft = openCaptureEnv(draft, 'read', findKey(this.#source, path, data_key));
+    this.#attachments = attachmentsFolder(path);
     this.content = readOffloadedFile(this.#draft)!;
+  }
+
+  /** The packs of attachments, in order. @throws StaleDraftError */
+  attachments(): Generator<Buffer> {
+    return cutPacks(this.#attachments, [...listAttachmentPlaces(this.#draft)]);
   }
 
   /** @param pack in ascending order */
@@ -167,11 +183,12 @@ interface WholeOptions {
   read: PackReader;
 }
 
-/** Rebuilds the sealed file from the file without blocks; it is on the disk when this resolves. */
+/** Rebuilds the sealed file from the file without blocks, and its attachments; both are on the disk when this resolves. */
 export async function makeWhole({ path, target: copy, data_key, read }: WholeOptions): Promise<void> {
   const source = openCaptureEnv(path, 'read', data_key);
   try {
     const content = readOffloadedFile(source);
+    if (content !== null) await restoreAttachmentFiles({ env: source, path, content, read });
     await writeLike({ path, copy, source, data_key }, async (target) => {
       copyMeta(source, target, CAPTURE_FORMAT);
       const rows = new Batch(target);

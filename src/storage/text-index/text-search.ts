@@ -11,6 +11,7 @@
  */
 import { statSync, writeFileSync } from 'node:fs';
 import type { DataKey } from '../../std/data-key.ts';
+import { runKey } from './run-key.ts';
 import { damagePath, listSegments, type SegmentFile } from './segment-files.ts';
 import { RUN_BLOCK, SegmentDamage } from './segment-format.ts';
 import { BlockCache, SegmentReader } from './segment-reader.ts';
@@ -52,28 +53,48 @@ class RunNumbers {
   }
 }
 
+/** A segment whose exchanges have the ids from `first_id` to `last_id` for the one who searches. */
+export interface PlacedSegment extends SegmentFile {
+  /** What such an id is more than the id in the segment. */
+  shift: number;
+}
+
+/** Where segments are, if they are not of one database. */
+export interface TextPlaces {
+  /** In the order of ids. */
+  list(): PlacedSegment[];
+  /** The runs of so many exchanges from an id on, as the one who searches calls them. */
+  runsFrom(id: number, count: number): (string | null)[];
+}
+
 /** A segment with the run numbers of its exchanges, as far as they were read. */
 interface OpenedSegment {
+  shift: number;
   reader: SegmentReader;
   runs: Uint32Array[];
 }
 
 export class TextSearch {
-  readonly #db: string;
+  readonly #places: TextPlaces | string;
   readonly #key: DataKey | null;
   readonly #cache = new BlockCache();
   readonly #open = new Map<string, OpenedSegment>();
   #numbers = new RunNumbers();
-  #files: SegmentFile[] = [];
+  #files: PlacedSegment[] = [];
 
-  constructor(db: string, key: DataKey | null) {
-    this.#db = db;
+  /** @param places a database, or places of segments */
+  constructor(places: TextPlaces | string, key: DataKey | null) {
+    this.#places = places;
     this.#key = key;
   }
 
   /** Reads which segments exist now. */
   refresh(): void {
-    const { segments } = listSegments(this.#db);
+    const places = this.#places;
+    const segments =
+      typeof places === 'string'
+        ? listSegments(places).segments.map((segment) => ({ ...segment, shift: 0 }))
+        : places.list();
     const names = new Set(segments.map(({ path }) => path));
     for (const [path, { reader }] of this.#open) {
       // An erasure replaces a segment by one of the same name.
@@ -112,12 +133,19 @@ export class TextSearch {
   }
 
   /** Reads the runs of exchanges and assigns their numbers. @throws SegmentDamage */
-  #readRuns({ reader, runs }: OpenedSegment, ids: readonly number[]): void {
+  #readRuns({ reader, runs, shift }: OpenedSegment, ids: readonly number[]): void {
     const { first_id } = reader.contents;
     for (const id of ids) {
       const at = Math.floor((id - first_id) / RUN_BLOCK);
-      runs[at] ??= Uint32Array.from(reader.runsFrom(id).keys, (key) => this.#numbers.numberOf(key));
+      runs[at] ??= Uint32Array.from(this.#listRuns(reader, shift, id), (key) => this.#numbers.numberOf(key));
     }
+  }
+
+  /** The runs of the exchanges in an exchange's block. @throws SegmentDamage */
+  #listRuns(reader: SegmentReader, shift: number, id: number): readonly number[] {
+    const { first_id, keys } = reader.runsFrom(id);
+    if (typeof this.#places === 'string') return keys;
+    return this.#places.runsFrom(first_id + shift, keys.length).map(runKey);
   }
 
   close(): void {
@@ -126,11 +154,12 @@ export class TextSearch {
     this.#files = [];
   }
 
-  #openSegment(file: SegmentFile): OpenedSegment | null {
+  #openSegment(file: PlacedSegment): OpenedSegment | null {
     const known = this.#open.get(file.path);
     if (known !== undefined) return known;
     try {
-      const opened = { reader: SegmentReader.open(file.path, this.#key, this.#cache), runs: [] };
+      const reader = SegmentReader.open(file.path, this.#key, this.#cache);
+      const opened: OpenedSegment = { reader, shift: file.shift, runs: [] };
       this.#open.set(file.path, opened);
       return opened;
     } catch (thrown) {
@@ -162,6 +191,11 @@ class MissingExchanges {
   cover(file: SegmentFile, cut: number): void {
     this.#covered.push(file);
     this.cut += cut;
+  }
+
+  /** Number of exchanges in ranges that are not searchable. */
+  countAll(ranges: readonly { first_id: number; last_id: number }[]): number {
+    return ranges.reduce((sum, { first_id, last_id }) => sum + this.count(first_id, last_id), 0);
   }
 
   /** Number of exchanges in a range that are not searchable. */
@@ -204,13 +238,13 @@ function intersect(few: readonly number[], many: readonly number[]): number[] {
 
 function addMatches(
   term: { ids: number[]; runs: number[] },
-  { reader, runs }: OpenedSegment,
+  { reader, runs, shift }: OpenedSegment,
   ids: readonly number[],
 ): void {
   const { first_id } = reader.contents;
   for (const id of ids) {
     const at = id - first_id;
-    term.ids.push(id);
+    term.ids.push(id + shift);
     term.runs.push(runs[Math.floor(at / RUN_BLOCK)]![at % RUN_BLOCK]!);
   }
 }

@@ -1,0 +1,176 @@
+/**
+ * The attachments of a sealed file, for a bucket: their files one after the other, cut into packs. The file without blocks says
+ * where each attachment is in this sequence. An attachment is as it is on the disk: encrypted if there is a data key. Each sealed
+ * file has copies of all its attachments, so they are erased and removed with it. A pool thread of the capture process and the
+ * command line.
+ */
+import { createHash } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  statSync,
+  utimesSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { makeFolder } from '../../std/folder.ts';
+import { syncPath } from '../../std/synced-path.ts';
+import { listDigests, nameAttachment } from '../capture/attachments.ts';
+import { BlockReader } from '../capture/blocks.ts';
+import { attachmentsFolder, type CaptureEnv, CaptureFileError } from '../capture/layout.ts';
+import { StaleDraftError } from './bucket-failures.ts';
+import {
+  ATTACHMENT_PACK_BYTES,
+  type AttachmentPlace,
+  attachmentPackName,
+  listAttachmentPlaces,
+  type OffloadedContent,
+} from './offloaded-file.ts';
+
+/** Exchanges that are read between two checks. */
+const CHECKED_AFTER = 256;
+const CACHE_BYTES = 8 << 20;
+
+/** The attachments of a sealed file, and the packs that they make. */
+interface PlannedAttachments {
+  places: AttachmentPlace[];
+  packs: NonNullable<OffloadedContent['attachments']>;
+}
+
+/**
+ * Finds the attachments of a sealed file. One that is not in the folder is left out: nobody can read it.
+ * @param check throws to stop
+ * @throws CaptureFileError, what `check` throws, Error of the file system
+ */
+export function planAttachments(env: CaptureEnv, path: string, check: () => void): PlannedAttachments {
+  const folder = attachmentsFolder(path);
+  const planned: PlannedAttachments = { places: [], packs: [] };
+  if (!existsSync(folder) || readdirSync(folder).length === 0) return planned;
+  const key = env.sealing?.key ?? null;
+  const names = listDigestsOf(env, path, check).map((sha256) => nameAttachment(sha256, key));
+  let offset = 0;
+  // Rows of `meta` are in the order of names, so the sequence is, too.
+  for (const name of names.sort()) {
+    const bytes = statSync(join(folder, name), { throwIfNoEntry: false })?.size;
+    if (bytes === undefined) continue;
+    planned.places.push({ name, offset, bytes });
+    offset += bytes;
+  }
+  for (const pack of cutPacks(folder, planned.places)) {
+    check();
+    planned.packs.push([pack.length, createHash('sha256').update(pack).digest('hex')]);
+  }
+  return planned;
+}
+
+/** SHA-256 of the attachments that the exchanges of a file name. */
+function listDigestsOf(env: CaptureEnv, path: string, check: () => void): string[] {
+  const blocks = new BlockReader(env, path, CACHE_BYTES);
+  const found = new Set<string>();
+  const last = blocks.readLastId();
+  for (let id = blocks.readFirstId(); id <= last; id++) {
+    if (id % CHECKED_AFTER === 0) {
+      check();
+      env.root.resetReadTxn();
+    }
+    try {
+      const meta = blocks.readMeta(id);
+      if (meta === undefined || !(meta.request_has_files || meta.response_has_files)) continue;
+      const { request, response } = blocks.readStored(id)!;
+      for (const body of [request, response]) for (const sha256 of listDigests(body)) found.add(sha256);
+    } catch (thrown) {
+      // A damaged exchange names none that could be read.
+      if (!(thrown instanceof CaptureFileError)) throw thrown;
+    }
+  }
+  return [...found];
+}
+
+/** The packs in order, each read when it is taken. @throws StaleDraftError if an attachment has changed or is gone */
+export function* cutPacks(folder: string, places: readonly AttachmentPlace[]): Generator<Buffer> {
+  let pack = Buffer.allocUnsafe(ATTACHMENT_PACK_BYTES);
+  let used = 0;
+  for (const { name, bytes } of places) {
+    const path = join(folder, name);
+    const file = openThere(path);
+    try {
+      for (let at = 0; at < bytes; ) {
+        const read = readSync(file, pack, used, Math.min(bytes - at, pack.length - used), at);
+        if (read === 0) throw new StaleDraftError(`${path} is shorter than before`);
+        at += read;
+        used += read;
+        if (used < pack.length) continue;
+        yield pack;
+        pack = Buffer.allocUnsafe(ATTACHMENT_PACK_BYTES);
+        used = 0;
+      }
+    } finally {
+      closeSync(file);
+    }
+  }
+  if (used > 0) yield pack.subarray(0, used);
+}
+
+function openThere(path: string): number {
+  try {
+    return openSync(path, 'r');
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
+    throw new StaleDraftError(`${path} is no longer there`);
+  }
+}
+
+interface RestoreOptions {
+  env: CaptureEnv;
+  path: string;
+  content: OffloadedContent;
+  /** Reads a pack. */
+  read: (object: string, bytes: number, sha256: string) => Promise<Buffer>;
+}
+
+/** Puts the attachments of a file back into the folder, as far as they are not there; they are on the disk when this resolves. */
+export async function restoreAttachmentFiles({ env, path, content, read }: RestoreOptions): Promise<void> {
+  const { attachments: packs = [], to_ms } = content;
+  const folder = attachmentsFolder(path);
+  let pack: { number: number; bytes: Buffer } | null = null;
+  const readPart = async (offset: number, most: number): Promise<Buffer> => {
+    const number = Math.floor(offset / ATTACHMENT_PACK_BYTES);
+    if (pack?.number !== number) {
+      const [bytes, sha256] = packs[number]!;
+      pack = { number, bytes: await read(attachmentPackName(content, number), bytes, sha256) };
+    }
+    const from = offset - number * ATTACHMENT_PACK_BYTES;
+    return pack.bytes.subarray(from, from + most);
+  };
+  for (const { name, offset, bytes } of listAttachmentPlaces(env)) {
+    const target = join(folder, name);
+    // Retention goes by this time: an exchange of the file may have named it last at its end.
+    const there = statSync(target, { throwIfNoEntry: false });
+    if (there !== undefined) {
+      if (there.mtimeMs < to_ms) utimesSync(target, to_ms / 1_000, to_ms / 1_000);
+      continue;
+    }
+    makeFolder(folder);
+    const partial = `${target}.${process.pid}.part`;
+    const file = openSync(partial, 'w', 0o600);
+    try {
+      for (let at = 0; at < bytes; ) {
+        const part = await readPart(offset + at, bytes - at);
+        if (part.length === 0) throw new RangeError(`${path} does not say where attachment ${name} is`);
+        writeSync(file, part);
+        at += part.length;
+      }
+      fsyncSync(file);
+    } finally {
+      closeSync(file);
+    }
+    utimesSync(partial, to_ms / 1_000, to_ms / 1_000);
+    renameSync(partial, target);
+  }
+  if (existsSync(folder)) syncPath(folder);
+}

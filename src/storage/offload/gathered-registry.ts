@@ -1,0 +1,80 @@
+/**
+ * The list of captures that were gathered from a bucket: which file of which gateway has which ids here. The bucket's thread
+ * writes it, and readers follow it. An exchange keeps its id here for as long as the folder exists, so links to it stay right.
+ * Capture reader, its pool thread.
+ */
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { isGatewayName } from './offload-note.ts';
+
+const range = z.object({
+  /** Ids at the gateway. */
+  first_id: z.int().positive(),
+  last_id: z.int().positive(),
+  /** Id of the first exchange here. */
+  at: z.int().positive(),
+});
+
+const gatheredFile = range.extend({
+  /** Its folder in the bucket. */
+  folder: z.string(),
+  from_ms: z.number(),
+  to_ms: z.number(),
+});
+
+const registrySchema = z.object({
+  format: z.literal('understudy_gathered_v1'),
+  next_id: z.int().positive(),
+  /** Counts files that were replaced or removed: what was kept of them must be read again. */
+  changes: z.int().nonnegative(),
+  gateways: z.array(
+    z.object({
+      gateway: z.string().refine(isGatewayName),
+      /** When the gateway last told the bucket of its files. */
+      sent_at: z.string(),
+      files: z.array(gatheredFile),
+      /** Files that are no longer in the bucket. Runs that began in them keep their names. */
+      gone: z.array(range),
+    }),
+  ),
+});
+
+export type GatheredRegistry = z.output<typeof registrySchema>;
+export type GatheredGateway = GatheredRegistry['gateways'][number];
+
+export function registryPath(folder: string): string {
+  return join(folder, 'gathered.json');
+}
+
+/** Path of a gateway's database. */
+export function gatheredDb(folder: string, gateway: string): string {
+  return join(folder, gateway, 'capture.mdb');
+}
+
+/** @returns null if nothing was gathered. @throws Error with one line if it cannot be read */
+export function readRegistry(folder: string): GatheredRegistry | null {
+  const path = registryPath(folder);
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw thrown;
+  }
+  try {
+    return registrySchema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new Error(`${path} is damaged, or of a newer version: remove ${folder}, which is made again`, {
+      cause,
+    });
+  }
+}
+
+/** @throws Error of the file system */
+export function writeRegistry(folder: string, registry: GatheredRegistry): void {
+  const path = registryPath(folder);
+  const partial = `${path}.${process.pid}.part`;
+  writeFileSync(partial, JSON.stringify(registry), { mode: 0o600, flush: true });
+  renameSync(partial, path);
+}
