@@ -424,19 +424,19 @@ napi_value MakeBlock(napi_env env, napi_callback_info info) {
   if (index == nullptr || !ReadWhole(env, arguments[1], 0, &number) || !ReadWhole(env, arguments[2], 1, &vectors)) {
     return nullptr;
   }
-  std::shared_ptr<float> block;
+  std::shared_ptr<int16_t> block;
   if (!Attempt(env, [&] { block = index->MakeBlock(number, vectors); })) return nullptr;
-  const size_t length = vectors * index->dimensions();
-  auto kept = std::make_unique<std::shared_ptr<float>>(block);
-  const auto free = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<float>*>(hint); };
+  const size_t length = vectors * index->stride();
+  auto kept = std::make_unique<std::shared_ptr<int16_t>>(block);
+  const auto free = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<int16_t>*>(hint); };
   napi_value buffer;
   napi_value array;
-  if (napi_create_external_arraybuffer(env, block.get(), length * sizeof(float), free, kept.get(), &buffer) != napi_ok) {
+  if (napi_create_external_arraybuffer(env, block.get(), length * sizeof(int16_t), free, kept.get(), &buffer) != napi_ok) {
     napi_throw_error(env, nullptr, "memory cannot be shared");
     return nullptr;
   }
   kept.release();
-  return napi_create_typedarray(env, napi_float32_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
+  return napi_create_typedarray(env, napi_int16_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
 }
 
 /** Calls a method of the index in the first argument with the id in the second. */

@@ -8,14 +8,15 @@ export interface VectorEngine {
   readonly kind: 'native' | 'typescript';
   /**
    * Writes the inner products of `query` and the vectors at `places` to `similarities`.
-   * @param blocks consecutive vectors, each as long as `query`; each block except the last has 2^`blockBits` of them
+   * @param blocks consecutive stored vectors (src/search/short-vector.ts) of as many dimensions as `query`; each block
+   *   except the last has 2^`blockBits` of them
    * @param count number of places to use, from the first
    * @returns `count`
    * @throws RangeError for a place outside of the blocks, or if `similarities` is too short
    */
   compareVectors(
     query: Float32Array,
-    blocks: readonly Float32Array[],
+    blocks: readonly Int16Array[],
     blockBits: number,
     places: Uint32Array,
     count: number,
@@ -34,8 +35,8 @@ export const vectorFallback: VectorEngine = {
     for (let i = 0; i < count; i++) {
       const place = places[i]!;
       const block = blocks[place >>> blockBits];
-      const start = (place & mask) * length;
-      if (block === undefined || start + length > block.length)
+      const start = (place & mask) * (length + SCALE_NUMBERS);
+      if (block === undefined || start + length + SCALE_NUMBERS > block.length)
         throw new RangeError('a place is outside of the blocks');
       similarities[i] = multiplyAdd(query, block, start);
     }
@@ -43,8 +44,26 @@ export const vectorFallback: VectorEngine = {
   },
 };
 
+/** Numbers of a stored vector that hold its scale, a 32-bit float. */
+export const SCALE_NUMBERS = 2;
+const scale = new Float32Array(1);
+const scaleNumbers = new Int16Array(scale.buffer);
+
+/** The value of 1 in a stored vector. @param at where its numbers end */
+export function readScale(block: Int16Array, at: number): number {
+  scaleNumbers[0] = block[at]!;
+  scaleNumbers[1] = block[at + 1]!;
+  return scale[0]!;
+}
+
+/** Writes what `readScale` reads. */
+export function writeScale(block: Int16Array, at: number, value: number): void {
+  scale[0] = value;
+  block.set(scaleNumbers, at);
+}
+
 /** Eight parallel sums, so that an addition need not wait for the previous one. The addon adds in the same order. */
-function multiplyAdd(query: Float32Array, block: Float32Array, start: number): number {
+function multiplyAdd(query: Float32Array, block: Int16Array, start: number): number {
   const { length } = query;
   const whole = length - (length % 8);
   let [a, b, c, d, e, f, g, h] = [0, 0, 0, 0, 0, 0, 0, 0];
@@ -67,7 +86,7 @@ function multiplyAdd(query: Float32Array, block: Float32Array, start: number): n
   e += rest(whole + 4);
   f += rest(whole + 5);
   g += rest(whole + 6);
-  return a + e + (c + g) + (b + f + (d + h));
+  return (a + e + (c + g) + (b + f + (d + h))) * readScale(block, start + length);
 }
 
 /** The addon; null if it is not available. */

@@ -44,7 +44,7 @@ napi_value CompareVectors(napi_env env, napi_callback_info info) {
   }
   const std::vector<double> wide(query, query + dimensions);
   struct Block {
-    const float* data = nullptr;
+    const int16_t* data = nullptr;
     size_t length = 0;
   };
   std::vector<Block> blocks(block_count);
@@ -61,12 +61,12 @@ napi_value CompareVectors(napi_env env, napi_callback_info info) {
       napi_value value;
       napi_open_handle_scope(env, &scope);
       const bool is_read = napi_get_element(env, arguments[1], number, &value) == napi_ok &&
-                           ReadNumbers(env, value, napi_float32_array, &block.data, &block.length);
+                           ReadNumbers(env, value, napi_int16_array, &block.data, &block.length);
       napi_close_handle_scope(env, scope);
       if (!is_read) return nullptr;
     }
-    const size_t start = static_cast<size_t>(places[i] & mask) * dimensions;
-    if (start + dimensions > block.length) {
+    const size_t start = static_cast<size_t>(places[i] & mask) * (dimensions + kScaleNumbers);
+    if (start + dimensions + kScaleNumbers > block.length) {
       napi_throw_range_error(env, nullptr, "a place is outside of the blocks");
       return nullptr;
     }

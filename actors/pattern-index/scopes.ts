@@ -1,7 +1,7 @@
 /**
  * The patterns in memory. Each scope (a project, an organization's commons, the universal patterns) has its own
  * index, so a search cannot find another tenant's pattern. Texts stay on the disk. A pattern takes about 600 bytes
- * and its vector: 4 bytes per dimension, and another half byte per dimension once it is in a graph. Actor thread.
+ * and its vector: 2 bytes per dimension, and another half byte per dimension once it is in a graph. Actor thread.
  */
 import {
   modelFamily,

@@ -99,6 +99,8 @@ class SharedIndex {
   Gate gate;
 
   size_t dimensions() const { return dimensions_; }
+  /** Numbers that a stored vector takes. */
+  size_t stride() const { return dimensions_ + kScaleNumbers; }
   size_t size() const { return size_.load(std::memory_order_acquire); }
   const Label& label_of(uint32_t id) const { return labels_[id]; }
 
@@ -123,16 +125,16 @@ class SharedIndex {
   }
 
   /** A block that replaces the one with this number, or follows the last. @returns its zeroed memory */
-  std::shared_ptr<float> MakeBlock(size_t number, size_t vectors) {
+  std::shared_ptr<int16_t> MakeBlock(size_t number, size_t vectors) {
     CheckChanging();
     const size_t full = size_t{1} << block_bits_;
     if (number > blocks_.size() || vectors == 0 || vectors > full || (number > 0 && vectors != full) ||
         (number + 1 < blocks_.size() && vectors != full) || (number << block_bits_) + vectors < size()) {
       throw std::runtime_error("there is no such block");
     }
-    void* memory = std::calloc(vectors * dimensions_, sizeof(float));
+    void* memory = std::calloc(vectors * stride(), sizeof(int16_t));
     if (memory == nullptr) throw std::bad_alloc();
-    std::shared_ptr<float> block(static_cast<float*>(memory), std::free);
+    std::shared_ptr<int16_t> block(static_cast<int16_t*>(memory), std::free);
     if (number == blocks_.size()) blocks_.emplace_back();
     blocks_[number] = {block, vectors};
     return block;
@@ -252,7 +254,7 @@ class SharedIndex {
 
  private:
   struct Block {
-    std::shared_ptr<float> memory;
+    std::shared_ptr<int16_t> memory;
     size_t vectors = 0;
   };
 
@@ -277,7 +279,7 @@ class SharedIndex {
     if (place == kNone || id >= labels_.size() || labels_[id].name.empty()) return;
     if (plan.is_filtered && labels_[id].kind != plan.kind) return;
     const Block& block = blocks_[place >> block_bits_];
-    best->Offer(id, compare(query.data(), block.memory.get() + (place & Mask()) * dimensions_, dimensions_));
+    best->Offer(id, compare(query.data(), block.memory.get() + (place & Mask()) * stride(), dimensions_));
   }
 
   bool CompareAll(const std::vector<double>& query, const SearchPlan& plan, std::vector<Match>* found) const {

@@ -1,22 +1,27 @@
 /**
- * The inner product of two vectors, with exactly the same result on every machine and with all instructions.
- * `vector-engine.ts` has the same in TypeScript.
+ * The inner product of a vector and a stored one, with exactly the same result on every machine and with all
+ * instructions. `vector-engine.ts` has the same in TypeScript, and `src/search/short-vector.ts` writes what is stored: a
+ * 16-bit integer for each dimension, then the value of 1 as a 32-bit float.
  */
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace {
 
 /** Parallel sums. The fallback has the same number, and adds them up in the same order. */
 constexpr size_t kSums = 8;
 
+/** Numbers of a stored vector that hold its scale. */
+constexpr size_t kScaleNumbers = sizeof(float) / sizeof(int16_t);
+
 /**
- * Inner product. The product of two 32-bit floats is exact in 64 bits. With a fixed order of additions, every machine
- * therefore gets the same result, whether it multiplies and adds in one step or in two.
+ * Inner product. The product of a 32-bit float and a 16-bit integer is exact in 64 bits. With a fixed order of additions,
+ * every machine therefore gets the same result, whether it multiplies and adds in one step or in two.
  */
-inline __attribute__((always_inline)) double MultiplyAdd(const double* query, const float* row, size_t dimensions) {
+inline __attribute__((always_inline)) double MultiplyAdd(const double* query, const int16_t* row, size_t dimensions) {
   double sums[kSums] = {0};
   size_t at = 0;
   for (; at + kSums <= dimensions; at += kSums) {
@@ -26,17 +31,19 @@ inline __attribute__((always_inline)) double MultiplyAdd(const double* query, co
   for (size_t width = kSums / 2; width > 0; width /= 2) {
     for (size_t i = 0; i < width; i++) sums[i] += sums[i + width];
   }
-  return sums[0];
+  float scale;
+  memcpy(&scale, row + dimensions, sizeof(scale));
+  return sums[0] * static_cast<double>(scale);
 }
 
-using Compare = double (*)(const double*, const float*, size_t);
+using Compare = double (*)(const double*, const int16_t*, size_t);
 
-double CompareAnywhere(const double* query, const float* row, size_t dimensions) {
+double CompareAnywhere(const double* query, const int16_t* row, size_t dimensions) {
   return MultiplyAdd(query, row, dimensions);
 }
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-__attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, const float* row, size_t dimensions) {
+__attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, const int16_t* row, size_t dimensions) {
   return MultiplyAdd(query, row, dimensions);
 }
 

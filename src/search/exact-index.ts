@@ -3,13 +3,14 @@
  * not in a graph yet. It is the reference for the approximate index, and replaces it on machines without the native
  * library. Any thread; each index belongs to one thread.
  *
- * A comparison of 1,024 dimensions takes about 0.15 µs with the addon and 1 µs without it. A vector takes 4 bytes per
- * dimension and 60 bytes more. Vectors are stored in blocks, so that a large set grows without copying. Other threads
+ * A comparison of 1,024 dimensions takes about 0.15 µs with the addon and 1 µs without it. A vector takes 2 bytes per
+ * dimension (short-vector.ts) and 60 bytes more. Vectors are stored in blocks, so that a large set grows without copying. Other threads
  * read the blocks of a shared index (index-catalog.ts).
  */
 import { vectorEngine } from '../../native/vector-engine.ts';
 import { BestMatches } from './best-matches.ts';
 import type { SharedIndex } from './shared-index.ts';
+import { countNumbers, readShort, writeShort } from './short-vector.ts';
 import { checkVector } from './vector-check.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
@@ -28,9 +29,11 @@ const similarities = new Float64Array(BLOCK);
 
 export class ExactIndex implements VectorIndex {
   readonly dimensions: number;
+  /** How many numbers a stored vector takes. */
+  readonly #numbers: number;
   readonly savable = null;
   /** The vectors, without gaps: the last vector takes the place of a removed vector. */
-  readonly #blocks: Float32Array[];
+  readonly #blocks: Int16Array[];
   #ids: Uint32Array;
   readonly #places = new Map<number, number>();
   readonly #shared: SharedIndex | null;
@@ -42,6 +45,7 @@ export class ExactIndex implements VectorIndex {
   constructor(dimensions: number, shared: SharedIndex | null = null) {
     if (!Number.isInteger(dimensions) || dimensions < 1) throw new RangeError(`${dimensions} dimensions`);
     this.dimensions = dimensions;
+    this.#numbers = countNumbers(dimensions);
     this.#shared = shared;
     this.#blocks = [];
     this.#putBlock(0, FIRST_CAPACITY);
@@ -72,7 +76,7 @@ export class ExactIndex implements VectorIndex {
       this.#ids[place] = id;
       this.#places.set(id, place);
     }
-    this.#numbersAt(place).set(vector);
+    writeShort(vector, this.#numbersAt(place));
   }
 
   remove(id: number): boolean {
@@ -98,9 +102,11 @@ export class ExactIndex implements VectorIndex {
     return this.#places.has(id);
   }
 
-  get(id: number): Float32Array | undefined {
+  /** @param into memory for the vector; new by default */
+  get(id: number, into?: Float32Array): Float32Array | undefined {
     const place = this.#places.get(id);
-    return place === undefined ? undefined : this.#numbersAt(place);
+    if (place === undefined) return undefined;
+    return readShort(this.#numbersAt(place), into ?? new Float32Array(this.dimensions));
   }
 
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {
@@ -161,10 +167,10 @@ export class ExactIndex implements VectorIndex {
     for (let i = 0; i < count; i++) best.offer(this.#ids[places[i]!]!, similarities[i]!);
   }
 
-  /** A view of the vector's numbers. */
-  #numbersAt(place: number): Float32Array {
-    const start = (place & (BLOCK - 1)) * this.dimensions;
-    return this.#blocks[place >>> BLOCK_BITS]!.subarray(start, start + this.dimensions);
+  /** A view of the stored vector. */
+  #numbersAt(place: number): Int16Array {
+    const start = (place & (BLOCK - 1)) * this.#numbers;
+    return this.#blocks[place >>> BLOCK_BITS]!.subarray(start, start + this.#numbers);
   }
 
   #makeRoom(place: number): void {
@@ -175,13 +181,13 @@ export class ExactIndex implements VectorIndex {
     }
     const block = this.#blocks[place >>> BLOCK_BITS];
     if (block === undefined) this.#putBlock(place >>> BLOCK_BITS, BLOCK);
-    else if (place < BLOCK && place * this.dimensions === block.length)
-      this.#putBlock(0, (2 * block.length) / this.dimensions).set(block);
+    else if (place < BLOCK && place * this.#numbers === block.length)
+      this.#putBlock(0, (2 * block.length) / this.#numbers).set(block);
   }
 
   /** Makes room for this many vectors. */
-  #putBlock(number: number, vectors: number): Float32Array {
-    const block = this.#shared?.makeBlock(number, vectors) ?? new Float32Array(vectors * this.dimensions);
+  #putBlock(number: number, vectors: number): Int16Array {
+    const block = this.#shared?.makeBlock(number, vectors) ?? new Int16Array(vectors * this.#numbers);
     this.#blocks[number] = block;
     return block;
   }

@@ -38,7 +38,7 @@ export class SharedIndex {
     return this.#engine.measureShared(this.#handle);
   }
 
-  makeBlock(number: number, vectors: number): Float32Array {
+  makeBlock(number: number, vectors: number): Int16Array {
     return this.#engine.makeBlock(this.#handle, number, vectors);
   }
 

@@ -10,7 +10,15 @@ const addon = createRequire(import.meta.url)(file) as Record<string, (...given: 
 const prng = createPrng(Number(seed));
 const pick = <T>(from: readonly T[]): T => from[Math.floor(prng.float() * from.length)]!;
 
-const KINDS = [Uint8Array, Int8Array, Uint16Array, Uint32Array, Float32Array, Float64Array] as const;
+const KINDS = [
+  Uint8Array,
+  Int8Array,
+  Int16Array,
+  Uint16Array,
+  Uint32Array,
+  Float32Array,
+  Float64Array,
+] as const;
 const NUMBERS = [0, 1, 2, 3, 7, 16, 31, 32, 64, 1_000, -1, -0, 0.5, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 53];
 const WILD_NUMBERS = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 1e308, -(2 ** 40)];
 
@@ -140,7 +148,7 @@ const fitting: Record<string, () => unknown[]> = {
   ],
   compareVectors: () => [
     makeArray(Float32Array, 8),
-    [makeArray(Float32Array, 64), makeArray(Float32Array, 16)],
+    [makeArray(Int16Array, 80), makeArray(Int16Array, 20)],
     3,
     Uint32Array.of(0, 9, pick([1, 8, 10, 2 ** 32 - 1])),
     pick([0, 2, 3]),

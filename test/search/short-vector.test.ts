@@ -1,0 +1,39 @@
+/** Vectors in 16-bit integers: what comes back is close, whatever the numbers are. */
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { countNumbers, readShort, writeShort } from '../../src/search/short-vector.ts';
+
+function keep(vector: Float32Array): Float32Array {
+  const stored = new Int16Array(countNumbers(vector.length)).fill(9);
+  writeShort(vector, stored);
+  return readShort(stored, new Float32Array(vector.length));
+}
+
+function multiply(a: Float32Array, b: Float32Array): number {
+  return a.reduce((sum, number, at) => sum + number * b[at]!, 0);
+}
+
+it('keep each number to a 30,000th of the greatest, and the product with itself', () => {
+  const numbers = fc.float32Array({
+    minLength: 1,
+    maxLength: 40,
+    noNaN: true,
+    min: -(2 ** 100),
+    max: 2 ** 100,
+  });
+  fc.assert(
+    fc.property(numbers, (vector) => {
+      const greatest = vector.reduce((most, number) => Math.max(most, Math.abs(number)), 0);
+      const kept = keep(vector);
+      for (const [at, number] of vector.entries())
+        expect(Math.abs(kept[at]! - number)).toBeLessThanOrEqual(Math.max(greatest / 30_000, 2 ** -126));
+      if (greatest > 2 ** -60) expect(multiply(kept, vector) / multiply(vector, vector)).toBeCloseTo(1, 6);
+    }),
+  );
+  for (const exact of [
+    [0, 0],
+    [1, 0],
+    [-0.25, 0.5, 1],
+  ])
+    expect(keep(Float32Array.from(exact))).toEqual(Float32Array.from(exact));
+});
