@@ -26,11 +26,12 @@ import {
 import type { StepContext } from '../student/model/extraction.ts';
 import { canonicalText, hashString, isNumber, isObject } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
-import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
-import { MARK } from '../student/model/step-marks.ts';
-import { SYSTEM_KIND } from '../student/model/student-model.ts';
+import { LOOKS, READS } from '../student/model/look-calls.ts';
+import type { MarkColumn } from '../student/model/relevance.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
+import { canonicalCall, readLaterTools } from './later-calls.ts';
 import { isSplit, type NumberColumn } from './number-splits.ts';
+import { isSeparated, isTested } from './separation.ts';
 import { listStepTokens } from './step-tokens.ts';
 import { findSituations, type SituatedText, type Situation } from './text-situations.ts';
 
@@ -77,11 +78,6 @@ const PATH_SEEN = 0.05;
 /** Minimum share of runs that make the main calls at once or later, if only a few runs go another way. */
 const OTHER_WAY = 0.9;
 const OTHER_RUNS = 2;
-/** Beginnings of names of tools that change nothing. */
-const LOOKS =
-  /^(?:get|list|read|search|find|describe|show|fetch|look|lookup|view|inspect|browse)(?:[_A-Z-]|$)/;
-/** Beginnings of names of such tools whose calls may differ only in options. */
-const READS = /^(?:query|tail|head|count)(?:[_A-Z-]|$)/;
 /** Names of arguments, numbers and switches, that determine how much a look shows. */
 const OPTIONS =
   /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
@@ -462,26 +458,7 @@ class Labelling {
     if (!this.#isLook(main) || !this.#isLook(other)) return false;
     if (this.#toolsOf(other).some((name) => tools.has(name)) || this.#countRuns(ofOther) < PATH_RUNS)
       return false;
-    return !isSeparated(this.#readLaterTools(), ofMain, ofOther);
-  }
-
-  /** A column for each tool that does not only look: the steps whose runs call the tool later. */
-  #readLaterTools(): MarkColumn[] {
-    const columns = new Map<string, MarkColumn>();
-    for (let i = 0; i < this.#stage.examples.length; i++)
-      for (const name of new Set([...this.#stage.later(i)].map(toolOfCall))) {
-        if (LOOKS.test(name)) continue;
-        const column = columns.get(name) ?? {
-          key: 0,
-          kind: MARK.past,
-          has: new Uint8Array(this.#stage.examples.length),
-          count: 0,
-        };
-        columns.set(name, column);
-        column.has[i] = 1;
-        column.count++;
-      }
-    return [...columns.values()];
+    return !isSeparated(readLaterTools(this.#stage), ofMain, ofOther);
   }
 
   /** The share of steps whose runs make the calls of a group there or later. */
@@ -735,11 +712,6 @@ function callsOf(content: readonly StudentBlock[]): string[] {
   return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));
 }
 
-/** The name of the tool that a call in canonical form calls. */
-function toolOfCall(call: string): string {
-  return /^"((?:[^"\\]|\\.)*)"/.exec(call)?.[1] ?? '';
-}
-
 /** The calls of an answer without options. */
 function nameWithoutOptions(content: readonly StudentBlock[]): string {
   const calls = content.flatMap((block) => {
@@ -757,11 +729,6 @@ function isOption(key: string, value: unknown): boolean {
   return OPTIONS.test(key) && (isNumber(value) || typeof value === 'boolean');
 }
 
-/** A call in the form in which runs are compared. */
-export function canonicalCall(block: Extract<StudentBlock, { type: 'tool_call' }>): string {
-  return `${JSON.stringify(block.name)}${canonicalText(block.input)}`;
-}
-
 function sameCalls(a: AnswerTemplate, b: AnswerTemplate): boolean {
   return (
     a.calls.length === b.calls.length &&
@@ -777,65 +744,6 @@ function membersOf(group: readonly number[], members: readonly number[][]): numb
 function sample(all: readonly number[], most: number): readonly number[] {
   if (all.length <= most) return all;
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]!);
-}
-
-/** A part with fewer steps, or with fewer steps beside it, is too small for a test against chance. */
-const TESTED = 5;
-const BESIDE = 8;
-/** Least share of the difference between the parts that a mark explains. */
-const EXPLAINED = 0.25;
-/** Marks that name a state. In a small part, words may be equal by chance. */
-const STATES: ReadonlySet<number> = new Set([
-  MARK.fresh,
-  MARK.past,
-  MARK.earlier,
-  MARK.shape,
-  MARK.system_number,
-  SYSTEM_KIND,
-]);
-
-/**
- * Whether a mark distinguishes two parts of the steps: more often than by chance or, if a part is too small
- * to test, in every step.
- */
-function isSeparated(
-  columns: readonly MarkColumn[],
-  a: readonly number[],
-  b: readonly number[],
-  explained = EXPLAINED,
-): boolean {
-  const [n, smaller, larger] = [
-    a.length + b.length,
-    Math.min(a.length, b.length),
-    Math.max(a.length, b.length),
-  ];
-  const whole = sumXLogX(n) - sumXLogX(a.length) - sumXLogX(b.length);
-  const least = Math.max(CHANCE + 2 * Math.log(Math.max(1, columns.length)), explained * 2 * whole);
-  return columns.some(({ kind, has }) => {
-    let inA = 0;
-    let inB = 0;
-    for (const i of a) inA += has[i]!;
-    for (const i of b) inB += has[i]!;
-    const count = inA + inB;
-    if (count === 0 || count === n) return false;
-    if (smaller < TESTED) {
-      const isPure = (inA === 0 && inB === b.length) || (inB === 0 && inA === a.length);
-      return isPure && smaller >= 2 && larger >= BESIDE && STATES.has(kind);
-    }
-    const rest = n - count;
-    const parts =
-      sumXLogX(count) -
-      sumXLogX(inA) -
-      sumXLogX(inB) +
-      (sumXLogX(rest) - sumXLogX(a.length - inA) - sumXLogX(b.length - inB));
-    return 2 * (whole - parts) > least;
-  });
-}
-
-/** Whether parts of this size are large enough to show that something explains them. */
-function isTested(columns: readonly MarkColumn[], a: number, b: number): boolean {
-  const whole = sumXLogX(a + b) - sumXLogX(a) - sumXLogX(b);
-  return Math.min(a, b) >= TESTED && 2 * whole >= 1.5 * (CHANCE + 2 * Math.log(Math.max(1, columns.length)));
 }
 
 /** The style of a situation counts if the situation has at least this share of a label's steps. */
@@ -886,8 +794,4 @@ function readTokenColumns(examples: readonly AnswerExample[]): MarkColumn[] {
     for (const token of listStepTokens(context.step)) add(token);
   }
   return [...columns.values()].filter(({ count }) => count >= 3 && count <= examples.length - 3);
-}
-
-function sumXLogX(x: number): number {
-  return x > 1 ? x * Math.log(x) : 0;
 }

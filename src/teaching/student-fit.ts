@@ -33,11 +33,13 @@ import {
   SYSTEM_KIND,
 } from '../student/model/student-model.ts';
 import { type AnswerExample, synthesizeAnswers } from './answer-synthesis.ts';
-import { canonicalCall, labelAnswers } from './equivalent-answers.ts';
+import { labelAnswers } from './equivalent-answers.ts';
 import { findFinalTools } from './final-tools.ts';
 import { findFreeArguments } from './free-arguments.ts';
 import { findIdPlaces, nameOfPlace } from './id-places.ts';
+import { canonicalCall } from './later-calls.ts';
 import { type NumberColumn, readNumberColumns, splitNumbers } from './number-splits.ts';
+import { assignOtherLooks } from './other-looks.ts';
 import { learnTemplate } from './prompt-template-fit.ts';
 
 export interface FitOptions {
@@ -262,14 +264,8 @@ function fitGroup(
   const ids = findIdPlaces(steps);
   const { columns: marks, relations } = makeColumns(steps, agent, ids);
   const numbers = readNumberColumns(steps);
-  const { classes, labels, paths, ofStep, wordings, looks } = classifyAnswers(
-    steps,
-    supportMin,
-    agent,
-    marks,
-    numbers,
-    story,
-  );
+  const answered = classifyAnswers(steps, supportMin, agent, marks, numbers, story);
+  const { classes, labels, paths, ofStep, wordings, looks } = answered;
   const labelCount = Math.max(-1, ...labels) + 1;
   if (classes.length === 0 && !keepsUnexplained) return null;
   // Answers that no template explains get a separate label.
@@ -286,14 +282,14 @@ function fitGroup(
     steps.length,
     dimensions.map((key) => byKey.get(key)!.has),
   );
+  const names = situations.map((marks) => marks.join(' '));
+  const otherLooks = assignOtherLooks({ ...answered, situations: names, columns: marks, final: story.final });
   const prototypes = makePrototypes(steps, ofStep, situations);
   const memory: StageMemory = {
     stage,
     runs,
     steps: steps.length,
-    input_tokens: meanTokens(steps, ({ input_tokens }) => input_tokens),
-    cache_read_tokens: meanTokens(steps, ({ cache_read_tokens }) => cache_read_tokens ?? 0),
-    cache_write_tokens: meanTokens(steps, ({ cache_write_tokens }) => cache_write_tokens ?? 0),
+    ...meanUsage(steps),
     classes: classes.map(({ template, runs: classRuns, members }, c) => ({
       template,
       label: labels[c]!,
@@ -306,6 +302,7 @@ function fitGroup(
     })),
     wordings,
     looks,
+    other_looks: otherLooks,
     dimensions,
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),
@@ -321,7 +318,7 @@ function fitGroup(
       decisive,
     ),
   };
-  return { memory, targets, situations: situations.map((marks) => marks.join(' ')) };
+  return { memory, targets, situations: names };
 }
 
 /** The classes of the steps' answers, their labels, and the class of each step. */
@@ -344,6 +341,7 @@ function classifyAnswers(
     supportMin,
     free,
   ).map((found) => ({ ...found, members: found.members.map((place) => sampled[place]!) }));
+  const laterAt = (i: number): ReadonlySet<string> => later.get(steps[i]!) ?? NO_CALLS;
   const found = labelAnswers({
     stage: steps[0]!.step.stage,
     examples,
@@ -352,9 +350,9 @@ function classifyAnswers(
     columns,
     numbers,
     final,
-    later: (i) => later.get(steps[i]!) ?? NO_CALLS,
+    later: laterAt,
   });
-  return { classes, ...found };
+  return { examples, classes, later: laterAt, ...found };
 }
 
 const NO_CALLS: ReadonlySet<string> = new Set();
@@ -406,6 +404,16 @@ function findDecisive(
     for (let m = 0; m < step.marks.length; m += 3)
       if (worthy.has(keyOfMark(step.marks, m))) places.add(step.marks[m + 1]!);
   return places;
+}
+
+function meanUsage(
+  steps: readonly LearnedStep[],
+): Pick<StageMemory, 'input_tokens' | 'cache_read_tokens' | 'cache_write_tokens'> {
+  return {
+    input_tokens: meanTokens(steps, ({ input_tokens }) => input_tokens),
+    cache_read_tokens: meanTokens(steps, ({ cache_read_tokens }) => cache_read_tokens ?? 0),
+    cache_write_tokens: meanTokens(steps, ({ cache_write_tokens }) => cache_write_tokens ?? 0),
+  };
 }
 
 /** The mean of a token count. Streams without a count, because the client did not ask for usage, are left out. */

@@ -387,6 +387,40 @@ describe('another way that few runs go', () => {
     expect(judge(makeOne(false), [both('get_order'), both('get_customer')]).agrees).toEqual([true, false]);
   });
 
+  it('is the same answer when few runs first look elsewhere, each in its own words', () => {
+    const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
+    const makeOne = (i: number): LearnedStep[] =>
+      makeParallel(i, [...(i % 12 === 5 ? [[words(i)]] : []), [of(i, 'get_order')], [of(i, 'note')]]);
+    const { content, agrees } = judge(makeOne, [
+      callAnswer('search', { words: 'something else' }).content,
+      [...both('get_order'), ...callAnswer('search', { words: 'something else' }).content],
+      callAnswer('get_order', { id: orderOf(1) }).content,
+      [...both('get_order'), ...callAnswer('get_order', { id: orderOf(1) }).content],
+      both('note'),
+      both('get_customer'),
+    ]);
+    expect(content).toMatchObject([{ name: 'get_order' }]);
+    expect(agrees).toEqual([true, true, false, true, false, false]);
+  });
+
+  it('is the same answer when enough runs do without the look, each in its own words', () => {
+    const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
+    const makeOne =
+      (runs: number, end: string) =>
+      (i: number): LearnedStep[] => {
+        const isOther = i % 12 === 5 && i < 12 * runs;
+        return makeParallel(i, [
+          [isOther ? words(i) : of(i, 'get_order')],
+          [of(i, isOther ? end : 'note')],
+          [of(i, 'get_customer')],
+        ]);
+      };
+    const other = [callAnswer('search', { words: 'something else' }).content];
+    expect(judge(makeOne(5, 'note'), other).agrees).toEqual([true]);
+    expect(judge(makeOne(3, 'note'), other).agrees).toEqual([false]);
+    expect(judge(makeOne(5, 'refund'), other).agrees).toEqual([false]);
+  });
+
   it('is another answer when an amount differs, and when the tool does more than look', () => {
     for (const [name, key] of [
       ['search', 'amount'],

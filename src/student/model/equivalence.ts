@@ -26,6 +26,7 @@ import {
 } from './agreement.ts';
 import type { StudentBlock } from './decision.ts';
 import { canonicalText, hashString, isObject, isPrimitive, textOfPrimitive } from './json-values.ts';
+import { isLookCall } from './look-calls.ts';
 import type { StepDigest } from './step.ts';
 
 /** The content of golden texts with one label at one place. Plain JSON. */
@@ -55,6 +56,12 @@ export interface Wording {
 
 /** Read-only tools that golden runs sometimes call beside an answer with this label. */
 export type LooksBeside = readonly [label: number, tools: readonly string[]];
+
+/**
+ * Tools of the looks in which golden answers differ from the answer with this label: they look up something besides, first,
+ * later, or with another tool.
+ */
+export type OtherLooks = LooksBeside;
 
 /** Arguments whose wording has no effect, by tool. */
 export type FreeArguments = readonly (readonly [tool: string, key: string])[];
@@ -281,15 +288,45 @@ function isAmong(
   return given.some((block) => answersAgree({ content: [block] }, { content: [call] }));
 }
 
+/**
+ * The tools of the calls that only one of two answers has; empty if both answers make the same looks in another order.
+ * @returns null unless all these calls only look, each answer with other tools
+ */
+export function differInLooks(
+  given: readonly StudentBlock[],
+  other: readonly StudentBlock[],
+): readonly string[] | null {
+  const [own, others] = [callsIn(given), callsIn(other)];
+  if (own.length === 0 || others.length === 0) return null;
+  const missing = own.filter((call) => !isAmong(call, others));
+  const added = others.filter((call) => !isAmong(call, own));
+  if (![...missing, ...added].every(isLookCall)) return null;
+  // Other calls may depend on the order.
+  if (missing.length + added.length === 0) return own.every(isLookCall) ? [] : null;
+  const tools = new Set(missing.map(({ name }) => name));
+  return added.some(({ name }) => tools.has(name)) ? null : [...tools, ...added.map(({ name }) => name)];
+}
+
+function callsIn(content: readonly StudentBlock[]): Extract<StudentBlock, { type: 'tool_call' }>[] {
+  return content.filter((block) => block.type === 'tool_call');
+}
+
 /** The golden wordings of one stage, ready for queries. */
 export class KnownWordings {
   readonly #free: FreeArguments;
   readonly #known = new Map<string, KnownWording>();
   readonly #looks: ReadonlyMap<number, readonly string[]>;
+  readonly #otherLooks: ReadonlyMap<number, readonly string[]>;
 
-  constructor(wordings: readonly Wording[], free: FreeArguments, looks: readonly LooksBeside[] = []) {
+  constructor(
+    wordings: readonly Wording[],
+    free: FreeArguments,
+    looks: readonly LooksBeside[] = [],
+    otherLooks: readonly OtherLooks[] = [],
+  ) {
     this.#free = free;
     this.#looks = new Map(looks);
+    this.#otherLooks = new Map(otherLooks);
     for (const { label, place, words, constants, grounded, style, situated, affirmed } of wordings) {
       const own = new Set(words);
       const others = new Set(
@@ -342,6 +379,8 @@ export class KnownWordings {
   ): boolean {
     const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
     if (answersAgree(content(given), content(other))) return true;
+    const otherLooks = this.#otherLooks.get(label) ?? [];
+    if (differInLooks(given, other)?.every((name) => otherLooks.includes(name))) return true;
     const looks = this.#looks.get(label) ?? [];
     const called = other.filter(
       (block) => block.type === 'text' || !looks.includes(block.name) || isAmong(block, given),

@@ -4,7 +4,7 @@
  */
 
 import type { AnswerTemplate } from './answer-template.ts';
-import type { FreeArguments, LooksBeside, Wording } from './equivalence.ts';
+import type { FreeArguments, LooksBeside, OtherLooks, Wording } from './equivalence.ts';
 import type { NoveltyMemory } from './novelty.ts';
 import type { PromptTemplate } from './prompt-template.ts';
 
@@ -142,6 +142,8 @@ export interface StageMemory {
   wordings?: Wording[];
   /** Read-only calls beside answers, by label; absent in older models. */
   looks?: LooksBeside[];
+  /** Looks in which golden answers differ from these, by label; absent in older models. */
+  other_looks?: OtherLooks[];
   /** The key of each dimension's mark, and its worth. The sum of `worth` is 1. */
   dimensions: number[];
   worth: number[];

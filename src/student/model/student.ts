@@ -104,7 +104,7 @@ class ReadyStage {
 
   constructor(group: StageMemory, agent: StudentAgent, makeIndex: MakeStudentIndex) {
     this.group = group;
-    this.wordings = new KnownWordings(group.wordings ?? [], agent.free ?? [], group.looks);
+    this.wordings = new KnownWordings(group.wordings ?? [], agent.free ?? [], group.looks, group.other_looks);
     this.novelty = new NoveltyIndex(group.novelty);
     this.#tells = new Map(group.tells ?? []);
     this.#denials = new Map((group.denials ?? []).map(([label, keys]) => [label, new Set(keys)]));

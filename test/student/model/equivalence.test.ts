@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { readFacts } from '../../../src/student/model/agreement.ts';
 import type { StudentBlock } from '../../../src/student/model/decision.ts';
 import {
+  differInLooks,
   type FreeArguments,
   Ground,
   KnownWordings,
@@ -203,6 +204,33 @@ describe('amounts, recipients, ids and code', () => {
         GROUND,
       ),
     ).toBe(false);
+  });
+});
+
+describe('answers that differ in looks', () => {
+  const answer = (...calls: [string, Record<string, unknown>][]): StudentBlock[] =>
+    calls.flatMap(([name, input]) => callAnswer(name, input).content);
+  const order: [string, Record<string, unknown>] = ['get_order', { id: 'ORD-7' }];
+  const customer: [string, Record<string, unknown>] = ['get_customer', { id: 'C-1' }];
+  const refund: [string, Record<string, unknown>] = ['refund', { id: 'ORD-7', amount: 45.2 }];
+
+  it('name the tools of these looks', () => {
+    expect(differInLooks(answer(order), answer(customer))).toEqual(['get_order', 'get_customer']);
+    expect(differInLooks(answer(order, customer), answer(customer))).toEqual(['get_order']);
+    expect(differInLooks(answer(refund), answer(refund, order))).toEqual(['get_order']);
+    expect(differInLooks(answer(order, customer), answer(customer, order))).toEqual([]);
+  });
+
+  it('are other answers when more than a look differs, or one look has other arguments', () => {
+    const other = answer(['get_order', { id: 'ORD-8' }]);
+    expect(differInLooks(answer(order), other)).toBe(null);
+    expect(differInLooks(answer(order), answer(refund))).toBe(null);
+    expect(differInLooks(answer(refund), answer(order))).toBe(null);
+    expect(differInLooks(answer(refund, order), answer(order, refund))).toBe(null);
+    expect(differInLooks(answer(refund), answer(['refund', { id: 'ORD-7', amount: 45 }]))).toBe(null);
+    expect(differInLooks(textAnswer('Done.').content, answer(order))).toBe(null);
+    const update = answer(['query_ledger', { sql: 'UPDATE orders SET total = 0' }]);
+    expect(differInLooks(answer(order), update)).toBe(null);
   });
 });
 

@@ -1,0 +1,142 @@
+/**
+ * Finds golden answers that differ from the usual answer of their situation only in lookups: they look up something
+ * besides, first, later, or with another tool. Such an answer is another way to the same result, so the usual answer is
+ * right there, too. Pure; teaching.
+ *
+ * The run itself shows this where it makes the usual calls at this step or later. Where it never makes the usual lookup,
+ * enough runs must do without it, and nothing may tell them from the others: neither a mark of the step nor the tools
+ * with which they change something later.
+ */
+
+import { fillTemplate } from '../student/model/answer-template.ts';
+import type { StudentBlock } from '../student/model/decision.ts';
+import { differInLooks, type OtherLooks } from '../student/model/equivalence.ts';
+import type { MarkColumn } from '../student/model/relevance.ts';
+import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
+import { canonicalCall, readLaterTools } from './later-calls.ts';
+import { isSeparated } from './separation.ts';
+
+/** Golden steps of one stage whose answers have labels. */
+interface LabelledSteps {
+  examples: readonly AnswerExample[];
+  classes: readonly AnswerClass[];
+  labels: readonly number[];
+  /** The class of each step, −1 without one. Changed for the steps that are found. */
+  ofStep: Int16Array;
+  /** Steps of one situation have the same decisive marks. */
+  situations: readonly string[];
+  columns: readonly MarkColumn[];
+  later(step: number): ReadonlySet<string>;
+  final: ReadonlySet<string>;
+}
+
+/** Minimum share of such answers whose runs make the usual calls at once or later. */
+const MADE_SHARE = 0.9;
+/** Minimum number of runs that do without the usual lookup. */
+const RUNS_WITHOUT = 4;
+
+/** A step with an answer that differs from the usual one in looks. */
+interface OtherStep {
+  step: number;
+  /** The class of the usual answer. */
+  usual: number;
+  /** Tools of the looks that differ. */
+  tools: readonly string[];
+  /** Whether the run makes all usual calls at this step or later. */
+  is_made: boolean;
+}
+
+/** @returns the tools of the looks that differ, by label of the usual answer */
+export function assignOtherLooks(stage: LabelledSteps): OtherLooks[] {
+  const found = Map.groupBy(
+    findOthers(stage),
+    ({ usual, tools }) => `${stage.labels[usual]!} ${tools.toSorted().join('\n')}`,
+  );
+  const looks = new Map<number, Set<string>>();
+  for (const others of found.values()) {
+    const label = stage.labels[others[0]!.usual]!;
+    const ofLabel = looks.get(label) ?? new Set();
+    for (const { step, usual, tools } of acceptOthers(stage, label, others)) {
+      stage.ofStep[step] = usual;
+      for (const name of tools) ofLabel.add(name);
+    }
+    if (ofLabel.size > 0) looks.set(label, ofLabel);
+  }
+  return [...looks].map(([label, names]) => [label, [...names]]);
+}
+
+function acceptOthers(
+  stage: LabelledSteps,
+  label: number,
+  others: readonly OtherStep[],
+): readonly OtherStep[] {
+  const made = others.filter(({ is_made }) => is_made);
+  if (made.length >= MADE_SHARE * others.length) return made;
+  const without = others.filter(({ is_made }) => !is_made);
+  return doWithout(stage, label, without) ? others : [];
+}
+
+/** Whether enough runs leave the usual look out, and nothing tells them from the runs that make it. */
+function doWithout(stage: LabelledSteps, label: number, without: readonly OtherStep[]): boolean {
+  if (countRuns(stage, without) < RUNS_WITHOUT) return false;
+  const { ofStep, labels } = stage;
+  const usual = [...ofStep.keys()].filter((i) => ofStep[i]! >= 0 && labels[ofStep[i]!] === label);
+  const steps = without.map(({ step }) => step);
+  return !isSeparated(stage.columns, usual, steps) && !isSeparated(readLaterTools(stage), usual, steps);
+}
+
+function countRuns({ examples }: LabelledSteps, others: readonly OtherStep[]): number {
+  return new Set(others.map(({ step }) => examples[step]!.run_id)).size;
+}
+
+/** The steps whose answers differ in looks from the usual answer of their situation. */
+function findOthers(stage: LabelledSteps): OtherStep[] {
+  const { examples, ofStep, labels } = stage;
+  const found: OtherStep[] = [];
+  for (const steps of Map.groupBy(examples.keys(), (i) => stage.situations[i]!).values()) {
+    const usual = findUsual(stage, steps);
+    if (usual === null) continue;
+    for (const step of steps) {
+      if (ofStep[step]! >= 0 && labels[ofStep[step]!] === labels[usual]) continue;
+      const other = compareAt(stage, usual, step);
+      if (other !== null) found.push(other);
+    }
+  }
+  return found;
+}
+
+/** The most frequent class of these steps; null if it is not the answer of most steps, or if it calls a final tool. */
+function findUsual(
+  { classes, ofStep, labels, final }: LabelledSteps,
+  steps: readonly number[],
+): number | null {
+  const ofClass = Map.groupBy(steps, (i) => ofStep[i]!);
+  const ofLabel = Map.groupBy(steps, (i) => (ofStep[i]! < 0 ? -1 : labels[ofStep[i]!]!));
+  const [label, most] = [...ofLabel].reduce((a, b) => (b[1].length > a[1].length ? b : a));
+  if (label < 0 || most.length < 2) return null;
+  const [usual] = [...ofClass]
+    .filter(([c]) => c >= 0 && labels[c] === label)
+    .reduce((a, b) => (b[1].length > a[1].length ? b : a));
+  const { calls } = classes[usual]!.template;
+  return calls.length === 0 || calls.some(({ name }) => final.has(name)) ? null : usual;
+}
+
+function compareAt(
+  { classes, examples, later }: LabelledSteps,
+  usual: number,
+  step: number,
+): OtherStep | null {
+  const { context, content } = examples[step]!;
+  const filled = fillTemplate(classes[usual]!.template, context);
+  if (typeof filled === 'string') return null;
+  const given = filled.value;
+  const golden = content as readonly StudentBlock[];
+  const tools = differInLooks(given, golden);
+  if (tools === null) return null;
+  const made = new Set([...callsOf(golden), ...later(step)]);
+  return { step, usual, tools, is_made: callsOf(given).every((call) => made.has(call)) };
+}
+
+function callsOf(content: readonly StudentBlock[]): string[] {
+  return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));
+}
