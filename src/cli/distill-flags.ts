@@ -9,6 +9,7 @@ import {
   SERVICE_ANSWERS_MAX,
   type StudentKind,
 } from '../student/model/manifest.ts';
+import { FINAL_COST } from '../teaching/calibration.ts';
 import { HELD_OUT } from '../teaching/limits.ts';
 import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
@@ -25,6 +26,8 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; defa
   --target-error E     share of served steps that may be wrong, 0.001 to 0.5; default: ${TARGET_ERROR_DEFAULT}
   --min-served N       held-out steps that it must serve before its error rate counts; default: ${SERVED_MIN_DEFAULT}
   --never-serve NAME   a tool whose calls are never served; repeatable, or separated by commas
+  --final-cost C       how many times as much as another error an error of a call costs that changes something for good,
+                       1 to 100; default: ${FINAL_COST}. Such calls need more golden runs
   --since WHEN         teaches only runs that began then or later: 90m, 12h, 7d before the round, or a time such as
                        2026-05-01 or 2026-05-01T12:00Z
   --tier TIER          e1, e2 or e3, for the line that says how to import the patterns; default: e2
@@ -51,6 +54,8 @@ export interface DistillFlags {
   served_min: number;
   /** Tools whose calls are not served. */
   never_serve: string[];
+  /** How many times as much an error of a final call costs. */
+  final_cost: number;
   /** Golden runs that began earlier do not teach; null for all. */
   since_ms: number | null;
   tier: Tier;
@@ -71,6 +76,7 @@ const FLAGS = {
   'target-error': 'text',
   'min-served': 'text',
   'never-serve': 'list',
+  'final-cost': 'text',
   since: 'text',
   tier: 'text',
   share: 'text',
@@ -112,6 +118,7 @@ export function readDistillFlags(
     target_error: readNumber('--target-error', text('target-error'), TARGET_ERROR_DEFAULT, 0.001, 0.5),
     served_min: readWhole('--min-served', text('min-served'), SERVED_MIN_DEFAULT, 1, 1_000_000),
     never_serve: readNames('--never-serve', text('never-serve')),
+    final_cost: readNumber('--final-cost', text('final-cost'), FINAL_COST, 1, 100),
     since_ms: since === undefined ? null : readSince(since, nowMs),
     tier: readTier(text('tier')),
     share: readNumber('--share', text('share'), 1, 0, 1),

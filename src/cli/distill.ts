@@ -139,13 +139,15 @@ const PUBLISHING_MS = 5_000;
 
 /** The options of a round that come from the flags and the configuration. */
 function chooseRound(flags: DistillFlags, config: Config, { default_db, runs_dbs }: DistillSurroundings) {
-  const { db, out, student, target_error, served_min, never_serve, since_ms, share, held_out } = flags;
+  const { db, out, student, target_error, served_min, never_serve, final_cost, since_ms, share, held_out } =
+    flags;
   return {
     db: db ?? default_db ?? config.capture.db,
     out,
     student,
     gate: { target_error, served_min, sticky: config.relegation?.sticky ?? false },
     never_serve,
+    final_cost,
     since_ms,
     held_out,
     wires: config.relegation_wires,

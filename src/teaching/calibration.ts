@@ -46,6 +46,8 @@ interface CalibrationOptions extends FitOptions {
   after_fold?: () => void;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
+  /** As {@link KindRules} has it. */
+  final_cost?: number;
   makeIndex: MakeStudentIndex;
 }
 
@@ -174,6 +176,8 @@ interface KindRules {
   never_serve?: readonly string[];
   /** Tools whose calls no lookup follows, by agent. */
   final?: ReadonlyMap<string, ReadonlySet<string>>;
+  /** How many times as much an error costs in an answer with such a call; default {@link FINAL_COST}. */
+  final_cost?: number;
   /** Largest score that is ever served; default: derived from the target. */
   score_max?: number;
 }
@@ -230,12 +234,12 @@ const RUNS_TRIED = 1 << 16;
 
 /** Minimum number of golden runs of one agent for any kind of its answers to be served. */
 export function countRunsNeeded(target: number): number {
-  return countNeeded(0, false, target, false);
+  return countNeeded(0, 1, target, false);
 }
 
 /** Number of golden runs with which a kind of answer passes its first test if the student makes no further error. */
-function countNeeded(wrongRuns: number, isFinal: boolean, target: number, isChosen: boolean): number {
-  const confidence = CONFIDENCES[isFinal ? 'final' : 'common'][isChosen ? 1 : 0];
+function countNeeded(wrongRuns: number, cost: number, target: number, isChosen: boolean): number {
+  const confidence = confidenceFor(cost, isChosen);
   const isEnough = (runs: number): boolean => keepsKindError(wrongRuns, runs, confidence, target);
   let enough = 1;
   while (enough < RUNS_TRIED && !isEnough(enough)) enough *= 2;
@@ -368,7 +372,8 @@ function calibrateKind(
   const isFinal = tools.some((name) => rules.final?.get(agent)?.has(name) === true);
   const isExcepted = tools.some((name) => rules.never_serve?.includes(name) === true);
   const largest = rules.score_max ?? scoreMaxOf(target);
-  const found = chooseThreshold(answered, target, isFinal, largest, isChosen);
+  const cost = isFinal ? (rules.final_cost ?? FINAL_COST) : 1;
+  const found = chooseThreshold(answered, target, cost, largest, isChosen);
   const counts = countBelow(answered, found.threshold < 0 ? largest : found.threshold);
   const failed = hasFailed(kind, { agent, target, rules });
   const passes = found.threshold >= 0 && !isExcepted && !failed;
@@ -382,7 +387,7 @@ function calibrateKind(
     steps: counts.steps,
     errors: counts.errors,
     seen_runs: new Set(answered.map(({ run_id }) => run_id)).size,
-    needed_runs: countNeeded(counts.wrong_runs, isFinal, target, isChosen),
+    needed_runs: countNeeded(counts.wrong_runs, cost, target, isChosen),
     confidence: found.confidence,
     error_at_most: boundKindError(counts.wrong_runs, counts.runs, found.confidence),
   };
@@ -437,12 +442,22 @@ function scoreMaxOf(target: number): number {
   return Math.min(SCORE_MAX.most, SCORE_MAX.base + SCORE_MAX.per_target * target);
 }
 
-/** Confidence for a threshold that is fixed in advance, and for one that the errors choose. */
-const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.985, 0.998] } as const;
+/** Confidence for a threshold that the errors choose. {@link CONFIDENCE} is for one that is fixed in advance. */
+const CHOSEN_CONFIDENCE = 0.99;
+/** How many times as much as another error an error costs in an answer with a call that no lookup follows. */
+export const FINAL_COST = 3.5;
+
+/**
+ * The confidence at which the chance that the promise is broken, times the cost of an error, is the same for all answers.
+ * @param cost of an error, compared with one in an answer that a lookup follows
+ */
+function confidenceFor(cost: number, isChosen: boolean): number {
+  return 1 - (1 - (isChosen ? CHOSEN_CONFIDENCE : CONFIDENCE)) / cost;
+}
 
 /**
  * The largest threshold below which the error rate of one kind of answer keeps the target, at the given confidence.
- * @param isFinal whether no lookup follows the answer, which requires a higher confidence
+ * @param cost of an error, as {@link confidenceFor} takes it
  * @param largest the largest score that is ever served
  * @param isChosen whether errors led to the choice of these answers
  * @returns −1 when no threshold keeps the target
@@ -450,12 +465,12 @@ const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.985, 0.998] } as con
 export function chooseThreshold(
   scored: readonly ScoredStep[],
   target: number,
-  isFinal = false,
+  cost = 1,
   largest = scoreMaxOf(target),
   isChosen = false,
 ): { threshold: number; confidence: number } {
-  const [usual, chosen] = CONFIDENCES[isFinal ? 'final' : 'common'];
-  const confidence = isChosen ? chosen : usual;
+  const chosen = confidenceFor(cost, true);
+  const confidence = confidenceFor(cost, isChosen);
   const sorted = scored
     .filter((step): step is AnsweredStep => step.score !== null && step.score <= largest)
     // Among equal scores, wrong answers first.

@@ -29,6 +29,7 @@ import {
 } from '../student/directory.ts';
 import type { StudentKind, StudentManifest } from '../student/model/manifest.ts';
 import { orderShare, readOrders, writeOrders } from '../student/orders.ts';
+import { FINAL_COST } from './calibration.ts';
 import { describeTooLittle } from './early-end.ts';
 import { GoldenRequests } from './golden-requests.ts';
 import { type DigestStore, type GoldenMaterial, gatherGolden } from './golden-steps.ts';
@@ -68,6 +69,8 @@ export interface RoundOptions {
   gate: Gate;
   /** Tools whose calls are never served. */
   never_serve: string[];
+  /** How many times as much an error of a final call costs. */
+  final_cost?: number;
   /** Runs that began earlier do not teach; null or left out: all may. */
   since_ms?: number | null;
   /** Share of the golden runs held out for a service; null for as many as it needs. */
@@ -151,8 +154,8 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     };
     const shortage = describeShortage(material);
     if (shortage !== null) return { ...report, reason: shortage };
-    const { student, gate, never_serve, held_out = null } = options;
-    const wanted = { target_error: gate.target_error, student, never_serve, held_out };
+    const { student, gate, never_serve, final_cost = FINAL_COST, held_out = null } = options;
+    const wanted = { target_error: gate.target_error, student, never_serve, final_cost, held_out };
     const same = options.compare
       ? await findSame(options.out, before, fingerprintMaterial(material, wanted))
       : null;

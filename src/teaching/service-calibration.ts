@@ -16,7 +16,13 @@ import type { ServiceMeasures } from '../student/model/manifest.ts';
 import { findSaid, limitByService } from '../student/model/service-evidence.ts';
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import type { ServiceEvidence, StudentModel } from '../student/model/student-model.ts';
-import { type Calibration, calibrateScores, findFinalKinds, type ScoredStep } from './calibration.ts';
+import {
+  type Calibration,
+  calibrateScores,
+  FINAL_COST,
+  findFinalKinds,
+  type ScoredStep,
+} from './calibration.ts';
 import { type GoldenRun, type GoldenStep, mainScope } from './golden-steps.ts';
 import { placeOf, type SplitRuns } from './held-out.ts';
 import { fitStudent, nameAgents } from './student-fit.ts';
@@ -55,6 +61,7 @@ export interface Consistency {
 interface ServiceOptions {
   target_error: number;
   never_serve: readonly string[];
+  final_cost?: number;
   makeIndex: MakeStudentIndex;
   /** @param of 0 when the amount of work is unknown */
   tell: (what: string, done: number, of: number) => void;
@@ -119,7 +126,8 @@ export async function calibrateService(
     (done, of) => tell(`asking the model: step ${done} of ${of}`, done, of),
   );
   const list = asked.flatMap((run) => run.steps.map((step) => steps.get(step)!));
-  const rules = { never_serve: options.never_serve, final: findFinalKinds(learned), score_max: 1 };
+  const { never_serve, final_cost = FINAL_COST } = options;
+  const rules = { never_serve, final_cost, final: findFinalKinds(learned), score_max: 1 };
   const judge = (choose: Choose): Judged => judgeAnswers(list, choose, options.target_error, rules);
   const agreed = judge((asked) => chooseAgreed(asked, service.consistency));
   const isPlain = service.consistency.answers === 1 && !service.consistency.with_exemplar;

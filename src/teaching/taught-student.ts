@@ -25,7 +25,13 @@ import {
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import type { StudentModel } from '../student/model/student-model.ts';
 import { findAgentTitles } from './agent-titles.ts';
-import { CALIBRATION_FOLDS, type Calibration, calibrateStudent, keyOfForm } from './calibration.ts';
+import {
+  CALIBRATION_FOLDS,
+  type Calibration,
+  calibrateStudent,
+  FINAL_COST,
+  keyOfForm,
+} from './calibration.ts';
 import { type GoldenMaterial, type GoldenRun, type GoldenStep, mainScope } from './golden-steps.ts';
 import {
   placeOf,
@@ -73,6 +79,8 @@ interface TeachOptions {
   tell?: TellWork;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
+  /** How many times as much an error of a final call costs; default FINAL_COST. */
+  final_cost?: number;
   /** Whether the gateway would serve that answer to the step's request; when absent, every answer is accepted. */
   isFit?: JudgeFit;
   /** For kind `http`. */
@@ -126,7 +134,8 @@ export async function teachStudent(
   const tell = options.tell ?? (() => {});
   const { target_error, makeIndex, service } = options;
   const never_serve = options.never_serve ?? [];
-  const rules = { target_error, makeIndex, never_serve, isFit: options.isFit ?? (() => true) };
+  const { final_cost = FINAL_COST } = options;
+  const rules = { target_error, makeIndex, never_serve, final_cost, isFit: options.isFit ?? (() => true) };
   const { runs, changes } = leaveOutEnded(material.taught);
   const taught =
     service === undefined
@@ -153,6 +162,7 @@ export async function teachStudent(
         method: calibration.method,
         confidence: CONFIDENCE,
         never_serve: [...never_serve],
+        final_cost,
         agents: describeAgents(calibration, learned, countByAgent(steps, new Student(model, makeIndex))),
       },
       measured: {
@@ -187,6 +197,7 @@ interface TeachRules {
   target_error: number;
   makeIndex: MakeStudentIndex;
   never_serve: readonly string[];
+  final_cost: number;
   isFit: JudgeFit;
 }
 
@@ -471,11 +482,19 @@ export function fingerprintMaterial(
     target_error,
     student,
     never_serve,
+    final_cost,
     held_out,
-  }: Pick<TeachOptions, 'target_error' | 'student' | 'never_serve' | 'held_out'>,
+  }: Pick<TeachOptions, 'target_error' | 'student' | 'never_serve' | 'final_cost' | 'held_out'>,
 ): string {
   const hash = createHash('sha256').update(
-    JSON.stringify([DISTILL_CODE, target_error, student, never_serve ?? [], held_out ?? null]),
+    JSON.stringify([
+      DISTILL_CODE,
+      target_error,
+      student,
+      never_serve ?? [],
+      held_out ?? null,
+      final_cost ?? FINAL_COST,
+    ]),
   );
   for (const { run_id, mark, steps } of taught) hash.update(JSON.stringify([run_id, mark, steps.length]));
   return hash.digest('base64url');

@@ -171,6 +171,7 @@ describe('wrong use', () => {
     [['--out', 'x', '--target-error', '0'], '--target-error takes a number from 0.001 to 0.5'],
     [['--out', 'x', '--target-error', '5%'], '--target-error takes a number from 0.001 to 0.5'],
     [['--out', 'x', '--min-served', '-1'], '--min-served'],
+    [['--out', 'x', '--final-cost', '0.5'], '--final-cost takes a number from 1 to 100'],
     [['--out', 'x', '--never-serve', 'book,'], '--never-serve'],
     [['--out', 'x', '--never-serve', 'b'.repeat(129)], '--never-serve'],
     [['--out', 'x', '--since', 'lately'], '--since takes 90m, 12h, 7d or a time'],

@@ -9,6 +9,7 @@ import {
   calibrateScores,
   calibrateStudent,
   chooseThreshold,
+  FINAL_COST,
   type ScoredStep,
   scoreCrossFitted,
 } from '../../src/teaching/calibration.ts';
@@ -38,7 +39,7 @@ function errorAt(scored: readonly ScoredStep[], threshold: number): { served: nu
 }
 
 const thresholdOf = (scored: readonly ScoredStep[], target: number, isFinal = false): number =>
-  chooseThreshold(scored, target, isFinal).threshold;
+  chooseThreshold(scored, target, isFinal ? FINAL_COST : 1).threshold;
 const right = (count: number): ScoredStep[] =>
   Array.from({ length: count }, (_, i) => ({ run_id: `r${i}`, score: 0.01, is_right: true }));
 
@@ -66,6 +67,10 @@ describe('a threshold', () => {
     expect(thresholdOf(right(11), 0.05)).toBe(0.5);
     expect(thresholdOf(right(25), 0.05, true)).toBe(-1);
     expect(thresholdOf(right(26), 0.05, true)).toBe(0.5);
+    // The more an error costs, the more runs it takes.
+    const runsAt = (cost: number): number =>
+      [...Array(200).keys()].find((runs) => chooseThreshold(right(runs), 0.05, cost).threshold >= 0)!;
+    expect([1, 3.5, 10, 100].map(runsAt)).toEqual([11, 26, 41, 77]);
     // Many steps of a few runs count as few.
     const often = Array.from({ length: 20 }, () => right(8)).flat();
     expect(thresholdOf(often, 0.05)).toBe(-1);

@@ -160,9 +160,10 @@ describe('a student of a repetitive agent', () => {
     const called = said.flatMap((decision) => (decision.covered ? decision.answer!.content : []));
     expect(called.some((block) => block.type === 'tool_call' && block.name === 'get_order')).toBe(false);
     expect(said.some((decision) => !decision.covered && decision.reason === 'unproven')).toBe(true);
-    expect(fingerprintMaterial(material, { ...options, never_serve: ['get_order'] })).not.toBe(
-      fingerprintMaterial(material, options),
-    );
+    for (const over of [{ never_serve: ['get_order'] }, { final_cost: 10 }])
+      expect(fingerprintMaterial(material, { ...options, ...over })).not.toBe(
+        fingerprintMaterial(material, options),
+      );
   });
 
   it('leaves the agent to the upstream that it was wrong about, and serves the other', {

@@ -209,6 +209,8 @@ const manifest = z.object({
     confidence: share.optional(),
     /** Tools whose calls are not served. */
     never_serve: z.array(z.string().max(NEVER_SERVE.characters)).max(NEVER_SERVE.names).optional(),
+    /** How many times as much as another error an error of a final call costs. */
+    final_cost: z.number().positive().optional(),
     /**
      * Each agent's own threshold, the agent with most golden steps first; the threshold above is the largest of them.
      */
