@@ -76,7 +76,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       for (const screen of SCREENS) {
         await visit.goTo(screen);
         expect(await visit.overflow(), screen).toBeLessThanOrEqual(0);
-        expect(await visit.findCutFigures(), screen).toEqual([]);
+        expect(await visit.findCut(), screen).toEqual([]);
         expect(await visit.findSerious(), screen).toEqual([]);
       }
       expect(visit.complaints).toEqual([]);

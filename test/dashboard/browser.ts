@@ -117,11 +117,16 @@ export class Visit {
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
   }
 
-  /** Figures, times and other short texts that are shown with an ellipsis. */
-  findCutFigures(): Promise<string[]> {
-    return this.page.evaluate(`[...document.querySelectorAll('main .number, main .number > *, main td.short')]
-      .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX === 'hidden')
-      .map((one) => one.textContent)`);
+  /** Figures, times and other short texts that are shown with an ellipsis, and tables beyond their panel. */
+  findCut(): Promise<string[]> {
+    return this.page.evaluate(`[
+      ...[...document.querySelectorAll('main .number, main .number > *, main td.short')]
+        .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX === 'hidden')
+        .map((one) => one.textContent),
+      ...[...document.querySelectorAll('main .panel table')]
+        .filter((table) => table.offsetWidth > table.parentElement.clientWidth)
+        .map((table) => table.ariaLabel),
+    ]`);
   }
 
   /** How many pixels the page is wider than the window. */

@@ -14,7 +14,7 @@ export function FiredBadges({ fired }: { fired: Readonly<Record<string, number>>
             tone="warn"
             title={`${titleOfMonitor(name)} fired at ${count === 1 ? 'one step' : `${count} steps`}`}
           >
-            {titleOfMonitor(name)} {count}
+            {titleOfMonitor(name)} ×{count}
           </Badge>
         ))}
     </>

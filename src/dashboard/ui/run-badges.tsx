@@ -48,11 +48,6 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
           not golden
         </Badge>
       ) : null}
-      {[...run.tags, ...run.request_tags].slice(0, SHOWN_TAGS).map((tag) => (
-        <Badge key={tag} tone="plain" title={`tag ${tag}`}>
-          {tag}
-        </Badge>
-      ))}
       {run.student_turns > 0 ? (
         <Badge tone="student" title={`The student answered ${run.student_turns} of ${run.turns} turns`}>
           student {run.student_turns}/{run.turns}
@@ -61,6 +56,19 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
       {run.errors > 0 ? <Badge tone="bad">{countOf(run.errors, 'error')}</Badge> : null}
       {run.aborted > 0 ? <Badge tone="warn">{run.aborted} broken off</Badge> : null}
       {run.gaps.length > 0 ? <Badge tone="warn">{countOf(run.gaps.length, 'gap')}</Badge> : null}
+    </>
+  );
+}
+
+/** Tags in a list. They come last, because badges of trouble must not lack room. */
+export function TagBadges({ tags }: { tags: readonly string[] }) {
+  return (
+    <>
+      {tags.slice(0, SHOWN_TAGS).map((tag) => (
+        <Badge key={tag} tone="plain" title={`tag ${tag}`}>
+          {tag}
+        </Badge>
+      ))}
     </>
   );
 }

@@ -16,7 +16,7 @@ import { saveFile } from './copy.ts';
 import { Cost, sayCost } from './cost.tsx';
 import { FiredBadges } from './monitor-badges.tsx';
 import { act } from './notice.tsx';
-import { RunBadges, SourceMark } from './run-badges.tsx';
+import { RunBadges, SourceMark, TagBadges } from './run-badges.tsx';
 import { RunEnd } from './run-end.tsx';
 import { RunFamily } from './run-family.tsx';
 import { RunNotes } from './run-notes.tsx';
@@ -52,6 +52,7 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
         <RunBadges run={run} />
         {reported === null ? null : <FiredBadges fired={reported.run.fired} />}
         <ExperimentBadge run={run} />
+        <TagBadges tags={run.request_tags} />
       </p>
       <RunNotes run={run} refresh={conversation === null ? null : refresh} />
       <RunEnd run={run} turns={conversation?.turns ?? []} />

@@ -9,7 +9,7 @@ import { Time } from './basics.tsx';
 import { Cost } from './cost.tsx';
 import { FiredBadges } from './monitor-badges.tsx';
 import { SortHeading } from './query-bar.tsx';
-import { RunBadges, SourceMark } from './run-badges.tsx';
+import { RunBadges, SourceMark, TagBadges } from './run-badges.tsx';
 import { FamilyBadges } from './run-family.tsx';
 
 /** @param q the query whose order the headings change; absent: they change nothing */
@@ -103,6 +103,7 @@ export const RunRow = memo(({ run }: { run: ListedRun }) => {
         <RunBadges run={run} isShort />
         {reported === null ? null : <FiredBadges fired={reported.fired} />}
         <FamilyBadges run={run} />
+        <TagBadges tags={[...run.tags, ...run.request_tags]} />
       </span>
     </a>
   );
