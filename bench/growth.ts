@@ -71,8 +71,8 @@ const RUN_LISTS = [
 /** How often the service is asked whether it has read everything in. */
 const POLL_MS = 100;
 /**
- * A figure grows from this ratio of the largest to the smallest size; a list only if a question takes this much more
- * processor time, too.
+ * A series grows if its largest size gives more than this many times the value of its smallest size. A processor time
+ * must also be larger by more than `GROWS_MS`.
  */
 const GROWS_TIMES = 1.5;
 const GROWS_MS = 5;

@@ -1,6 +1,6 @@
 /**
- * Address ranges that what a client names must not lead to: clouds' credential services, this machine, private networks. Any
- * thread.
+ * Tells whether an IP address is public, private, or never to be connected to (clouds' credential services, for example).
+ * Callers check the addresses that a client names. Any thread.
  */
 import { BlockList, isIP } from 'node:net';
 
