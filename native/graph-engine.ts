@@ -55,7 +55,7 @@ interface SharedChanges {
   beginChange(index: SharedHandle): void;
   endChange(index: SharedHandle): void;
   /** Zeroed memory for that many stored vectors (src/search/short-vector.ts). It replaces the block with this number, or follows the last block. */
-  makeBlock(index: SharedHandle, number: number, vectors: number): Int16Array;
+  makeShortBlock(index: SharedHandle, number: number, vectors: number): Int16Array;
   /** Removes the last block, which holds no vector. */
   dropBlock(index: SharedHandle): void;
   /** Adds a vector at the end; the caller writes its numbers there. */
@@ -190,7 +190,7 @@ const NAMES: (keyof GraphEngine)[] = [
   'shareIndex',
   'beginChange',
   'endChange',
-  'makeBlock',
+  'makeShortBlock',
   'dropBlock',
   'enterVector',
   'leaveVector',

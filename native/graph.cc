@@ -414,7 +414,7 @@ napi_value ChangeIndex(napi_env env, napi_callback_info info) {
   return ChangeShared(env, arguments[0], [](SharedIndex* index) { (index->*method)(); });
 }
 
-/** makeBlock(index, number, vectors) */
+/** makeShortBlock(index, number, vectors) */
 napi_value MakeBlock(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
   uint32_t number;
@@ -653,7 +653,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"shareIndex", ShareIndex},
       {"beginChange", ChangeIndex<&SharedIndex::Begin>},
       {"endChange", ChangeIndex<&SharedIndex::End>},
-      {"makeBlock", MakeBlock},
+      {"makeShortBlock", MakeBlock},
       {"dropBlock", ChangeIndex<&SharedIndex::DropBlock>},
       {"enterVector", ChangeId<&SharedIndex::Enter>},
       {"leaveVector", ChangeId<&SharedIndex::Leave>},

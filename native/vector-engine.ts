@@ -14,7 +14,7 @@ export interface VectorEngine {
    * @returns `count`
    * @throws RangeError for a place outside of the blocks, or if `similarities` is too short
    */
-  compareVectors(
+  compareShort(
     query: Float32Array,
     blocks: readonly Int16Array[],
     blockBits: number,
@@ -27,7 +27,7 @@ export interface VectorEngine {
 export const vectorFallback: VectorEngine = {
   kind: 'typescript',
 
-  compareVectors(query, blocks, blockBits, places, count, similarities) {
+  compareShort(query, blocks, blockBits, places, count, similarities) {
     const { length } = query;
     if (count > places.length || count > similarities.length || blockBits > 31 || length === 0)
       throw new RangeError('there is no room for so many');
@@ -91,7 +91,7 @@ function multiplyAdd(query: Float32Array, block: Int16Array, start: number): num
 
 /** The addon; null if it is not available. */
 export function loadVectorAddon(): (VectorEngine & Widths) | null {
-  const names = ['compareVectors', 'setWidestLevel'];
+  const names = ['compareShort', 'setWidestLevel'];
   const addon = loadFunctions<VectorEngine & Widths>('vectors.node', names);
   return addon === null ? null : { ...addon, kind: 'native' };
 }

@@ -15,8 +15,8 @@ namespace {
 /** A larger number is a mistake, and would take more memory than there is. */
 constexpr uint32_t kBlocksMax = 1 << 20;
 
-/** compareVectors(query, blocks, blockBits, places, count, similarities) */
-napi_value CompareVectors(napi_env env, napi_callback_info info) {
+/** compareShort(query, blocks, blockBits, places, count, similarities) */
+napi_value CompareShort(napi_env env, napi_callback_info info) {
   napi_value arguments[6];
   const float* query;
   size_t dimensions;
@@ -76,7 +76,7 @@ napi_value CompareVectors(napi_env env, napi_callback_info info) {
 }
 
 napi_value Init(napi_env env, napi_value exports) {
-  return Export(env, exports, {{"compareVectors", CompareVectors}, {"setWidestLevel", SetWidestLevel<UseCompareLevel>}});
+  return Export(env, exports, {{"compareShort", CompareShort}, {"setWidestLevel", SetWidestLevel<UseCompareLevel>}});
 }
 
 }  // namespace

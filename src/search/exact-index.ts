@@ -163,7 +163,7 @@ export class ExactIndex implements VectorIndex {
 
   /** Compares with the first `count` entries of `places`. */
   #offer(vector: Float32Array, count: number, best: BestMatches): void {
-    vectorEngine.compareVectors(vector, this.#blocks, BLOCK_BITS, places, count, similarities);
+    vectorEngine.compareShort(vector, this.#blocks, BLOCK_BITS, places, count, similarities);
     for (let i = 0; i < count; i++) best.offer(this.#ids[places[i]!]!, similarities[i]!);
   }
 

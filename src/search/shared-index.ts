@@ -39,7 +39,7 @@ export class SharedIndex {
   }
 
   makeBlock(number: number, vectors: number): Int16Array {
-    return this.#engine.makeBlock(this.#handle, number, vectors);
+    return this.#engine.makeShortBlock(this.#handle, number, vectors);
   }
 
   dropBlock(): void {

@@ -60,7 +60,10 @@ function changing(): unknown {
 
 /** The same, with a vector. */
 function holding(id: number): unknown {
-  for (const prepare of [() => addon.makeBlock!(changing(), 0, 4), () => addon.enterVector!(SHARED, id)]) {
+  for (const prepare of [
+    () => addon.makeShortBlock!(changing(), 0, 4),
+    () => addon.enterVector!(SHARED, id),
+  ]) {
     try {
       prepare();
     } catch {
@@ -146,7 +149,7 @@ const fitting: Record<string, () => unknown[]> = {
     new Uint8Array(FEATURE_BYTES),
     new Uint32Array(13),
   ],
-  compareVectors: () => [
+  compareShort: () => [
     makeArray(Float32Array, 8),
     [makeArray(Int16Array, 80), makeArray(Int16Array, 20)],
     3,
@@ -169,7 +172,7 @@ const fitting: Record<string, () => unknown[]> = {
   shareIndex: () => [CATALOG, `index ${prng.below(1_000)}`, 'a group', 8, 2],
   beginChange: () => [SHARED],
   endChange: () => [changing()],
-  makeBlock: () => [changing(), prng.below(4), 4],
+  makeShortBlock: () => [changing(), prng.below(4), 4],
   dropBlock: () => [changing()],
   enterVector: () => [holding(0), prng.below(16)],
   leaveVector: () => [holding(1), 1],

@@ -23,7 +23,7 @@ function store(vectors: readonly Float32Array[]): Int16Array {
 function compare(engine: VectorEngine, query: Float32Array, blocks: Int16Array[], places: number[]) {
   const similarities = new Float64Array(places.length);
   const given = Uint32Array.from(places);
-  expect(engine.compareVectors(query, blocks, BLOCK_BITS, given, places.length, similarities)).toBe(
+  expect(engine.compareShort(query, blocks, BLOCK_BITS, given, places.length, similarities)).toBe(
     places.length,
   );
   return similarities;
@@ -47,7 +47,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
 
   it('looks at nothing when nothing is asked', () => {
     const out = new Float64Array(1).fill(7);
-    expect(engine.compareVectors(Float32Array.of(1), [], BLOCK_BITS, new Uint32Array(1), 0, out)).toBe(0);
+    expect(engine.compareShort(Float32Array.of(1), [], BLOCK_BITS, new Uint32Array(1), 0, out)).toBe(0);
     expect(out[0]).toBe(7);
   });
 
@@ -55,20 +55,13 @@ describe.each(engines)('%s', (_name, engine, level) => {
     const query = Float32Array.of(1, 2);
     const blocks = [new Int16Array(4 * countNumbers(2)), new Int16Array(countNumbers(2))];
     const ask = (places: number[], count = places.length, room = count) =>
-      engine.compareVectors(
-        query,
-        blocks,
-        BLOCK_BITS,
-        Uint32Array.from(places),
-        count,
-        new Float64Array(room),
-      );
+      engine.compareShort(query, blocks, BLOCK_BITS, Uint32Array.from(places), count, new Float64Array(room));
     expect(ask([4])).toBe(1);
     for (const outside of [5, 8, 2 ** 32 - 1]) expect(() => ask([outside])).toThrow(RangeError);
     expect(() => ask([0], 2)).toThrow(RangeError);
     expect(() => ask([0, 1], 2, 1)).toThrow(RangeError);
     expect(() =>
-      engine.compareVectors(new Float32Array(0), blocks, 2, Uint32Array.of(0), 1, new Float64Array(1)),
+      engine.compareShort(new Float32Array(0), blocks, 2, Uint32Array.of(0), 1, new Float64Array(1)),
     ).toThrow(RangeError);
   });
 });
@@ -80,7 +73,7 @@ describe.each(levels)('the addon at level %i beside its fallback', (level) => {
     const vector = Float32Array.of(1);
     const good = [vector, [store([vector])], BLOCK_BITS, Uint32Array.of(0), 1, new Float64Array(1)];
     const ask = (args: unknown[]) =>
-      addon!.compareVectors(...(args as Parameters<VectorEngine['compareVectors']>));
+      addon!.compareShort(...(args as Parameters<VectorEngine['compareShort']>));
     expect(ask(good)).toBe(1);
     for (let at = 0; at < good.length; at++) {
       for (const other of [undefined, {}, 'one', new Uint8Array(8)])
