@@ -224,7 +224,7 @@ export class CacheDoctor {
     const lost = expected.tokens - (read ?? 0);
     if (lost <= tolerance(expected)) return verdict('hit');
     const { cause, words, difference } = explain(now, expected);
-    const price = record.model === null ? null : findPrice(this.#prices, record.model);
+    const price = record.model === null ? null : findPrice(this.#prices, record.model, usage.tier);
     const lost_tokens = Math.min(lost, (usage.input_tokens ?? lost) + (usage.cache_write_tokens ?? 0));
     const cost_usd = price === null ? null : costOfMiss(usage, lost_tokens, price);
     return { ...look, verdict: 'miss', lost_tokens, cause, words, difference, cost_usd };

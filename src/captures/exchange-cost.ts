@@ -10,7 +10,7 @@ interface ExchangeCost {
   usd: number | null;
   /** null without a cost. */
   basis: CostBasis | null;
-  /** Something is charged, but the model has no price or its tokens are unknown. */
+  /** Something is charged, but the model has no price at the answer's tier, or its tokens are unknown. */
   is_unknown: boolean;
 }
 
@@ -22,7 +22,7 @@ export function priceExchange(exchange: ListedExchange, prices: Prices): Exchang
   const { kind, shape, served_by, model, usage } = exchange;
   if (kind !== 'turn' || served_by === 'student') return FREE;
   if (usage.output_tokens === null && hasFailed(exchange)) return FREE;
-  const price = model === null ? null : findPrice(prices, model);
+  const price = model === null ? null : findPrice(prices, model, usage.tier);
   const usd = price === null ? null : costOfUsage(readFreshUsage(shape, usage), price);
   if (price === null || usd === null) return UNKNOWN;
   const basis = price.guessed ? 'guessed_price' : usage.estimated ? 'estimated_tokens' : 'told';

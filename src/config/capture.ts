@@ -25,6 +25,10 @@ export const CAPTURE_BYTES_MAX = 1 << 30;
 /** Models in GW_PRICES. */
 const PRICED_MODELS_MAX = 1_000;
 
+/** Tiers of a model in GW_PRICES, and characters of a tier's name. */
+const PRICED_TIERS_MAX = 20;
+const TIER_CHARS_MAX = 64;
+
 /** Headers that SVC_RUN_HEADERS may name. */
 const RUN_HEADERS_MAX = 16;
 
@@ -76,9 +80,24 @@ const rates = {
   cache_write_1h: price.optional(),
 };
 
-const modelPrice = z.strictObject({
+const tierPrice = {
   ...rates,
   above: z.strictObject({ tokens: z.int().min(1).max(1_000_000_000), ...rates }).optional(),
+};
+
+/** Answers name tiers in upper and lower case. */
+const tierName = z
+  .string()
+  .min(1)
+  .max(TIER_CHARS_MAX)
+  .regex(/^[^A-Z]+$/);
+
+const modelPrice = z.strictObject({
+  ...tierPrice,
+  tiers: z
+    .record(tierName, z.union([price, z.strictObject(tierPrice)]))
+    .refine((tiers) => Object.keys(tiers).length <= PRICED_TIERS_MAX)
+    .optional(),
 });
 
 const prices = z

@@ -278,12 +278,18 @@ const capturedTurn = z
         .literal(true)
         .optional()
         .describe('The provider reported no counts; these are estimated from the texts'),
+      tier: z
+        .string()
+        .optional()
+        .describe(
+          'The tier of service that the answer names, such as `flex` or `priority`; absent: the standard tier',
+        ),
     }),
     cost_usd: z
       .number()
       .nullable()
       .describe(
-        'Dollars, by `GW_PRICES` or the built-in price table; null: nothing is charged, or the cost is unknown',
+        'Dollars, by `GW_PRICES` or the built-in price table; null: nothing is charged, or the cost is unknown, for instance because the model has no price at this tier',
       ),
     cost_basis: z
       .enum(COST_BASES)

@@ -13,7 +13,9 @@ export const costFields = {
     ),
   unpriced_turns: z
     .int()
-    .describe('Turns that `cost_usd` leaves out, because their price or tokens are unknown'),
+    .describe(
+      'Turns that `cost_usd` leaves out, because their price (of the model, or at their tier) or tokens are unknown',
+    ),
   estimated_turns: z
     .int()
     .describe(

@@ -4,7 +4,7 @@
  */
 
 import type { TokenUsage } from './exchange.ts';
-import { costOfUsage, type Price } from './price.ts';
+import { costOfUsage, type FoundPrice } from './price.ts';
 
 /** Each cause in words. A cause is named only if the bytes of both requests, or their times, prove it. */
 export const MISS_CAUSES = {
@@ -141,7 +141,7 @@ export const CACHE_ROWS = 200;
  * @param usage of the turn; the input excludes cached tokens
  * @returns dollars; null if the tokens are unknown
  */
-export function costOfMiss(usage: TokenUsage, lost_tokens: number, price: Price): number | null {
+export function costOfMiss(usage: TokenUsage, lost_tokens: number, price: FoundPrice): number | null {
   const paid = costOfUsage(usage, price);
   const { input_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens } = usage;
   const written = cache_write_tokens ?? 0;

@@ -114,6 +114,11 @@ export interface TokenUsage {
   cache_write_1h_tokens: number | null;
   /** Set if the provider reported no counts, and these are estimated from the texts. */
   estimated?: true;
+  /**
+   * The tier of service that the answer names, if it is not the standard one (`providers/service-tier.ts`); absent in
+   * records of versions before 0.2.0, too.
+   */
+  tier?: string;
 }
 
 /** Unknown usage. A new object each time, because readers fill it in. */

@@ -13,17 +13,23 @@ interface Rates {
   readonly cache_write_1h?: number | undefined;
 }
 
-/** What one model costs. */
-export interface Price extends Rates {
+/** The rates of one tier. */
+interface TierPrice extends Rates {
   /** Other rates for requests whose input, including the cache, exceeds this many tokens. */
   readonly above?: (Rates & { readonly tokens: number }) | undefined;
+}
+
+/** What one model costs at the standard tier. */
+export interface Price extends TierPrice {
+  /** Prices at other tiers of service by name: a factor of all rates of the standard tier, or the tier's own rates. */
+  readonly tiers?: Readonly<Record<string, number | TierPrice>> | undefined;
 }
 
 /** Prices by model name; a name may contain `*` for any characters. */
 export type Prices = Readonly<Record<string, Price>>;
 
-/** A price for a model. */
-type FoundPrice = Price & {
+/** A price for a model at a tier. */
+export type FoundPrice = TierPrice & {
   /** The model itself has no price. This is the price of a model whose name is a prefix of its name. */
   readonly guessed?: true;
 };
@@ -35,17 +41,54 @@ type FoundPrice = Price & {
 export const COST_BASES = ['told', 'guessed_price', 'estimated_tokens'] as const;
 export type CostBasis = (typeof COST_BASES)[number];
 
+/** A model's own price, or a guess. */
+type ModelPrice = Price & Pick<FoundPrice, 'guessed'>;
+
 /** Found prices by model, for each price table. */
-const found = new WeakMap<Prices, Map<string, FoundPrice | null>>();
+const found = new WeakMap<Prices, Map<string, ModelPrice | null>>();
 /** Maximum number of models remembered per table; when exceeded, the table's models are forgotten. */
 const REMEMBERED_MODELS = 1_024;
+
+/**
+ * Finds the price of a model at a tier of service.
+ * @param tier absent: the standard tier. The prices of other tiers differ by model and are never guessed from it
+ */
+export function findPrice(prices: Prices, model: string, tier?: string): FoundPrice | null {
+  const price = findModel(prices, model);
+  if (price === null || tier === undefined) return price;
+  if (price.tiers === undefined || !Object.hasOwn(price.tiers, tier)) return null;
+  const told = price.tiers[tier]!;
+  const atTier = typeof told === 'number' ? multiplyPrice(price, told) : told;
+  return price.guessed ? { ...atTier, guessed: true } : atTier;
+}
+
+function multiplyPrice({ above, ...rates }: TierPrice, factor: number): TierPrice {
+  return {
+    ...multiplyRates(rates, factor),
+    above: above && { tokens: above.tokens, ...multiplyRates(above, factor) },
+  };
+}
+
+function multiplyRates(
+  { input, output, cache_read, cache_write, cache_write_1h }: Rates,
+  factor: number,
+): Rates {
+  const times = (rate: number | undefined): number | undefined => rate && rate * factor;
+  return {
+    input: input * factor,
+    output: output * factor,
+    cache_read: times(cache_read),
+    cache_write: times(cache_write),
+    cache_write_1h: times(cache_write_1h),
+  };
+}
 
 /**
  * Finds a model's price: by its exact name, otherwise by a name that {@link listNames} derives, otherwise by the longest matching
  * pattern; else, marked as a guess, by the longest name that is a prefix of the model's name (`gpt-5` for
  * `gpt-5-nano`).
  */
-export function findPrice(prices: Prices, model: string): FoundPrice | null {
+function findModel(prices: Prices, model: string): ModelPrice | null {
   let known = found.get(prices);
   if (known === undefined) {
     known = new Map();
@@ -59,7 +102,7 @@ export function findPrice(prices: Prices, model: string): FoundPrice | null {
   return price;
 }
 
-function searchPrice(prices: Prices, model: string): FoundPrice | null {
+function searchPrice(prices: Prices, model: string): ModelPrice | null {
   const names = listNames(model);
   // Routers write claude-sonnet-4.5 for claude-sonnet-4-5.
   for (const name of [...names, ...names.map((spelled) => spelled.replace(/(\d)\.(?=\d)/g, '$1-'))])
@@ -135,15 +178,16 @@ function cacheWriteOf({ input, cache_write = 1.25 * input }: Rates): number {
 }
 
 /** The rates for a request with this much input, including the cache. */
-function ratesFor(price: Price, input_tokens: number): Rates {
+function ratesFor(price: TierPrice, input_tokens: number): Rates {
   return price.above !== undefined && input_tokens > price.above.tokens ? price.above : price;
 }
 
 /**
  * Cost of one answer in dollars; null if the tokens are unknown.
  * @param usage the input excludes cached tokens
+ * @param price at the usage's tier
  */
-export function costOfUsage(usage: TokenUsage, price: Price): number | null {
+export function costOfUsage(usage: TokenUsage, price: FoundPrice): number | null {
   const { input_tokens, output_tokens } = usage;
   if (input_tokens === null || output_tokens === null) return null;
   const read = usage.cache_read_tokens ?? 0;

@@ -15,12 +15,22 @@ const IMAGE_TOKENS = 1_000;
 /** Maximum number of values that are examined. A larger request is estimated from those values alone. */
 const VALUES_MAX = 1_000_000;
 
-/** The estimate, marked as one. Its input includes cached tokens, because nothing is known about a cache. */
+/**
+ * The estimate, marked as one, at the tier that the answer names. Its input includes cached tokens, because nothing is
+ * known about a cache.
+ */
 export function estimateUsage(request: NormalRequest, answer: NormalAnswer): TokenUsage {
   const { system, tools, messages } = request;
   const input = countTokens([system, tools, messages]) + MESSAGE_TOKENS * messages.length;
   const output = countTokens(answer.content);
-  return { ...unknownUsage(), input_tokens: input, output_tokens: output, estimated: true };
+  const { tier } = answer.usage;
+  return {
+    ...unknownUsage(),
+    input_tokens: input,
+    output_tokens: output,
+    estimated: true,
+    ...(tier === undefined ? {} : { tier }),
+  };
 }
 
 function countTokens(value: unknown): number {

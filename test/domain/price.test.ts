@@ -62,6 +62,44 @@ describe('the price of a model', () => {
   });
 });
 
+describe('the price at a tier of service', () => {
+  const prices: Prices = {
+    'gpt-5': {
+      input: 1,
+      output: 10,
+      cache_read: 0.25,
+      above: { tokens: 9, input: 2, output: 20 },
+      tiers: { flex: 0.5, priority: { input: 3, output: 30 } },
+    },
+    o3: { input: 1, output: 1 },
+  };
+
+  it('is a factor of all rates, or has its own rates', () => {
+    expect(findPrice(prices, 'gpt-5', 'flex')).toEqual({
+      input: 0.5,
+      output: 5,
+      cache_read: 0.125,
+      above: { tokens: 9, input: 1, output: 10 },
+    });
+    expect(findPrice(prices, 'gpt-5-2025-08-07', 'priority')).toEqual({ input: 3, output: 30 });
+  });
+
+  it('is a guess where that of the model is one', () => {
+    expect(findPrice(prices, 'gpt-5-nano', 'flex')).toMatchObject({ input: 0.5, guessed: true });
+    expect(findPrice(prices, 'gpt-5-nano', 'priority')).toMatchObject({ input: 3, guessed: true });
+  });
+
+  it.each([
+    ['gpt-5', 'batch'],
+    ['gpt-5', '__proto__'],
+    ['gpt-5', 'constructor'],
+    ['o3', 'flex'],
+    ['other', 'flex'],
+  ])('is not known: %s at %s', (model, tier) => {
+    expect(findPrice(prices, model, tier)).toBeNull();
+  });
+});
+
 describe('what tokens cost', () => {
   const usage = (input: number, read = 0, write = 0, write1h: number | null = null) => ({
     input_tokens: input,

@@ -411,7 +411,8 @@ describe('relegation', () => {
       timeout_ms: null,
       prices: null,
     });
-    const prices = { 'a-model': { input: 3, output: 15.5 } };
+    const tiers = { flex: 0.5, priority: { input: 6, output: 31 } };
+    const prices = { 'a-model': { input: 3, output: 15.5, tiers } };
     const all = {
       ...env,
       GW_RELEGATION: 'shadow',
@@ -454,6 +455,9 @@ describe('relegation', () => {
     ['GW_PRICES', '{"a": {"input": -1, "output": 1}}'],
     ['GW_PRICES', '{"a": {"input": "3", "output": 1}}'],
     ['GW_PRICES', '{"a": {"input": 3, "output": 1, "cache": 1}}'],
+    ['GW_PRICES', '{"a": {"input": 3, "output": 1, "tiers": {"flex": "half"}}}'],
+    ['GW_PRICES', '{"a": {"input": 3, "output": 1, "tiers": {"Flex": 0.5}}}'],
+    ['GW_PRICES', '{"a": {"input": 3, "output": 1, "tiers": {"flex": {"input": 1}}}}'],
   ])('refuses %s=%s, and says what is allowed', (name, value) => {
     expect(() => gateway({}, { ...env, [name]: value })).toThrow(ConfigError);
     expect(() => gateway({}, { ...env, [name]: value })).toThrow(new RegExp(`^${name}=.*must be`));

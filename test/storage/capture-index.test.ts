@@ -27,6 +27,7 @@ const decode: DecodeExchange = (copy) => {
       cache_read_tokens: null,
       cache_write_tokens: null,
       cache_write_1h_tokens: null,
+      ...(words[0] === 'q' ? { tier: 'flex' } : {}),
     },
     stop_reason: copy.status === 200 ? 'end_turn' : null,
     undecodable: words[0] === 'broken',
@@ -104,6 +105,8 @@ describe('runs without a label', () => {
       usage: { input_tokens: 3 },
       undecodable: false,
     });
+    expect(records[2]!.usage.tier).toBe('flex');
+    expect(records[1]!.usage).not.toHaveProperty('tier');
     expect(records[11]).toMatchObject({ undecodable: true });
     expect(records[10]).toMatchObject({ model: null, usage: { input_tokens: null } });
     expect(records[1]!.request.headers[0]).toEqual(['host', 'api.example']);

@@ -14,6 +14,7 @@ import {
   readErrorWords,
 } from '../json-reading.ts';
 import type { NormalReading } from '../normal-reading.ts';
+import { noteTier } from '../service-tier.ts';
 import { laterCount } from '../usage-counts.ts';
 import { type AnswerReader, emptyAnswer, type WireAnswer } from '../wire.ts';
 import { readBlock, readBlocks } from './request.ts';
@@ -37,6 +38,8 @@ export class ConverseAnswerReader implements AnswerReader {
   readonly #reading: NormalReading;
   readonly #answer: WireAnswer;
   readonly #open = new Map<number, OpenBlock>();
+  #tier: string | null = null;
+  #latency: string | null = null;
 
   /** @param model from the path, because the bodies name none */
   constructor(reading: NormalReading, model: string | null) {
@@ -48,7 +51,7 @@ export class ConverseAnswerReader implements AnswerReader {
     const body = asObject(value);
     this.#answer.stop_word = asText(body.stopReason);
     this.#answer.content = readBlocks(asObject(asObject(body.output).message).content, this.#reading);
-    this.#readUsage(body.usage);
+    this.#readUsage(body);
   }
 
   readEvent(name: string, value: unknown): void {
@@ -62,7 +65,7 @@ export class ConverseAnswerReader implements AnswerReader {
         this.#answer.stop_word = asText(event.stopReason) ?? this.#answer.stop_word;
         break;
       case 'metadata':
-        this.#readUsage(event.usage);
+        this.#readUsage(event);
         break;
       case 'exception':
         this.#answer.error = readException(event);
@@ -73,6 +76,7 @@ export class ConverseAnswerReader implements AnswerReader {
   finish(): WireAnswer {
     for (const open of this.#open.values()) this.#answer.content.push(...this.#close(open));
     this.#open.clear();
+    noteTier(this.#answer.usage, this.#tier, this.#latency);
     return this.#answer;
   }
 
@@ -134,9 +138,11 @@ export class ConverseAnswerReader implements AnswerReader {
     return blocks;
   }
 
-  /** Reads the counts. `inputTokens` excludes cache reads and writes, which have separate counts. */
-  #readUsage(value: unknown): void {
-    const from = asObject(value);
+  /** Reads counts and tier. `inputTokens` excludes cache reads and writes, which have separate counts. */
+  #readUsage(holder: JsonObject): void {
+    this.#tier = asText(asObject(holder.serviceTier).type) ?? this.#tier;
+    this.#latency = asText(asObject(holder.performanceConfig).latency) ?? this.#latency;
+    const from = asObject(holder.usage);
     const { usage } = this.#answer;
     const take = (name: keyof typeof from, alternative: string): number | null =>
       asCount(from[name]) ?? asCount(from[alternative]);

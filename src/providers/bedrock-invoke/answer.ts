@@ -14,6 +14,7 @@ import { readHeader } from '../content-encoding.ts';
 import { asCount, asObject, type JsonObject } from '../json-reading.ts';
 import { MessagesAnswerReader } from '../messages/answer.ts';
 import { type NormalReading, textBlocks } from '../normal-reading.ts';
+import { noteTier } from '../service-tier.ts';
 import { laterCount, leaveOutCache } from '../usage-counts.ts';
 import { type AnswerReader, emptyAnswer, type WireAnswer } from '../wire.ts';
 import { readInvokeChunk, readTextAnswer, tellInvokeAnswer } from './bodies.ts';
@@ -66,6 +67,12 @@ export class InvokeAnswerReader implements AnswerReader {
     if (this.#reader instanceof ChatAnswerReader) answer.usage = leaveOutCache(answer.usage);
     fillUsage(answer.usage, this.#metrics);
     fillUsage(answer.usage, readUsageHeaders(this.#headers));
+    noteTier(
+      answer.usage,
+      answer.usage.tier,
+      readHeader(this.#headers, 'x-amzn-bedrock-service-tier'),
+      readHeader(this.#headers, 'x-amzn-bedrock-performanceconfig-latency'),
+    );
     return answer;
   }
 

@@ -15,6 +15,7 @@ import {
   readErrorWords,
 } from '../json-reading.ts';
 import type { NormalReading } from '../normal-reading.ts';
+import { noteTier } from '../service-tier.ts';
 import { type AnswerReader, emptyAnswer, normalizeStop, type WireAnswer } from '../wire.ts';
 import { CHAT_STOPS, readChatUsage, reasoningOf, streamErrorOf } from './dialects.ts';
 import { readContent, readMessageBlocks } from './request.ts';
@@ -25,6 +26,7 @@ export class ChatAnswerReader implements AnswerReader {
   readonly #reading: NormalReading;
   readonly #answer: WireAnswer = emptyAnswer();
   readonly #stream: StreamedMessage;
+  #tier: string | null = null;
 
   constructor(reading: NormalReading) {
     this.#reading = reading;
@@ -49,6 +51,7 @@ export class ChatAnswerReader implements AnswerReader {
   finish(): WireAnswer {
     const answer = this.#answer;
     answer.content.push(...this.#stream.finish());
+    noteTier(answer.usage, this.#tier);
     // Some servers report a failure only by this word.
     if (normalizeStop({ stops: CHAT_STOPS }, answer.stop_word, []) === 'error')
       answer.error ??= `finish_reason ${answer.stop_word}`;
@@ -68,6 +71,7 @@ export class ChatAnswerReader implements AnswerReader {
       answer.error = readErrorWords(body) ?? 'error';
     answer.error = streamErrorOf(body) ?? answer.error;
     readChatUsage(body, answer.usage);
+    this.#tier = asText(body.service_tier) ?? this.#tier;
     const choices: JsonObject[] = [];
     for (const item of this.#reading.take(body.choices)) {
       const choice = asObject(item);

@@ -10,6 +10,7 @@ import type { NormalRequest } from '../../domain/turn.ts';
 import { CHAT_STOPS, readChatUsage } from '../chat-completions/dialects.ts';
 import { asCount, asIndex, asObject, asText, hasError, readErrorWords } from '../json-reading.ts';
 import { emptyRequest, type NormalReading, textBlocks } from '../normal-reading.ts';
+import { noteTier } from '../service-tier.ts';
 import {
   type AnswerReader,
   emptyAnswer,
@@ -67,6 +68,7 @@ class CompletionAnswerReader implements AnswerReader {
   readonly #reading: NormalReading;
   readonly #answer: WireAnswer = emptyAnswer();
   #text = '';
+  #tier: string | null = null;
 
   constructor(reading: NormalReading) {
     this.#reading = reading;
@@ -87,10 +89,12 @@ class CompletionAnswerReader implements AnswerReader {
     if (hasError(body) || name === 'error') answer.error = readErrorWords(body) ?? 'error';
     this.#text += asText(body.completion) ?? asText(choice.text) ?? '';
     readChatUsage(body, answer.usage);
+    this.#tier = asText(body.service_tier) ?? this.#tier;
   }
 
   finish(): WireAnswer {
     this.#answer.content = textBlocks(this.#text);
+    noteTier(this.#answer.usage, this.#tier);
     return this.#answer;
   }
 }

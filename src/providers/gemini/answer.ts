@@ -9,6 +9,7 @@
 
 import type { TokenUsage } from '../../domain/exchange.ts';
 import type { TurnBlock } from '../../domain/turn.ts';
+import { readHeader } from '../content-encoding.ts';
 import {
   asCount,
   asIndex,
@@ -20,6 +21,7 @@ import {
   readErrorWords,
 } from '../json-reading.ts';
 import type { NormalReading } from '../normal-reading.ts';
+import { noteTier } from '../service-tier.ts';
 import { laterCount } from '../usage-counts.ts';
 import { type AnswerReader, emptyAnswer, type WireAnswer } from '../wire.ts';
 import { readGeminiModel, readParts } from './request.ts';
@@ -27,9 +29,11 @@ import { readGeminiModel, readParts } from './request.ts';
 export class GeminiAnswerReader implements AnswerReader {
   readonly #reading: NormalReading;
   readonly #answer: WireAnswer;
+  #tier: string | null;
 
-  constructor(reading: NormalReading, path: string) {
+  constructor(reading: NormalReading, path: string, headers: readonly string[]) {
     this.#reading = reading;
+    this.#tier = asText(readHeader(headers, 'x-gemini-service-tier'));
     this.#answer = emptyAnswer(readGeminiModel(path));
   }
 
@@ -50,10 +54,15 @@ export class GeminiAnswerReader implements AnswerReader {
     answer.stop_word = asText(pick(candidate, 'finishReason', 'finish_reason')) ?? answer.stop_word;
     const blocked = asObject(pick(body, 'promptFeedback', 'prompt_feedback'));
     answer.stop_word ??= asText(pick(blocked, 'blockReason', 'block_reason'));
-    readUsage(asObject(pick(body, 'usageMetadata', 'usage_metadata')), answer.usage);
+    const counts = asObject(pick(body, 'usageMetadata', 'usage_metadata'));
+    readUsage(counts, answer.usage);
+    // The Gemini API has the first field, Vertex AI the second one.
+    const tier = pick(counts, 'serviceTier', 'service_tier') ?? pick(counts, 'trafficType', 'traffic_type');
+    this.#tier = asText(tier) ?? this.#tier;
   }
 
   finish(): WireAnswer {
+    noteTier(this.#answer.usage, this.#tier);
     return this.#answer;
   }
 

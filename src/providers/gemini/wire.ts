@@ -18,7 +18,7 @@ export const gemini: Wire<'gemini'> = {
   asks: (body) => Array.isArray(body.contents),
   answers: (first) => Array.isArray(first.candidates),
   readRequest: (body, reading, path) => plainRequest(readNormalGemini(body, reading, path)),
-  startAnswer: (reading, path) => new GeminiAnswerReader(reading, path),
+  startAnswer: (reading, path, headers) => new GeminiAnswerReader(reading, path, headers),
   stops: {
     stop: 'end_turn',
     max_tokens: 'max_tokens',

@@ -18,6 +18,7 @@ import {
   readErrorWords,
 } from '../json-reading.ts';
 import type { NormalReading } from '../normal-reading.ts';
+import { noteTier } from '../service-tier.ts';
 import { laterCount } from '../usage-counts.ts';
 import { type AnswerReader, emptyAnswer, type WireAnswer } from '../wire.ts';
 import { readMessagesBlock, readMessagesBlocks } from './request.ts';
@@ -46,6 +47,8 @@ export class MessagesAnswerReader implements AnswerReader {
   readonly #answer: WireAnswer = emptyAnswer();
   /** Blocks by index. */
   readonly #open = new Map<number, OpenBlock>();
+  #tier: string | null = null;
+  #speed: string | null = null;
 
   constructor(reading: NormalReading) {
     this.#reading = reading;
@@ -75,7 +78,7 @@ export class MessagesAnswerReader implements AnswerReader {
         break;
       case 'message_delta':
         this.#readHead(asObject(event.delta));
-        readUsage(event.usage, this.#answer.usage);
+        this.#readUsage(event.usage);
         break;
       case 'error':
         this.#answer.error = readErrorWords(event) ?? 'error';
@@ -94,7 +97,15 @@ export class MessagesAnswerReader implements AnswerReader {
   finish(): WireAnswer {
     for (const open of this.#open.values()) this.#answer.content.push(this.#close(open));
     this.#open.clear();
+    noteTier(this.#answer.usage, this.#tier, this.#speed);
     return this.#answer;
+  }
+
+  #readUsage(value: unknown): void {
+    readUsage(value, this.#answer.usage);
+    const { service_tier, speed } = asObject(value);
+    this.#tier = asText(service_tier) ?? this.#tier;
+    this.#speed = asText(speed) ?? this.#speed;
   }
 
   #readHead(message: JsonObject): void {
@@ -102,7 +113,7 @@ export class MessagesAnswerReader implements AnswerReader {
     answer.id = asText(message.id) ?? answer.id;
     answer.model = asText(message.model) ?? answer.model;
     answer.stop_word = asText(message.stop_reason) ?? answer.stop_word;
-    readUsage(message.usage, answer.usage);
+    this.#readUsage(message.usage);
   }
 
   #readDelta(index: number, delta: JsonObject): void {

@@ -19,6 +19,7 @@ import {
   readErrorWords,
 } from '../json-reading.ts';
 import type { NormalReading } from '../normal-reading.ts';
+import { noteTier } from '../service-tier.ts';
 import { laterCount, outputWithReasoning } from '../usage-counts.ts';
 import { type AnswerReader, emptyAnswer, type WireAnswer } from '../wire.ts';
 import { readItem } from './request.ts';
@@ -50,6 +51,7 @@ export class ResponsesAnswerReader implements AnswerReader {
   /** By index, or by id when an event has no index. */
   readonly #items = new Map<number | string, StreamedItem>();
   #output: unknown[] = [];
+  #tier: string | null = null;
 
   constructor(reading: NormalReading) {
     this.#reading = reading;
@@ -108,6 +110,7 @@ export class ResponsesAnswerReader implements AnswerReader {
 
   finish(): WireAnswer {
     this.#answer.content = this.#readContent();
+    noteTier(this.#answer.usage, this.#tier);
     return this.#answer;
   }
 
@@ -142,6 +145,8 @@ export class ResponsesAnswerReader implements AnswerReader {
     if (status !== null && !isOpen(status)) {
       answer.stop_word = asText(asObject(response.incomplete_details).reason) ?? status;
     }
+    // The first events of a stream have the tier that the request asks for, and the last one the tier that was used.
+    this.#tier = asText(response.service_tier) ?? this.#tier;
     const from = asObject(response.usage);
     const details = asObject(from.input_tokens_details);
     const { usage } = answer;
