@@ -21,6 +21,8 @@ export interface StudentAnswer {
   cache_read_tokens?: number;
   cache_write_tokens?: number;
   output_tokens: number;
+  /** The tier that a service's answer names, if it is not the standard one. */
+  tier?: string;
 }
 
 /**

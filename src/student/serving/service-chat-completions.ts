@@ -6,6 +6,7 @@
  */
 
 import { asArray, asCount, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';
+import { tierOf } from '../../providers/service-tier.ts';
 import { parseExact } from '../../std/exact-json.ts';
 import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
 import { type PlainMessage, writeChatMessages, writeChatTools } from './plain-conversation.ts';
@@ -74,11 +75,13 @@ export function fromChatAnswer(value: unknown): StudentAnswer | null {
   // Some services end a forced call with `stop`. No service ends an answer without calls with `tool_calls`.
   if (finish === 'tool_calls' && calls.length === 0) return null;
   const usage = asObject(body.usage);
+  const tier = tierOf(body.service_tier);
   return {
     content,
     stop_reason: calls.length > 0 ? 'tool_use' : 'end_turn',
     input_tokens: asCount(usage.prompt_tokens) ?? 0,
     output_tokens: asCount(usage.completion_tokens) ?? 0,
+    ...(tier === undefined ? {} : { tier }),
   };
 }
 

@@ -4,6 +4,7 @@
  */
 
 import { asCount, asObject, type JsonObject } from '../../providers/json-reading.ts';
+import { tierOf } from '../../providers/service-tier.ts';
 import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
 import { writeMessages, writeTools } from './plain-conversation.ts';
 import { type ServiceStep, UntranslatableStep } from './service-step.ts';
@@ -74,10 +75,12 @@ export function fromMessagesAnswer(value: unknown): StudentAnswer | null {
     (asCount(usage.input_tokens) ?? 0) +
     (asCount(usage.cache_read_input_tokens) ?? 0) +
     (asCount(usage.cache_creation_input_tokens) ?? 0);
+  const tier = tierOf(usage.service_tier, usage.speed);
   return {
     content,
     stop_reason: stop,
     input_tokens: input,
     output_tokens: asCount(usage.output_tokens) ?? 0,
+    ...(tier === undefined ? {} : { tier }),
   };
 }

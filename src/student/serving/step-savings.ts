@@ -11,6 +11,7 @@
 import { costOfUsage, findPrice, type Prices } from '../../domain/price.ts';
 import type { NormalRequest } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
+import { tierOf } from '../../providers/service-tier.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import { type CacheUse, PromptCache, type RequestPrefixes, readPrefixes } from './prompt-cache.ts';
@@ -21,6 +22,8 @@ const AGENTS = 1_000;
 /** The facts on which a step's price depends; small. */
 export interface PricedStep {
   model: string;
+  /** The tier of service that the request asks for; undefined: the standard one. */
+  tier: string | undefined;
   prefixes: RequestPrefixes;
   /** Whether the conversation has an answer already. */
   is_under_way: boolean;
@@ -29,11 +32,16 @@ export interface PricedStep {
 /** Reads from a request the facts on which its price depends. */
 export function readPricedStep(
   request: NormalRequest,
-  { model, cache_control }: JsonObject,
+  { model, cache_control, service_tier, speed }: JsonObject,
   isUnderWay: boolean,
 ): PricedStep {
   const isMarked = typeof cache_control === 'object' && cache_control !== null;
-  return { model: String(model), prefixes: readPrefixes(request, isMarked), is_under_way: isUnderWay };
+  return {
+    model: String(model),
+    tier: tierOf(service_tier, speed),
+    prefixes: readPrefixes(request, isMarked),
+    is_under_way: isUnderWay,
+  };
 }
 
 /** An amount in millionths of a dollar. */
@@ -94,11 +102,11 @@ export class StepSavings {
         ? tokensOf(prefixes, this.#cache.use(prefixes, nowMs, 'alone'), use, answer.output_tokens)
         : golden;
     if (isCached) this.#cache.note(prefixes, nowMs, 'student');
-    const cost = this.#cost(step.model, spent);
+    const cost = this.#cost(step, spent);
     if (cost === null || service === null) return cost;
     let { micro_usd, is_guessed } = cost;
     for (const given of service.answers) {
-      const paid = this.#cost(service.model, goldenUse(given));
+      const paid = this.#cost({ model: service.model, tier: given.tier }, goldenUse(given));
       if (paid === null) return null;
       micro_usd -= paid.micro_usd;
       is_guessed ||= paid.is_guessed;
@@ -121,8 +129,8 @@ export class StepSavings {
     const none = { micro_usd: 0, is_guessed: false };
     // Only steps that the student served make the two histories different.
     if (alone.read === beside.read || use === undefined) return none;
-    const cold = this.#cost(step.model, tokensOf(prefixes, beside, use, 0));
-    const warm = this.#cost(step.model, tokensOf(prefixes, alone, use, 0));
+    const cold = this.#cost(step, tokensOf(prefixes, beside, use, 0));
+    const warm = this.#cost(step, tokensOf(prefixes, alone, use, 0));
     if (cold === null || warm === null) return none;
     return { micro_usd: cold.micro_usd - warm.micro_usd, is_guessed: cold.is_guessed };
   }
@@ -142,8 +150,11 @@ export class StepSavings {
     return use;
   }
 
-  #cost(model: string, usage: ReturnType<typeof goldenUse>): Amount | null {
-    const price = findPrice(this.#prices, model);
+  #cost(
+    { model, tier }: Pick<PricedStep, 'model' | 'tier'>,
+    usage: ReturnType<typeof goldenUse>,
+  ): Amount | null {
+    const price = findPrice(this.#prices, model, tier);
     if (price === null) return null;
     return {
       micro_usd: costOfUsage(usage, price)! * 1_000_000,

@@ -5,6 +5,8 @@
 import { describe, expect, it } from 'vitest';
 import type { RelegationWire } from '../../../src/domain/exchange.ts';
 import type { JsonObject } from '../../../src/providers/json-reading.ts';
+import { fromChatAnswer } from '../../../src/student/serving/service-chat-completions.ts';
+import { fromMessagesAnswer } from '../../../src/student/serving/service-messages.ts';
 import { writeServiceRequest } from '../../../src/student/serving/service-request.ts';
 import { readServiceStep, UntranslatableStep } from '../../../src/student/serving/service-step.ts';
 import { readWireRequest, WIRES } from '../../../src/student/serving/step-reading.ts';
@@ -326,5 +328,27 @@ describe('a step of any wire', () => {
       expect(() => ask(name, style, more)).toThrow(words);
     }
     for (const style of both) if (!styles.includes(style)) expect(() => ask(name, style, more)).not.toThrow();
+  });
+});
+
+describe('the tier of a service’s answer', () => {
+  const chat = { choices: [{ message: { role: 'assistant', content: 'Yes.' }, finish_reason: 'stop' }] };
+  const message = {
+    type: 'message',
+    role: 'assistant',
+    stop_reason: 'end_turn',
+    content: [{ type: 'text', text: 'Yes.' }],
+  };
+
+  it('is kept for its price', () => {
+    expect(fromChatAnswer({ ...chat, service_tier: 'flex' })?.tier).toBe('flex');
+    expect(fromMessagesAnswer({ ...message, usage: { speed: 'fast' } })?.tier).toBe('fast');
+  });
+
+  it('is left out for the standard tier', () => {
+    expect(fromChatAnswer({ ...chat, service_tier: 'default' })).not.toHaveProperty('tier');
+    expect(fromMessagesAnswer({ ...message, usage: { service_tier: 'standard' } })).not.toHaveProperty(
+      'tier',
+    );
   });
 });

@@ -107,7 +107,11 @@ function teach(marks: Marks): StudentAnswer[] {
 }
 
 /** Runs agents through a step handler, and the upstream's share through a provider. */
-async function serve(marks: Marks, isServed: (run: number, step: number) => boolean) {
+async function serve(
+  marks: Marks,
+  isServed: (run: number, step: number) => boolean,
+  asked: { service_tier?: string } = {},
+) {
   const golden = teach(marks);
   const [alone, beside] = [new CachingProvider(marks), new CachingProvider(marks)];
   const ledger = new DayLedger();
@@ -117,7 +121,7 @@ async function serve(marks: Marks, isServed: (run: number, step: number) => bool
     core: { decide: () => next, serves: () => true, kindOf: () => 'look' },
     threshold: 1,
     service: null,
-    prices: { 'claude-big': PRICE },
+    prices: { 'claude-big': { ...PRICE, tiers: { flex: 0.5 } } },
     runs: null,
     watch: {
       terms: { valid_until_ms: null },
@@ -143,7 +147,7 @@ async function serve(marks: Marks, isServed: (run: number, step: number) => bool
         : { covered: false, reason: 'too_far', score: 1, agent: 'a' };
       const decided = new Promise<{ type: string }>((resolve) => port1.once('message', resolve));
       const bytes = new TextEncoder().encode(
-        JSON.stringify({ ...body, model: 'claude-big', max_tokens: 900 }),
+        JSON.stringify({ ...body, model: 'claude-big', max_tokens: 900, ...asked }),
       );
       port1.postMessage(
         {
@@ -182,3 +186,12 @@ for (const marks of ['marked', 'automatic', 'reads only'] as const)
     expect(told.saved_usd! / truth).toBeGreaterThan(0.9);
     expect(told.saved_usd! / truth).toBeLessThan(1.1);
   });
+
+it('are those of the tier that the request asks for', async () => {
+  const every = (_: number, step: number): boolean => step >= 3;
+  const { told: list } = await serve('marked', every);
+  const { told: flex } = await serve('marked', every, { service_tier: 'flex' });
+  expect(flex.saved_usd! / list.saved_usd!).toBeCloseTo(0.5, 6);
+  const { told: unpriced } = await serve('marked', every, { service_tier: 'priority' });
+  expect(unpriced).toMatchObject({ saved_usd: null, unpriced: unpriced.served });
+});
