@@ -56,10 +56,14 @@ export function layOutHead(view: InspectView, record: ExchangeRecord, runStarted
   if (record.truncated) fields.push(bad('truncated'));
   if (record.served_by === 'student') fields.push(call('by the student'));
   if (record.model !== null) fields.push(makeHarmlessLine(record.model));
+  const { tier } = record.usage;
+  if (tier !== undefined) fields.push(makeHarmlessLine(`${tier} tier`));
   fields.push(dim(formatLatency(record)));
   if (record.kind === 'turn') fields.push(dim(formatUsage(record.usage)));
-  const { usd, basis } = priceExchange(record, view.prices);
+  const { usd, basis, is_unknown } = priceExchange(record, view.prices);
   if (usd !== null) fields.push(dim(formatCost(usd, basis)));
+  else if (is_unknown && tier !== undefined && record.usage.output_tokens !== null)
+    fields.push(dim('no price for this tier'));
   return wrapText(fields.join('  '), view.width).join('\n    ');
 }
 

@@ -627,6 +627,26 @@ describe('--limits', () => {
   });
 });
 
+it('shows the tier of service of an answer, and that it has no price', async () => {
+  const { out } = await inspect(['--run', 'mend-1'], (source) => {
+    source.add({
+      run_id: 'mend-1',
+      request: { model: 'claude-sonnet-4-5', messages: [{ role: 'user', content: 'Mend it.' }] },
+      response: {
+        type: 'message',
+        role: 'assistant',
+        model: 'claude-sonnet-4-5',
+        content: [{ type: 'text', text: 'Yes.' }],
+        stop_reason: 'end_turn',
+        usage: { input_tokens: 5, output_tokens: 10, service_tier: 'priority' },
+      },
+    });
+  });
+  expect(out).toMatch(/claude-sonnet-4-5\s+priority tier\s/);
+  expect(out).toContain('no price for this tier');
+  expect(out).not.toContain('$');
+});
+
 describe('--by', () => {
   const tools = (source: MadeSource): void => {
     addToolLoop(source, 'mend-1', true);

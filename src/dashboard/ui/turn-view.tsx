@@ -87,6 +87,7 @@ function TurnHead({
 }) {
   const { usage } = turn;
   const cached = usage.cache_read_tokens ?? 0;
+  const has_no_price = turn.cost_usd === null && usage.output_tokens !== null;
   return (
     <header class="turn-head">
       <h2>
@@ -111,6 +112,9 @@ function TurnHead({
       {cached > 0 ? <span class="faint">{formatShort(cached)} cached</span> : null}
       {turn.cost_usd === null ? null : <TurnCost of={turn} />}
       {turn.model === null ? null : <span class="faint turn-model">{turn.model}</span>}
+      {usage.tier === undefined ? null : (
+        <span class="faint">{`${usage.tier} tier${has_no_price ? ', no price' : ''}`}</span>
+      )}
       {turn.served_by === 'student' ? <Badge tone="student">student</Badge> : null}
       {turn.is_retry ? <Badge tone="warn">retry</Badge> : null}
       {turn.kind === 'other' ? <Badge>{`${turn.method} ${turn.path}`}</Badge> : null}
