@@ -105,7 +105,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   TLS_CERT, TLS_KEY     PEM files: it listens over TLS, and reads them again when they change   none
   PUBLIC_URL            where people reach it        http://HOST:PORT
   MAX_BODY_BYTES        largest request body         5242880
-  CAPTURE_READ_URL      shows captures that gateways sent to a bucket (their CAPTURE_BUCKET_URL), instead of its own   none
+  CAPTURE_READ_URL      the bucket whose captures it shows, sent there by gateways (CAPTURE_BUCKET_URL)   none
   API_AWAKE_US          microseconds that a thread busy-polls after an answer, before it sleeps   100
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
   AUTH_DB_URL           embedded: for accounts       unset: static keys only

@@ -52,7 +52,7 @@ export interface CaptureConfig {
     /** The live file is sealed when its first exchange is this old, however small it is; null: not by age alone. */
     readonly seal_after_ms: number | null;
   } | null;
-  /** The bucket whose captures this service shows instead of its own; null: its own. */
+  /** The bucket whose captures this service shows in place of local ones; null: local ones. */
   readonly read_from: string | null;
   readonly max_queue: number;
   readonly max_queue_bytes: number;

@@ -103,13 +103,13 @@ it('shows the captures of two gateways, and follows them', async () => {
   const boxes = new Boxes(s3, key);
   const secret = randomBytes(32).toString('base64');
   writeFileSync(key, secret, { mode: 0o600 });
-  const [one, two] = [await boxes.startGateway(), await boxes.startGateway()];
-  await one.capture('of-one', says('the zebra of one', true));
-  await one.capture('shared', says('the shared quagga begins'));
-  await send(one, 1);
-  await two.capture('of-two', says('the okapi of two'));
-  await two.capture('shared', says('the shared quagga continues'));
-  await send(two, 1);
+  const [gateway1, gateway2] = [await boxes.startGateway(), await boxes.startGateway()];
+  await gateway1.capture('of-one', says('the zebra of one', true));
+  await gateway1.capture('shared', says('the shared quagga begins'));
+  await send(gateway1, 1);
+  await gateway2.capture('of-two', says('the okapi of two'));
+  await gateway2.capture('shared', says('the shared quagga continues'));
+  await send(gateway2, 1);
 
   const folder = makeFolder();
   const api = await boxes.startApi(folder);
@@ -156,17 +156,17 @@ it('shows the captures of two gateways, and follows them', async () => {
   expect(idsOf(await list(api, 'tag:seen'))).toEqual(['of-two']);
   expect((await get(api, '/capture/export/runs')).text).toContain('okapi');
 
-  await one.capture('later', says('a new gnu'));
-  await send(one, 2);
+  await gateway1.capture('later', says('a new gnu'));
+  await send(gateway1, 2);
   await expect.poll(async () => idsOf(await list(api)), { timeout: PATIENCE_MS }).toContain('later');
   const known = (
     JSON.parse((await get(api, '/capture/runs/of-two')).text) as { turns: { exchange_id: number }[] }
   ).turns;
   // In its own process: reading waits for the bucket, which this process serves.
-  const erased = await new CliChild(['erase', '--run', 'of-one'], { env: boxes.envOf(one) }).ended;
+  const erased = await new CliChild(['erase', '--run', 'of-one'], { env: boxes.envOf(gateway1) }).ended;
   expect(erased.code, erased.stderr).toBe(0);
   await expect.poll(async () => idsOf(await list(api)), { timeout: PATIENCE_MS }).not.toContain('of-one');
-  await send(one, 2);
+  await send(gateway1, 2);
   await expect
     .poll(async () => idsOf(await list(api)), { timeout: PATIENCE_MS })
     .toEqual(['later', 'of-two', 'shared']);
@@ -194,6 +194,6 @@ it('shows the captures of two gateways, and follows them', async () => {
     .toContain('cannot be reached');
   expect(idsOf(await list(again))).toEqual(['later', 'of-two', 'shared']);
   expect(idsOf(await list(again, 'text:okapi'))).toEqual(['of-two']);
-  const log = again.child.stderr + api.child.stderr + one.stderr;
+  const log = again.child.stderr + api.child.stderr + gateway1.stderr;
   for (const said of ['S3RVER', secret]) expect(log).not.toContain(said);
 });

@@ -362,7 +362,7 @@ function packageOf(specifier: string): string {
 
 /**
  * @param files every source file by its name relative to the repository, `/` between folders
- * @returns violations, one line each; empty if there are none
+ * @returns violations, one line each; empty without violations
  */
 export function findViolations(files: ReadonlyMap<string, string>): string[] {
   const violations: string[] = [];

@@ -68,14 +68,18 @@ const calls = (content: TurnBlock[]): unknown[] =>
 const texts = (content: TurnBlock[], type: 'text' | 'thinking' | 'refusal'): string =>
   content.map((block) => (block.type === type ? block.text : '')).join('');
 
+/** In the problem of an answer that the provider makes later. */
+const PENDING = 'in the background';
+
 describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared/recordings)', () => {
   it('becomes an index entry, exchange by exchange; only the one whose request is broken is flagged', () => {
-    const counts = { turns: 0, others: 0, answered: 0, errors: 0 };
+    const counts = { turns: 0, others: 0, answered: 0, errors: 0, pending: 0 };
     const flagged: string[] = [];
     for (const file of RECORDED_LIBRARIES) {
       for (const recording of readRecordings(file)) {
         const entry = decodeExchange(recording.stored);
-        if (entry.undecodable) flagged.push(`${recording.line.source}: ${entry.reason}`);
+        if (entry.reason.includes(PENDING)) counts.pending += 1;
+        else if (entry.undecodable) flagged.push(`${recording.line.source}: ${entry.reason}`);
         if (recording.kind === 'other') {
           counts.others += 1;
           expect(entry.conversation).toEqual([]);
@@ -92,7 +96,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     }
     expect(flagged).toHaveLength(1);
     expect(flagged[0]).toContain('test_bedrock_model_other_parameters');
-    expect(counts).toEqual({ turns: 2607, others: 160, answered: 2541, errors: 66 });
+    expect(counts).toEqual({ turns: 2607, others: 160, answered: 2541, errors: 66, pending: 5 });
   });
 
   it('reads every turn and pairs every result', () => {
@@ -107,8 +111,9 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
           continue;
         }
         counts.turns += 1;
-        if (turn.problem !== '') flagged.push(recording.line.source);
-        expect(turn.answer.stop_reason).not.toBe('other');
+        const isPending = turn.problem.includes(PENDING);
+        if (turn.problem !== '' && !isPending) flagged.push(recording.line.source);
+        if (!isPending) expect(turn.answer.stop_reason).not.toBe('other');
         counts.tools += turn.request.tools.length;
         const asked = new Set<string>();
         for (const message of turn.request.messages) {

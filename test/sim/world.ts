@@ -90,7 +90,7 @@ export class World {
 
   /**
    * Runs the next task.
-   * @returns false if there is none
+   * @returns false without a task
    */
   step(): boolean {
     let task = this.#pop();

@@ -57,7 +57,9 @@ describe('a refusal', () => {
     expect(of('EPERM', { syscall: 'copyfile', path: '/a', dest: '/b' })).toBe(
       'this user may not copy /a to /b',
     );
-    expect(of('EROFS', { syscall: 'open', path: '/a' })).toMatch(/^\/a .*read-only$/);
+    expect(of('EROFS', { syscall: 'open', path: '/a' })).toMatch(
+      /^nothing can be written to \/a: .*read-only$/,
+    );
     expect(of('ENOSPC', { syscall: 'write' })).toBe('no space is left');
     expect(of('ENOSPC', { syscall: 'copyfile', path: '/a', dest: '/b' })).toBe('no space is left for /b');
     expect(of('EDQUOT', { syscall: 'write', path: '/a' })).toBe("this user's quota leaves no space for /a");

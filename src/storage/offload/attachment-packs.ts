@@ -43,7 +43,7 @@ interface PlannedAttachments {
 }
 
 /**
- * Finds the attachments of a sealed file. One that is not in the folder is left out: nobody can read it.
+ * Finds the attachments of a sealed file. One that is not in the folder is left out, since it cannot be read.
  * @param check throws to stop
  * @throws CaptureFileError, what `check` throws, Error of the file system
  */

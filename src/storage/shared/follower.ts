@@ -274,7 +274,7 @@ export class Follower implements Committer {
       if (entries.length === BATCH_PROPOSALS || (entries.length > 0 && bytes + entry.bytes > BATCH_BYTES))
         break;
       taken++;
-      // Nobody waits for it any more, and it was never sent.
+      // Its caller no longer waits, and it was never sent.
       if (entry.settle === null) continue;
       entries.push(entry);
       bytes += entry.bytes;

@@ -277,7 +277,7 @@ describe('a database', () => {
     },
   );
 
-  it('is migrated once by whoever comes first, and a newer schema is left alone', async () => {
+  it('is migrated once by the first box, and a newer schema is left alone', async () => {
     const address = await server.createDatabase();
     const results = await Promise.all([migrateDatabase(address), migrateDatabase(address)]);
     expect(results.map(({ from }) => from).sort()).toEqual([0, 1]);

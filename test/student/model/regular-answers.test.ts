@@ -22,7 +22,7 @@ function stepOf(result: object, task = 'Please look after this one.') {
   return digest([user(task), ...called('look', { at: 1 }, JSON.stringify(result))], { tools });
 }
 
-/** @returns the student's answer, or why there is none */
+/** @returns the student's answer, or why it has no answer */
 function ask(student: Student, result: object, task?: string) {
   const decision = student.decide(stepOf(result, task), 0.5);
   return decision.covered ? decision.answer!.content : decision.reason;
