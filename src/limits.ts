@@ -45,7 +45,7 @@ export const ATTACHMENT_BYTES_MIN = KIB;
 /** Child runs that a captured run names. It only counts further ones. */
 export const NAMED_CHILD_RUNS = 50;
 
-/** Identifiers that callers choose (decisions, v1), in code points. */
+/** Identifiers that callers choose (document 4, "v1"), in code points. */
 export const ID_CHARACTERS = 128;
 /** Rows that one page of a filtered list reads. A page that reaches the bound is short and has a cursor. */
 export const PAGE_SCAN_ROWS = 300;

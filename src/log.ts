@@ -9,7 +9,7 @@ export type Log = Logger;
 
 /**
  * @param level of the least important line to write; `silent` for none
- * @returns a logger that writes at once, so that the last line before an end is not lost
+ * @returns a logger that writes at once, so that the last line before the process ends is not lost
  */
 export function createLog(level: string): Logger {
   return pino(

@@ -1,5 +1,5 @@
 /**
- * Takes over the imports that the command line has written to the database, at the start and later. Actor thread.
+ * Takes over the imports that the command line wrote to the database, at the start and later. Actor thread.
  */
 import { type ImportRow, PATTERN_IMPORTS } from '../../src/domain/pattern-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';

@@ -46,7 +46,7 @@ export function requireOrganization(
 }
 
 /**
- * The organization of a request without `org_id` (decisions, Which organization): the oldest that the user owns,
+ * The organization of a request without `org_id` (document 4, "Which organization"): the oldest that the user owns,
  * otherwise the oldest joined; null for a user without organizations.
  */
 export function defaultOrganization(tables: TableReader, user_id: string): string | null {

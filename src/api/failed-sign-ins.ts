@@ -5,7 +5,7 @@
 import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
 /**
- * Invalid credentials that one address may send at once (decisions, Rate limits), and the number of buckets in shared
+ * Invalid credentials that one address may send at once (document 4, "Rate limits"), and the number of buckets in shared
  * memory. Addresses in the same bucket share its rate. So with many addresses, invalid credentials are only refused
  * sooner.
  */

@@ -1,5 +1,5 @@
 /**
- * The service's operators, who may read captures (decisions, Captures), and their names in the audit log.
+ * The service's operators, who may read captures (document 4, "Captures"), and their names in the audit log.
  * Server threads.
  */
 import type { MembershipReader } from '../auth/membership.ts';

@@ -1,5 +1,5 @@
 /**
- * The checks that every request on a `bearer` endpoint passes before its handler, in the order of the decisions:
+ * The checks that every request on a `bearer` endpoint passes before its handler, in the order of document 4:
  * (body size 413) → credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403/404 → the work. Server threads.
  */
 import { z } from 'zod';

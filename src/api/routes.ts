@@ -110,8 +110,8 @@ const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi,
 
 /**
  * The product's endpoints, in the order of the API description, one line for each part:
- * `...bind(RUNS, runHandlers(services))`. A service that only some parts need is a separate property of ApiServices; if
- * it may be absent, so are its endpoints:
+ * `...bind(RUNS, runHandlers(services))`. A service that only some parts need is a separate property of ApiServices. If
+ * it is absent, so are its endpoints:
  * `...(services.search ? bind(PATTERNS, patternHandlers(services.search)) : [])`.
  */
 function productEndpoints(given: ApiServices): BoundEndpoint[] {

@@ -1,5 +1,5 @@
 /**
- * The checks that every request on a dashboard route passes before its handler, in the order of the decisions:
+ * The checks that every request on a dashboard route passes before its handler, in the order of document 4:
  * credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403 → the work. Server threads.
  */
 import type { UserIdentity } from '../auth/principal.ts';

@@ -36,7 +36,7 @@ export interface KeyStore {
   touch(id: string, nowMs: number): Promise<void>;
 }
 
-/** Least interval between two writes of `last_used_at` (decisions, Credentials). */
+/** Least interval between two writes of `last_used_at` (document 4, "Credentials, roles, errors"). */
 export const TOUCH_EVERY_MS = 60_000;
 
 const BY_HASH = 'api_keys';

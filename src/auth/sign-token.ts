@@ -1,5 +1,5 @@
 /**
- * Tokens that this service signs itself if there is no identity provider (decisions, Credentials). Server threads.
+ * Tokens that this service signs itself if there is no identity provider (document 4, "Credentials, roles, errors"). Server threads.
  */
 import { SignJWT } from 'jose';
 import type { Config } from '../config.ts';

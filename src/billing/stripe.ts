@@ -7,7 +7,7 @@ import { CatalogueError } from '../errors.ts';
 import { BILLING_REQUEST_MS } from '../limits.ts';
 import type { CheckoutRequest, PaymentProcessor, ProcessorEvent, WebhookVerifier } from './processor.ts';
 
-/** Age in seconds from which on a webhook's signature is refused (decisions, Usage and billing). */
+/** Age in seconds from which on a webhook's signature is refused (document 4, "Usage and billing"). */
 const WEBHOOK_TOLERANCE_S = 300;
 
 interface StripeOptions {

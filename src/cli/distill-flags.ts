@@ -15,7 +15,7 @@ import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
 import { readSince } from './since.ts';
 
-/** Share of served steps that may be wrong (decisions, Relegation), and the fewest steps that allow a statement about it. */
+/** Share of served steps that may be wrong (document 4, "Relegation"), and the fewest steps that allow a statement about it. */
 const TARGET_ERROR_DEFAULT = 0.05;
 const SERVED_MIN_DEFAULT = 12;
 

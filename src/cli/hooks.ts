@@ -29,7 +29,7 @@ import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Makes Claude Code or Codex report each tool call as a step of a run, and read what the monitors say if a run goes wrong.
-The session is the run. The client calls \`understudy hook CLIENT\` at its events, which never fails or delays the agent: if the
+The session is the run. At its events the client calls \`understudy hook CLIENT\`. The command never fails or delays the agent: if the
 service does not answer within 1.5 s, it prints nothing and does not ask again for half a minute.
 
 Usage: understudy hooks ${CLIENTS.join('|')} [--write | --remove] [--file FILE] [--url URL] [--codebase ID] [--profile NAME]

@@ -22,7 +22,7 @@ import {
 /** Origins in CORS_ALLOWED_ORIGINS. */
 const CORS_ORIGINS_MAX = 1_000;
 
-/** Origins that `CORS_ALLOW_DEV_ORIGINS` adds (decisions, CORS). */
+/** Origins that `CORS_ALLOW_DEV_ORIGINS` adds (document 4, "CORS"). */
 const DEV_ORIGINS: readonly string[] = ['localhost', '127.0.0.1'].flatMap((name) =>
   [3000, 5173, 8000].map((devPort) => `http://${name}:${devPort}`),
 );

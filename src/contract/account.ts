@@ -1,4 +1,4 @@
-/** The signed-in user (document 1, User; decisions, Usage and billing). Data; any thread. */
+/** The signed-in user (document 1, User; document 4, "Usage and billing"). Data; any thread. */
 import { z } from 'zod';
 import { ACCOUNT_TYPES } from '../domain/account.ts';
 import { ROLES } from '../domain/role.ts';
@@ -23,7 +23,7 @@ export const userOut = z
   })
   .meta({ id: 'UserOut' });
 
-/** Any other key is refused (decisions, Credentials, roles, errors). */
+/** Any other key is refused (document 4, "Credentials, roles, errors"). */
 const userPatch = z
   .strictObject({
     display_name: text({ max: DISPLAY_NAME_CHARACTERS }).nullish(),

@@ -1,4 +1,4 @@
-/** Subscription, checkout, portal and the payment processor's webhooks (document 1; decisions, Billing). Data. */
+/** Subscription, checkout, portal and the payment processor's webhooks (document 1; document 4, "Billing"). Data. */
 import { z } from 'zod';
 import { SUBSCRIPTION_STATES } from '../domain/billing.ts';
 import { USAGE_DAYS_MAX } from '../domain/usage.ts';

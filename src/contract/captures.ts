@@ -1,4 +1,4 @@
-/** What the gateway captured, for the operators of the service (decisions, Captures). Data; any thread. */
+/** What the gateway captured, for the operators of the service (document 4, "Captures"). Data; any thread. */
 import { z } from 'zod';
 import { AGENT_NAME_CHARACTERS } from '../domain/agent-name.ts';
 import { CHILD_KINDS } from '../domain/child-kind.ts';
@@ -570,7 +570,7 @@ const stepExplanation = z
         remedy: z
           .string()
           .describe(
-            'The condition under which it would be served: `would be served if …`; empty: it is served',
+            'The condition under which the answer would be served: `would be served if …`; empty: it is served',
           ),
         agent: z.string().nullable().describe('Id of the agent variant; null: unknown'),
         agent_name: z.string().describe('Its name; empty without a name'),
@@ -584,7 +584,7 @@ const stepExplanation = z
             exchange_id: z
               .int()
               .nullable()
-              .describe('The exchange of the newest golden step there; null: unknown'),
+              .describe('The exchange of the newest golden step in this situation; null: unknown'),
             distance: z.number().describe('Share of the relevant features that differ, 0 to 1'),
             answers: z
               .array(
@@ -596,7 +596,7 @@ const stepExplanation = z
                   runs: z.int().describe('Golden runs with this answer'),
                 }),
               )
-              .describe('Answers of golden runs there'),
+              .describe('Golden answers at the nearest step'),
           })
           .nullable()
           .describe('The most similar golden step; null without one'),

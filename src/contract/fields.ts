@@ -195,7 +195,7 @@ function bounded<Schema extends z.ZodNumber>(schema: Schema, { ge, le }: NumberB
 }
 
 /**
- * A whole number that is clamped to its bounds instead of refused (decisions: `limit` and `offset`). The
+ * A whole number that is clamped to its bounds instead of refused (document 4: `limit` and `offset`). The
  * schema names no bounds, because every whole number is valid.
  */
 function heldInteger(ge: number, le: number) {

@@ -9,7 +9,7 @@ export const RUN_OUTCOME_CHARACTERS = 200;
 export const STEP_TEXT_CHARACTERS = 1_048_576;
 /** Tokens of one step. The sum of ten million steps with this maximum is still exact. */
 export const STEP_TOKENS_MAX = 100_000_000;
-/** `limit` of a listing (decisions, Identifiers, time, lists). */
+/** `limit` of a listing (document 4, "Identifiers, time, lists"). */
 export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 200;
 /** Length of a cursor, which is the identifiers of a run in base64. */

@@ -1,4 +1,4 @@
-/** Import of patterns (decisions, Patterns). Data; any thread. */
+/** Import of patterns (document 4, "Patterns"). Data; any thread. */
 import { z } from 'zod';
 import { FAILURE_TYPE_CHARACTERS, PATTERN_IMPORT_CHARACTERS, TIERS } from '../domain/pattern.ts';
 import { MODEL_CHARACTERS } from '../limits.ts';

@@ -1,5 +1,5 @@
 /**
- * Custom profiles: the weight of each monitor, and the score at which it fires (decisions, v1). Data; any
+ * Custom profiles: the weight of each monitor, and the score at which it fires (document 4, "v1"). Data; any
  * thread.
  */
 import { z } from 'zod';

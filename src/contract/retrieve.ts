@@ -6,7 +6,7 @@ import { endpoint } from './endpoint.ts';
 import { decimal, identifier, integer, literal, text } from './fields.ts';
 import { RETRIEVE_CONTEXT_CHARACTERS, RETRIEVE_TOP_K_DEFAULT, RETRIEVE_TOP_K_MAX } from './limits.ts';
 
-/** Default of the minimum similarity of a retrieval (decisions, v1). */
+/** Default of the minimum similarity of a retrieval (document 4, "v1"). */
 const RETRIEVE_MIN_SIMILARITY = 0.35;
 
 const retrieveBody = z

@@ -1,5 +1,5 @@
 /**
- * Marks that people and their programs give runs: good or bad, tags, a note, a score (decisions, Marks).
+ * Marks that people and their programs give runs: good or bad, tags, a note, a score (docs/marks.md).
  * Data; any thread.
  */
 import { z } from 'zod';

@@ -1,4 +1,4 @@
-/** Stored runs and their steps, as lists and singly (decisions, Reading back). Data; any thread. */
+/** Stored runs and their steps, as lists and singly. Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { ID_CHARACTERS } from '../limits.ts';

@@ -1,4 +1,4 @@
-/** The dashboard's session (decisions, Credentials). Data; any thread. */
+/** The dashboard's session (document 4, "Credentials, roles, errors"). Data; any thread. */
 import { z } from 'zod';
 import { CREDENTIAL_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';

@@ -1,5 +1,5 @@
 /**
- * The fields in which a request with a static key or a JWT names its tenant (decisions, Static keys). Any
+ * The fields in which a request with a static key or a JWT names its tenant (document 4, "Static keys"). Any
  * thread.
  */
 import { z } from 'zod';

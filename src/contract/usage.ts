@@ -1,4 +1,4 @@
-/** Usage of an organization or one of its projects (document 1; decisions, Usage and billing). Data; any thread. */
+/** Usage of an organization or one of its projects (document 1; document 4, "Usage and billing"). Data; any thread. */
 import { z } from 'zod';
 import { USAGE_DAYS_MAX } from '../domain/usage.ts';
 import { endpoint } from './endpoint.ts';

@@ -91,7 +91,7 @@ export interface AuditActor {
   address: string;
 }
 
-/** One change (decisions, Audit entry): the state before and after it, without secrets. */
+/** One change (document 4, "Audit entry"): the state before and after it, without secrets. */
 export interface AuditEntry {
   /** `aud_…` */
   id: string;

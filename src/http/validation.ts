@@ -1,6 +1,6 @@
 /**
  * Validates a request's path, query and body with the schemas of its endpoint, and makes the handler's input or a 422
- * in the format of FastAPI and pydantic v2 (decisions, Credentials, roles, errors). The cost and the echoes of a
+ * in the format of FastAPI and pydantic v2 (document 4, "Credentials, roles, errors"). The cost and the echoes of a
  * refusal are bounded, and secrets are not echoed. Server threads.
  */
 import type { z } from 'zod';

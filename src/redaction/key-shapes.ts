@@ -67,7 +67,7 @@ export interface Several {
   escaped: boolean;
 }
 
-/** Consecutive parts; matching never backtracks, so a shape is matched in one pass. */
+/** A part of a shape; parts follow one another. Matching never backtracks, so a shape is matched in one pass. */
 export type Part =
   | string
   | Several

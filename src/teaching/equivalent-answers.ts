@@ -461,7 +461,7 @@ class Labelling {
     return !isSeparated(readLaterTools(this.#stage), ofMain, ofOther);
   }
 
-  /** The share of steps whose runs make the calls of a group there or later. */
+  /** Share of the steps whose run makes the group's calls at that step or later. */
   #shareMade(group: readonly number[], of: readonly number[]): number {
     const chosen = sample(of, 3 * COMPARED);
     const ways = this.#waysOf(group);

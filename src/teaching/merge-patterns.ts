@@ -11,7 +11,7 @@ interface MergedPattern extends PatternDraft {
 /**
  * Merges patterns with the same lesson (`areEquivalent`): the first one stays, with the dead ends of both and
  * a larger support.
- * @param vectors the situations' vectors, of length 1; null when only equal situations are the same
+ * @param vectors the situations' vectors, of length 1; null: situations match only if their texts are equal
  * @returns the merged patterns, those with the largest support first
  */
 export function mergePatterns(

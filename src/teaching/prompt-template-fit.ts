@@ -4,7 +4,7 @@
  *
  * Sentences missing from some prompts are grouped by their words without values. The parts that all sentences of a
  * group share are fixed. A difference is the place of a value if the golden values have a recognizable kind: numbers,
- * paths, names. Without such a kind (`gold`, `silver`), each sentence remains separate.
+ * paths, names. Without such a kind (`red`, `blue`), each sentence remains separate.
  */
 
 import { hashString } from '../student/model/json-values.ts';

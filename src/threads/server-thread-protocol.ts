@@ -16,7 +16,7 @@ import type { Placement } from '../runtime/protocol.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import type { Parts } from './server-thread.ts';
 
-/** The input of a server thread at its start; both ports are transferred. */
+/** The input of a server thread at its start; `control` and `services` are transferred. */
 export interface ServerThreadTask {
   /** The configuration, with the ports on which the main thread's server listens. */
   config: Config;

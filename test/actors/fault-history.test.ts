@@ -1,4 +1,4 @@
-/** When a file is set aside, and how long a start waits. */
+/** When a capture file is set aside, and how long the capture process's next start waits. */
 import { describe, expect, it } from 'vitest';
 import {
   CAPTURE_CALM_MS,

@@ -18,7 +18,10 @@ const LOCK_FILES = ['package.json', 'package-lock.json'];
 /** The tests do not wait for a registry that does not answer: they are skipped. */
 const IMPATIENCE = ['--fetch-timeout=60000', '--fetch-retries=1'];
 
-/** About 380 MB. On a slower connection the tests are skipped, too, because `.ci/run` waits for two of these. */
+/**
+ * Time limit for installing about 380 MB. If it takes longer, the tests are skipped, because `.ci/run` waits for two
+ * installs.
+ */
 const INSTALL_MS = 120_000;
 
 /** The first start of a file of 380 MB, on a busy machine. */

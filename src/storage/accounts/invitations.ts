@@ -9,7 +9,7 @@ import { countRow, type Listing, type Page, readNewest } from './page.ts';
 
 /** Maximum number of invitations that one answer lists. */
 const INVITATIONS_SHOWN_MAX = 100;
-/** How long an invitation can be accepted (decisions, Identifiers and roles). */
+/** How long an invitation can be accepted (document 4, "Credentials, roles, errors"). */
 const INVITATION_DAYS = 7;
 
 /** [org, invitation] → Invitation, counted by organization. */

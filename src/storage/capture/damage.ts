@@ -12,7 +12,8 @@ import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { CaptureFileError, damagedPath, isDamagedName, listSealed, rawFolder } from './layout.ts';
 
 /**
- * LMDB's error numbers for a missing page, a page of the wrong type, an unknown file format, and their consequences.
+ * LMDB's error numbers for a missing page, a page of the wrong type, an unknown file format, and for errors that follow
+ * from these.
  */
 const LMDB_DAMAGE: readonly unknown[] = [
   -30_797, -30_796, -30_793, -30_787, -30_786, -30_782, -30_779, -30_778,

@@ -8,8 +8,8 @@
  *
  * Two wordings are equivalent if both deny or neither does, if their outcomes do not contradict each other,
  * and if neither replaces a value, or a word with content, by another one. A value that only one of them has
- * must occur in the step. The same holds for words that golden texts took from the step (`grounded`): a text
- * with such a word that the step lacks is about something else. A wording that no golden run had must also
+ * must occur in the step. The same holds for words that golden texts took from the step (`grounded`). A text
+ * with a word of this kind is refused if the present step lacks that word. A wording that no golden run had must also
  * consist mostly of words that golden runs used for this answer, without words that they used only for other
  * answers.
  */
