@@ -7,6 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { RELEGATION_WIRES } from '../../src/domain/exchange.ts';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import { ADMIN_ROUTES } from '../../src/gateway/admin.ts';
 import { CAPTURE_ADMIN_METHODS } from '../../src/gateway/capture/capture-control.ts';
@@ -77,6 +78,22 @@ describe('docs/architecture.md names the places of', () => {
     ]);
   });
 
+  it('a wire format that a student serves', () => {
+    const own = RELEGATION_WIRES.map((name) => `src/student/serving/${name.replaceAll('_', '-')}-wire.ts`);
+    expect(own.filter((path) => !texts.has(path))).toEqual([]);
+    expectListed('A wire format that a student serves', [
+      'src/student/serving/<name>-wire.ts',
+      ...filesWith(/^(?:src|docs)\/(?!demo\/|providers\/)/, RELEGATION_WIRES.map(word)),
+    ]);
+  });
+
+  it('an upstream under its own prefix', () => {
+    expectListed(
+      'An upstream under its own prefix',
+      filesWith(/^(?:src|docs)\/(?!demo\/)/, [/gemini_base/i]),
+    );
+  });
+
   it('a new admin route', () => {
     expectListed('A new admin route', [
       ...filesWith(/^(?:src|docs)\//, Object.keys(ADMIN_ROUTES).map(word)),
@@ -87,8 +104,18 @@ describe('docs/architecture.md names the places of', () => {
     ]);
   });
 
+  const opens = /\bnew Lmdb(?:Tables|Journal)\(|\b(?:openStores|openMain)\(/;
+
+  it('the paths of LMDB’s files', () => {
+    const opening = filesWith(/^src\//, [opens]);
+    const passing = filesWith(/^src\/(?!storage\/)/, [/\b(?:[dD]atabasePaths|WriteTurn)\b/]);
+    expectListed(
+      "The paths of LMDB's files",
+      passing.filter((path) => !opening.includes(path)),
+    );
+  });
+
   it('a second store', () => {
-    const opens = /\bnew Lmdb(?:Tables|Journal)\(|\b(?:openStores|openMain)\(/;
     expectListed('A second store', [
       'src/storage/<name>/',
       ...filesWith(/^src\//, [/export interface (?:Tables|JournalStore|Stores)\b/]),

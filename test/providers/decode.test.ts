@@ -7,6 +7,7 @@ import type { ApiShape } from '../../src/domain/exchange.ts';
 import { decodeContent } from '../../src/providers/content-encoding.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 import { readTurn } from '../../src/providers/normal-turn.ts';
+import { WIRES } from '../../src/providers/wires.ts';
 import { haveRecordings, readRecordings } from './recordings.ts';
 
 const utf8 = new TextEncoder();
@@ -534,15 +535,7 @@ describe('decodeExchange', () => {
   });
 });
 
-const SHAPES: ApiShape[] = [
-  'messages',
-  'chat_completions',
-  'responses',
-  'completion',
-  'gemini',
-  'bedrock_converse',
-  'bedrock_invoke',
-];
+const SHAPES = Object.keys(WIRES) as ApiShape[];
 
 describe('decodeExchange never throws', () => {
   it('on any JSON in any shape, whole or as events', () => {

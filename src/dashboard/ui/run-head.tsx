@@ -145,7 +145,7 @@ function CapturedStats({ run }: { run: CapturedRun }) {
   );
 }
 
-/** The highest score of one monitor. The total is lower, because it weighs all six. */
+/** The highest score of one monitor. The total is lower, because it is a mean over all monitors. */
 function HighestScore({ run, steps }: ReadRun) {
   const highest = findHighest(steps);
   if (highest === null) return null;

@@ -1,4 +1,5 @@
 /** A run in the list, and the list's head. A captured and a reported run have the same columns. Browser. */
+import { MONITOR_NAMES } from '../../domain/monitors/names.ts';
 import type { SortField } from '../../domain/run-query/fields.ts';
 import { hrefOf } from '../core/address.ts';
 import { sayTokens } from '../core/captured.ts';
@@ -91,7 +92,7 @@ export const RunRow = memo(({ run }: { run: ListedRun }) => {
       </span>
       <span
         class="number run-score"
-        title="Highest total score of a step: the weighted sum of the six monitors"
+        title={`Highest total score of a step: the weighted mean of the ${MONITOR_NAMES.length} monitors`}
       >
         {reported === null || reported.steps === 0 ? '' : reported.max_total_score.toFixed(2)}
       </span>
