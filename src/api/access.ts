@@ -12,7 +12,7 @@ import { getUser } from '../storage/accounts/users.ts';
 import type { TableReader } from '../storage/tables.ts';
 
 /**
- * @returns the user's role there
+ * @returns the user's role in the organization
  * @throws CatalogueError `not_found` if the user is not a member, `forbidden` if the role lacks the permission
  */
 export function requireRole(tables: TableReader, user: User, org_id: string, permission: Permission): Role {
@@ -32,7 +32,7 @@ export function requireUser(tables: TableReader, user: User): User {
   return present;
 }
 
-/** Like {@link requireRole}, but returns the organization. */
+/** Checks as {@link requireRole} does, and returns the organization. */
 export function requireOrganization(
   tables: TableReader,
   user: User,
@@ -60,7 +60,7 @@ export function defaultOrganization(tables: TableReader, user_id: string): strin
   return (owned[0] ?? all[0])?.organization.id ?? null;
 }
 
-/** The organization that a request names, otherwise the user's own; checked. */
+/** The organization that a request names, otherwise the user's own. Checks the user's role in it. */
 export function chooseOrganization(
   tables: TableReader,
   user: User,
@@ -87,8 +87,8 @@ export function chooseProject(
 }
 
 /**
- * The organization whose log gets a change that concerns only the user: one that the user owns, so that other members
- * of a shared organization cannot read it. null for a user who owns no organization.
+ * The organization whose audit log records a change that concerns only the user. The user owns it, so members of shared
+ * organizations cannot read the entry. null: the user owns no organization.
  */
 export function ownOrganization(tables: TableReader, user_id: string): string | null {
   const org_id = defaultOrganization(tables, user_id);

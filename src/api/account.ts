@@ -33,7 +33,7 @@ import type { UserEpochs } from './user-epochs.ts';
 /** Answers of /auth/bootstrap that a thread caches, and for how long (document 1, Limits). */
 const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
 
-/** Organizations that a refusal names. */
+/** Maximum number of organizations that a refusal names. */
 const NAMED_AT_MOST = 5;
 
 type Bootstrap = z.output<typeof bootstrapOut>;

@@ -24,7 +24,7 @@ import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts
 import { auditActor, chooseOrganization, chooseProject, requireRole } from './access.ts';
 import { page } from './organizations.ts';
 
-/** An answer with a key must not be cached on its way. */
+/** Proxies must not cache an answer that contains a key. */
 const SHOWN_ONCE = [['cache-control', 'no-store']] as const;
 
 interface ApiKeyServices {
@@ -117,7 +117,7 @@ async function revokeKey(
 }
 
 /**
- * Ends a rotated key after the overlap, or at once without one. If the key was rotated before, the earlier end
+ * Ends a rotated key after the overlap; without an overlap, at once. If the key was rotated before, the earlier end
  * applies.
  * @returns the end of the overlap, RFC 3339
  */

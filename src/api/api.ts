@@ -15,9 +15,9 @@ export interface ApiLog {
 }
 
 interface ApiOptions {
-  /** Origins whose pages may call. */
+  /** Origins whose pages may call the API. */
   cors_origins: readonly string[];
-  /** Left out: any. */
+  /** Absent: any host name. */
   hosts?: AllowedHosts;
   log: ApiLog;
   /** Counts answers. */

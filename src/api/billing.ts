@@ -175,8 +175,8 @@ async function handle(
 }
 
 /**
- * A checkout may complete after its organization was deleted; the subscription could then neither be used nor
- * cancelled.
+ * Cancels the subscription of a checkout that completed after its organization was deleted. Nobody could use or cancel
+ * it.
  */
 async function cancelForNobody(
   tables: TableReader,

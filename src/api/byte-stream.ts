@@ -7,7 +7,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 
-/** Concurrent byte streams of one server thread, and those of one organization, so that others can export too. */
+/**
+ * Maximum number of concurrent byte streams on a server thread (`all`), and of one organization (`own`), so that others
+ * can export too.
+ */
 const BYTE_STREAMS = { all: 8, own: 3 } as const;
 /** A reader that accepts nothing for this long counts as disconnected. */
 const STALLED_MS = 60_000;
@@ -24,7 +27,7 @@ function count(owner: string, by: 1 | -1): void {
 /**
  * Begins work that will become a byte stream. It counts as an open stream from now on.
  * @param owner the organization that asks; '': the operator
- * @throws CatalogueError `unavailable` when too many are open, and what `begin` throws
+ * @throws CatalogueError `unavailable` if too many streams are open; errors of `begin`
  */
 export async function beginByteStream<Begun>(owner: string, begin: () => Promise<Begun>): Promise<Begun> {
   if ((open.get(owner) ?? 0) >= BYTE_STREAMS.own)

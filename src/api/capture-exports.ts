@@ -13,9 +13,9 @@ import { type ExportPage, type FileToSend, sendFile, sendList } from './exports.
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { readRunPlace } from './run-query.ts';
 
-/** Runs per page. In another order than newest first, each page is a pass over the whole list. */
+/** Runs per page. Unless the order is newest first, each page is a pass over the whole list. */
 const PAGE_RUNS = 1_000;
-/** Captures are the operator's. */
+/** Captures belong to the operator. */
 const owner = '';
 /** Turns of one page, which contains their full texts. */
 const PAGE_TURNS = 50;
@@ -85,7 +85,7 @@ async function* writeSpans(
           otlp: object | null;
           next: number | null;
         };
-        // Empty without a turn, which stops the iteration if the reader has disconnected.
+        // A run without turns sends an empty piece, which stops the iteration if the reader has disconnected.
         yield Buffer.from(otlp === null ? '' : `${JSON.stringify(otlp)}\n`);
         after = next;
       }

@@ -23,7 +23,7 @@ type NamedAgent = Pick<StudentReport['agents'][number], 'agent' | 'name' | 'is_n
 
 export interface CaptureServices {
   reader: CaptureAsker;
-  /** The gateway's stats; null: this process has none. */
+  /** The gateway's stats; null: this process has no gateway. */
   stats: (() => Promise<object>) | null;
   /** The student in its directory. */
   student: () => Promise<StudentReport>;
@@ -179,8 +179,8 @@ function toReply(answer: CaptureAnswer): ApiReply {
 }
 
 /**
- * The id of the last exchange of the previous page; null: the first page.
- * @throws SchemaViolation for a value that no page returned
+ * The id of the last exchange of the previous page; null: the first page. @throws SchemaViolation for a cursor that no
+ * page returned
  */
 function readPlace(cursor: string | null | undefined): number | null {
   if (cursor == null || cursor === '') return null;

@@ -33,7 +33,7 @@ import { guardUser } from './user-guard.ts';
 /** The parts that the control plane needs besides the checks and the stores. */
 export interface ControlPlane {
   plan_caps: PlanCaps;
-  /** null: no STRIPE_SECRET_KEY. */
+  /** null: STRIPE_SECRET_KEY is not set. */
   processor: PaymentProcessor | null;
   webhooks: WebhookVerifier;
   /** Shared by all server threads (src/auth/revocations.ts). */

@@ -1,6 +1,6 @@
 /**
- * The dashboard's files, as built by `tools/bundle.ts`, loaded once at start and served compressed: a page that calls
- * this API with its reader's session. Server threads.
+ * The dashboard's files, as built by `tools/bundle.ts`, loaded once at start and served compressed. The page calls this
+ * API with its reader's session. Server threads.
  */
 import { readFileSync } from 'node:fs';
 import { extname } from 'node:path';
@@ -115,7 +115,7 @@ function serve(path: string, media_type: string, handle: ApiRoute['handle']): Ap
       id: `dashboard${path.replace(/\W/g, '_')}`,
       method: 'GET',
       path,
-      // People also type this address.
+      // People also type `/dashboard`.
       aliases: path === '/' ? ['/dashboard'] : [],
       auth: 'open',
       summary: "A file of the dashboard's page",

@@ -1,6 +1,6 @@
 /**
  * Removes the data of a deleted project or organization in portions, between which requests run: runs, traces,
- * patterns, findings and experiments. The note of the deletion stays until no more late data can arrive, so that the
+ * patterns, findings and experiments. A note of the deletion stays until no more late data can arrive. With it, the
  * next start continues an interrupted deletion. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -79,7 +79,7 @@ export class DeletedContent {
   }
 
   /**
-   * Removes all data that exists now, except counts.
+   * Removes all present data except counts.
    * @throws CatalogueError if something cannot be removed now; {@link resume} removes the rest
    */
   async remove(scope: DeletedScope): Promise<void> {
@@ -173,7 +173,7 @@ async function empty<Value>(
   }
 }
 
-/** Ignores that another request has deleted it. @throws any other error */
+/** Ignores a `not_found`: another request has deleted the item. @throws any other error */
 function passMissing(thrown: unknown): void {
   if (!(thrown instanceof CatalogueError && thrown.code === 'not_found')) throw thrown;
 }

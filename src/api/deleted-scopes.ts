@@ -1,7 +1,7 @@
 /**
  * Which projects and organizations are deleted. From the answer to a deletion on, a project's data is neither
  * returned nor accepted, even if some of it is still on the disk. A thread's cache is valid until the next
- * revocation, and a deletion counts as one, so a request only compares a counter. Server threads.
+ * revocation, and a deletion counts as a revocation. So a request only compares a counter. Server threads.
  */
 import type { Revocations } from '../auth/revocations.ts';
 import type { Tenant } from '../domain/tenant.ts';

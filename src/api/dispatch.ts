@@ -19,7 +19,7 @@ interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
   address?: string;
   /** The body exceeds the cap and was not read. */
   oversized?: boolean;
-  /** The body was dropped to make room for others before all of it had arrived. */
+  /** The body was dropped before all of it had arrived, to make room for other bodies. */
   crowded_out?: boolean;
 }
 
@@ -141,7 +141,7 @@ class RoutedRequest implements ApiRequest {
     this.body = unrouted.body;
     this.params = params;
     this.#unrouted = unrouted;
-    // The checks of a `bearer` endpoint read it only if a credential fails, which they find out immediately.
+    // The checks of a `bearer` endpoint read the address themselves, and only if a credential fails.
     this.#address = route.endpoint.auth === 'bearer' ? null : (unrouted.address ?? '');
   }
 
@@ -164,7 +164,7 @@ export class FailedCall extends Error {
 }
 
 /**
- * Whether a failure is logged: every internal failure, with its cause if the caller only reads "try again".
+ * Whether a failure is logged: every internal one, and one with a cause of which the caller reads only "try again".
  */
 function isOurs(error: CatalogueError): boolean {
   return error.code === 'internal' || (error.status >= 500 && error.cause !== undefined);
@@ -185,7 +185,7 @@ export function renderError(error: CatalogueError | SchemaViolation, allowed?: (
   return jsonReply(error.status, toApiBody(error), headers);
 }
 
-/** The target of a path; requests with the same path share it. */
+/** The route and the parameters of a path; requests with the same path share the object. */
 interface Match {
   readonly route: ApiRoute;
   readonly params: Readonly<Record<string, string>>;
@@ -251,7 +251,7 @@ export class Router {
   allowed(path: string): string[] {
     const methods: string[] = [];
     for (const [method, { route }] of findPath(this.#root, splitPath(path), 1)?.ends ?? []) {
-      // For all callers but the operator the route does not exist, so its methods are not listed.
+      // An operator's route does not exist for other callers, so its methods are not listed.
       if (route.endpoint.auth === 'operator') continue;
       methods.push(method);
       if (method === 'GET') methods.push('HEAD');

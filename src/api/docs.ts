@@ -205,7 +205,7 @@ function describeType(field: Json): string {
     return `<a href="#${name}">${name}</a>`;
   }
   const bounds = (['minLength', 'maxLength', 'minimum', 'maximum', 'minItems', 'maxItems', 'format'] as const)
-    // Skip the bounds that every integer has: they carry no information.
+    // Skip bounds that every integer has.
     .filter(
       (bound) => field[bound] !== undefined && Math.abs(Number(field[bound])) !== Number.MAX_SAFE_INTEGER,
     )

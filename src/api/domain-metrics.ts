@@ -13,7 +13,7 @@ interface DomainCounter {
   counter: string;
   name: string;
   help: string;
-  /** The counter's label, with all possible values; null without a label. */
+  /** The counter's label and its possible values; null: the counter has no label. */
   by: { label: string; values: readonly string[] } | null;
 }
 
@@ -86,7 +86,7 @@ type Counts = Readonly<Record<string, Readonly<Record<string, number>>>>;
 /** The counts of one kind on one thread. */
 interface Remembered {
   latest: Counts;
-  /** Sum over the earlier lives of the thread. */
+  /** Sum over former threads in its place, which have ended. */
   before: Record<string, Record<string, number>>;
 }
 
@@ -136,7 +136,7 @@ export class DomainMetrics {
   }
 }
 
-/** Whether the thread was restarted since. */
+/** Whether a count has fallen, because the thread was restarted. */
 function hasFallen(earlier: Counts, later: Counts): boolean {
   return Object.entries(earlier).some(([counter, counted]) =>
     Object.entries(counted).some(([of, count]) => (later[counter]?.[of] ?? 0) < count),

@@ -21,7 +21,7 @@ import { findProfile } from './profiles.ts';
 
 /** Time of scoring after which other requests get a turn. */
 const SLICE_MS = 3;
-/** Length of a digest. Collisions among the digests that a meter remembers are improbable. */
+/** Length of a digest. At this length, collisions among the digests that a meter remembers are improbable. */
 const NAME_BYTES = 16;
 
 export function evaluateHandlers(services: {
@@ -81,8 +81,8 @@ function placeStep(step: PostedStep, at: number): MonitorStep {
 }
 
 /**
- * The digests by which steps are recognized. Given indices are included, because a window, whose first index
- * is above 0, is recognized only by them.
+ * The digests by which steps are recognized. Indices that the request gives are included, because only they identify a
+ * window whose first index is above 0.
  * @param run the other facts that are equal in all evaluations of a run
  */
 function* digestSteps(
@@ -117,8 +117,8 @@ function digestOf(text: string): string {
 
 /**
  * Counts an evaluation of a run before it is answered, so that a crash after the answer loses no count.
- * @param asked identifies the returned intervention, as JSON; null without one. A repetition, after a lost answer or
- *   a second request, counts as a call but not as an intervention
+ * @param asked identifies the returned intervention, as JSON; null without one. A repeated evaluation (its answer was
+ * lost, or it was requested twice) counts as a call but not as an intervention
  */
 function count(
   meter: UsageMeterClient,

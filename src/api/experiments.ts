@@ -24,8 +24,8 @@ export function experimentHandlers(services: {
   const summaries = new TableRunSummaries(services.stores.runs);
   const { runs } = services.stores;
   /**
-   * The greatest id below another one. This takes one seek, whatever the number of runs, because an id alone sorts
-   * before the keys of its runs.
+   * The greatest id below another one. An id alone sorts before the keys of its runs, so this takes one seek, whatever
+   * the number of runs.
    */
   const idBelow = (org_id: string, id: string | null): string | null => {
     const after = id === null ? {} : { after: [org_id, id] };

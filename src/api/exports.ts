@@ -2,8 +2,8 @@
  * Handlers of `contract/exports.ts`: a list as a file. Each handler requests page after page from the list's handler,
  * so a file has the same content and permissions as the list. Server threads.
  *
- * Bound: one page of rows, or one row group of Parquet, for each export. byte-stream.ts bounds the number of exports,
- * in all and of one organization.
+ * Bound: each export holds one page of rows, or one row group of Parquet. byte-stream.ts bounds the number of exports,
+ * in total and per organization.
  */
 import type { Endpoint } from '../contract/endpoint.ts';
 import type { EXPORTS, FINDINGS_EXPORT } from '../contract/exports.ts';
@@ -55,8 +55,8 @@ export function sendList(
 }
 
 /**
- * Begins a file of the pages of a list; the first one is read at once.
- * @throws what the list throws; CatalogueError `unavailable` when too many are sent
+ * Begins a file of the pages of a list. The first page is read at once. @throws errors of the list; CatalogueError
+ * `unavailable` if too many files are being sent
  */
 export function sendFile(
   name: string,
@@ -107,7 +107,7 @@ export function findingsExportHandlers(
   return { exportFindings: exporter('findings', FINDINGS.list, lists.list) };
 }
 
-/** @param field of the list's answer, which also names the file */
+/** @param field the field of the list's answer that holds the rows; it also names the file */
 function exporter<Own extends Endpoint, List extends Endpoint>(
   field: string,
   list: List,

@@ -6,8 +6,8 @@ import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
 /**
  * Invalid credentials that one address may send at once (document 4, "Rate limits"), and the number of buckets in shared
- * memory. Addresses in the same bucket share its rate. So with many addresses, invalid credentials are only refused
- * sooner.
+ * memory. Addresses in the same bucket share its rate. So with many addresses, invalid credentials are refused sooner,
+ * and never later.
  */
 export const FAILED_SIGN_INS = { burst: 100, buckets: 65_536 } as const;
 
@@ -34,7 +34,7 @@ export class FailedSignIns {
 }
 
 /**
- * The owner of an IPv6 address usually has 2^64 of them, so a /64 counts as one. An IPv4 address counts by itself.
+ * The owner of an IPv6 address usually has 2^64 of them, so a /64 counts as one. Each IPv4 address counts separately.
  */
 export function networkOf(address: string): string {
   // The server writes all eight groups with all their digits.

@@ -13,7 +13,7 @@ interface FindingsEmbeddingOptions {
   /** Wait after the first failure; doubles up to `retry_max_ms`. */
   retry_ms: number;
   retry_max_ms: number;
-  /** Maximum number of waiting code bases; further ones are added again by their next request. */
+  /** Maximum number of waiting code bases. Further ones are left out until their next request. */
   max_waiting: number;
 }
 
@@ -89,7 +89,7 @@ export class FindingsEmbedding {
         pauseMs = this.#options.retry_ms;
       } catch {
         if (this.#stopped.signal.aborted) return;
-        // Moved to the end of the queue, because only this code base may fail.
+        // It goes to the end of the queue, because the other code bases may not fail.
         this.#waiting.set(key, codebase);
         await this.#pause(pauseMs);
         pauseMs = Math.min(2 * pauseMs, this.#options.retry_max_ms);

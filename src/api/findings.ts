@@ -198,7 +198,8 @@ function deletionHandlers(services: Services): Pick<Handlers, 'invalidate' | 'cl
 }
 
 /**
- * Masked and cut like stored texts, with which they are compared. An empty value does not filter, as in a retrieval.
+ * Masks and cuts the values like stored texts, because they are compared with these. An empty value does not filter, as
+ * in a retrieval.
  */
 function filterOf(given: {
   file_path?: string | null | undefined;

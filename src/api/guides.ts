@@ -16,7 +16,7 @@ const ROOT = '/docs/guides';
 const INDEX = 'README';
 
 interface Guide {
-  /** Name of the file, without `.md`. */
+  /** The file's name without `.md`. */
   name: string;
   title: string;
   markdown: string;
@@ -34,7 +34,7 @@ function findGuides(): URL {
   return new URL(isBuilt ? '../../../docs/' : '../../docs/', import.meta.url);
 }
 
-/** A route for each guide; no routes if the folder is missing. */
+/** One route per guide; none if the folder is missing. */
 export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
   if (!existsSync(folder)) return [];
   const read = readdirSync(folder)

@@ -50,9 +50,9 @@ export async function answerReady(probes: ReadinessProbes, capture?: CaptureProb
   return jsonReply(error.status, toApiBody(error), [['retry-after', '1']]);
 }
 
-/** Headers that a proxy adds. With one of them, the sending machine is not the caller. */
+/** Headers that a proxy adds. A request with one of them comes from a proxy, not from the caller's machine. */
 const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
-/** Host names of this machine. With any other name, a page of another site may be the sender (DNS rebinding). */
+/** Host names of this machine. A request with another name may come from a page of another site (DNS rebinding). */
 const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;
 
 /**

@@ -13,7 +13,7 @@ import type { TableReader } from '../storage/tables.ts';
  * notes.
  */
 const MARKED_RUNS = 50_000;
-/** Up to this number, marks are read for each query; more are cached for a while. */
+/** Up to this number of marks, each query reads them; a larger number is cached for a while. */
 const READ_EACH_TIME = 500;
 const REMEMBERED_MS = 5_000;
 

@@ -2,9 +2,10 @@
  * The readers of the live stream on this server thread: one subscription for each organization with readers, each
  * event encoded once and written to all of them, and one timer for all heartbeats. Server threads.
  * A reader misses no event and gets none twice, even if messages of the hub are lost. Each publication names the
- * previous one; if that one did not arrive, the thread asks the hub for the events in between. A new or returning
- * reader gets pages from the hub at the pace of its socket, until it has caught up with the publications. After a
- * revocation in its organization a reader returns to pages, and gets none before its credential is checked again.
+ * previous one; if that publication did not arrive, the thread asks the hub for the events in between. A new or
+ * returning reader gets pages from the hub at the pace of its socket, until it has caught up with the publications.
+ * After a revocation in its organization a reader returns to pages, and gets none before its credential is checked
+ * again.
  */
 
 import type {
@@ -75,7 +76,7 @@ interface Reader {
   is_opened: boolean;
   /** The reader has everything up to this id. */
   cursor: number;
-  /** The reader gets publications; before that it reads pages. */
+  /** Whether the reader gets publications. Until then it reads pages. */
   is_live: boolean;
   is_gone: boolean;
 }
@@ -115,12 +116,12 @@ export class LiveReaders {
     this.#options = { ...DEFAULT_LIVE_OPTIONS, ...options };
   }
 
-  /** Readers now. */
+  /** Number of present readers. */
   get size(): number {
     return this.#size;
   }
 
-  /** Organizations that have any. */
+  /** Number of organizations that have readers. */
   get audiences(): number {
     return this.#audiences.size;
   }
@@ -263,7 +264,7 @@ export class LiveReaders {
     return true;
   }
 
-  /** Writes an event to every live reader that may see it and does not have it. */
+  /** Writes an event to every live reader that may see it and has not received it. */
   #tell(audience: Audience, { id, name, data, project_id }: NumberedEvent): void {
     const epoch = this.#revocations.epochOf(audience.org_id);
     const isHidden = project_id !== null && this.#options.hiddenIn(audience.org_id).has(project_id);

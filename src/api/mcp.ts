@@ -13,9 +13,9 @@ import { type Checks, guard } from './pipeline.ts';
 
 interface McpServices {
   version: string;
-  /** Endpoints that the tools call; a tool with a missing endpoint answers as for 404. */
+  /** Endpoints that the tools call. A tool whose endpoint is missing answers as after a 404. */
   endpoints: readonly BoundEndpoint[];
-  /** Routes of operators, which answer others with 404. */
+  /** Routes of operators; other callers get 404 from them. */
   operator_routes: readonly ApiRoute[];
   checks: Checks;
 }

@@ -28,7 +28,7 @@ const NO_ROUTE = 'none';
  */
 interface RouteMeters {
   by_status: Map<number, number>;
-  /** Number of answers per bucket; the last: slower than all buckets. */
+  /** Number of answers per bucket. The last number counts answers that are slower than all buckets. */
   buckets: Float64Array;
   sum_s: number;
 }
@@ -187,9 +187,9 @@ interface MetricsSources {
   capture(): Promise<object> | null;
   /** Results of judging captured runs; absent: runs are not judged. */
   verdicts?(): { differing_runs: number };
-  /** Figures of the captured traffic of this UTC day; null: not known now. Left out: nothing is captured. */
+  /** Figures of the captured traffic of this UTC day; null: not known now. Absent: nothing is captured. */
   today?(): Promise<TrafficFigures | null>;
-  /** The time up to which the last point of each place of `backup --follow` has everything. */
+  /** For each place of `backup --follow`: its last point contains every change up to this time. */
   points?(): { place: string; from_ms: number }[];
   /** Databases of the API, by their names. */
   databases?(): Record<string, { oldest_read_s: number }>;
@@ -334,7 +334,7 @@ export class ProcessMetrics {
   readonly #own = new Registry();
   readonly #domain = new DomainMetrics();
   /**
-   * The last answer of each server thread. If a thread does not answer now, its earlier counts stay valid.
+   * The last counts of each server thread. They remain in use while the thread does not answer.
    */
   readonly #counted: MetricsData[] = [];
   #rendering: Promise<string> | null = null;
@@ -388,7 +388,7 @@ export class ProcessMetrics {
   }
 }
 
-/** Added to the metric of the server threads; absent if captures are never deleted. */
+/** Series that are added to the metric of the server threads; none if captures are never deleted. */
 function listCaptureWaits(stats: Record<string, Record<string, unknown>> | null): MetricsData {
   const expired = stats?.db?.expired as { waits_for_confirmation?: boolean } | null | undefined;
   const waits = expired?.waits_for_confirmation;

@@ -45,7 +45,7 @@ export class Operators {
 }
 
 /**
- * The name for the audit log, and the organization whose log gets the entry if captures belong to no
+ * The operator's name for the audit log, and the organization whose log gets the entry if captures belong to no
  * organization; null: no log gets it.
  */
 export function describeOperator(

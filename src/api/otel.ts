@@ -169,7 +169,7 @@ class Intake {
     reject: (count: number, reason: string) => void,
   ): Promise<void> {
     this.#hidden.checkFree(tenant.org_id, run.run_id);
-    // A run that began with its first tool call would never learn its task.
+    // If a run began with its first tool call, it would never learn its task.
     let isStarted = run.task !== '' && (await this.#start(tenant, run));
     for (let from = 0; from < steps.length; from += OTLP_BOUNDS.steps_at_once) {
       const some = steps

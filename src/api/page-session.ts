@@ -37,7 +37,7 @@ export function pageSessionRoutes(
     const checked = checkInput(SESSION.startSession, readInput(SESSION.startSession, request, []), found);
     found.throwAny();
     const { token } = (checked as unknown as { body: { token: string } }).body;
-    // Too many failures are refused here, too, as with the header.
+    // An address with too many failures is refused, as on routes that take the header.
     const { address, method } = request;
     const headers = new Map([['authorization', `Bearer ${token}`]]);
     const principal = await identify({ method, headers, address }, checks);

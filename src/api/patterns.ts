@@ -27,7 +27,10 @@ import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
-/** Patterns that one page of a filtered list reads, some kilobytes each. A page that reaches the bound is short and has a cursor. */
+/**
+ * Maximum number of patterns that one page of a filtered list reads, some kilobytes each. A page that reaches it is
+ * short and has a cursor.
+ */
 const PATTERN_SCAN_ROWS = 300;
 
 /** Sorts after every timestamp. */

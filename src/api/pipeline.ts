@@ -108,7 +108,7 @@ export function warnOf(warning: string | null, headers: ApiReply['headers']): Ap
   return warning === null ? headers : [...headers, ['x-svc-warning', warning]];
 }
 
-/** Usually available immediately. */
+/** A value that is usually available immediately. */
 type Settled<Value> = Value | Promise<Value>;
 
 /** @throws FailedCall for an internal failure, which the caller reports and renders */
@@ -168,8 +168,8 @@ function checkAll(endpoint: Endpoint, raw: RawInput, principal: Principal) {
 /**
  * The tenant that the request names. With a static key, the tenant is in the body, or in the query of a
  * request without a body. With a JWT, it must be in the query. In a request with a body, the query of a
- * static key is ignored, but must contain valid names. Any other key determines its tenant, so the fields of
- * its requests are not read.
+ * static key is ignored, but must contain valid names. Any other key determines its tenant, so these fields are ignored
+ * in its requests.
  */
 function checkTenant(
   endpoint: Endpoint,
@@ -198,8 +198,8 @@ function shapeOf(schema: z.ZodType | undefined): object {
 }
 
 /**
- * A deleted organization is closed to every caller, including the operator, and a deleted project accepts no
- * more data. Handlers answer reads of a deleted project as if it had never existed.
+ * A deleted organization refuses every caller, including the operator. A deleted project accepts no more data. Handlers
+ * answer reads of a deleted project as if it had never existed.
  * @throws CatalogueError `not_found`
  */
 function checkDeleted(
@@ -220,7 +220,10 @@ function checkDeleted(
   }
 }
 
-/** Whether a project can have this name. A key's requests may hold any text here, because the field is ignored. */
+/**
+ * Whether a project can have this name. Requests with a customer's key may contain any text, because the field is
+ * ignored for them.
+ */
 function canBeName(text: string): boolean {
   return text.length <= 2 * ID_CHARACTERS && text.isWellFormed();
 }

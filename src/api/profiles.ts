@@ -15,10 +15,10 @@ import type { TableReader, Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import { tenantAuditActor, writeTenantAudit } from './tenant-audit.ts';
 
-/** Custom profiles of one organization. One more is refused. */
+/** Maximum number of custom profiles of one organization. Further ones are refused. */
 const PROFILES_PER_ORG_MAX = 100;
 
-/** In `main.mdb`: one row a custom profile, key `[org_id, name]`, value the whole profile. */
+/** In `main.mdb`: one row per custom profile; key `[org_id, name]`, value the whole profile. */
 export const PROFILES_TABLE = 'profiles';
 
 /** Parts of a cursor: whether a name belongs to the built-in or to the custom profiles. */

@@ -101,7 +101,7 @@ async function deleteProject(
     return { org_id: project.org_id, keys_revoked: keys.length };
   });
   revocations.announce(org_id);
-  // What is not removed by then, or fails now, is removed after the answer or by the next resumption.
+  // Data that remains then is removed after the answer, or by the next resumption.
   const { project_id } = params;
   await removeInTime(content, { org_id, project_id });
   return { body: { deleted: true, keys_revoked } };

@@ -237,8 +237,8 @@ function* listOrganizations(tables: TableReader, table: string): Iterable<string
 }
 
 /**
- * Whether the run has a recent step. The last step by number is usually the last by time; a late step makes the run
- * look older, never newer.
+ * Whether the run has a recent step. The step with the highest number is usually the newest. If it is not, the run
+ * looks older than it is, never newer.
  */
 function isActive(runs: TableReader, { org_id, run_id }: RunRow, beforeMs: number): boolean {
   for (const { value } of runs.range<RunStepRow>(RUN_STEPS, {

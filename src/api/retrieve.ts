@@ -15,8 +15,8 @@ import type { TableReader } from '../storage/tables.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
 /**
- * Interval between live-stream reports that an organization is over its cap, and how many organizations a thread
- * remembers.
+ * The live stream reports an organization over its cap once per interval. A thread remembers the reports of this many
+ * organizations.
  */
 const CAPPED_TOLD = { every_ms: 600_000, orgs: 10_000 };
 

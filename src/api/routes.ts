@@ -88,7 +88,7 @@ export interface ApiServices {
   findings?: FindingsServices;
   /** Whether a vector store is configured; without one, retrieval finds nothing. */
   has_patterns?: boolean;
-  /** Searches patterns on this thread; absent: the pattern index does. */
+  /** Searches patterns on this thread; absent: the pattern index searches on its own thread. */
   search?: RetrieveServices['index'];
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
@@ -201,7 +201,10 @@ function dashboardFacts({ version, gateway = null, live = null, control }: ApiSe
   };
 }
 
-/** The routes. They are described and rendered at the first request for that, which takes a fifth of a thread's start. */
+/**
+ * The routes. Their description and their page are made at the first request for them, because that takes a fifth of a
+ * thread's start.
+ */
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;
   const endpoints = productEndpoints(services);

@@ -22,7 +22,7 @@ import { tenantAuditActor } from './tenant-audit.ts';
 interface MarkServices {
   stores: Stores;
   deleted: DeletedView;
-  /** Absent: this process captures nothing. */
+  /** Absent: this process does not capture. */
   captures?: { reader: CaptureAsker; owner: CaptureOwner };
 }
 

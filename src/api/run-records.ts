@@ -61,8 +61,8 @@ export function runRecordHandlers(
   const lists = new RunLists(services.stores, deleted, clock);
 
   /**
-   * Only the actor of a running run has the run's present totals. If the actor cannot be asked now, the stored totals
-   * are used.
+   * Only the actor of a running run has the run's present totals. The stored totals are used while the actor cannot be
+   * asked.
    */
   const describe = async (tenant: Tenant, { row, start }: StoredRun): Promise<RunRecord> => {
     const totals =
@@ -157,7 +157,7 @@ class RunLists {
     });
   }
 
-  /** The runs that a caller sees of its organization. */
+  /** The runs of its organization that a caller may see. */
   #allowedIn({ org_id, project_id: own }: Tenant, asked: string | null | undefined) {
     const project_id = own ?? asked ?? null;
     const hidden = this.#deleted.hiddenIn(org_id);
@@ -281,7 +281,7 @@ export function findRun(
   return { row, start };
 }
 
-/** Field by field, because copying an object from msgpack without some fields costs as much as reading it. */
+/** Copies field by field: to copy an object from msgpack and leave out some fields would cost as much as reading it. */
 function describeRun(row: RunRow, start: RunStartRow | undefined, marks: RunMarks, nowMs: number): RunRecord {
   const { status: state, ended_by, words } = tellReportedStatus(toReportedRun(row, start), nowMs, marks);
   return {
@@ -321,7 +321,7 @@ function describeStep({ step_index, step }: StoredStep): StepRecord {
     total_score: number;
     fired: MonitorName[];
   };
-  // Older rows do not have these two.
+  // Older rows lack these two fields.
   const max_score = findMaxScore(said.scores);
   const alarm = said.fired.length > 0;
   return { step_index, ...copy, is_error, tokens, at, ...said, max_score, alarm, intervention };

@@ -7,7 +7,7 @@ import type { RunTotals } from '../domain/run.ts';
 
 type TotalsReader = (scope: { org_id: string; project_id: string }, runId: string) => Promise<RunTotals>;
 
-/** A row of a reported run without an end. */
+/** Part of a row whose reported run has not ended. */
 const GOES_ON = Buffer.from('"is_finished":false');
 
 /**

@@ -18,7 +18,10 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { lookUpProfile, unknownProfile } from './profiles.ts';
 
-/** Bytes of the identifiers that form the key of an experiment's run. Storage takes 1,978 with separators. */
+/**
+ * Maximum number of bytes of the identifiers that form the key of an experiment's run. Storage accepts keys of 1,978
+ * bytes, separators included.
+ */
 const RUN_IDS_BYTES_MAX = 1_960;
 
 export function runHandlers(services: {
@@ -82,7 +85,7 @@ export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Om
   }
   const { task } = body;
   const metadata = body.metadata == null ? '' : JSON.stringify(body.metadata, sortKeys);
-  // The key does not matter: the same start with another key is the same start.
+  // The API key is left out: the same start with another key is the same start.
   const fingerprint = fingerprintOf([facts, task, metadata]);
   const { type, id } = tenant.actor;
   return { facts: type === 'key' ? { ...facts, key_id: id } : facts, task, metadata, fingerprint };

@@ -3,8 +3,8 @@
  * memory (domain/reported-runs.ts), so that a search reads only new rows from the database. Server threads;
  * other requests get a turn between the parts of a search.
  *
- * Bound: RUNS_IN_MEMORY runs per thread, about 400 bytes each, plus those of the organization that searched
- * last.
+ * Bound: RUNS_IN_MEMORY runs per thread, about 400 bytes each. The runs of the organization that searched last may come
+ * on top.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeReportedReader, type ReportedRun } from '../domain/reported-run.ts';
@@ -47,7 +47,7 @@ interface RunSearch {
 
 interface ValuesQuestion extends Pick<RunSearch, 'org_id' | 'query' | 'isAllowed' | 'limit' | 'now_ms'> {
   field: string;
-  /** Only values that contain it; '': all. */
+  /** Counts only values that contain this text; '': all values. */
   contains: string;
 }
 

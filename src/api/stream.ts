@@ -51,7 +51,7 @@ function isOff(): CatalogueError {
   return new CatalogueError('unavailable', 'The live stream is off: AUTH_DB_CONN_URL is unset');
 }
 
-/** Sorts before every event, so that a reader with an id that is not from this service gets a `reset`. */
+/** Stands for an id that is not from this service. It sorts before every event, so its reader gets a `reset`. */
 const NO_SUCH_ID = -1;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Handlers of `contract/traces.ts`. They read a trace, bound it and mask its secrets before any other code sees it.
- * Server threads.
+ * Handlers of `contract/traces.ts`. They read a trace, cut it to its bounds and mask its secrets before any other code
+ * sees it. Server threads.
  */
 
 import type { z } from 'zod';

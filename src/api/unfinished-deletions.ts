@@ -24,7 +24,7 @@ export class UnfinishedDeletions {
     this.#content = new DeletedContent(parts);
   }
 
-  /** Resumes all interrupted deletions. Never fails: the next call retries what could not be done. */
+  /** Resumes all interrupted deletions. Never fails: the next call retries what failed. */
   async resume(): Promise<void> {
     await Promise.allSettled([
       this.#runs.resumeDeletions(this.#stores.runs),

@@ -1,6 +1,6 @@
 /**
- * Signals to all server threads that a user changed something, which invalidates their caches for that user. There is
- * a fixed number of counters, which users share: a collision only causes another look-up. Any thread.
+ * Signals to all server threads that a user changed something, which invalidates their caches for that user. Users
+ * share a fixed number of counters. A collision only causes another look-up. Any thread.
  */
 import { hash } from 'node:crypto';
 

@@ -25,7 +25,7 @@ import type { UserEpochs } from './user-epochs.ts';
 interface UserGuard {
   checks: Checks;
   main: Tables;
-  /** Notified of each change that a user makes. */
+  /** Is told of each change that a user makes. */
   epochs: UserEpochs;
   clock?: Clock;
 }
@@ -106,7 +106,7 @@ async function signIn(
   });
 }
 
-/** A token without an address gives no information about it: the earlier one stays valid. */
+/** Whether the token brings another address. If it has no address, the stored one stays valid. */
 function saysNews(user: User, { email, email_verified }: UserIdentity): boolean {
   return email !== null && (email !== user.email || email_verified !== user.email_verified);
 }

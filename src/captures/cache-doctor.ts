@@ -2,8 +2,8 @@
  * Determines how each turn used the provider's prompt cache, and why it read less than it could have. Pure except for
  * its source; capture reader and command line.
  *
- * A turn could have read what the provider reported as cached for the previous turn: what that turn read and wrote. A
- * cause is named only if the bytes or the times of both requests prove it.
+ * A turn could have read what the provider reported as cached for the previous turn, which is what that turn read and
+ * wrote. A cause is named only if the bytes or the times of both requests prove it.
  *
  * Memory: at most KEPT_CHARS characters of prompts of the last turns, and as many characters of the last agents' tools
  * and system prompts.
@@ -35,7 +35,7 @@ import {
 
 /** Maximum characters of prompts in memory. */
 const KEPT_CHARS = 32 << 20;
-/** Minimum length of a prompt that providers cache; some models have a higher minimum. */
+/** Providers cache prompts from this length on; some models have a higher minimum. */
 const LEAST_TOKENS = 1_024;
 const LEAST_TOKENS_MOST = 4_096;
 /** OpenAI caches in steps of this many tokens. */
@@ -47,7 +47,7 @@ const PASSED_TURNS = 64;
 /** Number of blocks that Anthropic checks before a cache point. */
 const LOOK_BACK_BLOCKS = 20;
 const MINUTE_MS = 60_000;
-/** Maximum numbers of tools and of characters in an agent's description. */
+/** Maximum number of tools, and of characters, in an agent's description. */
 const NAMED_TOOLS = 4;
 const NAME_CHARS = 60;
 
@@ -64,7 +64,7 @@ interface SeenPrompt {
   prompt: Prompt;
   /** Tokens of the whole prompt; null: not known. */
   tokens: number | null;
-  /** Tokens up to the last cache point, as counted by the provider; null if it reported nothing about its cache. */
+  /** Tokens up to the last cache point, as counted by the provider; null: it reported nothing about its cache. */
   cached_tokens: number | null;
   lifetime: Lifetime;
   started_ms: number;
@@ -81,7 +81,7 @@ interface Expectation {
   is_estimate: boolean;
 }
 
-/** An exchange, and the earlier one that it continues or retries; null: it starts a conversation. */
+/** An exchange, and the earlier exchange that it continues or retries; null: it starts a conversation. */
 interface ExaminedExchange {
   record: ListedExchange;
   follows: number | null;
@@ -95,7 +95,7 @@ export class CacheDoctor {
   readonly #lastOfAgent = new RecentMap<string, number>(REMEMBERED_AGENTS);
   readonly #agents: RecentMap<string, SeenPrompt>;
 
-  /** @param keptChars maximum characters of prompts in memory, for each of two maps */
+  /** @param keptChars maximum characters of prompts in memory, for each of the two maps */
   constructor(source: ExchangeSource, prices: Prices, keptChars = KEPT_CHARS) {
     this.#source = source;
     this.#prices = prices;
@@ -165,8 +165,8 @@ export class CacheDoctor {
   }
 
   /**
-   * The agent's last turn in this run, if the prompt still has most of that turn's messages. Then the client has
-   * rewritten an earlier message.
+   * The agent's last turn in this run, if the client has rewritten one of its messages. The prompt then still has most
+   * of them.
    */
   #findRewritten(runId: string | null, agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
     const id = agent === null ? undefined : this.#lastOfAgent.get(keyOfAgent(runId, agent));
@@ -216,7 +216,7 @@ export class CacheDoctor {
     if (expected === null || now.prompt.is_continued) return verdict('first');
     const wasMarked = expected.before.prompt.caching === 'marked';
     const isUnused = wasMarked && (expected.before.cached_tokens ?? 0) === 0;
-    // This is the first request with a cache point after requests without.
+    // This is the first request with a cache point; earlier requests had no cache point.
     if (wasMarked && isUnmarked(expected) && lastCachePoint(now.prompt) !== undefined)
       return verdict('first');
     if (expected.tokens < (isUnused && !isUnmarked(expected) ? LEAST_TOKENS_MOST : LEAST_TOKENS))
@@ -240,7 +240,7 @@ function keyOfAgent(runId: string | null, agent: string): string {
   return `${runId ?? ''} ${agent}`;
 }
 
-/** Whether a server uses Anthropic's format but caches without cache points, as its reported reads show. */
+/** Whether a server uses Anthropic's format but caches without cache points. Its reported reads show this. */
 function cachesByItself(prompt: Prompt, usage: TokenUsage, before: SeenPrompt | undefined): boolean {
   if (prompt.caching === 'automatic' || lastCachePoint(prompt) !== undefined) return false;
   return (usage.cache_read_tokens ?? 0) > 0 || before?.prompt.caching === 'automatic';
@@ -316,7 +316,8 @@ function isHead({ place }: PromptPart): boolean {
 }
 
 /**
- * Identifies requests with the same tool names or, without tools, with the same beginning; null without both.
+ * Identifies requests with the same tool names; without tools, requests with the same beginning. null: there is
+ * neither.
  */
 function nameAgent({ provider, path, model }: ListedExchange, { parts }: Prompt): string | null {
   const tools = parts.filter(({ place }) => place === 'tool').map(({ label }) => label);

@@ -1,7 +1,7 @@
 /**
  * What turns lost by cache misses, by day, agent, cause and place. The exchanges are divided into parts by id. The
- * ledger examines each exchange once, keeps sums for each part, and adds them up for a question. It examines the newest
- * part first, and only as far back as needed. Pure except for its source; capture reader and command line.
+ * ledger examines each exchange once and keeps sums for each part. For a question it adds these sums up. It begins with
+ * the newest part, and goes back only as far as needed. Pure except for its source; capture reader and command line.
  *
  * Memory: at most PART_CELLS sums of some hundred bytes for each part, and MAX_PARTS parts; older exchanges are not
  * examined. Further sums of a part count under {@link OTHER_AGENTS}, without a place. At most two cache doctors at a
@@ -26,13 +26,15 @@ import { endedDay } from './figure-cube.ts';
 const PART_IDS = 1_024;
 const MAX_PARTS = 1_024;
 const PART_CELLS = 512;
-/** Exchanges that are put in the order of their arrival before they are examined. */
+/** Number of exchanges that are sorted by arrival before they are examined. */
 const BATCH = 64;
-/** Exchanges before a part that are examined but not counted, because its first turns are compared with them. */
+/**
+ * Number of exchanges before a part that are examined but not counted: the part's first turns are compared with them.
+ */
 const EARLIER_EXCHANGES = 32;
-/** Characters of prompts in memory, for each of a doctor's two maps. */
+/** Maximum characters of prompts in memory, for each of a doctor's two maps. */
 const KEPT_CHARS = 8 << 20;
-/** The newest part, which grows, and an older one. */
+/** One doctor for the newest part, which grows, and one for an older part. */
 const MAX_DOCTORS = 2;
 const DAY_MS = 86_400_000;
 
@@ -55,7 +57,10 @@ interface CacheChanges {
   cache_gone: number[];
 }
 
-/** Turns of one day and agent with the same cause and place; without a cause all turns of that day and agent. */
+/**
+ * Turns of one day and agent with the same cause and place. The cell without a cause has all turns of that day and
+ * agent.
+ */
 interface Cell {
   day: string;
   agent: string;
@@ -102,7 +107,8 @@ export class CacheLedger {
     const oldest = Math.max(startOfPart(range.first_id), newest - (MAX_PARTS - 1) * PART_IDS);
     for (let from_id = newest; from_id >= oldest; from_id -= PART_IDS) {
       let part = this.#parts.get(from_id);
-      // Exchanges are in the order of their end, so those of earlier parts began before this day, unless the source says otherwise.
+      // Exchanges are in the order of their end. So exchanges of earlier parts began before this day, unless the source
+      // says otherwise.
       if (
         part === undefined &&
         from_id !== newest &&
@@ -217,7 +223,7 @@ class LedgerPart {
   next_id: number;
   /** UTC day on which the last examined exchange ended; '9999' before the first. */
   last_ended_day = '9999';
-  /** Exchanges that are read but not examined yet, the next one last. */
+  /** Exchanges that are read but not examined yet; the next one stands last. */
   #batch: ListedExchange[] = [];
   readonly #cells = new Map<string, Cell>();
 

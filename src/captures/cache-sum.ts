@@ -32,7 +32,7 @@ interface SummedMisses {
   runs: readonly string[];
 }
 
-/** Totals of some turns, to which others can be added. */
+/** Totals without any turns, to which turns can be added. */
 export function startTotals(): CacheTotals {
   return {
     turns: 0,
@@ -67,7 +67,7 @@ export function totalsOf({ verdict, lost_tokens, cost_usd, is_estimate }: CacheL
 export function missOf(look: CacheLook, runId: string): SummedMisses | null {
   const { verdict, cause, agent, difference, lost_tokens, cost_usd } = look;
   if (verdict !== 'miss' || cause === null) return null;
-  // The numbers of messages differ from turn to turn, and so do the tools that stand in another order.
+  // The place is left out: message numbers, and the tools in another order, differ from turn to turn.
   const isOrder = cause === 'tools_reordered';
   const place = isOrder ? null : (difference?.place.replace(/^message .*/, 'a message') ?? null);
   return { cause, agent, place, misses: 1, lost_tokens, cost_usd, runs: [runId] };

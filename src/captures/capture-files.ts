@@ -21,7 +21,9 @@ import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 const MAPPED_BYTES = 88 * 1024 * 1024;
 /** Minimum time between two releases, because reading after a release must open the files again. */
 const RELEASE_MS = 1_000;
-/** Page size of Linux on the machines for which Node is built. If it is larger, pages are released later. */
+/**
+ * Page size of Linux on the machines for which Node is built. On a machine with larger pages, they are released later.
+ */
 const PAGE_BYTES = 4_096;
 
 /** A file and the ids that are read from it. */
@@ -33,7 +35,7 @@ interface CapturePart {
 
 /** How capture files are read. */
 interface CaptureFilesOptions extends Pick<ReaderOptions, 'cache_bytes' | 'data_key'> {
-  /** Is told of each damaged exchange, which then counts as missing. When absent, an error is thrown. */
+  /** Is told of each damaged exchange, which then counts as missing. Absent: a damaged exchange throws an error. */
   unreadable?: UnreadableExchanges;
 }
 
@@ -141,7 +143,7 @@ export class CaptureFiles implements ExchangeSource {
     } catch (error) {
       const { unreadable } = this.#options;
       if (unreadable === undefined || !(error instanceof CaptureFileError)) throw error;
-      // It exists, and only cannot be read now.
+      // The exchange exists; it cannot be read now.
       if (error.code === 'remote') throw error;
       unreadable.note(id, error.path);
       return undefined;
@@ -200,7 +202,7 @@ export class CaptureFiles implements ExchangeSource {
     return reader;
   }
 
-  /** The live file's reader, reopened after a release; null when it was rotated and is sealed by now. */
+  /** The live file's reader, reopened after a release; null: the file was rotated, and is sealed by now. */
   #readLive(part: CapturePart): CaptureReader | null {
     if (this.#live !== null) return this.#live;
     if (this.#liveInode !== null && inodeOf(this.#db) === this.#liveInode) {
@@ -215,7 +217,7 @@ export class CaptureFiles implements ExchangeSource {
     const sealed = listSealed(this.#db).find(
       ({ first_id, last_id }) => first_id <= part.first_id && last_id >= part.last_id,
     );
-    // Otherwise the open below reports that the file has changed.
+    // If there is none, opening the file below reports that it has changed.
     if (sealed !== undefined) part.path = sealed.path;
     this.#liveInode = null;
     return null;

@@ -1,6 +1,6 @@
 /**
  * Recent traffic of the gateway: times and figures of the newest captured exchanges, and their sums over a time span.
- * It reads from the newest on, only as far back as needed. Pure except for its source; capture reader.
+ * It begins with the newest exchange, and goes back only as far as needed. Pure except for its source; capture reader.
  *
  * Memory: about 50 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
  */
@@ -79,7 +79,8 @@ export class RecentExchanges {
         part.read(source, range.last_id, this.#prices);
         if (part.next_id === from_id + PART_IDS) this.#unkept.add(part);
       }
-      // Exchanges are ordered by their end, so exchanges of earlier parts began before this time, unless the source says otherwise.
+      // Exchanges are in the order of their end. So exchanges of earlier parts began before this time, unless the
+      // source says otherwise.
       const ended_ms = Math.max(part.ended_ms, source.endedBefore?.(from_id) ?? Number.NEGATIVE_INFINITY);
       if (ended_ms < from_ms) {
         this.#whole_from_ms = ended_ms;
@@ -220,7 +221,7 @@ class FiguresPart {
       // Stop here: to yield one more record, the generator would load the next part.
       if (record.id === end_id - 1 || record.id === last_id) break;
     }
-    // Continue behind the part's end, even if its last exchanges are damaged and were not yielded.
+    // Continue after the part's end, even if its last exchanges are damaged and were not yielded.
     this.next_id = Math.min(end_id, last_id + 1);
   }
 

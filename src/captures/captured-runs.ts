@@ -8,8 +8,8 @@
  *
  * A row needs only records, except for two facts from bodies: the run's first words and, if the records show no fault,
  * whether the run is golden. Both facts are read once and kept with the row until the run continues. A page reads
- * bodies for at most CAPTURE_LIST_READING_MS; facts that it did not read are null. While no request waits, these facts
- * are read next, and then those of all other runs, newest first.
+ * bodies for at most CAPTURE_LIST_READING_MS. Facts that it had no time to read are null. While no request waits, these
+ * facts are read first, and then the facts of all other runs, newest first.
  */
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -77,12 +77,12 @@ const CAPTURE_TASK_CHARACTERS = 200;
 /** Where a page begins and what it shows. */
 export interface RunPageQuestion {
   limit: number;
-  /** Only runs after this place in the list; null to begin with the first run. */
+  /** Only runs after this place in the list; null: begin with the first run. */
   after: PagePlace | null;
   query: RunQuery;
   /** The time for which ages and statuses are computed, in milliseconds since the epoch. */
   now_ms: number;
-  /** Runs that began with an earlier exchange are not shown; left out to show all. */
+  /** Runs that began with an earlier exchange are not shown; absent: all are shown. */
   not_before?: number;
   /**
    * false: the counts of the page may be too small. Then a page of the newest runs tests only the runs up to its end, so
@@ -121,19 +121,19 @@ export interface WindowQuestion {
   query: RunQuery;
   /** Only runs that also match this query; null: all. */
   of_query: RunQuery | null;
-  /** Runs that began with an earlier exchange are left out; when absent, no run is left out. */
+  /** Runs that began with an earlier exchange do not count; absent: all count. */
   not_before?: number;
 }
 
 /** Selects the values that are counted, and their runs. */
 export interface ValuesQuestion {
   field: string;
-  /** Only values that contain this text; '' for all values. */
+  /** Counts only values that contain this text; '': all values. */
   contains: string;
   limit: number;
   query: RunQuery;
   now_ms: number;
-  /** Runs that began with an earlier exchange do not count; left out to count all. */
+  /** Runs that began with an earlier exchange do not count; absent: all count. */
   not_before?: number;
 }
 
@@ -185,7 +185,7 @@ interface CapturedRunsOptions {
 
 /** Rows loaded in one batch. */
 const LOADED_AT_ONCE = 2_048;
-/** How long a page loads stored rows before it searches the loaded ones. */
+/** A page loads stored rows for this long. Then it searches the loaded ones. */
 const LOADING_MS = 200;
 /** Minimum number of candidate runs for a page, because some may not match after their bodies are read. */
 const CANDIDATES_AT_ONCE = 64;
@@ -292,7 +292,7 @@ export class CapturedRuns {
     } else this.#followStart(run, before);
   }
 
-  /** Notes that a run must be stored again, and that its values may be others. */
+  /** Notes that a run must be stored again, and that its values may have changed. */
   #note(run: ListedRun): void {
     this.#changed.add(run);
     this.#table.touch(run);
@@ -453,14 +453,14 @@ export class CapturedRuns {
     return { runs, gone, state: { last_id, runs: this.#count, left_out, without_run } };
   }
 
-  /** How many runs {@link takeChanges} would return. */
+  /** Number of runs that {@link takeChanges} would return. */
   get changed(): number {
     return this.#changed.size + this.#gone.length;
   }
 
   /**
-   * Follows a deletion of all exchanges before `firstId`: runs without a later exchange leave the list, and other runs
-   * keep only their later exchanges. Then all rows must be stored again.
+   * Follows a deletion of all exchanges before `firstId`. Runs without a later exchange leave the list; the others keep
+   * only their later exchanges. Then all rows must be stored again.
    */
   forgetBefore(source: ExchangeSource, firstId: number): void {
     this.#loadAll();
@@ -568,7 +568,7 @@ export class CapturedRuns {
   }
 
   /**
-   * Finds all matching runs with one pass over the list, however many there are.
+   * Finds all matching runs, without a maximum, in one pass over the list.
    * @param reads false: bodies are read only if the query needs them
    */
   all(
@@ -689,7 +689,7 @@ export class CapturedRuns {
     return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, findText, reader };
   }
 
-  /** Tests runs by their values in columns. It is valid until a run changes. */
+  /** A test of runs by their values in columns, valid until a run changes. */
   #searchSlots(search: RunSearch, query: RunQuery, nowMs: number): SlotSearch {
     const { columns } = this.#followed();
     const keyOfText = columns.number('run key', keyInTexts, (key) => key);
@@ -790,7 +790,7 @@ export class CapturedRuns {
       take(entry);
     }
     entry.listed = null;
-    // A reported run that is older than the loaded runs may have been captured.
+    // Whether a reported run was captured is unknown if it is older than the loaded runs.
     const from = this.#order[0]?.tally.first_ms ?? Number.POSITIVE_INFINITY;
     for (const reported of this.#said.reported()) {
       if (reported.started_ms < from || joined.has(reported)) continue;
@@ -883,7 +883,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Whether the run's verdict is valid. A verdict from records alone is not, once a person has marked the run good.
+   * Whether the run's verdict is valid. A verdict from records alone is no longer valid after a person has marked the
+   * run good.
    * @param markOf reads the mark
    */
   #isJudged({ verdict, judged_id, tally }: ListedRun, markOf: MarkReader = this.#presentMark): boolean {
@@ -938,7 +939,7 @@ export class CapturedRuns {
     if (this.#wanted.size > CAPTURE_WANTED_RUNS) this.#wanted.delete(this.#wanted.values().next().value!);
   }
 
-  /** Takes what another reader found out about the same exchanges. */
+  /** Takes over what another reader found out about the same exchanges. */
   #takeStored(run: ListedRun): void {
     const stored = this.#findStored(run.tally);
     if (stored === null) return;
@@ -966,7 +967,7 @@ export class CapturedRuns {
     if (listed === null) return { ...words, golden: false, reasons: NOT_CAPTURED, overruled: [] };
     const isJudged = this.#isJudged(listed, markOf) && listed.verdict!.golden !== null;
     const weighed = weighWords(isJudged ? listed.verdict!.reasons : [], words);
-    // Bodies cannot remove a reason that already exists.
+    // Bodies cannot remove a reason that the records gave.
     const golden = isJudged || !weighed.golden ? weighed.golden : null;
     return { ...words, ...weighed, golden };
   }
@@ -1017,7 +1018,7 @@ interface RunSearch {
   reader: RunReader<RunEntry>;
 }
 
-/** The same for runs in slots. */
+/** A search over runs in slots. */
 interface SlotSearch {
   test: (slot: number) => Verdict;
   keyOf: (slot: number) => number;

@@ -47,7 +47,7 @@ export interface ToldExchange
   /** `end_cause` in words; '' for null. */
   end_words: string;
   latency_ms: number;
-  /** true for an exchange without an answer, with an error status, or with an answer without an end. */
+  /** true: the exchange has no answer, an error status, or an answer without an end. */
   failed: boolean;
   /** Whether the exchange repeats the request that `follows` names. */
   is_retry: boolean;

@@ -1,7 +1,7 @@
 /**
  * Figures of captured traffic by model, agent, tool and so on. The exchanges are divided into parts by id. The cube
- * keeps sums for each part and adds them up for a query. It reads from the newest part on, only as far back as needed.
- * Pure except for its source; capture reader and command line.
+ * keeps sums for each part, and adds them up for a query. It begins with the newest part, and goes back only as far as
+ * needed. Pure except for its source; capture reader and command line.
  *
  * Memory: at most PART_CELLS sums of some hundred bytes for each part; values beyond that are summed without a name. A
  * month of uniform traffic takes some megabytes.
@@ -143,7 +143,7 @@ export class FigureCube {
   #mergeComplete(): void {
     for (const part of this.#isMerged)
       if (this.#parts.get(part.from_id) !== part) {
-        // Sums cannot be subtracted.
+        // The merged sums are made again, because sums cannot be subtracted.
         this.#merged.clear();
         this.#isMerged.clear();
         break;
@@ -190,7 +190,8 @@ export class FigureCube {
         if (!part.read(source, last_id, this.#prices, from_id === newest ? ALWAYS : hasTime)) return false;
         if (part.is_complete) this.#unkept.add(part);
       }
-      // Exchanges are in the order of their end, so those of earlier parts began before this day, unless the source says otherwise.
+      // Exchanges are in the order of their end. So exchanges of earlier parts began before this day, unless the source
+      // says otherwise.
       if (part.last_ended_day < fromDay && endedDay(source, from_id) < fromDay) return true;
     }
     return true;
@@ -271,7 +272,7 @@ class CubePart {
       // Stop here: to yield one more record, the generator would load the next part.
       if (exchange.id === this.#endId - 1 || exchange.id === lastId) break;
     }
-    // Continue behind the part's end, even if its last exchanges are damaged and were not yielded.
+    // Continue after the part's end, even if its last exchanges are damaged and were not yielded.
     this.#nextId = Math.max(this.#nextId, Math.min(this.#endId, lastId + 1));
     return true;
   }

@@ -1,5 +1,5 @@
 /**
- * Sums the figures of exchanges. These sums can be added up in turn. Pure; capture reader and command line.
+ * Sums the figures of exchanges. Sums can also be added to each other. Pure; capture reader and command line.
  */
 
 import { hasFailed } from '../domain/golden.ts';

@@ -31,7 +31,7 @@ import { judgeByRecords, RunJudge } from './run-judge.ts';
 export const MAX_SEEN_HASHES = 200_000;
 
 /**
- * Maximum numbers of runs that are judged side by side, and of their exchanges. These runs are close together in the
+ * Maximum number of runs that are judged side by side, and of their exchanges. Such runs lie close together in the
  * file, so most blocks are read once.
  */
 const JUDGED_RUNS = 4_096;
@@ -42,7 +42,7 @@ const LISTED_EXCHANGES = 512;
 
 /** Maximum number of models, notes and providers listed for one run. */
 const MAX_NAMES = 8;
-/** Maximum numbers of requests' tags and of credentials listed for one run. */
+/** Maximum number of request tags, and of credentials, listed for one run. */
 const MAX_TAGS = 32;
 const MAX_CREDENTIALS = 16;
 /** Maximum number of tools listed for one run. */
@@ -102,15 +102,14 @@ export interface RunSummary {
 }
 
 interface RunTable extends RunListEnd {
-  /** By first appearance. */
-  runs: RunSummary[];
+  /** In the order of their first appearance. */ runs: RunSummary[];
 }
 
 /** Counts of what a list of runs leaves out. */
 export interface RunListEnd {
   /**
-   * Earlier runs beyond the limit. With a filter by verdict: earlier runs that were not examined, because enough later
-   * runs matched.
+   * Number of earlier runs beyond the limit. With a filter by verdict, it is the number of earlier runs that were not
+   * examined, because enough later runs matched.
    */
   left_out_runs: number;
   without_run: RunSummary | null;
@@ -137,7 +136,7 @@ export interface RunTally {
 /** Reasons that an earlier reader found for a run with these records; null when unknown. */
 export type KeptVerdict = (tally: RunTally) => GoldenReason[] | null;
 
-/** Which runs a table shows; all without a filter. */
+/** Which runs a table shows. Without a filter it shows all. */
 export interface RunFilter {
   /** Runs that continued at this time or later, in milliseconds since the epoch. */
   since_ms?: number;
@@ -489,7 +488,8 @@ class LinkFinder {
     // The last answer is the same, even if earlier messages were rewritten or dropped.
     if (at < 0 && lastAnswer !== null && lastAnswer === this.#answerAlone) return 'continues';
     if (at < 0) return messages.some(isAnswer) ? 'breaks' : 'starts';
-    // Only messages of the client may follow the answer. Another answer there belongs to a turn that was not captured.
+    // Only messages of the client may follow the answer. Another answer after it belongs to a turn that was not
+    // captured.
     return messages.slice(at + 1).some(isAnswer) ? 'breaks' : 'continues';
   }
 }
@@ -518,8 +518,7 @@ class ConversationFinder {
     const asked = prefixes.at(-1);
     if (asked !== undefined) {
       this.#remember(`asked ${asked}`, known);
-      // An equal request retries a failed call. If the earlier call was answered, the request begins another
-      // conversation.
+      // An equal request after a failed call is a retry. After an answered call it begins another conversation.
       if (hasFailed(record)) this.#remember(`failed ${asked}`, known);
       else this.#known.delete(`failed ${asked}`);
     }
@@ -578,7 +577,10 @@ class RunReader {
     return { record, turn, link, ...place, new_messages: newMessages, new_system: newSystem };
   }
 
-  /** Selects the new messages. A new conversation is new as a whole, even if another one began with the same words. */
+  /**
+   * Selects the new messages. All messages of a new conversation are new, even if another conversation began with the
+   * same words.
+   */
   #takeNewMessages(turn: ReadTurn, isStart: boolean): TurnMessage[] {
     const { prefixes, answered } = turn.conversation;
     const offset = countLinks(turn);
@@ -597,8 +599,8 @@ class RunReader {
 }
 
 /**
- * Number of a turn's prefixes that represent a link to an answer that the provider keeps, instead of a message of this
- * request.
+ * Number of a turn's prefixes that stand for a link to an answer that the provider keeps. They stand for no message of
+ * this request.
  */
 function countLinks(turn: ReadTurn): number {
   return Math.max(0, turn.conversation.prefixes.length - turn.request.messages.length);

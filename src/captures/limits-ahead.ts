@@ -24,7 +24,10 @@ const NAMED_RUNS = 5;
 
 /** One limit of one credential. */
 export interface LimitAhead {
-  /** The credential's fingerprint, as in exchange records; null: the requests had none, as where the gateway adds it. */
+  /**
+   * The credential's fingerprint, as in exchange records; null: the requests had none, for example because the gateway
+   * adds it.
+   */
   credential: string | null;
   provider: string;
   name: string;
@@ -35,7 +38,7 @@ export interface LimitAhead {
   resets_at: string | null;
   /** When the provider reported it. */
   read_at: string;
-  /** When the limit is used up at the rate of the last hour; null if it resets before, or the rate is unknown. */
+  /** When the limit is used up at the rate of the last hour; null: it resets earlier, or the rate is unknown. */
   runs_out_at: string | null;
   /** Runs with the most tokens by this credential in the last 24 hours. */
   runs: { run_id: string; tokens: number }[];

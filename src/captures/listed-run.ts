@@ -13,7 +13,7 @@ import type { PlacedExchange } from '../domain/run-order.ts';
 import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
 
-/** Version of the rows' format: raise it when rows change their content, or runs are judged differently. */
+/** Version of the rows' format. Raise it when the content of rows changes, or runs are judged differently. */
 const ROW_FORMAT = 9;
 
 /** Identifies the format of rows and the program's version; rows of another format or version are not read. */
@@ -21,7 +21,7 @@ export function indexVersion(programVersion: string): string {
   return `${ROW_FORMAT} ${programVersion}`;
 }
 
-/** Identifies the prices of the stored costs; costs by other prices are not read. */
+/** Identifies the prices behind stored costs. Costs at other prices are not read. */
 export function nameOfPrices(prices: Prices): string {
   return createHash('sha256').update(JSON.stringify(prices)).digest('hex').slice(0, 16);
 }

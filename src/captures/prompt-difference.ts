@@ -8,7 +8,7 @@ import { canonicalJson, parseExact } from '../std/exact-json.ts';
 
 /** Characters that are shown before and after the first difference of two texts. */
 const SHOWN_CHARS = 60;
-/** Characters around the difference in which a time or an id is searched. */
+/** A time or an id is looked for in this many characters around the difference. */
 const NEAR_CHARS = 48;
 
 const MONTHS =
@@ -55,7 +55,7 @@ export function findDifference(
   return { cause: nameCause(before, after, earlier, later), difference: describe(before, after) };
 }
 
-/** @returns null if the names and their order are the same, so that a tool's content has changed */
+/** @returns null if the names and their order are the same; then a tool's content has changed */
 function compareTools(earlier: readonly PromptPart[], later: readonly PromptPart[]): MissCause | null {
   const [old, now] = [earlier, later].map((parts) => parts.filter(({ place }) => place === 'tool'));
   const sameNames = sortedNames(old!) === sortedNames(now!);

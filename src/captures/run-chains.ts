@@ -2,8 +2,8 @@
  * Finds which exchanges belong to which run, in one pass over the records of a capture database. Pure; command line.
  *
  * Memory: four bytes per exchange and about fifty per run, in columns outside the JavaScript heap, because a busy month
- * has a hundred thousand runs. To save memory, a run is identified by a key derived from its id. The id itself is read
- * from the database when it is needed.
+ * has a hundred thousand runs. To save memory, a run is identified by a key that is derived from its id. The id itself
+ * is read from the database when needed.
  */
 
 import { hash } from 'node:crypto';
@@ -83,7 +83,7 @@ class RunColumns {
 export class RunChains {
   readonly #only: string | null;
   readonly #most: number;
-  /** Number of runs that were forgotten because there are too many newer runs, and number of their exchanges. */
+  /** Number of forgotten runs, because there are too many newer ones; and number of their exchanges. */
   forgotten = 0;
   forgotten_exchanges = 0;
   /** Exchanges that were skipped because they are not indexed yet, so that their runs are unknown. */
@@ -205,7 +205,7 @@ export class RunChains {
   #link(before: number, id: number): void {
     const place = before - this.#firstId;
     const piece = Math.floor(place / PIECE);
-    // Pieces that stay undefined contain no exchange with a next exchange in its run.
+    // A piece stays undefined if none of its exchanges has a next exchange in its run.
     this.#next[piece] ??= new Uint32Array(PIECE);
     this.#next[piece][place % PIECE] = id - before;
   }
@@ -295,7 +295,7 @@ function readKey(runId: string): Uint32Array {
   return Uint32Array.from({ length: KEY_WORDS }, (_, word) => bytes.readUInt32LE(word * 4));
 }
 
-/** Maximum number of unwanted records in a row that are read through, because records are read in blocks. */
+/** Up to this many unwanted records in a row are read and dropped, because records are read in blocks. */
 const PASSED_OVER = 64;
 
 /** The records of these ascending ids; missing ones are left out. */

@@ -200,7 +200,7 @@ function listNotes({ listed }: RunEntry, { note }: RunMarks): readonly string[] 
   return note === '' ? notes : [...notes, note];
 }
 
-/** Marks of the captured run, or else of the reported run that it was joined with. */
+/** Marks of the captured run. Without such marks: those of the reported run that it was joined with. */
 function marksOf({ listed, reported }: RunEntry, said: SaidOfRuns): RunMarks {
   const marks = said.marksOf(idOf({ listed, reported }));
   return isUnmarked(marks) && reported !== null ? said.marksOf(reported.run_id) : marks;
@@ -313,7 +313,7 @@ export function quickOutcomeOf(run: RunEntry, said: SaidOfRuns): Pick<RunWords, 
   return { outcome: outcomeOf(run), mark: marksOf(run, said).mark };
 }
 
-/** The status of a run, and when it changes without further news. */
+/** The status of a run, and the time at which it changes if nothing else happens. */
 export function timeStatus(run: RunEntry, said: SaidOfRuns): TimedStatus {
   const words = quickWordsOf(run, said);
   const later_ms = lastSignOf(run) + RUN_IDLE_MS;

@@ -16,7 +16,9 @@ import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import type { ReadTurn } from '../providers/normal-turn.ts';
 import type { ListedExchange } from './exchange-source.ts';
 
-/** Maximum number of differences between answers and their echoes that a verdict lists. It only counts further ones. */
+/**
+ * Maximum number of differences between answers and their echoes that a verdict lists. Further ones are only counted.
+ */
 const MAX_DIFFERENCES = 3;
 
 /** What the judge needs to know about an exchange and its position in the run. */

@@ -1,7 +1,7 @@
 /**
  * All runs of a list, each in a numbered slot: captured runs with the reported runs that belong to them, and reported
- * runs that were not captured. It follows single runs, so that a question does not join all of them again, and keeps
- * their values in columns and their order by start. Pure; capture reader.
+ * runs that were not captured. It follows changes of single runs, so that a question does not join all runs again. It
+ * keeps the runs' values in columns, and their order by start. Pure; capture reader.
  *
  * Memory: some hundred bytes for each run. The table is made for the first question that reads all runs, and again after a
  * change that it cannot follow.
@@ -35,7 +35,7 @@ export class RunTable {
   #empty: number[] = [];
   /** Captured runs by the ids of their trace and their session. */
   readonly #byOtherId = new Map<string, ListedRun[]>();
-  /** How many captured runs a reported run belongs to, if to any. */
+  /** Number of captured runs that a reported run belongs to; absent: none. */
   readonly #joined = new Map<ReportedRun, number>();
   /** By run id. */
   readonly #lone = new Map<string, LoneRun[]>();
@@ -51,7 +51,7 @@ export class RunTable {
     this.columns = new RunColumns(columns, (slot) => this.#entries[slot] ?? null);
   }
 
-  /** All slots are below it. */
+  /** Every slot's number is smaller. */
   get end(): number {
     return this.#entries.length;
   }
@@ -111,7 +111,7 @@ export class RunTable {
     if (this.entryOf(run) !== null) this.columns.touch(run.slot);
   }
 
-  /** A captured run began earlier than known. */
+  /** A captured run began earlier than was known. */
   move(run: ListedRun, started_ms: number): void {
     const entry = this.entryOf(run);
     if (entry === null) return;

@@ -1,7 +1,7 @@
 /**
  * Full-text matches for the query of one page of the run list: which runs contain a text, and where. The index contains
- * only words, so a run's texts must be read to know whether the words of a phrase are adjacent. Pure except for its
- * sources; capture reader.
+ * only words. So only a run's texts show whether the words of a phrase are adjacent. Pure except for its sources;
+ * capture reader.
  *
  * Memory: the matches for the texts of one query, and the places in the runs that were read.
  */
@@ -18,7 +18,7 @@ import { HitReader } from './text-hits.ts';
 export interface RunsWithText {
   /** Whether the run contains the text; null when the run's texts must be read to know. */
   test(runId: string): Verdict;
-  /** The same by `runKey` of the run, for a test over all runs. */
+  /** The same test by the run's `runKey`, for a test over all runs. */
   testKey(key: number): Verdict;
   /**
    * Reads the texts of a run.

@@ -1,6 +1,6 @@
 /**
- * The runs of the list by their start: captured runs, and reported runs that were not captured. A page without a filter is
- * read from here, so that it looks at no more runs than it shows. Pure; capture reader.
+ * The runs of the list by their start: captured runs, and reported runs that were not captured. A page without a filter
+ * is read from this order, so it examines no more runs than it shows. Pure; capture reader.
  *
  * Memory: a reference for each run. The order is made for the first page, in about 10 ms for 100,000 runs, and then
  * follows single runs.
@@ -15,7 +15,7 @@ interface PlacedRun {
 }
 
 export class StartOrder {
-  /** Ascending. The places are those at which the runs were added. */
+  /** Ascending, with the places at which the runs were added. */
   #runs: PlacedRun[] | null = null;
 
   get isMade(): boolean {
@@ -48,7 +48,7 @@ export class StartOrder {
     if (runs === null) return;
     const at = countBehind(runs, { ...placeOf(run), key: started_ms, started: started_ms });
     if (runs[at]?.run === run) runs.splice(at, 1);
-    // The run has another place than it says.
+    // The run is at another place than its start says.
     else this.forget();
   }
 

@@ -1,7 +1,7 @@
 /**
  * A page of a full-text search: runs, ordered by their latest match, with the matches. The index returns exchanges.
- * Their texts are read to show the matches, and to check whether the words of a phrase are adjacent. Pure except for
- * the source; capture reader, command line.
+ * Their texts are read for two reasons: to show the matches, and to check whether the words of a phrase are adjacent.
+ * Pure except for the source; capture reader, command line.
  */
 import type { ExchangeTexts, FoundText, PlacedText, TextHit } from '../domain/placed-text.ts';
 import { listExchangeTexts } from '../providers/turn-texts.ts';
@@ -23,7 +23,7 @@ interface HitPage {
 
 /**
  * Reads a page of matches. If the time runs out, the page is short; each page advances by at least one run.
- * @param before the page has matches before this exchange; null to begin with the latest match
+ * @param before the page has matches before this exchange; null: begin with the latest match
  */
 export function readHitPage(
   source: ExchangeSource,
@@ -77,7 +77,7 @@ export class HitReader {
   }
 
   #findTerm(at: number, term: TextTerm, id: number, run: number): FoundText | null {
-    // The exchange that is shown in any case comes first, because it usually contains all terms.
+    // The exchange with the match is shown in any case. It is read first, because it usually contains all terms.
     const first = this.#findIn(id, term);
     if (first !== null) return first;
     if (run === 0) return null;

@@ -167,14 +167,14 @@ interface Provenance {
   complete: boolean;
   supports_universal_claims: boolean;
   reasons: GoldenReason[];
-  /** The first TOLD_ENDS failed exchanges: who ended them, and why; left out without failed exchanges. */
+  /** The first TOLD_ENDS failed exchanges: who ended them, and why; absent: no exchange failed. */
   ended?: { exchange_id: number; end_cause: EndCause }[];
 }
 
 /** Maximum number of failed exchanges that a trace lists. */
 const TOLD_ENDS = 64;
 
-/** Codes for something missing in the run, as opposed to how it went. */
+/** Codes for what is missing in the run. Other codes say how the run went. */
 const MISSING = new Set([
   'aborted',
   'truncated',
@@ -300,7 +300,7 @@ class RunTeller {
     }
   }
 
-  /** The blocks, with bytes that are kept beside the database replaced by their SHA-256. */
+  /** Replaces bytes that are kept beside the database by their SHA-256. */
   #keepApart(blocks: readonly TurnBlock[]): TurnBlock[] {
     return blocks.map((block) => {
       if (block.type === 'tool_result') return { ...block, content: this.#keepApart(block.content) };

@@ -18,8 +18,8 @@ interface SettledCall {
   /** The exchange whose answer contains the call. */
   exchange_id: number;
   /**
-   * Time from the end of the answer with the call to the request with the result. It includes the tool's time and
-   * everything else that the agent did meanwhile; null if unknown.
+   * Time from the end of the answer with the call to the request with the result; null: unknown. It includes the tool's
+   * time, and everything else that the agent did meanwhile.
    */
   duration_ms: number | null;
   is_error: boolean;

@@ -2,7 +2,7 @@
 
 import { countOf } from '../std/count-of.ts';
 
-/** Maximum number that is counted exactly; beyond it, the report says "at least". */
+/** Up to this number the count is exact; beyond it, the report says "at least". */
 const COUNTED_MAX = 100_000;
 
 export class UnreadableExchanges {

@@ -1,6 +1,6 @@
 /**
- * The admin routes under `/__gw/`, which the gateway answers itself. They require no credential (document 3): the checks
- * of host and site (page-guard.ts) and the bind address protect them from a web page in the operator's browser.
+ * The admin routes under `/__gw/`, which the gateway answers itself. They require no credential (document 3). The bind
+ * address and the checks of host and site (page-guard.ts) protect them from a web page in the operator's browser.
  * Server threads.
  */
 
@@ -32,8 +32,8 @@ export const ADMIN_ROUTES: Record<string, AdminRoute> = {
 };
 
 /**
- * Whether the gateway forwards, for a load balancer. It is ready as long as it answers: neither a full disk nor
- * stopped capture is a reason to redirect traffic.
+ * Tells a load balancer whether the gateway forwards. The gateway is ready as long as it answers: neither a full disk
+ * nor stopped capture is a reason to redirect traffic.
  */
 async function reportReadiness(admin: CaptureAdmin): Promise<object> {
   const health = await admin.health().catch(() => null);

@@ -62,7 +62,10 @@ type ExchangeCourse = Pick<
   | 'response_headers'
 >;
 
-/** The exchange as capture takes it. The order of its fields is fixed, so that the writer sees one object shape. */
+/**
+ * The exchange in the form that capture takes. The order of its fields is fixed, so that all such objects have one
+ * shape in V8.
+ */
 export function describeExchange(
   { note }: ForwardContext,
   head: RequestHead,
@@ -102,7 +105,7 @@ export function describeExchange(
   };
 }
 
-/** Every failed exchange has a cause; without another one, the client ended it. */
+/** Every failed exchange has a cause. If no other cause is known, the client ended it. */
 function nameEnd({ end_cause, aborted, status }: ExchangeCourse): Pick<FinishedExchange, 'end_cause'> {
   if (end_cause !== undefined) return { end_cause };
   if (aborted || status === 0) return { end_cause: 'client_gone' };
@@ -118,7 +121,7 @@ export class Forward implements AnswerHandler {
   awaitsDecision = false;
   /** Relegation's decision, as capture keeps it. */
   #decision: string | null = null;
-  /** Ended, and waits for the decision. */
+  /** The exchange after its end, while it waits for the decision. */
   #held: FinishedExchange | null = null;
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
@@ -245,8 +248,7 @@ export class Forward implements AnswerHandler {
 
   /**
    * Forwards the body from capture's copy, if that is in one piece. This is a field and not a closure that `start`
-   * creates: the stream kept such closures, and with them a third of all objects survived each young-generation
-   * collection.
+   * creates. The stream kept such closures, so that a third of all objects survived each young-generation collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));
@@ -269,7 +271,7 @@ export class Forward implements AnswerHandler {
     this.#stream.pieces.giveBack(piece);
   }
 
-  /** The client's side is over: everything was handed to the system, or the client disconnected. */
+  /** The client's side is over: the whole answer was handed to the system, or the client disconnected. */
   readonly #onClosed = (aborted: boolean): void => {
     this.#connection?.abort(this);
     this.#connection = null;
@@ -340,7 +342,7 @@ export class Forward implements AnswerHandler {
       for (const chunk of this.#unkeptAnswer) tee.add(tee.response, chunk);
     }
     this.#unkept = NO_PIECES;
-    // Creating an array costs a fraction of what V8 takes to empty one.
+    // To create an array costs V8 a fraction of what it costs to empty one.
     if (this.#unkeptAnswer.length > 0) this.#unkeptAnswer = [];
   }
 
@@ -437,7 +439,7 @@ export class Forward implements AnswerHandler {
   }
 }
 
-/** The 502 for a failed connection: it says why, without addresses. */
+/** The 502 for a failed connection. It gives the reason, but no addresses. */
 export function makeUpstreamFailure(code: string, cause: Error): CatalogueError {
   const why = describeEnd(findEndCause(code));
   const words = `The upstream did not answer: ${why}${code === '' ? '' : ` (${code})`}`;

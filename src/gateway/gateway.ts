@@ -23,16 +23,17 @@ import { UpstreamPools } from './upstream/upstream-pools.ts';
 interface GatewayOptions {
   bases: RouteBases;
   note: string;
-  /** null when nothing is captured (the benchmark's baseline). */
+  /** null: nothing is captured, as in the benchmark's baseline. */
   capture: CaptureQueue | null;
   admin: CaptureAdmin;
-  /** null or left out when no step is shown to a student. */
+  /** null or absent: no step is shown to a student. */
   relegation?: Relegation | null;
   /**
-   * Host names under which admin routes and routes with a credential answer, beyond the names that every network has.
+   * Host names under which admin routes and routes with a credential answer, besides names that only a private network
+   * can have.
    */
   allowed_hosts?: readonly string[];
-  /** Certificate authorities that upstreams may use beside the usual ones, PEM; null or left out for none. */
+  /** Certificate authorities in PEM that upstreams may use beside the usual ones; null or absent: none. */
   upstream_ca?: string | null;
 }
 
@@ -101,7 +102,7 @@ export class Gateway {
   }
 
   /**
-   * The handler of a listener for traffic that the proxy has decrypted: all of it goes to the host that the client
+   * The handler of a listener for traffic that the proxy has decrypted: every request goes to the host that the client
    * named, whatever its path.
    */
   handlerOf(route: ProxiedRoute): (stream: HttpStream) => void {
@@ -135,7 +136,7 @@ export class Gateway {
     new Forward(this.#context, stream, destination, requestClass).start();
   }
 
-  /** Tunnels do not end by themselves: end each when no more bytes pass through it. */
+  /** Ends each tunnel when no more bytes pass through it. Tunnels do not end by themselves. */
   endTunnels(): void {
     if (this.#tunnels.size === 0 || this.#ending !== null) return;
     const look = () => {

@@ -23,7 +23,7 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
-/** Those names, plus headers that the client-side parser writes itself. */
+/** The same names, and headers that the parser on the client's side writes itself. */
 const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
 
 /**
@@ -42,7 +42,7 @@ const REQUEST_OWN = new Set([
  */
 const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq', 'x-svc-tags']);
 
-/** Headers whose values also differ, but which are forwarded. They contain no credentials. */
+/** Headers whose values also differ between requests, but which are forwarded. They contain no credentials. */
 const PASSED_VARYING = new Set([
   'x-request-id',
   'x-correlation-id',
@@ -75,7 +75,7 @@ export interface FilteredRequest {
 interface KnownHeaders extends RequestForm {
   /** The forwarded lines without the varying values; null if another parser could read them differently. */
   pieces: readonly string[] | null;
-  /** Positions of those values: one fewer than there are pieces. */
+  /** Positions of the varying values: one fewer than there are pieces. */
   passed: readonly number[];
 }
 
@@ -146,7 +146,7 @@ function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[])
 function placeHeaders(headers: readonly string[]): number {
   let sum = headers.length;
   for (let at = 1; at < headers.length; at += 2) {
-    // Leaves out the varying headers whose values differ in length: their names have 14 or 9 characters.
+    // Leaves out varying headers, because the lengths of their values differ. Their names have 14 or 9 characters.
     const { length } = headers[at - 1]!;
     if (length !== 14 && length !== 9) sum = (sum * 31 + headers[at]!.length) | 0;
   }
@@ -231,7 +231,7 @@ const NOT_ASCII = /[^\0-\x7f]/;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * The run that a request claims, exactly as its client wrote it, because the name is also looked up elsewhere. Most
+ * The run that a request claims, exactly as its client wrote it, because other code looks the name up. Most
  * clients send text as UTF-8; browsers and Node send one byte per character.
  * @param value one byte per character
  * @returns null if absent
@@ -246,7 +246,7 @@ export function readRunId(value: string): string | null {
   }
 }
 
-/** A sequence number; anything else counts as missing, and leaves the run unproven. */
+/** A sequence number. Anything else counts as missing; then nothing proves that the run is complete. */
 export function parseSeq(value: string): number | null {
   return /^\d{1,15}$/.test(value) ? Number(value) : null;
 }

@@ -36,7 +36,7 @@ function isCrossSite(method: string, headers: readonly string[]): boolean {
     const value = headers[at + 1]!.toLowerCase();
     switch (headers[at]) {
       case 'origin':
-        // Two different values are refused like an unknown one.
+        // Two different values are refused, as an unknown value is.
         origin = origin === null || origin === value ? value : 'null';
         break;
       case 'host':

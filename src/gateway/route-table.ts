@@ -12,7 +12,7 @@ import type { Upstream, UpstreamPools } from './upstream/upstream-pools.ts';
 const ROUTE_REGION = /^[a-z]{2,16}(?:-[a-z]{1,16}){0,3}(?:-?\d{1,2})?$/;
 /** A region in `/bedrock/{region}`. Lower case only, because it becomes part of a host name. */
 const BEDROCK_REGION = /^[a-z]{2}(-[a-z]+)+-\d$/;
-/** Maximum length of a region, because the pattern sets none: that of a DNS label (RFC 1035, 2.3.4). */
+/** Maximum length of a region: that of a DNS label (RFC 1035, 2.3.4). The pattern sets no maximum. */
 const BEDROCK_REGION_CHARACTERS = 63;
 
 export interface RouteBases {
@@ -22,7 +22,7 @@ export interface RouteBases {
   gemini_base: string;
   /** With `{region}` in place of the region. */
   bedrock_base: string;
-  /** Routes by prefix, longest first; left out for none. */
+  /** Routes by prefix, longest first; absent: none. */
   routes?: readonly UpstreamRoute[];
 }
 
@@ -33,7 +33,7 @@ export interface Destination {
   upstream: Upstream;
   /** The client's path without the route's prefix, raw. */
   path: string;
-  /** Headers that replace the client's on the way to the upstream; left out for none. Secret. */
+  /** Headers that replace the client's on the way to the upstream; absent: none. Secret. */
   headers?: AddedHeaders;
 }
 
@@ -58,7 +58,7 @@ export interface RouteRow {
   prefix: string;
   provider: string;
   upstream: string;
-  /** Names of the headers that it adds; absent for none. Their values are never shown. */
+  /** Names of the headers that the route adds; absent: none. Their values are never shown. */
   adds_headers?: string[];
 }
 
@@ -155,7 +155,7 @@ export class RouteTable {
   #resolveBedrock(path: string): Destination | null {
     const slash = path.indexOf('/', 9);
     const region = slash < 0 ? path.slice(9) : path.slice(9, slash);
-    // A region becomes part of a host name, so only its exact form passes.
+    // A region becomes part of a host name, so only text of exactly this form is accepted.
     if (region.length > BEDROCK_REGION_CHARACTERS || !BEDROCK_REGION.test(region)) return null;
     return {
       route: 'bedrock',

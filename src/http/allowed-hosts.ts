@@ -6,11 +6,11 @@
 import { isIP } from 'node:net';
 
 /**
- * Names that cannot be registered, so that only pages of this network have them: those of RFC 6761 and 6762, and those that ICANN
- * and RFC 8375 reserve for private networks. Names with one label, as containers and services have, are allowed too.
+ * Names that cannot be registered, so only pages of this network have them. RFC 6761, 6762 and 8375 and ICANN reserve
+ * them. Names with one label, as containers and services have, are allowed too.
  */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal', '.home.arpa', '.test'];
-/** Names whose result is cached. A service is usually addressed by a few. */
+/** Number of names whose result is cached. Clients usually address a service by a few names. */
 const REMEMBERED = 64;
 const REMEMBERED_CHARACTERS = 300;
 

@@ -15,7 +15,7 @@ import { STATUS_CODES } from './status-codes.ts';
  * closed.
  */
 const DROPPED_BODY_BYTES = 64 << 20;
-/** Bytes of incomplete request bodies on a server thread. Beyond it the oldest request gets 503. */
+/** Maximum bytes of incomplete request bodies on a server thread. Beyond it the oldest request gets 503. */
 const OPEN_BODIES_BYTES = 512 << 20;
 /** Smaller bodies do not count towards this bound, because the limit of connections bounds their number. */
 export const OPEN_BODY_BYTES_MIN = 64 << 10;
@@ -217,7 +217,10 @@ class Responder {
 /** Why a body was not read to its end. */
 type Unread = 'oversized' | 'crowded_out';
 
-/** A class, because each object literal with a getter has its own hidden class, which lives until a full collection. */
+/**
+ * This is a class, because each object literal with a getter gets its own hidden class, which lives until a full
+ * collection.
+ */
 class StreamRequest implements CollectedRequest {
   readonly method: string;
   readonly path: string;
@@ -240,7 +243,7 @@ class StreamRequest implements CollectedRequest {
     this.#stream = stream;
   }
 
-  /** Read on demand, because it is a system call and few requests need it. */
+  /** Read on demand, because reading it is a system call and few requests need it. */
   get address(): string {
     return this.#stream.address;
   }
@@ -257,7 +260,7 @@ function send(stream: HttpStream, reply: DispatchedReply, closeConnection: boole
   stream.reply(reply.status, lines, body, closeConnection);
 }
 
-/** Searched on demand, because few headers are read and a map of all costs more. */
+/** Searches on demand. Few headers are read, so a map of all headers would cost more. */
 class FlatHeaders implements RequestHeaders {
   readonly #flat: readonly string[];
 

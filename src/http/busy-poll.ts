@@ -1,8 +1,8 @@
 /**
  * Busy-polls: keeps a server thread's loop from sleeping right after an answer. A core that sleeps, especially in a
  * virtual machine, resumes late and with cold caches: a step right after the previous one then takes a third longer
- * (`bench/notes/steps.md`). So the loop polls for about as long as a sleep would cost, in case the client sends
- * another request. A wait of that length never costs more than twice the best possible choice (Karlin, Li, Manasse
+ * (`bench/notes/steps.md`). So the loop polls, in case the client sends another request. It polls for about as long as
+ * a sleep would cost. A wait of that length never costs more than twice the best possible choice (Karlin, Li, Manasse
  * and Owicki, "Empirical studies of competitive spinning", 1991). Server threads.
  */
 
@@ -38,12 +38,12 @@ export class BusyPoll {
     return this.#isPolling;
   }
 
-  /** A request came. */
+  /** A request has arrived. */
   open(): void {
     this.#open++;
   }
 
-  /** One that came was answered. */
+  /** A request was answered. */
   close(): void {
     this.#open--;
     if (this.#busyPollMs === 0) return;

@@ -22,8 +22,8 @@ export class CertificateWatch {
   /** The pair in use, or an invalid one. */
   #mark: string;
   /**
-   * A pair that was seen once. It is used if the next check finds it unchanged, because the two files are written one
-   * after the other.
+   * A pair that was seen once. The two files are written one after the other, so the pair is used only if the next
+   * check finds it unchanged.
    */
   #seen: string;
   #isRenewing = false;

@@ -39,7 +39,7 @@ export interface ConnectionCounts {
   /** 0: there is no cap. */
   max: number;
   max_per_address: number;
-  /** Since the start: connections beyond the caps, and messages that two parsers could read differently. */
+  /** Counts since the start: connections beyond the caps, and messages that two parsers could read differently. */
   refused: { total: number; per_address: number; framing: number };
   /** Requests that were ended because their bodies came too slowly. */
   slow_uploads: number;
@@ -130,7 +130,7 @@ export class ConnectionWatch {
   }
 }
 
-/** A connection may need a second descriptor for the upstream; files and threads need some, too. */
+/** Each connection may need a second descriptor for the upstream. Files and threads need some, too. */
 function deriveTotal(descriptors: number): number {
   if (descriptors === 0) return CONNECTIONS_MAX;
   return Math.min(

@@ -40,7 +40,7 @@ export function encodeEvent(id: number | null, name: string, data: string): stri
 }
 
 /**
- * Answers with an endless stream; for HEAD with its head alone.
+ * Answers with an endless stream. A HEAD gets only the head.
  * @param status code and reason, `200 OK`
  * @param headerLines `name: value\r\n` each
  */
@@ -88,7 +88,7 @@ function bufferedBound(): number {
 /** The sink of one reader. The stream's events are methods, because there are thousands of readers. */
 class StreamSink implements EventSink, StreamEvents {
   readonly #stream: HttpStream;
-  /** Bytes of this tick, or since the reader had last received everything. */
+  /** Bytes written in this tick, or since the reader had last received everything. */
   #bytes = 0;
   /** The part of them that `bufferedTotal` counts. */
   #counted = 0;
@@ -117,7 +117,7 @@ class StreamSink implements EventSink, StreamEvents {
     if (this.#stream.closed) return false;
     const now = countTurn();
     if (!this.#isBlocked && this.#tick !== now) {
-      // The data of an earlier tick has been sent; otherwise this reader would be blocked.
+      // The data of an earlier tick has been sent, because this reader is not blocked.
       if (this.#tick >= 0) this.#settle();
       this.#tick = now;
     }

@@ -49,9 +49,9 @@ const NO_BODY: FramingVerdict = Object.freeze({ framing: 'none', content_length:
 const CHUNKED: FramingVerdict = Object.freeze({ framing: 'chunked', content_length: 0, refusal: null });
 
 /**
- * @param contentLength the one value of Content-Length, or null without one
+ * @param contentLength the single value of Content-Length; null: absent
  * @param contentLengthCount how many Content-Length lines there were
- * @param transferEncoding the one value of Transfer-Encoding, or null without one
+ * @param transferEncoding the single value of Transfer-Encoding; null: absent
  * @param transferEncodingCount how many Transfer-Encoding lines there were
  * @returns the framing to read the body with, or a refusal: repeated or malformed Content-Length, any
  *   Transfer-Encoding but exactly `chunked`, both together (RFC 9112 sections 6.1 and 6.3)
@@ -80,7 +80,7 @@ function refuse(why: string): FramingVerdict {
   return { framing: 'none', content_length: 0, refusal: why };
 }
 
-/** An expectation is the same in any case (RFC 9110 section 10.1.1). */
+/** Whether the header expects `100-continue`. Upper and lower case do not matter (RFC 9110 section 10.1.1). */
 export function isContinueExpected(expectation: string): boolean {
   return expectation.toLowerCase() === '100-continue';
 }

@@ -17,12 +17,12 @@ export interface ServerOptions {
   onStream: (stream: HttpStream) => void;
   /** Body of a refusal, because the two ports have different error formats. */
   describeError: (status: number, message: string) => string;
-  /** If omitted, bodies may arrive at any rate. */
+  /** Absent: bodies may arrive at any rate. */
   pace?: UploadPace;
-  /** Left out: without TLS. */
+  /** Absent: without TLS. */
   tls?: ServerTls;
   /**
-   * If omitted, a request for WebSocket is an ordinary request. True: it is a stream with `is_switch`
+   * Absent: a request for WebSocket is an ordinary request. True: it becomes a stream with `is_switch`
    * (`HttpStream.writeSwitch`), and its connection ends with it. uWebSockets.js needs the addon for this.
    */
   switches_protocols?: boolean;

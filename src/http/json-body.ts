@@ -8,8 +8,8 @@ import { type NumberBound, parseUnrounded } from '../std/exact-json.ts';
 
 /**
  * A JSON body that exceeds one of these bounds is refused before it is parsed: depth, number of values (keys and list
- * items), keys in one object. Objects with many keys cost most. A number that keeps its digits costs more than
- * others, so their number is bounded, too, in bodies that keep them.
+ * items), keys in one object. Objects with many keys cost most. Numbers that keep their digits cost more. Their count
+ * is bounded, too, in bodies that keep them.
  */
 export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000, kept_numbers: 100_000 } as const;
 
@@ -47,7 +47,7 @@ function findUtf8Fault(buffer: Buffer): number {
   const readable = Buffer.from(buffer.toString('utf8'));
   let at = 0;
   while (at < buffer.length && buffer[at] === readable[at]) at++;
-  // The replacement may begin with the same bytes as the incomplete character: at most three of them.
+  // The replacement character may begin with the same bytes as the incomplete character, at most three.
   while (at > 0 && !isUtf8(buffer.subarray(0, at))) at--;
   return at;
 }

@@ -2,12 +2,11 @@
  * A listener on uWebSockets.js: one catch-all handler makes a stream of every request and passes it on when it is
  * safe to act on. Only this file loads the native library. Server threads.
  * If the addon is available (`native/socket-engine.ts`), the library reads the sockets through it. Messages that two
- * parsers could read differently do not reach the library, and connections beyond the limits are refused before it
- * sees them.
- * Before a request is passed on, its framing has been checked (`framing-guard.ts`). For a chunked request, the first
- * chunk has arrived and the parser had a chance to reject it. For a request with a length, the first bytes have
- * arrived, or the listener has waited briefly. So the gateway forwards nothing malformed, and usually has the whole
- * body.
+ * parsers could read differently never reach the library. Connections beyond the limits are refused before the library
+ * sees them. Before a request is passed on, its framing has been checked (`framing-guard.ts`). For a chunked request,
+ * the first chunk has arrived and the parser had a chance to reject it. For a request with a length, the first bytes
+ * have arrived, or the listener has waited briefly. So the gateway forwards nothing malformed, and usually has the
+ * whole body.
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
@@ -193,7 +192,7 @@ class NativeListener implements HttpServer {
     this.#listenSocket = listenSocket;
   }
 
-  /** The complete answer, because it bypasses the library. */
+  /** The complete answer with its head, because it bypasses the library. */
   #describeCrowd(): string {
     const body = Buffer.from(this.#options.describeError(503, TOO_MANY));
     const lines = `Content-Type: application/json\r\nContent-Length: ${body.length}\r\nRetry-After: 1\r\nConnection: close`;
@@ -268,7 +267,7 @@ class NativeListener implements HttpServer {
         transferEncoding = value;
         transferEncodingCount++;
       } else if (name === 'expect') {
-        // The parser recognizes only `100-continue` in lower case. Other clients write it differently (Java:
+        // The parser recognizes only `100-continue` in lower case. Some clients write it differently (Java:
         // `100-Continue`).
         isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
       }

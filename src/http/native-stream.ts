@@ -25,7 +25,7 @@ const CHUNK_FRAME_BYTES = 16;
 const OWN_LINES_BYTES = 256;
 /** Longer chunks are split. */
 const CHUNK_BYTES_MAX = CORK_BYTES - 2 * CHUNK_FRAME_BYTES;
-/** The beginning that the native library gives an IPv4 address on a socket for both versions. */
+/** On a socket for both IP versions, the native library puts this before an IPv4 address. */
 const MAPPED_IPV4 = '0000:0000:0000:0000:0000:ffff:';
 
 function readMappedIpv4(text: string): string {
@@ -207,7 +207,7 @@ export class NativeStream extends HttpStream {
     if (this.#isComplete) this.close(false);
     // A connection that ends with its reply can be closed only after the cork has sent the bytes.
     if (this.#closesConnection && !this.closed) {
-      // Called before the socket closes, which calls onAborted at once: a complete reply would count as aborted.
+      // Called before the socket closes. Closing calls onAborted at once, so a complete reply would count as aborted.
       this.close(false);
       this.#res.close();
     }
@@ -264,7 +264,8 @@ export class NativeStream extends HttpStream {
     }
     if (!this.isEnded) return;
     if (this.#written === 0) {
-      // No empty chunk: the library would answer with Content-Length: 0. It writes the date only with a body.
+      // An empty chunk must not be written: the library would answer with Content-Length: 0. It writes the date only
+      // with a body.
       this.#headLines += `Connection: close\r\nDate: ${new Date().toUTCString()}\r\n`;
       this.#sendHead();
       this.#writeRaw(`Transfer-Encoding: chunked\r\n\r\n0\r\n${this.#trailers ?? ''}`);

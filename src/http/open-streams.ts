@@ -18,7 +18,7 @@ export interface UploadPace {
 }
 
 export class OpenStreams {
-  /** Each stream knows its index in this list: a Set would rehash often. */
+  /** Each stream knows its index in this list. A Set in its place would rehash often. */
   readonly #streams: HttpStream[] = [];
   readonly #onStream: (stream: HttpStream) => void;
   #awaitTimer: NodeJS.Timeout | null = null;
@@ -45,7 +45,7 @@ export class OpenStreams {
     this.#streams.push(stream);
   }
 
-  /** Removes a stream that has ended. Has no effect on one that was not added. */
+  /** Removes a stream that has ended. Has no effect on a stream that was not added. */
   remove(stream: HttpStream): void {
     if (stream.place >= 0) {
       const last = this.#streams.pop()!;
@@ -78,7 +78,7 @@ export class OpenStreams {
     for (const stream of [...this.#streams]) this.handOver(stream);
   };
 
-  /** Calls until `stop`. */
+  /** Calls `look` at this interval, until `stop`. */
   sweep(every_ms: number, look: () => void): void {
     this.#sweepTimers.push(setInterval(look, every_ms).unref());
   }

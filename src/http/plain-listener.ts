@@ -44,7 +44,7 @@ const HEADER_LINE = 2;
 const HOST = 3;
 const TRAILERS = 12;
 const VERSION = 13;
-/** The refusals for the parser's error codes; its other errors are `HEADER_LINE`. */
+/** The refusal for each of the parser's error codes. All other codes mean `HEADER_LINE`. */
 const REFUSAL_OF_CODE: Readonly<Record<string, number>> = {
   HPE_INVALID_METHOD: START_LINE,
   HPE_INVALID_URL: START_LINE,

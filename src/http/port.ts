@@ -61,7 +61,7 @@ export function describeListenError(host: string, port: number, cause?: unknown)
   return Object.assign(new Error(words, { cause }), { code });
 }
 
-/** Tries the address again, to learn from the system why a listener failed without a reason. */
+/** Tries the address again. The system's error then says why a listener failed that gave no reason. */
 export async function explainListenFailure(host: string, port: number): Promise<Error> {
   return findPort(host, port).then(
     () => describeListenError(host, port),

@@ -2,7 +2,7 @@
  * Error texts that both kinds of listeners use. Any thread.
  */
 
-/** To a connection beyond the caps. */
+/** Answer to a connection beyond the limits. */
 export const TOO_MANY = 'Too many connections; try again later';
 /** Answer to a body that arrives too slowly. */
 export const TOO_SLOW = 'The request body came too slowly';

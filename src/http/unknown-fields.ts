@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
 
-/** Unknown fields that an answer names, and items of a list that are searched for them. */
+/** Maximum number of unknown fields that an answer names, and of list items that are searched for such fields. */
 export const UNKNOWN_FIELDS = { names: 8, name_characters: 48, items: 20 };
 
 /** Known fields at one position of a body; null: any field is allowed, or the fields are unknown. */
@@ -67,7 +67,7 @@ function collect(plan: Plan, value: unknown, path: string, found: string[]): voi
   }
 }
 
-/** Names come from the request. */
+/** Encodes a name, because it comes from the request. */
 function encodeName(name: string): string {
   return encodeURIComponent(name.slice(0, UNKNOWN_FIELDS.name_characters).toWellFormed());
 }

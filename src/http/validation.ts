@@ -174,7 +174,7 @@ export class ViolationList {
           });
         }
       } else if (issue.code === 'invalid_union' && (issue.errors?.length ?? 0) > 0) {
-        // Of several alternatives, the one that is closest to the value reports.
+        // Of several alternatives, only the one that is closest to the value reports its errors.
         const closest = issue.errors!.reduce((best, next) => (next.length < best.length ? next : best));
         this.addIssues(closest, raw, place, path);
       } else {
@@ -312,7 +312,7 @@ class Echo {
   #characters: number = ECHO_BOUNDS.characters;
   #values: number = ECHO_BOUNDS.values;
 
-  /** @param name of the field; the value of a field that is named like a credential is not shown */
+  /** @param name the field's name; a field that is named like a credential is shown without its value */
   show(value: unknown, name: string, depth = 0): unknown {
     if (name !== '' && typeof value === 'string' && isCredentialHeader(name.slice(0, 200))) return MASK;
     if (typeof value === 'string') return this.#showText(value);

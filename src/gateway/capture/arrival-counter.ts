@@ -1,11 +1,11 @@
 /**
  * Stamps exchanges in the order in which their requests arrive. All server threads of a process share one counter in
- * shared memory, so stamps compare across threads: a request sent after another one's answer has the larger stamp.
- * Server threads.
+ * shared memory, so stamps of all threads can be compared. A request that was sent after the answer to another one has
+ * the larger stamp. Server threads.
  *
  * The counter starts at the wall clock's milliseconds times 1,024, so a process continues above the stamps of its
- * predecessor, unless that one counted more than a million requests per second. Stamps stay exact doubles until the
- * year 2248.
+ * predecessor, unless the predecessor counted more than a million requests per second. Stamps stay exact doubles until
+ * the year 2248.
  */
 
 /** Stamps for each millisecond of the wall clock. */
@@ -26,7 +26,7 @@ export class ArrivalCounter {
     this.#cell = new BigInt64Array(memory);
   }
 
-  /** @returns a number above all that any thread has received */
+  /** @returns a number above all stamps that any thread has received */
   next(): number {
     return Number(Atomics.add(this.#cell, 0, 1n));
   }

@@ -12,7 +12,7 @@ import type { StudentFacts, WatchedAgentReport, WatchReport } from '../../studen
 import { addCounters, emptyCounters, type RelegationCounters } from '../relegation/relegation-ledger.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
 
-/** The writer's report; further facts are missing before the first one. */
+/** The writer's report. Before the first report, the optional facts are missing. */
 type KnownState = Pick<WriterState, 'bytes' | 'sealed' | 'packing'> & Partial<WriterState>;
 
 /** The writer, with the methods that the admin routes need. */
@@ -34,17 +34,17 @@ interface CaptureControlOptions {
   servers: readonly ThreadCapture[];
   /** Milliseconds after which an unanswered append counts as stuck; default `CAPTURE_STUCK_MS`. */
   stuck_ms?: number;
-  /** null or left out when relegation is off. */
+  /** null or absent: relegation is off. */
   relegation?: RelegationState | null;
   /** Returns the connections of the whole process, for the stats. */
   connections?: () => object;
-  /** Name of the component that checks request framing; left out when unknown. */
+  /** Name of the component that checks request framing; absent: unknown. */
   framing_guard?: () => string;
-  /** The export of captured turns; null or left out if absent. */
+  /** The export of captured turns; null or absent: there is no export. */
   otel?: (() => object) | null;
-  /** The proxy's tunnels; left out without a proxy. */
+  /** The proxy's tunnels; absent: there is no proxy. */
   proxy?: () => object;
-  /** The databases of the API, by their names; left out without an API. */
+  /** The databases of the API, by their names; absent: there is no API. */
   databases?: () => object;
 }
 
@@ -69,7 +69,7 @@ export interface ThreadCapture {
   kill(): Promise<void>;
 }
 
-/** How long flush and rotate wait for what was queued before them. */
+/** How long flush and rotate wait for exchanges that were queued before them. */
 const SETTLE_DEADLINE_MS = 20_000;
 
 const NO_COUNTERS: CaptureCounters = {
@@ -101,7 +101,7 @@ export class CaptureControl {
     this.#options = options;
   }
 
-  /** The stats record of `spec` document 4, "Gateway". */
+  /** The stats record (document 4, "Gateway"). */
   async stats(): Promise<object> {
     const { writer, version, db_path, max_queue, connections, framing_guard, otel, proxy, databases } =
       this.#options;
@@ -223,7 +223,10 @@ export class CaptureControl {
     return writer;
   }
 
-  /** Sums the counts of all server threads. Each keeps its own balance, so the sum does, too. */
+  /**
+   * Sums the counts of all server threads. On each thread attempted exchanges equal captured, dropped and open ones, so
+   * the same is true of the sum.
+   */
   async #sum(): Promise<CaptureCounters> {
     const sum: CaptureCounters = structuredClone(NO_COUNTERS);
     for (const counters of await Promise.all(this.#options.servers.map((server) => server.counters()))) {

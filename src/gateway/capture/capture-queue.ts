@@ -23,11 +23,11 @@ import { ArrivalCounter } from './arrival-counter.ts';
 import { QueuePlaces } from './queue-places.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
-/** Batches in transit at once. While there are as many, the next batch grows up to `CAPTURE_BATCH_BYTES`. */
+/** Maximum number of batches in transit. While it is reached, the next batch grows up to `CAPTURE_BATCH_BYTES`. */
 const CAPTURE_BATCHES_UNDER_WAY = 3;
 /**
- * The same bound for full batches. It is higher, because the writer would be idle for a whole tick of a busy server thread
- * if full batches waited.
+ * The same bound for full batches. It is higher: if full batches waited, the writer would be idle for a whole tick of a
+ * busy server thread.
  */
 const CAPTURE_LARGE_BATCHES_UNDER_WAY = 16;
 /** A batch is sent when it reaches either bound. */
@@ -36,7 +36,7 @@ const CAPTURE_BATCH_BYTES = 16 << 20;
 
 /** A batch of exchanges for the writer. */
 export interface ExchangeBatch {
-  /** Takes the exchange and its cells, which are returned when no longer read. */
+  /** Takes the exchange and its cells. The cells are returned when nothing reads them any more. */
   add(exchange: FinishedExchange): void;
 }
 
@@ -46,9 +46,9 @@ export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
-   * Resolves when the batch is committed, with the exchanges that were not stored because of their content. Rejects
-   * with a CaptureFailure: code `capture_failed` when the batch may be sent again; any other code when its state is
-   * unknown or it would fail again.
+   * Resolves when the batch is committed. The result lists the exchanges that were not stored because of their content.
+   * Rejects with a CaptureFailure: code `capture_failed` when the batch may be sent again; any other code when its
+   * state is unknown or it would fail again.
    */
   append(batch: B): Promise<readonly SetApart[]>;
 }
@@ -105,10 +105,10 @@ const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 
-/** What a stop could not store. */
+/** The exchanges that a stop could not store. */
 export interface LeftAtStop {
   exchanges: number;
-  /** The number of those that the writer has received but not acknowledged. */
+  /** How many of them the writer has received but not acknowledged. */
   may_be_stored: number;
   reason: string;
 }
@@ -116,7 +116,7 @@ export interface LeftAtStop {
 /** A caller that waits until the exchanges up to the target have left. */
 interface Waiter {
   target: number;
-  /** Failures of the storage place that it still tolerates. */
+  /** Number of storage failures that the caller still tolerates. */
   tries: number;
   resolve: () => void;
   reject: (error: CatalogueError) => void;
@@ -216,7 +216,7 @@ export class CaptureQueue implements ByteBudget {
     if (tee === null) {
       this.#dropped--;
       const cause = this.#causeAtDoor('queue_full');
-      // The cause may have been counted differently: take one that was counted.
+      // The drop may have been counted under another cause: take back a cause that was counted.
       const counted =
         this.#droppedBy[cause] > 0 ? cause : DROP_CAUSES.find((candidate) => this.#droppedBy[candidate] > 0);
       this.#droppedBy[counted!]--;
@@ -276,7 +276,7 @@ export class CaptureQueue implements ByteBudget {
     this.#large.delete(tee);
   }
 
-  /** The list is at most as long as there are shares of the budget. */
+  /** The list is short: each member holds a large share of the budget. */
   #findLargest(): Tee | null {
     let largest: Tee | null = null;
     for (const tee of this.#large) if (tee.kept_bytes > (largest?.kept_bytes ?? 0)) largest = tee;
@@ -317,9 +317,9 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * Ends the queue with the process: waits until everything is captured, up to the deadline, then drops the rest.
-   * @returns how many were dropped, how many of them the writer has received and may still store, and why; null
-   *   without any
+   * Ends the queue with the process: waits until everything is captured, at most until the deadline, and then drops the
+   * rest. @returns how many exchanges were dropped, how many of them the writer has received and may still store, and
+   * why; null: none was dropped
    */
   async end(deadlineMs: number): Promise<LeftAtStop | null> {
     let reason = '';
@@ -418,7 +418,7 @@ export class CaptureQueue implements ByteBudget {
     this.#writer.append(batch.content!).then(
       (setApart) => {
         this.#underWay--;
-        // Given up at the end of the process.
+        // The batch was given up at the end of the process.
         if (!this.#sent.has(batch)) return;
         this.#retryAfterMs = 0;
         this.#failing = null;
@@ -449,7 +449,7 @@ export class CaptureQueue implements ByteBudget {
     );
   }
 
-  /** Rejects waiting callers; the queue goes on trying the batches. */
+  /** Rejects waiting callers. The queue continues to retry the batches. */
   #discourage(error: CatalogueError): void {
     if (!(error instanceof CaptureFailure) || findPlaceWords(error.why) === null) return;
     const words = `Nothing is stored now: ${findPlaceWords(error.why)} (${error.message})`;

@@ -3,8 +3,8 @@ import type { DropCause } from '../../domain/capture-cause.ts';
 import { RareTelling } from '../../std/rare-telling.ts';
 
 /**
- * What happened to the exchanges, and what helps. The writer reports exchanges that it sets apart; a stop reports its
- * own drops.
+ * What happened to the exchanges, and what helps. Causes without advice are reported elsewhere: the writer reports
+ * exchanges that it sets apart, and a stop reports its own drops.
  */
 const ADVICE: Readonly<Partial<Record<DropCause, string>>> = {
   queue_full:

@@ -1,6 +1,6 @@
 /**
- * The capacity of the capture queue (`GW_MAX_QUEUE`), which all server threads of a process share: together they hold
- * no more exchanges than that, whatever their number. Server threads.
+ * The capacity of the capture queue (`GW_MAX_QUEUE`), which all server threads of a process share. Together they never
+ * hold more exchanges than that. Server threads.
  */
 export class QueuePlaces {
   readonly #taken: Int32Array;

@@ -1,11 +1,11 @@
 /**
- * Copies bodies for capture as they pass, into memory that the writer shares. It keeps no socket buffer, and a request
- * body in one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open exchanges
- * together. Beyond the first, the copy is truncated and marked. Beyond the second, capture gives up the largest open
- * exchange, so that stalled uploads do not keep out all others. Neither affects traffic. Server threads.
+ * Copies bodies for capture as they pass, into memory that the writer shares. It keeps no socket buffer. A request body
+ * that is copied in one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open
+ * exchanges together. Beyond the first, the copy is truncated and marked. Beyond the second, capture gives up the
+ * largest open exchange, so that stalled uploads do not keep out all others. Neither affects traffic. Server threads.
  */
 
-/** Captured part of a body that announces more than GW_MAX_CAPTURE_BYTES: enough to tell what it was. */
+/** Captured part of a body whose announced length exceeds GW_MAX_CAPTURE_BYTES: enough to tell what it was. */
 export const CUT_BODY_BYTES = 16 << 20;
 
 /** Bytes that all open and queued exchanges of a server thread hold together. */
@@ -44,7 +44,9 @@ const ANNOUNCED_SHARE = 1 / 8;
 const WHOLE_BYTES_MAX = 1 << 20;
 /** Shorter requests are not forwarded from their cells: a second copy of them costs next to nothing. */
 export const LENT_BYTES_MIN = 24 << 10;
-/** The content of a cell that turns out too short is moved, so that the whole is in one piece; at most this much. */
+/**
+ * If a cell is too short, at most this much of its content is moved to a longer cell, so that the body is in one piece.
+ */
 const MOVED_BYTES_MAX = 64 << 10;
 /** Size of pieces for a body of unknown length, until it proves to be a long one. */
 const PIECE_BYTES = 64 << 10;
@@ -145,7 +147,9 @@ export class Tee {
   lost = false;
   #isClosed = false;
   #isEnlisted = false;
-  /** A cell that is also read by the upload while the exchange is open, so it is not released before. */
+  /**
+   * A cell from which the upload also reads while the exchange is open. It is not released before the exchange ends.
+   */
   #lent: Uint8Array | null = null;
   readonly #budget: ByteBudget;
   readonly #memory: BodyMemory;
@@ -186,7 +190,7 @@ export class Tee {
     this.#budget.enlist(this);
   }
 
-  /** A body announced to be longer than the bound cannot be kept whole, so only its beginning is. */
+  /** Only the beginning is kept of a body whose announced length exceeds the bound. */
   #mostOf({ announced_bytes }: BodyCopy): number {
     const most = this.#bodyBytesMax;
     return announced_bytes > most ? Math.min(most, CUT_BODY_BYTES) : most;
@@ -216,8 +220,8 @@ export class Tee {
   }
 
   /**
-   * Ends the exchange. Lent memory is no longer read and its cells change owners, so nothing may be written into them
-   * from now on.
+   * Ends the exchange. Nothing reads lent memory any more, and its cells change owners. From now on nothing may be
+   * written into them.
    */
   close(): void {
     this.#isClosed = true;

@@ -1,7 +1,8 @@
 /**
  * Credentials whose requests the student may answer: those that the operator has named, and those that the upstream
  * recently accepted. The student cannot verify a key, so it answers only requests with keys that are known to be valid.
- * Server threads; each remembers its own, so a thread sends the first step with a new credential to the upstream.
+ * Server threads. Each thread remembers credentials separately, so it sends the first step with a new credential to the
+ * upstream.
  *
  * Only a keyed hash of a credential is kept. The hash's key is made at the start and never written.
  */
@@ -11,12 +12,12 @@ import { isCredentialHeader } from '../../redaction/header-names.ts';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** Maximum number of accepted credentials that a server thread remembers, and how long after the last success. */
+/** A server thread remembers at most this many accepted credentials, for this long after the last success. */
 export const STUDENT_CREDENTIALS = { entries: 10_000, fresh_ms: 3_600_000 } as const;
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 const BEARER = /^bearer +/i;
-/** Headers that name the account a credential acts for, when it may act for several. */
+/** Headers that name the account, for a credential that may act for several accounts. */
 const ACCOUNT_HEADERS = new Set(['openai-organization', 'openai-project']);
 
 export class KnownCredentials {
@@ -34,7 +35,7 @@ export class KnownCredentials {
   }
 
   /**
-   * Identifies a request's credentials: all of them together, because the upstream has accepted or refused them together.
+   * Identifies all credentials of a request together, because the upstream accepts or refuses them together.
    * @param headers flat pairs, names in lower case
    * @param path path of the request, because an upstream may accept a credential on one path only
    * @param replaced names of headers that the route replaces, so that the upstream never sees the client's values

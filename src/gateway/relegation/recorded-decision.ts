@@ -6,7 +6,7 @@ import type { FallbackReason, StepFinding } from '../../student/serving/protocol
 /** Maximum characters recorded of relegation's decision. A student's answer that does not fit is left out. */
 const DECISION_CHARACTERS = 32_768;
 
-/** Cache of decisions without a finding, which are mostly the same few. */
+/** Cache of decisions without a finding: most of these are the same few texts. */
 const written = new Map<string, string>();
 
 /**

@@ -1,7 +1,7 @@
 /**
- * A step, from its arrival to the decision whether the student or the upstream serves it. It collects the body and asks
- * the student. Then it sends the student's answer to the client, or forwards the exchange unchanged. In shadow mode it
- * forwards the step as soon as the body has arrived, and also asks the student. Server threads.
+ * A step, from its arrival until it is decided whether the student or the upstream serves it. It collects the body and
+ * asks the student. Then it sends the student's answer to the client, or forwards the exchange unchanged. In shadow
+ * mode it forwards the step as soon as the body has arrived, and also asks the student. Server threads.
  *
  * The wait ends with one of these events: the student's answer, the deadline, the end of the student's thread, a body
  * that is too long or too slow, or the client's disconnection. Each of them may happen at most once, in any order. In
@@ -67,7 +67,7 @@ export class RelegatedExchange implements StepWaiter {
   #sent: SentStep | null = null;
   /** Whether the upstream serves the step for comparison, although the student would have served it. */
   #isAudited = false;
-  /** Shadow mode and audits: which of the two compared answers exist. */
+  /** Shadow mode and audits: whether the student has an answer to compare. */
   #wouldServe = false;
   #shadowed: ShadowedAnswer | null = null;
   #status = 0;
@@ -157,7 +157,7 @@ export class RelegatedExchange implements StepWaiter {
   }
 
   onFailed(reason: 'crashed' | 'failed'): void {
-    // The thread that succeeds a crashed one does not know this step.
+    // The thread that replaces a crashed one does not know this step.
     if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
     this.#fallBack(reason);
   }

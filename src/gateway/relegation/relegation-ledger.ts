@@ -17,8 +17,8 @@ export interface RelegationCounters {
   fallbacks: Partial<Record<FallbackReason, number>>;
   tokens_saved: { input: number; output: number };
   /**
-   * Audited steps: those sent to the upstream, those whose answers were compared, those whose answers agreed, and those
-   * for which two readings of the upstream's answer differ.
+   * Audited steps: how many were sent to the upstream, how many answers were compared, how many agreed, and for how
+   * many two readings of the upstream's answer differ.
    */
   audit: { asked: number; compared: number; agreed: number; reading_differs: number };
   shadow: { would_serve: number; compared: number; agreed: number; reading_differs: number };

@@ -118,8 +118,8 @@ export class Relegation implements RelegationDesk {
     if (kind !== 'turn' || !this.#wires.has(shape as RelegationWire)) return null;
     const wire = shape as RelegationWire;
     const end = stepPathOf(wire);
-    // After a prefix the path only has to end as a step's does, because the upstream's base path may come first. A
-    // tunnel to another host has no prefix, so its requests are not steps.
+    // After a prefix, only the end of the path must be that of a step, because the upstream's base path may come first.
+    // A tunnel to another host has no prefix, so its requests are not steps.
     const isStep =
       route === 'default'
         ? path === end

@@ -9,7 +9,7 @@ import {
 import { parseSeq, readRunId } from '../headers.ts';
 import type { StepHead } from './student-link.ts';
 
-/** Facts about a step from its headers: the facts for the student, and why it may not be asked. */
+/** Facts about a step from its headers: facts for the student, and the reason why the student may not be asked. */
 export interface ReadStepHead extends StepHead {
   refusal: FallbackReason | null;
   /** The value of `x-svc-run` in the form that capture keeps; null if absent. */
@@ -88,7 +88,7 @@ export function readStepHead(
 
 /**
  * Names the run and the session of a step. A coding agent's session has several conversations: sub-agents, titles,
- * summaries. A version's share includes either all or no conversations of a session, but each conversation is served
+ * summaries. A version's share includes all conversations of a session or none of them. Each conversation is served
  * independently of the others.
  */
 function nameRun(step: ReadStepHead, headers: readonly string[], runHeaders: readonly string[]): void {

@@ -1,7 +1,7 @@
 /**
- * A server thread's link to the student's thread. It sends steps and receives answers, and reports each step's outcome
- * exactly once, even if the student's thread ends. The link bounds the steps and bytes in progress. Each step keeps its
- * own deadline, so a step never waits longer than that. Server threads.
+ * A server thread's link to the student's thread. It sends steps, receives answers, and reports each step's outcome
+ * exactly once, even if the student's thread ends. The link bounds the steps and bytes in progress. Each step has its
+ * own deadline, and never waits longer. Server threads.
  *
  * A newly loaded student arrives with a new message port. The previous student answers the steps that it already has.
  */
@@ -22,7 +22,7 @@ import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 
 /** Maximum bytes of bodies of one server thread's steps that wait for the student. Further steps go to the upstream. */
 export const STEPS_UNDER_WAY_BYTES = 64 << 20;
-/** Maximum number of runs that a server thread remembers to tell a student that restarts. */
+/** Maximum number of runs that a server thread remembers while there is no student to tell. */
 const UNTOLD_RUNS = 10_000;
 
 /** Waits for the student's decision on a step. One of the five methods is called, at most once. */
@@ -180,7 +180,7 @@ class Connection {
     this.#link = link;
     port.on('message', (message: StudentMessage) => this.#receive(message));
     port.on('close', () => this.#end());
-    // The waiting client's connection keeps the thread alive by itself.
+    // The port need not keep the thread alive: the waiting client's connection does.
     port.unref();
   }
 
@@ -213,7 +213,7 @@ class Connection {
       return;
     }
     const pending = this.forget(message.id);
-    // The answer came too late, or answers no step of this link.
+    // The answer came too late, or belongs to no step of this link.
     if (pending === undefined) return;
     const { waiter } = pending;
     if (message.type === 'served') {

@@ -1,12 +1,12 @@
 /**
- * Reads the messages of one direction of a WebSocket connection, deflated ones too, from copies of its bytes. `ws`
+ * Reads the messages of one direction of a WebSocket connection, also compressed ones, from copies of its bytes. `ws`
  * reads the frames. Beyond its memory bound it gives up; traffic never waits for it. Server threads.
  */
 import * as ws from 'ws';
 
-/** Larger messages are only forwarded. Such a message ends the capture of its connection. */
+/** Maximum size of a message that is captured. A larger one is forwarded, and ends the capture of its connection. */
 export const TUNNEL_MESSAGE_BYTES = 32 << 20;
-/** Incomplete messages that a server thread holds for capture. */
+/** Maximum bytes of incomplete messages that a server thread holds for capture. */
 const TUNNEL_READING_BYTES = 128 << 20;
 
 interface MessageEvents {

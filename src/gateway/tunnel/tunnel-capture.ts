@@ -17,7 +17,7 @@ import type { TunnelTap } from './tunnel.ts';
 
 /** Collected frames become an exchange at this size. */
 const TUNNEL_PART_BYTES = 4 << 20;
-/** Turns that one connection may have open. */
+/** Maximum number of open turns of one connection. */
 const TUNNEL_STREAMS_MAX = 64;
 
 /** An exchange that is open. */
@@ -250,7 +250,7 @@ export class TunnelCapture implements TunnelTap {
     return { ...begun, at: this.#startedAt, at_ms: this.#startedAtMs, first_byte_ms };
   }
 
-  /** Later messages are not read; what is open is marked as truncated. */
+  /** Stops reading messages, and marks open exchanges as truncated. */
   #cut(): void {
     if (this.#isCut) return;
     this.#isCut = true;

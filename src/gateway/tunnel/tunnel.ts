@@ -13,7 +13,9 @@ import { makeUpstreamFailure, replyError } from '../forward.ts';
 import { type FilteredRequest, replaceHeaders } from '../headers.ts';
 import type { Destination } from '../route-table.ts';
 
-/** Bound on the upstream's answer to a WebSocket handshake: its head, and its body when it refuses. */
+/**
+ * Maximum bytes of the head of the upstream's answer to a WebSocket handshake, and of its body if the upstream refuses.
+ */
 const TUNNEL_HEAD_BYTES = 12 << 10;
 const TUNNEL_REFUSAL_BYTES = 1 << 20;
 /** How long the upstream may take to receive what a client sent before closing its side. */
@@ -32,7 +34,7 @@ export interface TunnelTap {
   fromUpstream(bytes: Buffer): void;
   /** @param isAborted one of the sides broke off */
   close(isAborted: boolean): void;
-  /** There is no exchange. Called instead of all other functions. */
+  /** There is no exchange. Called instead of all other methods. */
   cancel(): void;
 }
 
@@ -121,7 +123,7 @@ export class Tunnel {
     this.#stream.destroy();
   }
 
-  /** Nothing reaches the upstream, so there is nothing to keep. */
+  /** Nothing has reached the upstream, so nothing is captured. */
   #refuse(): void {
     this.#tap?.cancel();
     this.#tap = null;
@@ -174,7 +176,7 @@ export class Tunnel {
     upstream.on('data', (chunk: Buffer) => this.#passDown(chunk));
     upstream.on('drain', () => stream.resumeBody());
     upstream.on('close', () => this.#endDown());
-    // An answer of 101 would otherwise leave only with the first byte of what follows.
+    // Otherwise a 101 would be sent only together with the first byte after it.
     stream.flush();
   }
 
@@ -226,7 +228,7 @@ export class Tunnel {
     replyError(this.#stream, makeUpstreamFailure(code, error));
   }
 
-  /** The client's side is over. Its last bytes still reach the upstream, if that accepts them. */
+  /** The client's side is over. Its last bytes still reach the upstream, if the upstream accepts them. */
   #finish(aborted: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;

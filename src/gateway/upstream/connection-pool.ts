@@ -11,7 +11,10 @@ import {
   type UpstreamRequest,
 } from './upstream-connection.ts';
 
-/** Longest silence of an upstream, before the head and between two chunks. Thinking streams are silent for minutes. */
+/**
+ * Longest silence of an upstream, before the head and between two chunks. Streams of a thinking model are silent for
+ * minutes.
+ */
 export const UPSTREAM_TIMEOUT_MS = 3_600_000;
 /**
  * How long an unused connection is kept. Most providers close later. Using a connection that was just closed costs a
@@ -26,8 +29,8 @@ const KEPT_MARGIN_MS = 2_000;
 /** An upstream cannot make us keep an unused connection for longer. */
 const KEPT_MS_MAX = 600_000;
 /**
- * Connections opened in one tick; more wait for the next ticks. Opening one takes as long as forwarding several frames,
- * and in a burst of requests the streams in progress come first.
+ * Maximum number of connections opened in one tick; further ones wait for the next ticks. Opening one takes as long as
+ * forwarding several frames, and in a burst of requests the streams in progress come first.
  */
 const OPENS_A_TURN = 8;
 const SILENT_SWEEPS_MAX = Math.ceil(UPSTREAM_TIMEOUT_MS / UPSTREAM_SWEEP_MS);
@@ -66,7 +69,7 @@ export class ConnectionPool implements ConnectionOwner {
     connection.begin(request, handler);
   }
 
-  /** Finishes what is in progress, and later requests, and keeps no connection. */
+  /** From now on no connection is kept. Requests in progress and later ones are finished. */
   close(): void {
     this.#isClosing = true;
     for (const connection of this.#idle.splice(0)) connection.destroy(closing());
@@ -92,7 +95,7 @@ export class ConnectionPool implements ConnectionOwner {
   onGone(connection: UpstreamConnection): void {
     this.#all.delete(connection);
     this.#unopened.delete(connection);
-    // Usually the one used last.
+    // Usually it is the connection that was used last.
     const place = this.#idle.lastIndexOf(connection);
     if (place >= 0) this.#idle.splice(place, 1);
     if (this.#all.size === 0 && this.#sweepTimer !== null) {

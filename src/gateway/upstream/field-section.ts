@@ -50,10 +50,10 @@ export class SectionReader {
   /** A section that did not arrive in one piece. */
   #kept: Buffer | null = null;
   #keptBytes = 0;
-  /** Kept bytes whose lines were examined. */
+  /** Number of kept bytes whose lines were examined. */
   #seenBytes = 0;
 
-  /** Bytes of an incomplete section. */
+  /** Number of bytes of an incomplete section. */
   get pending_bytes(): number {
     return this.#keptBytes;
   }
@@ -127,7 +127,7 @@ export class SectionReader {
 
 /**
  * Reads header lines, each with its line end.
- * @param end their end, at which or before which a line end or blank line must be
+ * @param end the end of the lines; a line end or a blank line must stand at it or before it
  * @throws UpstreamError for anything but header lines
  */
 export function parseFields(bytes: Buffer, start: number, end: number): Fields {

@@ -24,7 +24,7 @@ export function isFieldValue(text: string): boolean {
 
 /**
  * @param query without its question mark; null if absent
- * @param lines a text that `areFieldLines` accepts; null for one that it does not
+ * @param lines a text that `areFieldLines` accepts; null: it did not accept the text
  * @returns request line and header lines, each with its line end; the connection adds framing and the blank line
  * @throws UpstreamError BAD_REQUEST; its message names the fault and quotes no value
  */

@@ -194,7 +194,7 @@ export class ResponseParser {
   #decideBody(head: ResponseHead): void {
     this.isKept = true;
     if (this.#isHead || head.status === 204 || head.status === 304) {
-      // Some servers send the announced body in spite of that, and it must not be read as the next answer.
+      // Some servers send the announced body although they must not. It must not be read as the next answer.
       this.isKept = !this.#isHead && !head.is_chunked && (head.content_length ?? 0) === 0;
       this.#complete();
     } else if (head.is_chunked) {

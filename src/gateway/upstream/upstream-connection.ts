@@ -1,10 +1,10 @@
 /**
  * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other. All plain connections of
  * the thread read into one shared buffer, and answers are parsed as they arrive. Server threads.
- * The connection ends at any protocol violation: unrequested bytes or bytes after an answer, an answer before its
- * upload was complete, silence beyond the limit. It then tells the handler of the open exchange, exactly once. An
- * upstream that stops reading an upload may have sent an answer. So after a failed write, the connection first reads
- * what has arrived.
+ * The connection ends at any protocol violation: unrequested bytes, bytes after an answer, an answer before its upload
+ * was complete, or silence beyond the limit. It then tells the handler of the open exchange, exactly once. An upstream
+ * that stops reading an upload may have sent an answer. So after a failed write, the connection first reads what has
+ * arrived.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
@@ -128,14 +128,14 @@ export class UpstreamConnection implements ResponseSink {
     return this.#parser.kept_ms;
   }
 
-  /** Begins to connect. Once. */
+  /** Begins to connect. Call it once. */
   open(): void {
     if (this.#isOver) return;
     this.#socket = this.#connect(this.#url);
     if (this.#isPaused) this.#socket.pause();
   }
 
-  /** Sends a request as soon as there is a connection. Only when it is idle. */
+  /** Sends a request as soon as the connection is open. Call it only while the connection is idle. */
   begin(request: UpstreamRequest, handler: AnswerHandler): void {
     this.#handler = handler;
     this.#request = request;
@@ -245,7 +245,7 @@ export class UpstreamConnection implements ResponseSink {
     this.#outliveFailedWrites(socket);
     socket.setNoDelay(true);
     socket.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
-    // With TLS nothing is written before the other side has authenticated.
+    // With TLS, nothing is written before the other side has authenticated itself.
     socket.once(isSecure ? 'secureConnect' : 'connect', () => this.#onConnected());
     socket.on('drain', () => this.#onDrain());
     socket.on('end', () => this.#onEnd());

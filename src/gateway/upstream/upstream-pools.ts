@@ -6,7 +6,7 @@
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { ConnectionPool } from './connection-pool.ts';
 
-/** Pools at once. Clients choose the region, so the number needs a bound. About 40 regions exist. */
+/** Maximum number of pools. Clients choose the region, so the number needs a bound. About 40 regions exist. */
 const UPSTREAM_POOLS_MAX = 64;
 
 /** One provider's address and its pool. */
@@ -57,7 +57,7 @@ export class UpstreamPools {
     this.#upstreams.clear();
   }
 
-  /** Gives up the oldest other pool; its exchanges finish. */
+  /** Gives up the oldest pool other than `keep`; its exchanges finish. */
   #evict(keep: string): void {
     for (const [base, upstream] of this.#upstreams) {
       if (base === keep) continue;
