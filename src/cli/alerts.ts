@@ -60,7 +60,7 @@ type Call = <Name extends keyof typeof ALERT_ROUTES>(
   input?: Record<string, unknown>,
 ) => Promise<Reply<Name>>;
 
-/** The API refused; its words are for people. */
+/** A call that the API refused. Its message is the API's, which is written for people. */
 class RefusedCall extends Error {}
 
 /** @returns the exit status */
@@ -125,7 +125,7 @@ async function connect(url: string | undefined): Promise<Call> {
   };
 }
 
-/** @throws UsageError where an identity provider signs people in */
+/** @throws UsageError if an identity provider signs people in */
 function signInAsOwner(config: Config): Promise<string> {
   if (config.auth.jwks_url !== null)
     throw new UsageError('set SVC_API_KEY to a key of the operator (SVC_KEYS)');
@@ -188,7 +188,7 @@ function sayRule({ measure, query, of_query, provider, fires, threshold, window_
   return `${measure} ${fires} ${threshold}${about.length === 0 ? '' : ` (${about.join('; ')})`}`;
 }
 
-/** @throws RefusedCall for none, or several of that name */
+/** @throws RefusedCall if no alert has that name, or several have it */
 async function findAlert({ call, what }: Asked): Promise<Alert> {
   const { alerts } = await call('listAlerts');
   const byId = alerts.find(({ id }) => id === what);

@@ -24,8 +24,8 @@ interface FollowOptions {
 
 /**
  * Runs until SIGTERM or SIGINT.
- * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made; BackupError if a
- *   signal comes while a read transaction is so old that the service ends it. Later failures are reported and retried
+ * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made; BackupError if
+ * the service's signal ends the command because of an old read transaction. Later failures are reported and retried
  */
 export async function followBackup(source: BackupSource, options: FollowOptions, io: CliIo): Promise<void> {
   io.outliveReader?.();
@@ -56,7 +56,7 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
   }
 }
 
-/** @throws BackupError if the service has ended the command: a success would tell supervisors not to start it again */
+/** @throws BackupError if the service has ended the command. After a success, a supervisor would not start it again */
 function refuseLongRead(readMs: number): void {
   if (readMs < READ_AGES.asked_ms) return;
   throw new BackupError(
@@ -83,8 +83,7 @@ class FollowRun {
   }
 
   /**
-   * Makes a point, and waits until the next one is due.
-   * @param isFirst then a failure ends the command
+   * Makes a point, and waits until the next one is due. @param isFirst a failure of the first point ends the command
    */
   async pass(stop: AbortSignal, isFirst: boolean): Promise<void> {
     const startMs = performance.now();

@@ -1,4 +1,4 @@
-/** `understudy backup` and `restore`: copies everything while the process runs, and puts a copy back. Main thread. */
+/** `understudy backup` copies everything while the service runs; `understudy restore` puts a copy back. Main thread. */
 
 import { rmSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -6,7 +6,7 @@ import { toLocalUrl } from '../config/local-address.ts';
 import type { Config } from '../config.ts';
 import { quoteForShell } from '../std/shell-word.ts';
 
-/** Where the started parts listen; null for one that was not started. */
+/** Where the started parts listen; null: the part was not started. */
 interface StartedAddresses {
   /**
    * The implementation that checks the framing of requests: native, or js if the native code does not run.
@@ -14,9 +14,9 @@ interface StartedAddresses {
   framing_guard?: string;
   api_url: string | null;
   gateway_url: string | null;
-  /** Left out or null without a proxy. */
+  /** null or absent: there is no proxy. */
   proxy_url?: string | null;
-  /** Signs the first user in; null when tokens come from an identity provider. */
+  /** Signs the first user in; null: tokens come from an identity provider. */
   owner_token: string | null;
 }
 
@@ -155,7 +155,9 @@ function renderCaptureLines(
   return [bold('See what it captured:'), `  ${renderCommand(`inspect --db ${db}`, surroundings)}`];
 }
 
-/** A command that reads DATA_DIR. The variable of this process is not set in the other terminal. */
+/**
+ * A command that reads DATA_DIR. It names the folder, because this process's variables are not set in another terminal.
+ */
 function renderDataCommand(words: string, { data_dir }: Config, surroundings: BannerSurroundings): string {
   const { cwd } = surroundings;
   const setting =
@@ -164,8 +166,8 @@ function renderDataCommand(words: string, { data_dir }: Config, surroundings: Ba
 }
 
 /**
- * The command line that runs another of our commands in another terminal. A Node that npx fetched for this process is
- * not on that terminal's PATH, and the machine's own may be too old.
+ * The command line that runs another of our commands in another terminal. It names Node by its path: a Node that npx
+ * fetched for this process is not on that terminal's PATH, and the machine's own Node may be too old.
  */
 function renderCommand(words: string, { exec_path, entry, cwd }: BannerSurroundings): string {
   const isBorrowedNode = /[\\/]_npx[\\/]/.test(exec_path);

@@ -15,13 +15,13 @@ import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 interface Command {
   summary: string;
   /**
-   * It reads capture files, so it runs in a separate process (guard.ts). `once`: only with --once; otherwise it starts
-   * such processes itself.
+   * The command reads capture files, so it runs in a separate process (guard.ts). `once`: only with --once; without it,
+   * the command starts such processes itself.
    */
   is_guarded?: true | 'once';
   /** `--db` may be a bucket. `each`: the command runs for each gateway there. */
   reads_bucket?: 'one' | 'each';
-  /** What to do when a signal ends that process. */
+  /** What to do when a signal ends the separate process. */
   ends?: (argv: string[]) => Promise<GuardedEnd & { what?: string | undefined }>;
   /** @returns the exit status */
   run(argv: string[], io: CliIo): Promise<number>;
@@ -288,7 +288,7 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
 function adviseOn(path: string | undefined, argv: readonly string[]): string {
   if (path === undefined) return '';
   const full = resolve(path);
-  // Commands append `.partial` and similar suffixes to a named place, and create its parent folders.
+  // Commands append `.partial` and similar suffixes to a path that a flag names, and create its parent folders.
   const isOf = (place: string): boolean =>
     full === place ||
     full.startsWith(`${place}${sep}`) ||

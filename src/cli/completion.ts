@@ -1,6 +1,6 @@
 /**
- * `understudy completion`: a script with which a shell completes commands and options. It is derived from the
- * commands' `--help`, so that both agree. Main thread.
+ * `understudy completion`: a script with which a shell completes commands and options. It is made from the commands'
+ * `--help`, so it always agrees with it. Main thread.
  */
 
 import { readFlagsAndWords, refuseWords } from './flags.ts';

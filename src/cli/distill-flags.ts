@@ -15,7 +15,10 @@ import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
 import { readSince } from './since.ts';
 
-/** Share of served steps that may be wrong (document 4, "Relegation"), and the fewest steps that allow a statement about it. */
+/**
+ * Share of served steps that may be wrong (document 4, "Relegation"), and minimum number of steps for a statement about
+ * this share.
+ */
 const TARGET_ERROR_DEFAULT = 0.05;
 const SERVED_MIN_DEFAULT = 12;
 
@@ -46,9 +49,9 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; defa
   --json               the report as JSON`;
 
 export interface DistillFlags {
-  /** null for the configured one. Absolute. */
+  /** An absolute path; null: the configured database. */
   db: string | null;
-  /** Absolute; '' for a model that is only tried. */
+  /** An absolute path; '': a model is only tried. */
   out: string;
   target_error: number;
   served_min: number;
@@ -56,13 +59,13 @@ export interface DistillFlags {
   never_serve: string[];
   /** How many times as much an error of a final call costs. */
   final_cost: number;
-  /** Golden runs that began earlier do not teach; null for all. */
+  /** Golden runs that began earlier do not teach; null: all teach. */
   since_ms: number | null;
   tier: Tier;
   /** Share of the runs that the published version serves. */
   share: number;
   student: StudentKind;
-  /** Share of the golden runs held out for a service; null for as many as it needs. */
+  /** Share of the golden runs held out for a service; null: as many as it needs. */
   held_out: number | null;
   json: boolean;
   help: boolean;
@@ -130,7 +133,9 @@ export function readDistillFlags(
   };
 }
 
-/** A path `/v1/…` at the end of an address shows the style of the service; people copy the address that they know. */
+/**
+ * Reads the style of the service from a path `/v1/…` at the end of its address, because people copy whole addresses.
+ */
 function readPlace(address: string): { endpoint: string; style: 'messages' | 'chat_completions' | null } {
   const [, endpoint = address, path] = /^(.*?)\/v1(\/messages|\/chat\/completions)?\/*$/.exec(address) ?? [];
   const style = path === undefined ? null : path === '/messages' ? 'messages' : 'chat_completions';

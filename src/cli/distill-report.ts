@@ -58,8 +58,7 @@ const UNCOVERED: Record<UncoveredReason, string> = {
   invalid: 'the answer would be invalid',
 };
 
-/** Maximum number of kinds of answers with a line in the table; kinds with errors are listed in any case. */
-const KINDS_SHOWN = 12;
+/** Maximum number of kinds of answers with a line in the table. Kinds with errors are always listed. */ const KINDS_SHOWN = 12;
 
 /** For a person: first what would be served, then the material behind it. */
 export function describeRound(round: RoundJson, tier: Tier, width: number, palette: Palette): string {
@@ -249,7 +248,7 @@ function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent): string 
     : 'not served: no golden step is like another; would be served if golden runs repeated a task';
 }
 
-/** Maximum number of lines for a model's kinds of answers; kinds with errors are listed in any case. */
+/** Maximum number of lines for a model's kinds of answers. Kinds with errors are always listed. */
 const SERVICE_KINDS_SHOWN = 40;
 
 /** What a model would serve for each agent, with its error rate. */

@@ -194,7 +194,7 @@ async function runInThread(
   };
   const describe = async (): Promise<string> => {
     const at = makeHarmlessLine(doing);
-    // A rename happens in a moment, or not at all.
+    // A rename is atomic and quick.
     if (doing === PUBLISHING) await Promise.race([round?.catch(() => {}), setTimeout(PUBLISHING_MS)]);
     progress.clear();
     if (form !== null) {
@@ -218,7 +218,7 @@ async function runInThread(
   }
 }
 
-/** @returns null when none is published, or the manifest is unreadable */
+/** @returns null: no version is published, or the manifest is unreadable */
 async function findVersion(out: string): Promise<number | null> {
   return readStudentManifest(out).then(
     ({ version }) => version,

@@ -1,7 +1,7 @@
 /**
- * Makes sure that a service ends after a stop was requested. Here, a timer ends a stop that exceeds its grace
- * period. If the main thread no longer runs code, for example while the system waits for a thread that never
- * ends, a small separate process kills the service. Main thread of the command line.
+ * Makes sure that a service ends after a stop was requested. A timer in the main thread ends a stop that exceeds its
+ * grace period. The main thread may no longer run code, for example while the system waits for a thread that never
+ * ends. Then a small separate process kills the service. Main thread of the command line.
  */
 import { spawn } from 'node:child_process';
 
@@ -9,8 +9,8 @@ import { spawn } from 'node:child_process';
 const END_WATCH_MS = { look: 250, patience: 3_000 } as const;
 
 /**
- * Watches a process until it is gone, and kills it after the given time. The watcher's parent is that process, so a
- * reused process number is never killed.
+ * Watches its parent process until that is gone, and kills it after the given time. Because it is the parent, a reused
+ * process number is never killed.
  */
 const WATCHER = `
 const [pid, ms] = process.argv.slice(1).map(Number);
@@ -37,7 +37,7 @@ export function watchEnd(graceMs: number, tell: () => void): void {
     ['-e', WATCHER, String(process.pid), String(graceMs + END_WATCH_MS.patience)],
     { stdio: 'ignore', detached: true, env: {} },
   );
-  // Without the process, the timer above still works.
+  // If the watcher cannot start, the timer above still works.
   child.on('error', () => {});
   child.unref();
 }

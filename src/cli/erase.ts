@@ -44,7 +44,7 @@ Examples:
 
 /** Longest credential that is searched for. */
 const CREDENTIAL_CHARACTERS = 8_192;
-/** Shorter ones would match everywhere. */
+/** Minimum length of a credential. A shorter text would match everywhere. */
 const CREDENTIAL_CHARACTERS_MIN = 8;
 
 /** @returns the exit status */

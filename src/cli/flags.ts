@@ -1,4 +1,4 @@
-/** Reads a command's flags, and reports wrong ones in one wording that says what to do. Main thread. */
+/** Reads a command's flags, and reports wrong flags in one wording that says what to do. Main thread. */
 
 import { parseArgs } from 'node:util';
 import { findNearestName } from '../std/nearest-name.ts';
@@ -11,7 +11,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
  */
 export type FlagKinds = Readonly<Record<string, 'text' | 'list' | 'switch'>>;
 
-/** The given values; for a repeated flag the last one, for a list all. */
+/** The given values. A repeated flag has its last value; a list has all values. */
 export type FlagValues<Kinds extends FlagKinds> = {
   readonly [Name in keyof Kinds]?: Kinds[Name] extends 'switch' ? true : string;
 } & { readonly help?: true };

@@ -19,7 +19,7 @@ interface Fork {
   run_id: string;
   new_run: string;
   db: string;
-  /** Where the live part went; the new run is captured there. */
+  /** The gateway to which the live part went; it captures the new run. */
   gateway: string;
   /** A text for the note. */
   how: string;
@@ -30,7 +30,7 @@ interface Fork {
 export interface KeptFork {
   /** Address of the page that compares both. */
   address: string;
-  /** Why the verdict could not be kept; '' if it was, and without a verdict. */
+  /** Why the verdict could not be stored; '': it was stored, or there is no verdict. */
   problem: string;
 }
 
@@ -70,6 +70,6 @@ async function flush(gateway: string): Promise<void> {
     const answer = await fetch(new URL('/__gw/flush', gateway), { method: 'POST', signal });
     await answer.body?.cancel();
   } catch {
-    // Then the run is already stored, or its absence is noticed below.
+    // The run may be stored already. If it is not, the code below notices that.
   }
 }

@@ -16,7 +16,7 @@ const NATIVE_NOISE = /^(?:internal error, index points|page \d+ not found error|
 
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** The consequence if a signal ends the process. */
+/** What the command reports and does if a signal ends the process. */
 export interface GuardedEnd {
   /** Printed after a signal that we forwarded, unless the process printed its own message. */
   interrupted?: string | undefined;
@@ -65,7 +65,7 @@ export function runGuarded(
       filter.finish();
       if (signal === null) return resolve(code ?? EXIT.failed);
       await undo().catch((error: Error) => io.err(`understudy: ${error.message}\n`));
-      // The process ended by the signal that we forwarded, so this one ends by the same signal.
+      // The process ended by the signal that we forwarded. This process ends by the same signal.
       if (signal === sent) {
         if (!hasSaid) io.err(`${INTERRUPTED} ${signal}: ${interrupted}\n`);
         return dieOf(signal);
@@ -88,7 +88,7 @@ export function tellSignal(signal: NodeJS.Signals, advice: string = ADVICE): str
 /** Forwards text as it arrives, except for noise lines. */
 class NoiseFilter {
   readonly #pass: (text: string) => void;
-  /** The beginning of a line that may turn out to be noise. */
+  /** The beginning of a line that may still be noise. */
   #held = '';
 
   constructor(pass: (text: string) => void) {

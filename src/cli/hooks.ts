@@ -113,7 +113,7 @@ interface FoundSettings {
   stat: Stats | null;
 }
 
-/** Larger than any real settings. */
+/** Maximum size of a settings file, larger than any real one. */
 const FILE_BYTES_MAX = 16 << 20;
 
 /** @throws SettingsFault for anything but a text file, and for a dangling link; Error of the file system */
@@ -126,7 +126,7 @@ function readSettings(file: string): FoundSettings {
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException;
     if (code === 'ENOENT') throw new SettingsFault('it is a link to a missing file');
-    // A socket, or a device without a driver.
+    // The file is a socket, or a device without a driver.
     if (code === 'ENXIO') throw new SettingsFault('it is not a regular file');
     throw thrown;
   }

@@ -1,5 +1,5 @@
 /**
- * `understudy inspect --exchange`: one exchange with its headers, the same as JSON, or one of its bodies unchanged.
+ * `understudy inspect --exchange`: one exchange with its headers, as text or as JSON, or one of its bodies unchanged.
  * Main thread of the command line.
  */
 

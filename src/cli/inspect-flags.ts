@@ -23,7 +23,7 @@ export interface InspectFlags extends RunFilter {
   raw: BodySide | null;
   json: boolean;
   full: boolean;
-  /** Shows how the turns used the provider's cache, instead of the turns. */
+  /** Shows how the turns used the provider's cache, instead of the turns themselves. */
   cache: boolean;
   /** Shows the remaining limits of providers. */
   limits: boolean;
@@ -107,7 +107,7 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
     for (const name of ['run', 'exchange', 'step', 'cache', 'limits', 'by', 'json', 'full'] as const)
       if (values[name] !== undefined) throw new UsageError(`--export and --${name} cannot be combined`);
   checkTogether(values);
-  // A page that is selected by another flag takes no query.
+  // A page that another flag selects takes no query.
   const selected = values.run ?? values.exchange ?? values.step ?? values.cache ?? values.limits ?? values.by;
   if (selected !== undefined) refuseWords([...words, ...negated]);
   return {

@@ -75,7 +75,7 @@ export async function showRuns(
   };
   const words = await findWords(list);
   const judged = list.judge(view.source, words, filter, (runs) => {
-    // Progress between the lines of a JSON document would become part of it.
+    // Progress is not shown, because it would become part of the JSON document.
     if (!view.flags.json) view.progress.tell(`judging the runs: ${formatCount(runs)}`, 0, 0);
   });
   return view.flags.json ? writeJson(view, db, judged) : writeTable(view, judged);
@@ -145,7 +145,10 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
   return EXIT.done;
 }
 
-/** A note about exchanges that a command leaves out because only the writer of the captures indexes. */
+/**
+ * A note about exchanges that a command leaves out because they are not indexed. Only the writer of the captures
+ * indexes.
+ */
 export function describeNotIndexed(exchanges: number): string {
   return `${countOf(exchanges, 'exchange')} not indexed yet, and in no run: the running service indexes them, or its next start.`;
 }
@@ -223,7 +226,7 @@ function layOutRuns(view: InspectView, rows: readonly string[], hasKinds: boolea
   );
 }
 
-/** Why it is not golden, in one word each; `--run` has the sentences. */
+/** Why the run is not golden, one word per reason. `--run` shows whole sentences. */
 function shortReasons(run: RunSummary): string {
   return [...new Set(run.reasons.map((reason) => SHORT_REASONS[reason.code]))].join(', ');
 }

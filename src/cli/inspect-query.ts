@@ -80,7 +80,7 @@ export async function showQuery(view: InspectView, db: string, question: Questio
   view.progress.clear();
   const found: FoundRows = {
     rows,
-    // If the limit was not reached, all runs were read: those that matched are in `rows`.
+    // If the limit was not reached, all runs were read, and `rows` has all that matched.
     matched: rows.length < read.most ? rows.length : read.count,
     not_indexed,
     left_out_runs: runs.left_out,
@@ -186,7 +186,7 @@ async function* writeSpans(
   }
   for await (const rows of pages)
     for (const { run_id } of rows) {
-      // A run that was only reported has no turns. The search for those of another run begins and ends with it.
+      // A run that was only reported has no turns. The range limits the search to the run's exchanges.
       const range = runs.rangeOf(run_id);
       if (range === undefined) continue;
       const spans = writeRunSpans(turnsOf(new RunWithin(source, range.first_id, range.last_id), run_id));

@@ -31,7 +31,9 @@ const SHOWN_LINES = 16;
 /** Characters of a system prompt that are shown without --full. */
 const SHOWN_SYSTEM_CHARS = 300;
 
-/** Arguments of a call up to this many characters are on one line; longer ones have one line each. */
+/**
+ * The arguments of a call stand on one line up to this many characters in total. Beyond it, each argument has a line.
+ */
 const INLINE_ARGUMENT_CHARS = 100;
 
 /** How to avoid each reason in the next run. */
@@ -140,7 +142,7 @@ function layOutSummary(view: InspectView, run: RunSummary): string {
   return fields.map(([name, value]) => layOutField(view, name, value)).join('');
 }
 
-/** The cost of a run, as in `/capture`. */
+/** The fields of a run's cost, as `/capture` has them. */
 type RunCost = Pick<CapturedRunRow, 'cost_usd' | 'unpriced_turns' | 'estimated_turns'>;
 
 function sumCosts(view: InspectView, { run_id }: RunSummary): RunCost {

@@ -38,7 +38,7 @@ export type FindWords = (runs: { find(runId: string): unknown }) => Promise<Map<
 
 /**
  * `#12  seq 3  +4.2 s  200  claude-x  took 1.2 s …`
- * @param runStartedMs null outside a run: method and path then replace the time since its start
+ * @param runStartedMs null: the exchange belongs to no run. Then method and path replace the time since the run's start
  */
 export function layOutHead(view: InspectView, record: ExchangeRecord, runStartedMs: number | null): string {
   const { strong, dim, bad, good, call } = view.paint;

@@ -110,7 +110,7 @@ export interface OpenSource {
   count?: number;
   /** Verdicts that the service has kept. */
   kept?: KeptVerdict;
-  /** The same with first words. */
+  /** The same verdicts with the runs' first words. */
   keptRun?: FindStoredRun;
   /** Sums of cache misses that the service has kept. */
   keptCache?: (prices: Prices) => KeptCacheParts | null;
@@ -139,7 +139,7 @@ export async function runInspect(
   const db = flags.db ?? surroundings.default_db ?? config().capture.db;
   const progress = new Progress(io, now);
   try {
-    // An exchange requested by number: the reason why it cannot be read is the answer.
+    // If an exchange is requested by number and cannot be read, the reason is the answer.
     const unreadable = flags.exchange === null && flags.step === null ? new UnreadableExchanges() : undefined;
     const opener = surroundings.open ?? openCapture;
     const open = await opener(resolve(db), config().data_key, unreadable);
@@ -195,7 +195,7 @@ export async function runInspect(
   }
 }
 
-/** Reads the query of the command; what shows its runs is loaded for it. @throws UsageError */
+/** Reads the query of the command, and loads the code that shows its runs. @throws UsageError */
 async function readQuery(flags: InspectFlags) {
   const { openTexts, readInspectQuery, showQuery } = await import('./inspect-query.ts');
   const query = readInspectQuery(flags.query, flags);

@@ -13,14 +13,14 @@ export interface CliIo {
   has_color: boolean;
   /** Standard error is a terminal that lines can be overwritten on, and NO_COLOR is not set. Left out: no. */
   shows_progress?: boolean;
-  /** From now on the process continues when its output loses its reader, as a service does. */
+  /** Lets the process continue when its output loses its reader, as a service must. */
   outliveReader?(): void;
 }
 
 /** Exit statuses of every command: done, failed, wrong use. */
 export const EXIT = { done: 0, failed: 1, usage: 2 } as const;
 
-/** Wrong use of a command: one line, then where to read more; exit 2. */
+/** Wrong use of a command. It prints one line, then where to read more, and exits with 2. */
 export class UsageError extends Error {
   readonly exit_code = EXIT.usage;
 }
@@ -29,7 +29,7 @@ export class UsageError extends Error {
 export function openProcessIo(): CliIo {
   const { stdout, stderr } = process;
   let outlives = false;
-  // There is no other place to report it.
+  // A failure of standard error cannot be reported anywhere.
   stderr.on('error', () => {});
   // `understudy inspect | head`: a reader that has seen enough is not a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {

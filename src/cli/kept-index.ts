@@ -12,7 +12,7 @@ import { readVersion } from '../config.ts';
 import type { Prices } from '../domain/price.ts';
 import { RunIndex } from '../storage/capture/run-index.ts';
 
-/** What the index says about its captures (threads/capture-list.ts). */
+/** What the index stores about the captures that it describes (threads/capture-list.ts). */
 interface IndexState {
   prices: string;
   mark: { id: number; started_at: string };
@@ -32,7 +32,9 @@ export class KeptIndex {
   /** The verdict on a run with the same exchanges; null if none is stored. */
   readonly find: KeptVerdict = (tally) => this.findRun(tally)?.verdict?.reasons ?? null;
 
-  /** What is stored of a run with the same exchanges; its verdict only if it was judged by its bodies. */
+  /**
+   * The stored facts about a run with the same exchanges. They include its verdict only if it was judged by its bodies.
+   */
   readonly findRun: FindStoredRun = ({ summary, first_id, last_id, first_ms, last_ms }) => {
     try {
       const bytes = summary.run_id === null ? undefined : this.#index?.find(summary.run_id);
@@ -53,7 +55,7 @@ export class KeptIndex {
     }
   };
 
-  /** Sums of cache misses by these prices; null if none are stored for these captures. */
+  /** Sums of cache misses at these prices; null: none are stored for these captures. */
   cacheParts(source: ExchangeSource, prices: Prices): KeptCacheParts | null {
     try {
       const state = JSON.parse(this.#index?.state ?? 'null') as IndexState | null;

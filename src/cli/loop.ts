@@ -1,8 +1,8 @@
 /**
  * `understudy loop`: runs rounds repeatedly, or once, and publishes better students. Main thread.
  *
- * With an interval, each round is a separate process. Its memory is returned when it ends, a crash ends only that
- * round, and the command reacts to a signal at once, however busy the round is.
+ * With an interval, each round is a separate process. Its memory is freed when it ends, and a crash ends only that
+ * round. The command reacts to a signal at once, however busy the round is.
  */
 
 import { spawn } from 'node:child_process';
@@ -56,7 +56,7 @@ export interface RoundEnd {
 
 /** Surroundings that tests may replace. */
 export interface LoopSurroundings extends DistillSurroundings {
-  /** Runs `understudy loop` with these arguments in a separate process, which ends when the signal does. */
+  /** Runs `understudy loop` with these arguments in a separate process. `stop` ends that process. */
   startRound?: (argv: string[], stop: AbortSignal, io: CliIo) => Promise<RoundEnd>;
   /** Stops the loop, like SIGTERM and SIGINT. */
   stop?: AbortSignal;

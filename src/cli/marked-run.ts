@@ -5,7 +5,10 @@ import { askRunWords } from '../captures/run-words.ts';
 import type { Config } from '../config.ts';
 import type { MarkedRun } from '../storage/accounts/run-marks.ts';
 
-/** Finds whose marks count for the run, by the rule of POST /capture/runs/{id}/mark; null: there is no such run. */
+/**
+ * Finds the organization whose marks count for the run, by the rule of POST /capture/runs/{id}/mark; null: there is no
+ * such run.
+ */
 export async function findMarkedRun(config: Config, runId: string): Promise<MarkedRun | null> {
   const { capture, data_dir, data_key } = config;
   const owner = readCaptureOwner(config);

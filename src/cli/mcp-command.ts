@@ -15,10 +15,10 @@ const MCP_CALL_MS = 20_000;
 interface McpHost {
   /** The command as its users type it. */
   readonly name: string;
-  /** The command line with which another program starts it from any folder. */
+  /** The command line with which another program starts the command from any folder. */
   readonly line: string;
   readonly version: string;
-  /** @throws ConfigError without a key, or at a value that is not allowed */
+  /** @throws ConfigError if the key is missing, or a value is not allowed */
   connect(url: string | undefined): AgentConnection;
 }
 

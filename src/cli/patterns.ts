@@ -1,7 +1,7 @@
 /**
- * `understudy patterns import|export`: patterns as JSON lines, directly on the database. Imports are queued there for
- * the pattern store, which embeds them, merges near-duplicates and masks secrets: within seconds when the service runs,
- * else at its next start. Main thread.
+ * `understudy patterns import|export`: patterns as JSON lines, directly on the database. Imports are queued in the
+ * database for the pattern store, which embeds them, merges near-duplicates and masks secrets. It does so within
+ * seconds while the service runs, otherwise at the next start. Main thread.
  */
 import { once } from 'node:events';
 import { createReadStream, createWriteStream, statSync } from 'node:fs';
@@ -145,7 +145,7 @@ async function importFile(main: Tables, scope: PatternScope, file: string, io: C
   return EXIT.done;
 }
 
-/** A line that is too long is returned in part, and last: it may be endless, as on a device. */
+/** A line that is too long may be endless, as on a device. So its beginning is returned, and reading stops. */
 async function* readLines(file: string): AsyncGenerator<string> {
   let held = '';
   for await (const chunk of createReadStream(file, 'utf8')) {

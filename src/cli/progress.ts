@@ -7,10 +7,10 @@ import type { CliIo } from './io.ts';
 import { describeRemaining, RemainingTime } from './remaining-time.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** Minimum time between two texts on a terminal, and the time after which a text is shown again if no other came. */
+/** Minimum time between two texts on a terminal. After this time a text is shown again if there is no newer one. */
 const PROGRESS_INTERVAL_MS = 200;
 const REPEAT_MS = 1_000;
-/** Interval at which a line is printed elsewhere. The first line comes after one interval. */
+/** Interval at which a line is printed if standard error is not a terminal. The first line comes after one interval. */
 const LINE_INTERVAL_MS = 30_000;
 
 /** The beginning of each printed line if standard error is not a terminal. */
@@ -41,14 +41,16 @@ export class Progress {
     this.#timer = hasLines ? setInterval(() => this.repeat(), REPEAT_MS).unref() : null;
   }
 
-  /** @param of 0 when it is unknown how much there is to do */
+  /** @param of 0: the amount of work is unknown */
   tell(what: string, done: number, of: number): void {
     this.#take(what, done, of);
     if (this.#isShown && this.#now() - this.#toldMs >= PROGRESS_INTERVAL_MS) this.#show();
     else this.#printLine();
   }
 
-  /** Shows the text even if another was shown just now: a step begins that takes a while and reports nothing. */
+  /**
+   * Shows the text even if another one was shown just now. It announces a step that takes a while and reports nothing.
+   */
   announce(what: string, done = 0, of = 0): void {
     this.#take(what, done, of);
     if (this.#isShown) this.#show();

@@ -23,7 +23,7 @@ export async function runTrust(config: Config, io: CliIo): Promise<number> {
   const { data_dir, proxy } = config;
   const { cert, valid_to_ms } = await showAuthority(data_dir, listDomains(proxy!.hosts), Date.now());
   const host = proxy!.host.includes(':') ? `[${proxy!.host}]` : proxy!.host;
-  // A proxy beyond loopback listens on every address, and its clients are on other machines: they know its name.
+  // A proxy beyond loopback listens on every address. Its clients are on other machines, and know its name.
   const address = isLoopback(proxy!.host) ? host : 'any:KEY@HOST';
   const settings = [
     ['HTTPS_PROXY', `http://${address}:${proxy!.port}`],

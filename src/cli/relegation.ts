@@ -1,5 +1,5 @@
 /**
- * `understudy relegation explain`: why the student served a captured step, or did not. The same page as `inspect
+ * `understudy relegation explain`: why the student did or did not serve a captured step. The same page as `inspect
  * --step`, for operators of relegation. Main thread of the command line; reads only.
  */
 

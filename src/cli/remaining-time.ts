@@ -4,7 +4,7 @@
 const PACE_MS = 30_000;
 /** An estimate needs this much observed time. */
 const OBSERVED_MS = 2_000;
-/** Bound on what is remembered: an observation for each second of the pace, and one before. */
+/** Maximum number of observations: one for each second of the pace, and one before it. */
 const OBSERVATIONS = 32;
 const OBSERVED_EVERY_MS = 1_000;
 

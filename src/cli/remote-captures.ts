@@ -1,6 +1,6 @@
 /**
- * `--db` with a bucket: brings the captures of its gateways into DATA_DIR, and runs the command over them there. Main thread of the
- * command line.
+ * `--db` with a bucket: copies the captures of its gateways into DATA_DIR, and runs the command on the copies. Main
+ * thread of the command line.
  */
 import type { Config } from '../config.ts';
 import { gatheringFolder } from '../storage/offload/gathering-place.ts';
@@ -42,6 +42,6 @@ export async function bringCaptures(
   const folder = gatheringFolder(data_dir, place);
   const all = await fetchCaptures({ place, gateway, folder, data_key });
   const after = argv.slice(argv[at] === '--db' ? at + 2 : at + 1);
-  // In its place, because what follows `--` is another command.
+  // The path replaces the bucket at its position, because the words after `--` are another command.
   return all.map((captures) => ({ captures, argv: [...argv.slice(0, at), '--db', captures.db, ...after] }));
 }

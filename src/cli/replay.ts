@@ -130,7 +130,7 @@ async function serve(run: RecordedRun, flags: ReplayFlags, io: CliIo): Promise<n
   }
 }
 
-/** How the agent and the `--verify` command ended, and the result of the live part; null without one. */
+/** How the agent and the `--verify` command ended, and the result of the live part; null: there was none. */
 interface Ends {
   status: number | null;
   verdict: number | null;

@@ -51,7 +51,7 @@ interface Place {
 interface PlaceState {
   of: Place['of'];
   note: string;
-  /** null when no pass was recorded, or the record is unreadable. */
+  /** null: no pass was recorded, or the record is unreadable. */
   last_accepted: string | null;
   /** null when no pass was recorded. */
   verdict: ClockVerdict | null;

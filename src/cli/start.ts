@@ -16,7 +16,7 @@ import { watchEnd } from './end-watch.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 
-/** Maximum time for a start that was given up, and for a stop. After it, the process is ended. */
+/** Maximum time for a start that was given up, and for a stop. Then the process is ended. */
 const GIVE_UP_GRACE_MS = 25_000;
 const STOP_GRACE_MS = DRAIN_DEADLINE_MS + 10_000;
 
@@ -51,8 +51,8 @@ const FLAGS = {
 } as const;
 
 /**
- * One press of Ctrl-C reaches a process under `npm start` twice: from the terminal, and forwarded by npm. Only a later
- * signal is a second one.
+ * One press of Ctrl-C reaches a process under `npm start` twice: from the terminal, and forwarded by npm. Only a signal
+ * after this time counts as a second signal.
  */
 const SAME_SIGNAL_MS = 500;
 
@@ -254,7 +254,7 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
     exec_path: process.execPath,
     entry: process.argv[1] ?? '',
   };
-  // Not awaited: a reader that does not read must not delay a signal.
+  // The output is not awaited: a reader that does not read must not delay a signal.
   const shown = { ...config, server_threads: running.server_threads };
   void io.out(renderBanner(shown, running, surroundings));
   if (PARTS[command].gateway) {
@@ -306,7 +306,8 @@ function warnOfShortSecret({ auth }: Config, io: CliIo): void {
 }
 
 /**
- * With published keys, tokens of the provider's other applications would be accepted, and anyone may own one of those.
+ * Warns that tokens of the provider's other applications would be accepted. With published keys, anyone may own such an
+ * application.
  */
 function warnOfAnyToken({ auth }: Config, io: CliIo): void {
   const { jwks_url, jwt_issuer, jwt_audience } = auth;

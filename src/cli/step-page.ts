@@ -51,7 +51,7 @@ export async function showStep(
   return EXIT.done;
 }
 
-/** Explains the step by the version that decided, if it is kept, otherwise by the serving one. */
+/** Explains the step by the version that decided. If that is no longer kept, the serving version explains it. */
 async function explainFrom(
   source: ExchangeSource,
   id: number,
@@ -163,7 +163,7 @@ function describeNearest({ exchange_id, distance, answers }: NonNullable<Student
   return `${which} in ${(100 * distance).toFixed(1)} % of the informative marks${said.length === 0 ? '' : `; golden runs answered ${said.join(', ')}`}.`;
 }
 
-/** Both answers, one value per line; if they agree, only that fact. */
+/** Both answers, one value per line. If they agree, it says only that. */
 export function layOutComparison(
   view: InspectView,
   { agree, reading_differs, values }: AnswerComparison,

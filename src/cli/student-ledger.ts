@@ -64,7 +64,7 @@ async function nameVariants(directory: string | null): Promise<ReadonlyMap<strin
   const serving = await readStudentManifest(directory).catch(() => null);
   for (const { agent, title } of serving?.coverage.agents ?? [])
     if (title !== undefined) names.set(agent, title);
-  // A name that cannot be read is not worth a failure here: student show says why.
+  // Unreadable names do not fail this command; `student show` reports why they are unreadable.
   const chosen = await readAgentNames(directory).catch(() => new Map<string, string>());
   for (const [agent, name] of chosen) names.set(agent, name);
   return names;
@@ -105,7 +105,7 @@ function layOutLedger(
   );
 }
 
-/** The same figure as in the dashboard, the report and the metrics, and what is uncertain in it. */
+/** The saved amount, as the dashboard, the report and the metrics show it, with what is uncertain in it. */
 function describeTotal(total: LedgerTotal): string {
   const { since, served, saved_usd, unpriced, guessed } = total;
   const saved = saved_usd === null ? 'the saving is unknown' : `saved ${describeSaved(total)}`;

@@ -56,7 +56,7 @@ export async function runSharing(
   }
 }
 
-/** Looks once. @returns what is new; null: nothing */
+/** Looks once. @returns what is new; null: nothing is new */
 type Look = () => Promise<string | null>;
 
 function makeShare(sharing: StudentSharing): Look {

@@ -249,7 +249,7 @@ async function listAll(place: Place): Promise<number> {
     damage = error;
     return null;
   });
-  // Without versions there is nothing to show beside it.
+  // Without versions, there is only the damage to report.
   if (damage !== null && versions.length === 0) throw damage;
   const orders = await readOrders(place.directory);
   const told = versions.map((kept) =>
@@ -292,7 +292,7 @@ async function listAll(place: Place): Promise<number> {
   return tellDamage(damage, io);
 }
 
-/** The serving version is unreadable; a kept version can be published again. */
+/** Reports that the serving version is unreadable, and that a kept version can be published again. */
 function tellDamage(damage: StudentDirectoryError | null, io: CliIo): number {
   if (damage === null) return EXIT.done;
   io.err(
@@ -365,7 +365,7 @@ async function readKept(directory: string, version: number): Promise<{ manifest:
 /** Kinds of answers of one variant that are named with their reasons. */
 const REFUSALS_SHOWN = 20;
 
-/** Why kinds of answers are not served, and what would change that; '' when all are. */
+/** Why kinds of answers are not served, and what would change that; '': all are served. */
 function describeRefusals(agents: StudentReport['agents']): string {
   let text = '';
   for (const { agent, name, kinds } of agents) {
@@ -380,7 +380,7 @@ function describeRefusals(agents: StudentReport['agents']): string {
   return text;
 }
 
-/** The knowledge of the gateway of this DATA_DIR; empty if it has never run. */
+/** What the gateway of this DATA_DIR has recorded about agents; empty if it has never run. */
 async function readWatched({ watch_path, io }: Place, orders: Orders): Promise<WatchedAgentReport[]> {
   try {
     return reportWatched(await readWatchFile(watch_path), orders);

@@ -3,8 +3,8 @@
  * line.
  *
  * Bodies, headers and paths were written by strangers. An escape sequence in them could recolour, rewrite or retitle
- * the reader's terminal, and a bidirectional override could show a different text: every such character is shown as its
- * code instead.
+ * the reader's terminal. A bidirectional override could show a different text. So each such character is shown as its
+ * code.
  */
 
 /**
@@ -22,7 +22,7 @@ export function makeHarmless(text: string): string {
   });
 }
 
-/** The same on one line: line breaks and tabs become `⏎` and a space. */
+/** The harmless text on one line: line breaks become `⏎`, and tabs become spaces. */
 export function makeHarmlessLine(text: string): string {
   return makeHarmless(text).replaceAll('\n', '⏎').replaceAll('\t', ' ');
 }
@@ -32,7 +32,7 @@ export function formatJson(value: unknown, indent: number): string {
   return escapeJson(JSON.stringify(value, null, indent));
 }
 
-/** The same for text that is JSON, or a part of one: such characters occur only in its strings. */
+/** Does the same with text that is JSON or a part of it. In JSON such characters occur only inside strings. */
 export function escapeJson(json: string): string {
   return json.replace(
     /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
@@ -94,7 +94,7 @@ function wrapLine(line: string, columns: number, lines: string[]): void {
   let width = 0;
   /** Length of `kept` up to the last blank, where it may be broken. */
   let cut = 0;
-  /** Columns after that. */
+  /** Columns after the last blank. */
   let tail = 0;
   for (const [char] of line.matchAll(PAINTED_CHAR)) {
     const charWidth = char.length > 2 ? 0 : measureChar(char);
@@ -145,9 +145,9 @@ interface Column {
   align: 'left' | 'right';
   /** When the table is too wide, this column shrinks to at least `min` columns; others keep their width. */
   min?: number;
-  /** A wider cell is truncated, however much room there is: one long cell would pad every line. */
+  /** A wider cell is truncated even if there is room, because one long cell would pad every line. */
   max?: number;
-  /** If that is not enough, columns with this number are left out, the highest first. */
+  /** If shrinking is not enough, columns with this number are left out, the highest number first. */
   dispensable?: number;
 }
 

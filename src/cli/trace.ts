@@ -25,7 +25,10 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { escapeJson, formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-/** Length up to which a line of a trace is held back, so that it is written whole or not at all. Longer lines stream. */
+/**
+ * A line of a trace is held back up to this length, so that it is written whole or not at all. Longer lines are
+ * streamed.
+ */
 const TRACE_LINE_HELD_CHARS = 16 << 20;
 
 const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in the same form for all providers, and
@@ -92,7 +95,7 @@ export async function runTrace(
   const db = resolve(named ?? surroundings.default_db ?? config().capture.db);
   if (out !== undefined && (resolve(out) === db || `${resolve(out)}.partial` === db))
     throw new UsageError('--out would overwrite the database');
-  // Otherwise this would be noticed only at the end, when the file gets its name.
+  // Otherwise the mistake would be noticed only at the end, when the file gets its name.
   if (out !== undefined && (await stat(out).catch(() => null))?.isDirectory()) {
     io.err(`understudy: ${makeHarmlessLine(out)} is a folder: name a file with --out\n`);
     return EXIT.failed;
@@ -208,7 +211,7 @@ async function writeLine(
     held.push(escapeJson(next.value));
     heldChars += next.value.length;
     if (heldChars < TRACE_LINE_HELD_CHARS) continue;
-    // Writes the pieces one by one: joined, they might exceed the maximum length of a string.
+    // The pieces are written one by one, because together they might exceed the maximum length of a string.
     for (const piece of held) await sink.write(piece);
     held = [];
     heldChars = 0;
@@ -271,7 +274,7 @@ class FileSink implements LineSink {
   readonly #path: string;
   readonly #lines: FileHandle;
   readonly #journal: FileHandle;
-  /** What an earlier trace has written, oldest first; the first mismatch ends it. */
+  /** The lines of an earlier trace, oldest first. The list ends at the first mismatch. */
   readonly #earlier: JournalLine[];
   #taken = 0;
   #resuming: boolean;
@@ -279,7 +282,7 @@ class FileSink implements LineSink {
   #end = 0;
 
   /**
-   * @param of identifies what is traced: only a trace of the same is continued
+   * @param of identifies what is traced; only a trace of the same content is continued
    * @throws the system's error when the file cannot be created
    */
   static async open(path: string, of: { db: string; run: string | null }): Promise<FileSink> {

@@ -33,7 +33,7 @@ export function findAgentTitles(agents: ReadonlyMap<LearnedStep, string>): Map<s
 /** Words of the first sentence that has more than one word (a heading may have only one). */
 function firstWords(prompt: PromptText): string[] {
   for (const sentence of prompt.flat()) {
-    // Markdown's marks are not words.
+    // Characters of Markdown's syntax are not words.
     const plain = sentence.replace(/^[\s#*_>`-]+/u, '').slice(0, 2 * TITLE.characters);
     const words = plain.trim().split(/\s+/u);
     if (words.length >= TITLE.words_min && /\p{L}/u.test(plain)) return words;

@@ -58,7 +58,7 @@ export interface AnswerClass {
   runs: number;
 }
 
-/** Maximum depth to which examples are divided: one division within the other. */
+/** Maximum depth of divisions: each part may be divided again, up to this depth. */
 const CUTS = 6;
 
 /**
@@ -189,7 +189,7 @@ function splitAndSolve(
       if (part === undefined) parts.set(label, [members[i]!]);
       else part.push(members[i]!);
     }
-    // So many different values are not states. They come from an unknown source.
+    // With so many different values, the values are not states, but come from an unknown source.
     if (parts.size < 2 || parts.size > 2 + members.length / 4) continue;
     let covered = 0;
     const kept: number[][] = [];
@@ -297,7 +297,7 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
   }
   if (solver.cuts.length > 0) return solver.cuts;
   if (calls.length > 0 && texts.every((text) => text !== '')) {
-    // The agent does not act on this text, so it is left out if there is no template for it.
+    // The agent does not act on the text beside calls. So the text is left out if no template explains it.
     const beside: Solver = { examples, contexts, supportMin, tools, cuts: [] };
     const text = solveValue(beside, texts);
     if (beside.cuts.length === 0) template.text = text;
@@ -317,7 +317,7 @@ interface Solver {
 type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
 
 /**
- * Solves calls of which some are made once per element of a list.
+ * Solves an answer in which some calls are made once per element of a list.
  * @returns null when no call is made once per element
  */
 function solveCallsOfEach(
@@ -453,7 +453,10 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
 
 const PARTS_OF_VALUE = /[\p{L}\p{N}_-]+/gu;
 
-/** A value without the parts that its context holds: `cat config/·.json` and `cat jobs/·.json` are two commands. */
+/**
+ * A value without the parts that occur in its context. What remains tells wordings apart: `cat config/·.json` and
+ * `cat jobs/·.json` are two commands.
+ */
 function leaveOutKnown(value: string, context: StepContext): string {
   const known = new Set<string>();
   for (const { name, value: source } of context.step.sources) {
@@ -654,7 +657,7 @@ function toExamples(
   }));
 }
 
-/** A day this close to the request's day may be computed from it: tomorrow, in a month. */
+/** A day at most this far from the request's day may be computed from it: tomorrow, in a month. */
 const RECKONED_DAYS = 40;
 
 /**
@@ -678,7 +681,10 @@ function movesWithDay(text: string, contexts: readonly StepContext[]): boolean {
 
 const MOVING_CHARACTERS = 400;
 
-/** Maximum number of guards kept for a constant. Only plain rules count, because the others hold by chance too often. */
+/**
+ * Maximum number of guards kept for a constant. Only plain rules become guards, because other rules hold by chance too
+ * often.
+ */
 const GUARDS = 3;
 const GUARD_RANK = 1.7;
 
@@ -708,7 +714,7 @@ function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
     solver.examples.map(() => value),
   );
   const found = findRules(examples, solver.supportMin, solver.tools);
-  // In few runs the value may be equal by chance, so a value that looks generated for one run is looked up.
+  // In few runs a value may be equal by chance. So a value that looks generated for one run needs a rule.
   if (occasional) return found.rules === null ? null : { is: 'slot', rules: found.rules };
   if (found.rules === null) return makeConstant(value);
   const guards = found.rules.map(({ rule }) => rule).filter((rule) => rankRule(rule) < GUARD_RANK);
@@ -859,8 +865,8 @@ function isLeafOf(text: string, context: StepContext): boolean {
 }
 
 /**
- * Whether a piece is a capitalised word inside a sentence. It may be equal by chance: two runs may have the same
- * customer.
+ * Whether a piece is a capitalised word inside a sentence. Such a word may be equal by chance, because two runs may
+ * have the same customer.
  */
 function isNameLike(piece: Piece, before: Piece | undefined): boolean {
   if (piece.text.length < 3 || before === undefined || /^[.!?:\n]$/.test(before.text)) return false;

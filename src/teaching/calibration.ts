@@ -46,7 +46,7 @@ interface CalibrationOptions extends FitOptions {
   after_fold?: () => void;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
-  /** As {@link KindRules} has it. */
+  /** As in {@link KindRules}. */
   final_cost?: number;
   makeIndex: MakeStudentIndex;
 }
@@ -83,7 +83,7 @@ export interface Calibration {
 
 /** The score above which one agent's steps are not covered, and the evidence for it. */
 interface AgentCalibration {
-  /** As {@link nameAgents} names it. */
+  /** The name that {@link nameAgents} gives. */
   agent: string;
   /** The largest threshold of its kinds; −1 when none of its steps is served. */
   threshold: number;
@@ -129,11 +129,11 @@ interface KindCalibration {
 /** The student's score for one step, and whether its answer was right. */
 export interface ScoredStep {
   run_id: string;
-  /** The name that {@link nameAgents} gives; when left out, all steps belong to one agent. */
+  /** The name that {@link nameAgents} gives; absent: all steps belong to one agent. */
   agent?: string;
-  /** Kind of the student's answer; '' when left out. */
+  /** Kind of the student's answer; absent: ''. */
   kind?: string;
-  /** Names of the answer's form, from the kind to the narrowest; only the kind when left out. */
+  /** Names of the answer's form, from the kind to the narrowest form; absent: only the kind. */
   forms?: readonly string[];
   /** null when the student had no answer. */
   score: number | null;
@@ -312,7 +312,7 @@ function calibrateForms(
   const isWholeServed = whole.refused === null;
   const mayDiffer = isWholeServed || doFormsDiffer(answered, depth, on);
   const alone: KindCalibration[] = [];
-  // If errors rule out a form, they also chose the remaining answers.
+  // If errors rule out a form, the same errors choose the remaining answers.
   let isChosen = depth > 0 || !isWholeServed;
   for (const [part, steps] of groupBy(answered, ({ forms }) => forms?.[depth + 1] ?? '')) {
     const isBad = hasFailed(part, on) || (mayDiffer && isLikelyWrong(steps, on));
@@ -358,7 +358,7 @@ function isLikelyWrong(answered: readonly AnsweredStep[], { target, rules }: Cal
   return wrong_runs > 0 && !keepsKindError(wrong_runs, runs, EVEN, target);
 }
 
-/** The probability from which something counts as probable. */
+/** From this probability on, something counts as probable. */
 const EVEN = 0.5;
 
 /** @param isChosen whether errors led to the choice of these steps, which requires a higher confidence */
@@ -442,9 +442,12 @@ function scoreMaxOf(target: number): number {
   return Math.min(SCORE_MAX.most, SCORE_MAX.base + SCORE_MAX.per_target * target);
 }
 
-/** Confidence for a threshold that the errors choose. {@link CONFIDENCE} is for one that is fixed in advance. */
+/**
+ * Confidence for a threshold that the errors choose. {@link CONFIDENCE} applies to a threshold that is fixed in
+ * advance.
+ */
 const CHOSEN_CONFIDENCE = 0.99;
-/** How many times as much as another error an error costs in an answer with a call that no lookup follows. */
+/** Cost of an error in an answer with a call that no lookup follows, in costs of another error. */
 export const FINAL_COST = 3.5;
 
 /**
@@ -494,7 +497,7 @@ interface RunCounts {
   runs: number;
   steps: number;
   errors: number;
-  /** Runs with an error; they count more if they are long. */
+  /** Runs with an error. Long runs count more. */
   wrong_runs: number;
 }
 

@@ -1,6 +1,7 @@
 /**
- * Why a round with this material can publish nothing, whatever its student learns. Counting the golden runs shows it
- * before the round spends minutes on fitting and measuring, or requests on a service. Pure; the round's own thread.
+ * Why a round with this material can publish nothing, whatever its student learns. Counting the golden runs shows this
+ * early, before the round spends minutes on fitting and measuring, or requests on a service. Pure; the round's own
+ * thread.
  */
 
 import { countOf } from '../std/count-of.ts';
@@ -36,7 +37,7 @@ export function describeTooLittle(taught: readonly GoldenRun[], teaching: Teachi
   return `the runs held out have ${countOf(steps, 'step')}; measuring a student's error rate needs ${served_min}`;
 }
 
-/** The runs from which each measured student gets its evidence, and all runs that are held out once. */
+/** For each measured student the runs that give its evidence; and all runs that are held out once. */
 function divide(
   taught: readonly GoldenRun[],
   { student, held_out: share }: Teaching,

@@ -2,8 +2,8 @@
  * Finds which golden answers of one stage are equivalent (src/student/model/equivalence.ts): classes that golden runs use
  * interchangeably get one label. Pure; teaching.
  *
- * Two classes are interchangeable under two conditions: on each other's steps, their answers are equal apart from the
- * wording; and no mark of a step tells which of the two classes follows. Two classes with different calls are two valid
+ * Two classes are interchangeable if two conditions hold. On each other's steps, their answers are equal apart from the
+ * wording. And no mark of a step tells which of the two classes follows. Two classes with different calls are two valid
  * paths if, in addition, the runs of each class make the other class's call later, and both calls are followed by
  * lookups.
  */
@@ -61,7 +61,7 @@ interface LabelledAnswers {
   looks: LooksBeside[];
 }
 
-/** Number of members of a class whose answers are compared, and the share that must agree. */
+/** Number of members of a class whose answers are compared, and share of these members that must agree. */
 const COMPARED = 8;
 const SAME_LABEL = 0.85;
 /** Minimum share of these members for which both classes have an answer. */
@@ -78,17 +78,20 @@ const PATH_SEEN = 0.05;
 /** Minimum share of runs that make the main calls at once or later, if only a few runs go another way. */
 const OTHER_WAY = 0.9;
 const OTHER_RUNS = 2;
-/** Names of arguments, numbers and switches, that determine how much a look shows. */
+/** Names of arguments that determine how much a look shows; their values are numbers and switches. */
 const OPTIONS =
   /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
 /** Maximum number of words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
-/** Maximum number of affirmed words; larger than texts need, because a word beyond it would count as never affirmed. */
+/**
+ * Maximum number of affirmed words. It is larger than texts need, because a word beyond it would count as never
+ * affirmed.
+ */
 const AFFIRMED_KEPT = 5_000;
-/** Minimum share of a word's uses in which the step contains the word, for a word that texts take from steps. */
+/** Texts take a word from steps if the step contains it in at least this share of its uses. */
 const GROUNDED = 0.9;
 const NO_WORDS: ReadonlySet<number> = new Set();
-/** Minimum number of runs that share a value which no step contains, for a value that is part of the wording. */
+/** A value that no step contains is part of the wording if at least this many runs share it. */
 const CONSTANT_RUNS = 3;
 
 /** Labels the classes and assigns each step's answer to one. */
@@ -208,7 +211,7 @@ class Labelling {
     return grounded;
   }
 
-  /** Stems whose use no mark, number or token of the step explains, if there are enough texts to show it. */
+  /** Stems whose use no mark, number or token of the step explains, although enough texts would show it. */
   #findStyle(): Map<string, Set<number>> {
     const texts = this.#listTexts(() => true);
     const style = new Map<string, Set<number>>();
@@ -281,7 +284,7 @@ class Labelling {
     return this.#affirmed.get(`${place} ${i}`);
   }
 
-  /** Whether a text tells what was done: it is part of a call, or follows one that does not only look. */
+  /** Whether a text tells what was done: it is part of a call, or follows a call that does more than look. */
   #isReport(place: string): boolean {
     return place !== '' || this.#stage.stage.split(' ').some((name) => !isLookOrTask(name));
   }
@@ -376,7 +379,9 @@ class Labelling {
     return filled >= Math.max(1, ANSWERED * compared);
   }
 
-  /** Joins labels whose calls are ways to the same end: calls in either order, and looks that some runs leave out. */
+  /**
+   * Joins labels whose calls are ways to the same result: calls in either order, and looks that some runs leave out.
+   */
   #joinPaths(groups: number[][], members: readonly number[][], ofStep: Int16Array): void {
     for (let a = 0; a < groups.length; a++)
       for (let b = groups.length - 1; b > a; b--)
@@ -575,12 +580,12 @@ class Labelling {
     return this.#toolsOf(group).some((name) => this.#stage.final.has(name));
   }
 
-  /** Whether the names of its tools show that they only look; in doubt, they do not. */
+  /** Whether the names of the group's tools show that they only look. In doubt, the answer is no. */
   #isLook(group: readonly number[]): boolean {
     return this.#toolsOf(group).every((name) => LOOKS.test(name));
   }
 
-  /** The share of steps whose runs make a call of these groups later. */
+  /** Share of the steps whose run makes a call of these groups later. */
   #shareMadeLater(groups: readonly (readonly number[])[], of: readonly number[]): number {
     const chosen = sample(of, 3 * COMPARED);
     const made = chosen.filter((i) =>

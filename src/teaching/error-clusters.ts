@@ -1,6 +1,6 @@
 /**
- * Tests whether the errors of a kind of answer depend on the form of the answer. Where they do not, a form without an error is a
- * matter of chance, and its evidence is that of the whole kind. Pure; teaching.
+ * Tests whether the errors of a kind of answer depend on the form of the answer. If they do not depend on it, a form
+ * without an error is a matter of chance, and the evidence of the whole kind counts for it. Pure; teaching.
  *
  * A permutation test: the errors are distributed again at random among the same answers, and the shares of the
  * forms are compared each time (Good, "Permutation, Parametric and Bootstrap Tests of Hypotheses", 2005). It holds
@@ -16,7 +16,7 @@ export interface FormAnswer {
   is_right: boolean;
 }
 
-/** How often errors seem to depend on the form although they do not. */
+/** Probability of the result that errors depend on the form although they do not. */
 const CHANCE = 0.003;
 const DEALS = 999;
 

@@ -1,13 +1,14 @@
 /**
- * Finds final tools: in golden runs, calls of other tools hardly ever come after their calls. An agent can notice a
- * wrong lookup from the next result, but cannot undo a wrong call of a final tool. An agent whose only tool is a shell
- * uses it for lookups too: there, a later call with a different input counts as a lookup. Pure; teaching.
+ * Finds final tools. In golden runs, calls of other tools hardly ever come after calls of a final tool. An agent can
+ * notice a wrong lookup from the next result, but cannot undo a wrong call of a final tool. An agent whose only tool is
+ * a shell uses it for lookups, too. For such an agent, a later call with a different input counts as a lookup. Pure;
+ * teaching.
  */
 
 import { canonicalText } from '../student/model/json-values.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
 
-/** For a final tool: maximum share of its calls that are followed by a call of another tool. */
+/** Maximum share of a final tool's calls that a call of another tool follows. */
 const LOOKED_AFTER = 0.1;
 
 /**

@@ -14,7 +14,7 @@ import { readTokens } from '../student/model/text-tokens.ts';
 /** Minimum numbers of golden calls with an argument, and of their runs, to judge the argument. */
 const CALLS_MIN = 5;
 const RUNS_MIN = 5;
-/** For a free argument: minimum shares of values that are prose, and of results that are the same. */
+/** A free argument has at least this share of values that are prose, and of results that are the same. */
 const PROSE_SHARE = 0.8;
 const SAME_RESULT = 0.95;
 const ARGUMENTS = 60;
@@ -112,7 +112,7 @@ function countProse(text: string): number {
 
 const LITERALS: ReadonlySet<string> = new Set(['true', 'false', 'null']);
 
-/** What a result says, without ids and without the values that the call or the step had. Names of fields stay. */
+/** A result without ids and without the values of the call and of the step. Names of fields stay. */
 function levelResult({ step }: LearnedStep, tool: string, ground: Ground): string {
   const value = step.sources.find(({ name }) => name === `result:${tool}`)?.value;
   let level = '';

@@ -1,6 +1,6 @@
 /**
  * Re-reads the requests of golden steps from the capture database, and checks whether an answer to such a request may
- * be served. It uses the check for live answers, so a round's report does not count answers that the gateway would not
+ * be served. It uses the check for live answers. So a round's report counts no answers that the gateway would refuse to
  * serve. The round's own thread.
  */
 
@@ -40,7 +40,7 @@ export class GoldenRequests {
   /** Whether an answer may be served, for a step whose request is not in memory. Only one call at a time. */
   async isFit(step: GoldenStep, answer: StudentAnswer): Promise<boolean> {
     const asked = this.read(step);
-    // Unmaps memory of the capture files.
+    // Unmaps the pages of the capture files.
     await this.#source.release();
     return asked !== null && this.isFitFor(asked, answer);
   }

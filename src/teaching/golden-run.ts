@@ -1,7 +1,7 @@
 /**
- * Reads one run of a capture database for a round: judges it first by its records, which is cheap, then reads it
- * exchange by exchange, yields its answered turns in normal form, and judges it again by its bodies. Pure except for
- * its source. Command line.
+ * Reads one run of a capture database for a round. It first judges the run by its records, which is cheap. Then it
+ * reads the run exchange by exchange, yields the answered turns in normal form, and judges the run again by its bodies.
+ * Pure except for its source. Command line.
  */
 
 import { type ExchangeSource, readInOrder } from '../captures/exchange-source.ts';
@@ -32,7 +32,7 @@ interface AnsweredTurn {
 /**
  * Reads a run, unless its records already rule it out.
  * @param words external statements about the run
- * @returns after the last turn: why the run cannot be used; empty if it can
+ * @returns why the run cannot be used, known after the last turn; empty: it can be used
  * @throws what the source throws
  */
 export function* readAnsweredTurns(
@@ -56,7 +56,7 @@ export function* readAnsweredTurns(
   return codesOf(weighWords(judge.judge(), words).reasons);
 }
 
-/** Reasons against a run that its records alone show; empty without such reasons. */
+/** Reasons against a run that its records show; empty: they show none. */
 function ruleOut(own: RunSource, exchanges: number, words: RunWords): RunFault[] {
   const tally = new GoldenTally(GOLDEN_WIRES);
   let isTooLarge = false;

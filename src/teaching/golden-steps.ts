@@ -1,13 +1,13 @@
 /**
  * Gathers the golden runs of a capture database as material for a round: their steps in the student's form, and the
- * patterns in them. It reads the newest runs first, and keeps as many runs of each agent as there is room for. Pure
+ * patterns in them. It reads the newest runs first, and keeps as many runs of each agent as fit. Pure
  * except for its inputs. Command line.
  *
- * Memory: DISTILL_BOUNDS bounds the kept steps of all runs together; apart from them, only one run is in memory at a
- * time. Until all runs are read, kept steps are bytes outside the JavaScript heap. Otherwise the garbage collector
- * would visit them for each of a hundred thousand runs that are read and dropped. When the room is full, the agent that
- * uses the largest part gives up its oldest runs, and its older runs are skipped. So a rare agent keeps its runs,
- * however busy the other agents are. A run's first request shows its agent.
+ * Memory: DISTILL_BOUNDS bounds the kept steps of all runs together. Besides these steps, only one run is in memory at
+ * a time. Until all runs are read, kept steps are bytes outside the JavaScript heap. Otherwise the garbage collector
+ * would visit them for each of a hundred thousand runs that are read and dropped. When the bound is reached, the agent
+ * that uses the largest part gives up its oldest runs, and still older runs of it are skipped. So a rare agent keeps
+ * its runs, however busy the other agents are. A run's first request shows its agent.
  */
 
 import { createHash } from 'node:crypto';
@@ -39,7 +39,7 @@ export interface GoldenStep {
   exchange_id: number;
   wire: RelegationWire;
   step: StepDigest;
-  /** null when a student cannot give such an answer; the step still counts in coverage. */
+  /** null: a student cannot give such an answer. The step still counts in coverage. */
   answer: AnswerDigest | null;
   /** The turn's tokens as the provider reported them: input including cached tokens, plus output. */
   tokens: number;
@@ -110,7 +110,7 @@ interface GatherOptions {
   wires?: readonly RelegationWire[];
   /** Awaited after each turn that was read, when no memory of the source is in use. */
   pause?: () => Promise<void>;
-  /** Runs that began earlier are not read; null: all are. */
+  /** Runs that began earlier are not read; null: all are read. */
   since_ms?: number | null;
   /** Share of DISTILL_BOUNDS that may be used, 0 to 1; default 1. */
   room?: number;
@@ -120,7 +120,7 @@ interface GatherOptions {
 
 /** The material for a round from a database. */
 export interface GoldenMaterial {
-  /** Number of runs in the database, and of examined runs, which is smaller if fewer runs were enough. */
+  /** Number of runs in the database, and number of examined runs. The second is smaller if fewer runs were enough. */
   runs: number;
   looked_at: number;
   /** Runs that were not read completely, because their agent has enough newer ones. */
@@ -136,7 +136,7 @@ export interface GoldenMaterial {
   /** Unusable runs by reason; a run with several reasons counts under each. */
   not_golden: Partial<Record<RunFault, number>>;
   untaught: Partial<Record<UntaughtReason, number>>;
-  /** Patterns as found in the runs, so with near-duplicates; at most DISTILL_BOUNDS.patterns. */
+  /** Patterns as found in the runs, near-duplicates included; at most DISTILL_BOUNDS.patterns. */
   patterns: PatternDraft[];
 }
 
@@ -173,7 +173,7 @@ export async function gatherGolden(
       continue;
     }
     if (run.is_side) {
-      // A side call is not read.
+      // The bodies of a side call are not read.
       addDigest(material, run, SIDE_CALL, []);
       material.looked_at += 1;
       inARow += room.isFull ? 1 : 0;
@@ -517,7 +517,7 @@ function readStep(copy: StoredExchange, record: ExchangeRecord): ReadStep | null
   return readWireStep(wire, body, copy.request_headers, originOf(record), Date.parse(record.started_at));
 }
 
-/** Where a captured step arrived. */
+/** The address at which a captured step arrived. */
 export function originOf({
   shape,
   path,

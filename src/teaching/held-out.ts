@@ -4,14 +4,17 @@ import { createHash } from 'node:crypto';
 import { type GoldenRun, mainScope } from './golden-steps.ts';
 import { HELD_OUT } from './limits.ts';
 
-/** For a service: minimum held-out runs of each agent, and maximum share of runs that is held out for that. */
+/**
+ * For a service: minimum number of held-out runs of each agent, and maximum share of all runs that may be held out to
+ * reach it.
+ */
 const SERVICE_HELD_OUT = { runs_min: 45, share_most: 0.6 } as const;
 
 /** Runs that teach, and runs that are held out. */
 export interface SplitRuns<Run> {
   teaching: Run[];
   held_out: Run[];
-  /** Runs whose position among all hashes is below this value are held out. */
+  /** Runs whose position among all hashes is lower than this value are held out. */
   held_out_below: number;
 }
 

@@ -16,7 +16,7 @@ const CAMEL_ID = /[a-z](?:Id|No|Nr|Number|Ref|Key|Code)$/;
 const ID_SHARE = 0.9;
 const NODES = 200;
 
-/** Names a place; equal for equal places. */
+/** A place's name; equal places have equal names. */
 export function nameOfPlace({ from, path }: NumberPlace): string {
   return JSON.stringify([from, path]);
 }

@@ -1,14 +1,16 @@
 /** Bounds of a teaching round that several of its parts share. Constants only; any thread. */
 
-/** Bounds of what a round reads, newest golden runs first. */
+/** Bounds on the golden runs that a round reads, the newest first. */
 export const DISTILL_BOUNDS = {
-  /** Total steps, steps of one run, and bytes of their digests in memory. */
+  /** Maximum number of steps in total, of steps of one run, and of bytes of their digests in memory. */
   steps: 20_000,
   steps_per_run: 1_000,
   steps_bytes: 32 << 20,
   /** After this many consecutive runs that no agent needs, older runs are not read. */
   passed_over: 50_000,
-  /** Maximum number of times that a round out of memory starts again, each time with half of these bounds. */
+  /**
+   * Maximum number of times that a round starts again after it ran out of memory, each time with half of these bounds.
+   */
   halvings: 6,
   /** Patterns that are extracted from the runs. */
   patterns: 2_000,

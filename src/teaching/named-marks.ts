@@ -16,7 +16,7 @@ import type { TextToken } from '../student/model/text-tokens.ts';
 /** The subject of a mark: `result:get_invoice.status`, `the last call`. */
 interface MarkName {
   place: string;
-  /** The value at that place; '' if it has no meaning for people. */
+  /** The value at the mark's place; '' if it has no meaning for people. */
   value: string;
 }
 
@@ -49,7 +49,7 @@ export class NamedMarks extends StepMarks {
     this.#places.set(mixNumber(place + 1), `a line of ${name}`);
   }
 
-  /** @param value null when only the place is asked for */
+  /** @param value null: only the place is asked for */
   nameOf(kind: number, place: number, value: number | null): MarkName {
     const words = this.#places.get(place) ?? (kind === MARK.system_number ? 'the system prompt' : '');
     return {

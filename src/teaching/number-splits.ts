@@ -10,7 +10,7 @@ import {
   type NumberSplit,
 } from '../student/model/student-model.ts';
 
-/** Maximum number of places whose numbers are examined, and minimum of numbers for a threshold. */
+/** Maximum number of places whose numbers are examined, and minimum number of values for a threshold. */
 const PLACES = 200;
 const NUMBERS_MIN = 8;
 

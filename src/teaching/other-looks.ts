@@ -1,11 +1,11 @@
 /**
  * Finds golden answers that differ from the usual answer of their situation only in lookups: they look up something
  * besides, first, later, or with another tool. Such an answer is another way to the same result, so the usual answer is
- * right there, too. Pure; teaching.
+ * right at its step, too. Pure; teaching.
  *
- * The run itself shows this where it makes the usual calls at this step or later. Where it never makes the usual lookup,
- * enough runs must do without it, and nothing may tell them from the others: neither a mark of the step nor the tools
- * with which they change something later.
+ * A run proves this if it makes the usual calls at this step or later. If it never makes the usual lookup, two
+ * conditions must hold. Enough runs do without the lookup. And nothing tells these runs from the others: neither a mark
+ * of the step nor the tools with which they change something later.
  */
 
 import { fillTemplate } from '../student/model/answer-template.ts';
@@ -76,7 +76,7 @@ function acceptOthers(
   return doWithout(stage, label, without) ? others : [];
 }
 
-/** Whether enough runs leave the usual look out, and nothing tells them from the runs that make it. */
+/** Whether enough runs leave the usual look out, and nothing tells these runs from those that make it. */
 function doWithout(stage: LabelledSteps, label: number, without: readonly OtherStep[]): boolean {
   if (countRuns(stage, without) < RUNS_WITHOUT) return false;
   const { ofStep, labels } = stage;

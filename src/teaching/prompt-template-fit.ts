@@ -43,7 +43,7 @@ interface SeenSentence {
   runs: Set<string>;
   /** The last unit counted. */
   latest: number;
-  /** Hashes of the dates in it that are the day of the request in every prompt that contains the sentence. */
+  /** Hashes of the sentence's dates that are the day of the request, in every prompt that contains the sentence. */
   today: ReadonlySet<number>;
 }
 
@@ -270,7 +270,7 @@ function finishSentence(
   return members.map((member) => ({ hash: member, ...optional }));
 }
 
-/** A sentence with more occurrences than this in one prompt is an item of a list, which may grow further. */
+/** A sentence that occurs more often than this in one prompt is an item of a list, and the list may grow. */
 const LIST_LENGTH = 2;
 
 /**

@@ -23,7 +23,7 @@ export interface PublishedStudent {
 }
 
 interface Judging {
-  /** null: there is nothing to compare with. */
+  /** null: no published student to compare with. */
   published: PublishedStudent | null;
   gate: Gate;
   makeIndex: MakeStudentIndex;
@@ -33,7 +33,7 @@ interface Judging {
 
 /**
  * @returns why a student with these figures cannot be published: it fails the gate, or it is worse than the published
- *   student. Null if it can be
+ * student; null: it can be published
  */
 export async function refuseMeasured(
   measured: MeasuredFigures,

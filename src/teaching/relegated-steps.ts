@@ -133,7 +133,7 @@ export class RelegatedSteps {
       block.is_empty = true;
       block.outcomes.clear();
     }
-    // All blocks are evicted together, because the oldest blocks are only those that were examined first.
+    // All blocks are evicted together. Their order says only when they were examined, not how old their steps are.
     if (this.#blocks.size > (2 * this.#max) / BLOCK_IDS + 2) this.#blocks.clear();
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Phases of a round, announced by a word that the command recognises. Command line, main thread, and the round's own
+ * The words by which a round announces its phases to the command. Command line, main thread, and the round's own
  * thread.
  */
 

@@ -8,7 +8,7 @@ import type { RoundOptions, RoundTeller } from './round.ts';
 import type { RoundJson } from './round-json.ts';
 import type { ExportReport } from './training-export.ts';
 
-/** V8 heap of a round. With buffers a round stays under 500 MB, whatever is in the database. */
+/** V8 heap of a round. Including buffers, a round stays under 500 MB for any database. */
 const DISTILL_HEAP_MB = { old: 176, young: 16 } as const;
 
 /** The thread's messages. */

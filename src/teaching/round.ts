@@ -54,15 +54,14 @@ import type { TrainingForm } from './training-lines.ts';
 /** How long a student may serve after its round. */
 const STUDENT_VALID_MS = 30 * 24 * 3_600_000;
 
-/** Cache per open file: enough for a run's exchanges and the blocks that they are stored as differences from. */
+/** Cache per open file: enough for a run's exchanges and the blocks on which they are based. */
 const CACHE_BYTES = 4 * 1024 * 1024;
 
 /** Version of the code that makes digests of runs; change it when digests change. */
 const DIGEST_CODE = 'digest-22';
 
 export interface RoundOptions {
-  /** Absolute. */
-  db: string;
+  /** An absolute path. */ db: string;
   /** '' if nothing is stored. */
   out: string;
   student: StudentKind;
@@ -71,13 +70,13 @@ export interface RoundOptions {
   never_serve: string[];
   /** How many times as much an error of a final call costs. */
   final_cost?: number;
-  /** Runs that began earlier do not teach; null or left out: all may. */
+  /** Runs that began earlier do not teach; null or absent: all may teach. */
   since_ms?: number | null;
-  /** Share of the golden runs held out for a service; null for as many as it needs. */
+  /** Share of the golden runs held out for a service; null: as many as it needs. */
   held_out?: number | null;
-  /** Whether to report only what a model would serve, without publishing anything. */
+  /** Whether to only report what a model would serve, and to publish nothing. */
   evaluates?: boolean;
-  /** Exports golden runs as training lines in that form, and makes no student. */
+  /** Exports golden runs as training lines in this form, and makes no student. */
   exports?: TrainingForm | null;
   /** true: publish only a student that is not worse than the published one, and do nothing without new runs. */
   compare: boolean;
@@ -204,12 +203,12 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
   }
 }
 
-/** The reason when an operator holds a version, so that new versions wait. */
+/** The reason if an operator holds a version: new versions wait then. */
 function describeWaiting(version: number): string {
   return `version ${version} is made and kept, and an operator holds the one that serves: understudy student publish ${version}`;
 }
 
-/** @returns why no new student is made: the same material already gave one. null if it did not */
+/** @returns why no new student is made: the same material already gave one; null: it did not */
 async function findSame(
   out: string,
   before: StudentManifest | null,
@@ -353,7 +352,7 @@ class KeptDigests implements DigestStore {
   }
 }
 
-/** @returns null, after a warning, when the cache cannot be opened; then each round reads every run again */
+/** @returns null, after a warning: the cache cannot be opened. Then each round reads every run again */
 function openCache(
   out: string,
   dataKey: Uint8Array | null,
@@ -384,7 +383,7 @@ async function savePatterns(
   return { count: merged.length, found: patterns.length, path };
 }
 
-/** @returns null when the published student is unreadable: it cannot be compared, and a new student replaces it */
+/** @returns null: the published student is unreadable. It cannot be compared, and a new student replaces it */
 async function readPublished(out: string, warn: (words: string) => void): Promise<PublishedStudent | null> {
   try {
     return await readMeasuredStudent(out);

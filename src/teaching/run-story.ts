@@ -1,6 +1,6 @@
 /**
- * Tells a captured run as the steps of a trace, so that the code that finds patterns in submitted traces also finds
- * them in captured runs. Turns are added one by one; only the new part of each is kept, bounded and without secrets.
+ * Turns a captured run into the steps of a trace. So the code that finds patterns in submitted traces also finds them
+ * in captured runs. Turns are added one by one. Only the new part of each turn is kept, bounded and without secrets.
  * Pure; command line.
  */
 
@@ -20,7 +20,7 @@ export class RunStory {
 
   add({ request, answer }: NormalTurn): void {
     if (this.#calls.length >= RUN_STORY_TURNS) return;
-    // Of a conversation that began before the first turn, take only the task and the end.
+    // If the conversation began before the first turn, take only its task and its end.
     const { messages } = request;
     const from = messages.findLastIndex(({ role }) => role === 'assistant') + 1;
     const added = messages.slice(from);

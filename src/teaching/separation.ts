@@ -6,10 +6,10 @@ import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
 import { MARK } from '../student/model/step-marks.ts';
 import { SYSTEM_KIND } from '../student/model/student-model.ts';
 
-/** A part with fewer steps, or with fewer steps beside it, is too small for a test against chance. */
+/** A part with fewer steps, or with fewer steps outside it, is too small for a test against chance. */
 const TESTED = 5;
 const BESIDE = 8;
-/** Least share of the difference between the parts that a mark explains. */
+/** A mark tells the parts apart if it explains at least this share of their difference. */
 const EXPLAINED = 0.25;
 /** Marks that name a state. In a small part, words may be equal by chance. */
 const STATES: ReadonlySet<number> = new Set([
@@ -22,8 +22,8 @@ const STATES: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * Whether a mark distinguishes two parts of the steps: more often than by chance or, if a part is too small
- * to test, in every step.
+ * Whether a mark distinguishes two parts of the steps: more often than by chance. If a part is too small to test, it
+ * must do so in every step.
  */
 export function isSeparated(
   columns: readonly MarkColumn[],

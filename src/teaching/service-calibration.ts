@@ -1,12 +1,12 @@
 /**
  * Finds what the service behind a student of kind `http` may answer. It asks the service about golden steps of held-out
- * runs; for each agent and kind of answer, the same bound holds as for the student's own answers (calibration.ts).
- * Whether golden steps agree on an answer does not matter. Pure except for its service; command line.
+ * runs. For each agent and kind of answer, the same bound holds as for the student's own answers (calibration.ts).
+ * Golden steps need not agree on an answer. Pure except for its service; command line.
  *
  * Every held-out run is asked about only once, because requests cost money. The published thresholds come
- * from all of these runs. The figures come from thresholds that do not know the run: the runs are divided
- * into parts, and each part is judged with thresholds from the other parts. The score of a step, how unlike
- * golden steps it is, also comes from a student that does not know its run.
+ * from all of these runs. The figures come from thresholds that do not know the run: the runs are divided into parts,
+ * and each part is judged with thresholds from the other parts. A step's score says how unlike golden steps it is. It
+ * also comes from a student that does not know the step's run.
  */
 
 import { answersAgree } from '../student/model/agreement.ts';
@@ -28,7 +28,7 @@ import { placeOf, type SplitRuns } from './held-out.ts';
 import { fitStudent, nameAgents } from './student-fit.ts';
 import { askAbout, type MeasuredStep } from './student-measures.ts';
 
-/** Maximum numbers of held-out golden steps that the service is asked about: for all agents together, and at a time. */
+/** Maximum number of held-out golden steps that the service is asked about, for all agents together; and at a time. */
 const SERVICE_STEPS_ASKED = 1_000;
 const SERVICE_ASKED_AT_ONCE = 4;
 
@@ -74,7 +74,7 @@ interface CalibratedService {
   limit(calibration: Calibration): StudentModel;
   /** Every step for which the service was asked, or would have been asked. */
   steps: MeasuredStep[];
-  /** The cost of asking, and the gain from agreement. */
+  /** The cost of asking, and what is gained by requiring agreement. */
   service: ServiceMeasures;
 }
 
@@ -237,7 +237,7 @@ function keyOf(agent: string, kind: string): string {
   return `${agent} ${kind}`;
 }
 
-/** Limits a kind to steps that are no more unusual than the most unusual step on which it was tried. */
+/** Limits a kind to steps that are at most as unusual as the most unusual step on which it was tried. */
 function trimThresholds(
   calibration: ReturnType<typeof calibrateScores>,
   scored: readonly ScoredStep[],
@@ -268,7 +268,8 @@ function limitsOf(
 }
 
 /**
- * Collects the evidence for the model. Stages at which no answer would be served are left out: asking is useless there.
+ * Collects the evidence for the model. Stages at which no answer would be served are left out, because asking would be
+ * useless.
  */
 function collectEvidence(
   calibration: Calibration,

@@ -1,7 +1,7 @@
 /**
  * Finds answers that the upstream stopped giving: from one run on, golden runs answer the same situations
- * differently. The earlier steps with such an answer are no longer golden. As long as there are many of them, they
- * would make the student disagree with itself. Pure; teaching.
+ * differently. The earlier steps with such an answer are no longer golden. While there are many such steps, they would
+ * make the student disagree with itself. Pure; teaching.
  *
  * Situations are those of the fit (student-fit.ts): steps with the same decisive marks. If a mark shows which of two answers follows, the
  * student learns the mark, and both answers stay.
@@ -26,15 +26,15 @@ export interface SilentChange {
   later_runs: number;
 }
 
-/** Least number of runs before and after a change, and of earlier runs in one situation. */
+/** Minimum number of runs before and after a change, and of earlier runs in one situation. */
 const RUNS_MIN = 8;
 const SITUATION_RUNS = 4;
-/** Greatest share of later steps that still have the earlier answer, and least share of the earlier ones. */
+/** Maximum share of later steps that still have the ended answer, and minimum share of earlier steps that have it. */
 const ENDED = 0.1;
 const USUAL = 0.8;
-/** Probability that a change is found where nothing changed, for each stage. */
+/** For each stage: probability that a change is found although nothing changed. */
 const CHANCE = 0.001;
-/** Maximum number of places that are tried as the beginning of a change. */
+/** Maximum number of units that are tried as the beginning of a change. */
 const BEGINNINGS = 60;
 
 /** Leaves out the steps whose answers have ended. Returns the runs with the remaining steps, and the changes. */
@@ -56,7 +56,7 @@ export function leaveOutEnded(runs: readonly GoldenRun[]): { runs: GoldenRun[]; 
 
 /** A run in one situation of a stage. The units of a stage are in the order of time. */
 interface Unit {
-  /** Its first step there. */
+  /** The run's first step in the situation. */
   step: number;
   situation: string;
   label: number;
@@ -70,7 +70,7 @@ interface Ended {
   /** The first unit with another answer. */
   at: number;
   later_runs: number;
-  /** Units that a change at this place explains. */
+  /** Units that a change at this unit explains. */
   explained: number;
   /** Probability of such a difference without a change. */
   chance: number;

@@ -50,7 +50,7 @@ interface NewThing {
 interface NearestGolden {
   /** The exchange of the newest of these golden steps; null for older versions, which do not store it. */
   exchange_id: number | null;
-  /** Share of the informative marks' worth that differs, 0 … 1. */
+  /** Share of the worth of informative marks that differs, 0 … 1. */
   distance: number;
   /** The answers of these golden steps, the most frequent first; `kind` is null if no template explains the answer. */
   answers: { kind: string | null; runs: number }[];
@@ -62,7 +62,7 @@ export interface StudentOpinion {
   decision: 'covered' | 'untranslatable' | UncoveredReason;
   /** The deciding rule, in words. */
   rule: string;
-  /** The condition under which it would be served, as a clause about the step; '' if it is served. */
+  /** The condition under which the answer would be served, as a clause about the step; '' if it is served. */
   remedy: string;
   agent: string | null;
   /** The first words of its prompt; '' when they are not known. */
@@ -143,7 +143,7 @@ export function explainStep(
   else {
     const proposal = student.student.propose(read.step);
     explanation.opinion = describeOpinion(student, read, proposal);
-    // A model's answer is unknown unless it is asked.
+    // A model's answer is unknown until the model is asked.
     if (student.student.knownAgent(read.step)?.service === undefined)
       mine ??= proposal.answer?.content ?? null;
     const isProposed = proposal.answer !== null && isSameContent(mine, proposal.answer.content);
@@ -235,7 +235,7 @@ function describeOpinion(
   return agent?.service === undefined ? opinion : describeAsking(whole, read, opinion);
 }
 
-/** For a student that asks a service: whether it asks. That does not depend on golden answers. */
+/** Whether a student that uses a service asks it about the step. Golden answers do not matter for this. */
 function describeAsking(
   { manifest, student }: ExplainingStudent,
   read: ReadStep,
@@ -283,7 +283,7 @@ function describeAsking(
   return opinion;
 }
 
-/** The part of a step that cannot be translated for the service; '' if all can. */
+/** The part of a step that cannot be translated for the service; '': the whole step can. */
 function findUntold(student: StudentManifest['student'], read: ReadStep): string {
   if (student.kind !== 'http') return '';
   try {
@@ -357,7 +357,7 @@ function listOtherValues(places: readonly number[], { request }: ReadStep): NewT
     const value = `${word} (all golden runs had another value) in: ${sentence.slice(0, SENTENCE_CHARACTERS)}`;
     news.push({ place: from, value, surprise: 1 });
   });
-  // Values beyond the bound are combined into one, without words.
+  // Values beyond the bound are combined into one entry, without their words.
   if (news.length === 0)
     news.push({ place: 'the system prompt', value: 'a value far down in it', surprise: 1 });
   return news;

@@ -1,6 +1,6 @@
 /**
- * The words and signs of a step, for columns that may explain how an answer is worded. A round reads each step many times,
- * once for each part of the answers, so a step's tokens are kept as long as the step. Pure; the round's thread.
+ * The words and signs of a step, for columns that may explain how an answer is worded. A round reads each step many
+ * times, once for each part of the answers. So a step's tokens are kept as long as the step. Pure; the round's thread.
  */
 import { RecentMap } from '../std/recent-map.ts';
 import type { StepDigest } from '../student/model/step.ts';
@@ -10,7 +10,7 @@ import { readTokens } from '../student/model/text-tokens.ts';
 const STEP_TOKENS = 1_500;
 /** Maximum number of tokens whose strings all steps share. Each step keeps its other tokens itself. */
 const SHARED_TOKENS = 50_000;
-/** V8 makes a longer substring a reference into its text, and so keeps the whole text in memory. */
+/** For a longer substring V8 only keeps a reference into the text, and so keeps the whole text in memory. */
 const CUT_CHARACTERS = 13;
 
 const kept = new WeakMap<object, readonly string[]>();

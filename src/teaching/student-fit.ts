@@ -2,9 +2,9 @@
  * Fits a student on golden steps. Pure; teaching.
  *
  * Golden steps are grouped by agent (model, tools, settings, system prompt without its changing parts) and by
- * stage (what the step answers). In each group, the answers become classes with a template each
- * (answer-synthesis.ts); the marks that determine the class get a worth (relevance.ts) and are the
- * dimensions of the step's vector; equal vectors become one prototype.
+ * stage (what the step answers). In each group, the answers become classes with a template each (answer-synthesis.ts).
+ * The marks that determine the class get a worth (relevance.ts), and are the dimensions of the step's vector. Equal
+ * vectors become one prototype.
  */
 
 import { StepContext } from '../student/model/extraction.ts';
@@ -541,8 +541,8 @@ function measureRanges(steps: readonly LearnedStep[], ids: ReadonlySet<string>):
 }
 
 /**
- * Estimates how far normal numbers reach beyond the golden numbers, from their spread around the median. A threshold
- * that golden runs approached only from one side lies beyond their numbers.
+ * Estimates how far normal numbers reach beyond the golden numbers, from the spread of these around the median. A
+ * threshold that golden runs approached only from one side lies beyond their numbers.
  * @returns null when the numbers grow from run to run, or are too few
  */
 function measureSlack({ values, least, most }: SeenRange): [number, number] | null {
@@ -596,8 +596,8 @@ function listKeysAt(steps: readonly LearnedStep[], places: ReadonlySet<number>):
 }
 
 /**
- * Marks whose steps all have the same answer, more often than by chance. A rare but decisive mark, such as a
- * stop flag, has little weight in the vector, whose weights reward separating most of the steps.
+ * Marks whose steps all have the same answer, more often than by chance. A rare but decisive mark, such as a stop flag,
+ * has little weight in the vector, because the weights favour marks that separate most of the steps.
  */
 function findTells(
   columns: readonly MarkColumn[],

@@ -15,7 +15,7 @@ export type StepVerdict =
   | {
       covered: true;
       answer: StudentAnswer | null;
-      /** The form and forms of a `StudentDecision`; left out for a service. */
+      /** The form and forms of a `StudentDecision`; absent: a service answered. */
       form?: string;
       forms?: readonly string[];
       agrees?: JudgeAnswer;
@@ -36,7 +36,7 @@ export interface MeasuredStep {
   wrong: boolean;
   /** Form whose evidence let the answer be served; null when no answer was served. */
   kind: string | null;
-  /** All names of the answer's form, the narrowest last; left out when no answer was served. */
+  /** All names of the answer's form, the narrowest last; absent: no answer was served. */
   forms?: readonly string[];
   reason: UncoveredReason | null;
 }

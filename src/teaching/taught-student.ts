@@ -81,15 +81,15 @@ interface TeachOptions {
   never_serve?: readonly string[];
   /** How many times as much an error of a final call costs; default FINAL_COST. */
   final_cost?: number;
-  /** Whether the gateway would serve that answer to the step's request; when absent, every answer is accepted. */
+  /** Whether the gateway would serve this answer to the step's request; absent: every answer is accepted. */
   isFit?: JudgeFit;
   /** For kind `http`. */
   service?: StudentService;
-  /** For kind `http`: share of the runs that is held out; null for as many as it needs. */
+  /** For kind `http`: share of the runs that is held out; null: as many as it needs. */
   held_out?: number | null;
   /**
-   * Returns why the measured figures rule out publishing; the student is then not taught all runs. Null if they
-   * allow it.
+   * Returns why the measured figures rule out publishing; null: they allow it. If they rule it out, the student is not
+   * taught all runs.
    */
   refuse?: (measured: MeasuredFigures) => Promise<string | null>;
 }
@@ -118,7 +118,7 @@ export interface TaughtStudent {
   /** Answers that the upstream stopped giving; steps with them do not teach. */
   changes: SilentChange[];
   draft: StudentManifestDraft;
-  /** What `refuse` said, so that the student has only learned from the runs that are not held out. */
+  /** The reason that `refuse` gave; the student has then learned only from runs that are not held out. null: none. */
   refusal: string | null;
 }
 
@@ -500,13 +500,13 @@ export function fingerprintMaterial(
   return hash.digest('base64url');
 }
 
-/** What a student must reach on held-out steps to be published. */
+/** The figures that a student must reach on held-out steps to be published. */
 export interface Gate {
   target_error: number;
   served_min: number;
   /**
-   * Whether gateways leave a run to the upstream once the upstream has served a step of it. The steps before that
-   * are then also judged separately.
+   * Whether gateways leave a run to the upstream once the upstream has served a step of it. The steps before the first
+   * such step are then also judged separately.
    */
   sticky: boolean;
 }
@@ -555,8 +555,8 @@ export interface Comparison {
 const WORSE_SHARE = 0.02;
 
 /**
- * Tests the measured student of the published version on the steps on which the new student was measured, as far as the
- * steps were held out from both.
+ * Tests the published version's measured student on the steps on which the new student was measured, if both students
+ * had these steps held out.
  * @returns null when there is nothing to compare: the published student is of another kind, or no such step
  */
 export async function compareStudents(

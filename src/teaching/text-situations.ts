@@ -1,7 +1,7 @@
 /**
- * Divides golden texts into situations. A mark or a number of the step that predicts words of the texts divides a
- * situation into two. Within a situation nothing in the step explains the choice of words. So a word is a matter of
- * style if there are enough texts to show that. Pure; teaching.
+ * Divides golden texts into situations. If a mark or a number of the step predicts words of the texts, it divides a
+ * situation into two. Within a situation, nothing in the step explains the choice of words. So a word is a matter of
+ * style, if there are enough texts to show that. Pure; teaching.
  */
 
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
@@ -25,7 +25,7 @@ export interface Situation {
 /** Minimum number of texts on each side of a division. */
 const TESTED = 5;
 const DEPTH = 6;
-/** Maximum number of stems of one situation that are compared with the step; those that divide the texts best. */
+/** Maximum number of stems of one situation that are compared with the step: the stems that divide the texts best. */
 const STEMS = 60;
 /** Factor by which the largest possible gain must exceed the gain by chance. */
 const POWER = 1.25;
@@ -127,7 +127,7 @@ function findNumber(
   return null;
 }
 
-/** The most that a mark could explain of a word that this many texts use. */
+/** The largest gain that a mark could explain, for a word that this many texts use. */
 function gainOf(all: number, count: number): number {
   return 2 * (xLogX(all) - xLogX(count) - xLogX(all - count));
 }

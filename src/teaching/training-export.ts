@@ -2,8 +2,8 @@
  * `distill --export`: writes golden runs as lines to fine-tune a model with; teaching and held-out runs go into two
  * files. The round's own thread; one body in memory at a time, and a few numbers per golden run.
  *
- * The first pass finds the golden runs and the exchanges that hold whole conversations, the second writes. Files get
- * their names when they are complete.
+ * The first pass finds the golden runs and the exchanges that hold whole conversations. The second pass writes the
+ * files. Files get their names when they are complete.
  */
 
 import { rmSync } from 'node:fs';
@@ -36,7 +36,7 @@ export class ExportError extends Error {}
 interface ExportOptions {
   out: string;
   form: TrainingForm;
-  /** Share of the golden runs that is held out; null for as many as a later trial needs. */
+  /** Share of the golden runs that is held out; null: as many as a later trial needs. */
   held_out: number | null;
   wires: readonly RelegationWire[];
 }
@@ -92,7 +92,8 @@ export async function exportGolden(
   const golden = await findGolden(source, chains, words, options.wires, teller);
   if (golden.length === 0) throw new ExportError(`no golden runs to export, of ${chains.size} runs`);
   const split = splitForService(golden, ({ agent }) => agent, options.held_out);
-  // Rounded to have few digits in the report, and rounded down because a later trial must not hold out more runs.
+  // The share is rounded, to have few digits in the report. It is rounded down, because a later trial must not hold out
+  // more runs.
   const report: ExportReport = {
     outcome: 'exported',
     form,
@@ -188,7 +189,7 @@ async function findGolden(
       if (record.served_by === 'upstream') found.answered.push(markAnswer(turn.answer.content));
       if (found.agent === '') found.agent = nameScope(copy, record);
       const prefixes = hashPrefixes(turn.request);
-      // A conversation that continues an earlier request contains that request.
+      // A conversation that continues an earlier one contains the earlier request.
       for (const [at, { role }] of turn.request.messages.entries())
         if (role === 'assistant' && at > 0) open.delete(prefixes[at - 1]!);
       const whole = prefixes.at(-1);

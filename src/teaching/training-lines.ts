@@ -3,9 +3,9 @@
  * or of Messages. Thinking, cache markers and images are left out. Pure; command line.
  *
  * A client sends its whole conversation with each request, so the last request and its answer make one line for the
- * whole conversation. A line teaches only what the upstream answered in this run. Other answers are those of a student,
- * those that the client supplied, and masked answers. In the form of chat-completions, which has weights, they get the
- * weight 0. In the form of Messages, a conversation with such an answer is left out.
+ * whole conversation. A line teaches only what the upstream answered in this run. Other answers come from a student or
+ * from the client, or are masked. In the form of chat-completions, which has weights, they get the weight 0. In the
+ * form of Messages, a conversation with such an answer is left out.
  */
 
 import { createHash } from 'node:crypto';
@@ -94,7 +94,7 @@ type Said = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' }>;
 
 interface Piece extends PlainMessage {
   content: Said[];
-  /** Whether it is an answer of the upstream in this run. */
+  /** Whether this is an answer of the upstream in this run. */
   teaches: boolean;
 }
 
