@@ -35,7 +35,7 @@ export interface ExchangeLog {
   close(): Promise<void>;
 }
 
-/** Longest time of one pass: an arriving batch waits at most this long. */
+/** Longest time of one pass. An arriving batch waits at most this long. */
 const TIDY_BUDGET_MS = 20;
 
 /** Messages of the log for the operator. */

@@ -11,7 +11,7 @@
  *
  * The head is a msgpack array of the fields that a client repeats in many requests. Its headers are one text, with a
  * line break between names and values (no header contains one). A batch contains each distinct head once, in the first
- * record that uses it, so a head is encoded once and decoded once. Fields that differ between exchanges are in the
+ * record that uses it. So a head is encoded once and decoded once. Fields that differ between exchanges are in the
  * numbers and the text: the run name, the values of varying headers (each followed by a line break), and the response
  * headers.
  */
@@ -44,7 +44,7 @@ const OWN_MEMORY_SHARE = 0.5;
 
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 
-/** Reuses shared memory: allocating megabytes for every batch costs more than filling them. */
+/** Reuses shared memory, because allocating megabytes for every batch costs more than filling them. */
 export class SlabPool {
   readonly #part: MemoryPart | null;
   readonly #free: Uint8Array[] = [];

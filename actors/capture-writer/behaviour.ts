@@ -2,7 +2,7 @@
  * The capture writer: passes batches to the capture log, runs passes of postponed work (compression, the index), and
  * stops for good when it is told to. The `capture_log` adapter does the work. Actor thread.
  *
- * With little traffic, the passes may take all the time. Under load they take a share of one core, which the log sets
+ * With little traffic, the passes may run all the time. Under load they get a share of one core, which the log chooses
  * by the size of the backlog. The share is never zero, because the load may never pause.
  */
 import { isFailureCause } from '../../src/domain/capture-cause.ts';
@@ -49,7 +49,7 @@ const CALM = { exchanges: 64, bytes: 8 << 20 };
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MAX_MS = 1_000;
 /**
- * The writer counts as behind from this number of appends in progress on. Passes then get at most this share of one
+ * From this number of appends in progress on, the writer counts as behind. Passes then get at most this share of one
  * core.
  */
 const BEHIND_APPENDS = 3;

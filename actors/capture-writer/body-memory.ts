@@ -1,8 +1,8 @@
 /**
  * Cells of shared memory, in a few sizes, for the bodies of exchanges in progress; the capture writer maps the same
  * memory. The tee copies passing bytes into a cell once, while they are in the processor's cache. The socket buffer is
- * then free for the next read, and no body is on a heap, where megabytes would make the garbage collector scan
- * repeatedly. Cells are reused, so that few are newly allocated. Server threads, one instance each.
+ * then free for the next read. No body is on a heap, where its megabytes would cost repeated scans by the garbage
+ * collector. Cells are reused, so that few are newly allocated. Server threads, one instance each.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { MemoryPart } from './mapped-memory.ts';
@@ -12,8 +12,8 @@ export const CAPTURE_FREE_CELL_BYTES = 256 << 20;
 
 /**
  * Cell sizes: for small bodies, for pieces of larger bodies, and for whole bodies of known length. Cells of one size
- * are cut from one allocation. Dropped cells are left to the garbage collector, which shared memory does not trigger;
- * there are therefore few sizes, and nearly all cells are kept.
+ * are cut from one allocation. Dropped cells are left to the garbage collector, but shared memory does not make it run.
+ * So there are few sizes, and nearly all cells are kept.
  */
 const SIZES = [8, 64, 128, 192, 256, 320, 384, 512, 768, 1_024].map((kib) => kib << 10);
 const SLAB_BYTES = 1 << 20;

@@ -19,17 +19,17 @@ export interface CaptureProcessOptions {
   db: string;
   redact: boolean;
   max_decoded_bytes: number;
-  /** Older exchanges are removed; null or omitted: all are kept. */
+  /** Age in days from which exchanges are removed; null or absent: all are kept. */
   retention_days?: number | null;
   /** Encrypts the captures; null: no encryption. Secret. */
   data_key: Uint8Array | null;
-  /** Credentials that the gateway adds to requests; omitted: no credentials. Secret. */
+  /** Credentials that the gateway adds to requests; absent: none. Secret. */
   operator_secrets?: readonly string[];
-  /** Headers that name runs, in lower case; omitted: no such headers. */
+  /** Headers that name runs, in lower case; absent: none. */
   run_headers?: readonly string[];
-  /** DATA_DIR; omitted: the folder of `db`. */
+  /** DATA_DIR; absent: the folder of `db`. */
   data_dir?: string;
-  /** The bucket that sealed files go to; null or omitted: none. */
+  /** The bucket to which sealed files are sent; null or absent: none. */
   bucket?: { place: string; keep: LocalKeep; seal_after_ms: number | null } | null;
   /** null: bodies come over the channel. */
   memory: MappedMemoryPlace | null;
@@ -41,7 +41,7 @@ export type SetAside = 'none' | 'live' | 'all';
 export interface OpenInput {
   options: CaptureProcessOptions;
   set_aside: SetAside;
-  /** The last id that is known to be used; 0 without any. */
+  /** The last id that is known to be used; 0: none is known. */
   last_id: number;
 }
 
@@ -65,7 +65,7 @@ export interface FileState extends LogState {
   /** Damaged files that were renamed and still exist. */
   damaged: number;
   memory_bytes: number;
-  /** Age of the oldest read transaction of another process in the live file; 0 without one. */
+  /** Age of the oldest read transaction of another process in the live file; 0: there is none. */
   oldest_read_s: number;
   /** What retention has removed since this process started; null: all is kept. */
   expired: ExpiredCaptures | null;

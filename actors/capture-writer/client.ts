@@ -23,7 +23,7 @@ const FLUSH_DEADLINE_MS = 60_000;
 /** Deadline of a rotation, which reads and writes the whole file: some GB, perhaps on a slow disk. */
 const ROTATE_DEADLINE_MS = 30 * 60_000;
 const OPEN_DEADLINE_MS = 30_000;
-/** Deadline of asking for the state, short because the health check must not wait for a busy writer. */
+/** Deadline of a request for the state. It is short, because the health check must not wait for a busy writer. */
 const STATE_DEADLINE_MS = 500;
 /** Runtime error codes that guarantee that a message was not handled, so that it may be sent again. */
 const NOT_HANDLED: ReadonlyMap<string, FailureCause> = new Map([
@@ -58,14 +58,13 @@ export class CaptureWriterClient {
     this.#slabs = new SlabPool(part);
   }
 
-  /** Whether the writer takes batches. */
+  /** Whether the writer accepts batches. */
   get alive(): boolean {
     return !this.#killed && this.#actors.isUp(this.#actors.place(WRITER));
   }
 
   /**
-   * Calls the listener whenever the writer's thread has restarted.
-   * @returns a function that ends it
+   * Calls the listener whenever the writer's thread has restarted. @returns a function that ends this
    */
   onReturn(listener: () => void): () => void {
     const host = this.#actors.place(WRITER);
@@ -175,7 +174,7 @@ function toFailure(thrown: unknown): CatalogueError {
   if (!(thrown instanceof RuntimeError)) return new CatalogueError('internal', undefined, { cause: thrown });
   const { code, message } = thrown;
   const why = isFailureCause(code) ? code : (NOT_HANDLED.get(code) ?? 'lost_with_writer');
-  // The caller must not see the runtime's own message about a thread.
+  // The caller must not see the runtime's message about a thread.
   const detail = isFailureCause(code) || code === 'capture_failed' ? message : undefined;
   return new CaptureFailure(why, detail, { cause: thrown });
 }

@@ -12,7 +12,10 @@ export const CAPTURE_CALM_MS = 5 * 60_000;
 /** Numbers of crashes after which a file is set aside: without a stored exchange in between, and in total. */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;
-/** Number of consecutive errors about a damaged page after which a file is set aside; it is reopened after each. */
+/**
+ * Number of consecutive errors about a damaged page after which a file is set aside. After each error the file is
+ * opened again.
+ */
 const DAMAGES_IN_A_ROW = 2;
 
 export class FaultHistory {

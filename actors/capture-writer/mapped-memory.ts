@@ -33,14 +33,13 @@ export interface MappedMemory {
   bytes: number;
 }
 
-/** What a process that inherits the descriptor needs to know. */
+/** The facts that a process needs that inherits the descriptor. */
 export interface MappedMemoryPlace {
   bytes: number;
 }
 
 /**
- * Creates the memory. It is smaller if the machine does not have enough memory, because the system counts all of it
- * as used.
+ * Creates the memory. The system counts all of it as used, so it is smaller if the machine has too little memory.
  * @param queueBytes GW_MAX_QUEUE_BYTES: maximum bytes of bodies in the memory
  * @param servers number of server threads that share it
  * @returns null if the system does not support it: bodies then go through a pipe
@@ -86,8 +85,8 @@ export function closeMappedMemory({ descriptor, buffer }: MappedMemory): void {
 }
 
 /**
- * The memory in a process that has inherited the descriptor. It is read-only there: writing would end that process,
- * because traffic is forwarded from the same memory.
+ * The memory in a process that has inherited the descriptor. The memory is read-only in that process, because traffic
+ * is forwarded from it. Writing to it would end the process.
  * @throws Error if it cannot be mapped
  */
 export function viewMappedMemory(descriptor: number, { bytes }: MappedMemoryPlace): Uint8Array {

@@ -51,7 +51,7 @@ interface CaptureProcessParts {
 const TRIES = 3;
 /** Maximum number of attempts to open the database to find out whether a batch was stored. */
 const OPEN_TRIES = 8;
-/** Number of failed starts in a row after which waiting callers get the error. */
+/** After this many failed starts in a row, waiting callers get the error. */
 const STARTS = 6;
 /** Interval of the checks, and the number of unanswered checks after which a process counts as hung and is ended. */
 const WATCH_MS = 5_000;
@@ -114,7 +114,7 @@ class CaptureChild {
   readonly #waiting = new Map<number, Deferred<unknown>>();
   #nextId = 0;
   #heardAt = performance.now();
-  /** Time since which a request is unanswered; null without such a request. */
+  /** When the unanswered request was sent; null: no request is unanswered. */
   #askedAt: number | null = null;
   isOpen = false;
   /** How the process ended, and whether a file may be the cause. */
@@ -198,7 +198,7 @@ class CaptureChild {
 /** Signals that a user or another process sends. Files do not cause them. */
 const OUTSIDE_SIGNALS = new Set<NodeJS.Signals>(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
 
-/** Has the methods of `CaptureLogAdapter`, which run in the capture process. */
+/** The methods of `CaptureLogAdapter` for this process. They call the adapter in the capture process. */
 export class CaptureProcess {
   readonly #parts: CaptureProcessParts;
   readonly #faults = new FaultHistory();
@@ -416,7 +416,7 @@ export class CaptureProcess {
     return child;
   }
 
-  /** Checks the process. It counts checks, not time, because a machine that slept has sent no checks. */
+  /** Checks the process. It counts checks and not time, because a machine that slept has made no checks. */
   #look(): void {
     const child = this.#child;
     if (child === null || !child.owes || child.silent_ms < WATCH_MS / 2) {

@@ -11,14 +11,14 @@ export interface Appended {
   /** Range of the ids stored by this append; if nothing was stored, last_id is first_id minus one. */
   first_id: number;
   last_id: number;
-  /** Exchanges whose content cannot be stored; omitted if empty. */
+  /** Exchanges whose content cannot be stored; absent: none. */
   set_apart?: SetApart[];
   /** The storage failed in the middle: the exchanges of the batch from this index on must be sent again. */
   left?: { from: number; cause: PlaceCause; message: string };
 }
 
 export type CaptureWriterProtocol = {
-  /** Opens the database now; otherwise the first other message opens it. */
+  /** Opens the database now. Without this message, the first other message opens it. */
   open: { request: null; reply: null };
   /**
    * The exchanges are at `places` of the mapped memory: first the slabs of a batch, then its cells (`batch.ts`).
@@ -34,7 +34,7 @@ export type CaptureWriterProtocol = {
     };
     reply: Appended;
   };
-  /** Answered when everything appended before survives a power failure. */
+  /** Answered when everything that was appended before survives a power failure. */
   flush: { request: null; reply: null };
   rotate: { request: null; reply: { sealed: string | null; opened: string } };
   /** Closes the database; every later message is refused with `capture_stopped`. */

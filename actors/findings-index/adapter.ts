@@ -42,7 +42,7 @@ export class FindingsAdapter {
     this.#tables = tables;
   }
 
-  /** Loads the findings without their texts. The index is the only writer, and waits meanwhile. */
+  /** Loads the findings without their texts. The index is the only writer, and writes nothing meanwhile. */
   async load(codebase: Codebase): Promise<LoadedFindings> {
     const { next_seq } = this.#tables.get<CodebaseRow>(FINDINGS_CODEBASES, codebaseRow(codebase)) ?? EMPTY;
     const rows: LoadedFindings['rows'] = [];

@@ -99,8 +99,8 @@ type Work = {
 const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'delete', 'expire', 'embedded']);
 
 /**
- * After a recall the index builds its graph in short stretches, until the graph holds every vector. A code base without
- * recalls costs nothing.
+ * After a recall the index builds its graph in short stretches, until the graph holds every vector. For a code base
+ * without recalls, no graph is built.
  */
 const TEND_BUDGET_MS = 5;
 /** Time that is left to other work between two stretches. */
@@ -193,7 +193,7 @@ const WORK: Work = {
   },
 
   coverage(index, { file_paths, ...scope }, context, token) {
-    // Findings are hidden only briefly, so the result is not remembered.
+    // With hidden findings the result is not remembered, because findings are hidden only briefly.
     const isUsual = scope.hidden === undefined;
     let cover = isUsual ? index.covers.get(scope.project_id) : undefined;
     if (cover === undefined) {
@@ -413,7 +413,7 @@ function use(index: Index, seq: number): void {
   index.by_use.add(seq);
 }
 
-/** undefined when the request means every finding. */
+/** undefined: the request means every finding. */
 function filterOf(
   index: Index,
   request: FindingFilter & { project_id: string | null; hidden?: readonly string[] },

@@ -43,7 +43,7 @@ export interface FindingsScope extends Codebase {
   hidden?: ReadonlySet<string>;
 }
 
-/** The form in messages. */
+/** The scope in the form that messages have. */
 function sightOf({ project_id, hidden }: FindingsScope): { project_id: string | null; hidden?: string[] } {
   return hidden === undefined || hidden.size === 0 ? { project_id } : { project_id, hidden: [...hidden] };
 }
@@ -103,8 +103,8 @@ export class FindingsClient {
   }
 
   /**
-   * Ids of the code bases with findings, in descending order. With a project, only those in which it has a finding:
-   * then the rows are read, at most PAGE_SCAN_ROWS of them, and the page may be short.
+   * Ids of the code bases with findings, in descending order. With a project, only code bases in which it has a
+   * finding. For this, at most PAGE_SCAN_ROWS rows are read, so the page may be short.
    * @param after the end of the last page: a code base, and the sequence number below which to continue (0: after
    *   this code base)
    */

@@ -19,7 +19,7 @@ export const FINDINGS_INDEX_KIND = 'findings-index';
 /** Tables of `main.mdb`. A finding has two rows: its texts, and the data for the index. */
 export const FINDINGS = 'findings';
 export const FINDINGS_INDEXED = 'findings_indexed';
-/** One row a code base. */
+/** One row per code base. */
 export const FINDINGS_CODEBASES = 'findings_codebases';
 
 export interface CodebaseRow {
@@ -40,7 +40,7 @@ export interface IndexedRow {
   hash: string;
   /** null: not embedded yet. */
   embedder_id: string | null;
-  /** 32-bit floats in this machine's byte order; empty without a vector. */
+  /** 32-bit floats in this machine's byte order; empty: no vector. */
   vector: Uint8Array;
 }
 

@@ -18,7 +18,7 @@ import { EventRing } from './ring.ts';
 export const LIVE_RING_EVENTS = 10_000;
 const LIVE_RING_BYTES = 16 << 20;
 
-/** Numbers that one commit reserves. After a restart, up to this many may be skipped. */
+/** Number of ids that one commit reserves. A restart may skip up to this many. */
 const ID_BLOCK = 10_000;
 
 /** The hub's state. Only the reserved number is stored; the ring is lost when the actor ends. */
@@ -52,7 +52,7 @@ export const liveHub: LiveHub = {
         at_ms,
         data,
       };
-      // Persists before the ring changes: if the commit fails, the actor restarts with an empty ring.
+      // Persist before the ring changes. If the commit fails, the actor restarts with an empty ring.
       if (id > reserved_to) context.persist({ reserved_to: previous_id + ID_BLOCK });
       ring.push(publication);
       context.publish(liveTopic(context.self.key), publication);
@@ -92,7 +92,10 @@ export const liveHub: LiveHub = {
   },
 };
 
-/** A hub for a service without a live stream: accepts events and drops them, so that senders need not know. */
+/**
+ * A hub for a service without a live stream. It accepts events and drops them, so senders need not know whether there
+ * is a stream.
+ */
 export const silentLiveHub: LiveHub = {
   ...liveHub,
   handlers: { ...liveHub.handlers, publish: () => {}, forget: () => {} },

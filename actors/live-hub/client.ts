@@ -19,7 +19,7 @@ import {
 
 export type { NumberedEvent, ReplayReply, ReplayRequest } from './protocol.ts';
 
-/** Deadline of reading a page; short, because pages are in memory. */
+/** Deadline of reading a page. It is short, because pages are in memory. */
 const REPLAY_DEADLINE_MS = 2_000;
 
 /** The arguments of a `tell`. */

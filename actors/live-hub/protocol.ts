@@ -10,7 +10,7 @@ export const LIVE_HUB_KIND = 'live-hub';
 
 /** An event as readers receive it. */
 export interface NumberedEvent {
-  /** Increases within the organization, from 1; has gaps after restarts. */
+  /** Increases within the organization, from 1 on. There are gaps after restarts. */
   id: number;
   name: LiveEvent['event'];
   project_id: string | null;

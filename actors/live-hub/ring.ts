@@ -36,7 +36,7 @@ export class EventRing {
     return this.#events.length - this.#first;
   }
 
-  /** Sets the id after which ids continue. Call it only while the ring is empty. */
+  /** Sets the id after which the ids of events continue. Call it only while the ring is empty. */
   beginAfter(id: number): void {
     this.#lastId = id;
     this.#lostId = id;

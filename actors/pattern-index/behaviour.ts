@@ -50,7 +50,7 @@ export const patternIndex: Index = {
   },
 
   internal: {
-    // A failure needs no action here: the next message opens the store again, and its sender gets the error.
+    // A failure needs no action. The next message opens the store again, and its sender gets the error.
     opened() {},
     done(_state, outcome, context) {
       if (outcome.ok) context.replyTo(outcome.carry, outcome.value);

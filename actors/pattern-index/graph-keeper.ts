@@ -33,8 +33,8 @@ export class GraphKeeper {
 
   /**
    * @param vectorsId names the embedder of the vectors in the scopes' indexes
-   * @param formerVectorsId the same for the former embedder, which serves while patterns are embedded again; null
-   *   without one
+   * @param formerVectorsId the same for the former embedder, which serves while patterns are embedded again; null:
+   * there is none
    */
   constructor(
     parts: Pick<StoreParts, 'log' | 'graphs'>,
@@ -170,7 +170,7 @@ export class GraphKeeper {
     return scopes;
   }
 
-  /** Resolves when all those graphs are on the disk. */
+  /** Saves the graphs that are due. Resolves when all of them are on the disk. */
   async #saveAll({ folder, quiet_ms }: NonNullable<StoreParts['graphs']>): Promise<void> {
     for (let scopes = this.#listUnsaved(); scopes.length > 0; scopes = this.#listUnsaved()) {
       await this.#life.pause(quiet_ms / LOOKS_PER_QUIET);
@@ -199,7 +199,7 @@ export class GraphKeeper {
     } catch (thrown) {
       this.#parts.log.warn({ err: thrown }, 'a graph of patterns cannot be saved: the next start builds it');
     }
-    // Vectors that arrived while the file was written.
+    // Some vectors arrived while the file was written.
     if (index.unlinked === 0) return;
     this.#untended.add(home);
     this.tendSoon();

@@ -53,7 +53,7 @@ async function takeImport(
     log.info({ created, merged: outcomes.length - created }, 'imported patterns are stored');
   } catch (thrown) {
     if (!(thrown instanceof CatalogueError) || thrown.code !== 'conflict') throw thrown;
-    // A retry would be refused again.
+    // The import is dropped, because a retry would be refused again.
     log.warn({ err: thrown, patterns: patterns.length }, 'imported patterns are dropped');
     await tables.transact((transaction) => transaction.write(removal));
   }

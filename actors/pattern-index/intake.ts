@@ -49,7 +49,7 @@ interface Draft {
   vector: Float32Array | null;
 }
 
-/** How many similar patterns are compared; the nearest one with the same lesson is taken. */
+/** Number of similar patterns that are compared. The nearest one with the same lesson is taken. */
 const TWIN_CANDIDATES = 8;
 /** Maximum number of situations embedded in one call. */
 export const EMBED_TEXTS = 32;
@@ -138,7 +138,7 @@ export class PatternIntake {
     const sourceName = row?.join('/') ?? '';
     if (row !== null) {
       const before = sources.get(sourceName)?.value ?? tables.get<SourceRow>(PATTERN_SOURCES, row);
-      // The pattern that was made from this source may have been removed since.
+      // The pattern that this source produced may have been removed since.
       const isThere =
         before !== undefined &&
         (drafts.has(before.pattern_id) ||

@@ -31,7 +31,7 @@ export interface RetrieveRequest {
  */
 export interface FoundMatches {
   scopes: PatternScope[];
-  /** Best first; more than requested if possible, because some may not be on the disk yet, or not any more. */
+  /** Best first. There are more than requested if possible, because some may not be on the disk yet, or no longer. */
   matches: PatternMatch[];
 }
 

@@ -83,7 +83,7 @@ export class ActorClient implements Asker {
   #cancelSweep: (() => void) | null = null;
   #closed = false;
 
-  /** @param own number of the host on this client's thread; −1 without one */
+  /** @param own number of the host on this client's thread; −1: the thread has no host */
   constructor(
     placement: Placement,
     scheduler: Scheduler,
@@ -133,7 +133,10 @@ export class ActorClient implements Asker {
     return listen(this.#downListeners, listener);
   }
 
-  /** Resolves when the given actor thread is up, or all of them. Rejects when the client is closed first. */
+  /**
+   * Resolves when the given actor thread is up; without a number, when all of them are. Rejects if the client is closed
+   * first.
+   */
   waitUp(host: number | null = null): Promise<void> {
     if (host === null ? this.#allUp() : this.isUp(host)) return Promise.resolve();
     const deferred = createDeferred();
@@ -156,7 +159,10 @@ export class ActorClient implements Asker {
     });
   }
 
-  /** Like `ask`, with a callback. It is called exactly once, possibly before this returns (when the ask is refused). */
+  /**
+   * Like `ask`, but with a callback. The callback is called exactly once. If the ask is refused, that happens before
+   * this returns.
+   */
   request(to: ActorAddress, name: string, payload: unknown, options: AskOptions, settle: Settle): void {
     const refuse = (code: RuntimeErrorCode, reason: DeadLetterReason | null): void => {
       if (reason !== null) this.#bury(reason);
@@ -217,8 +223,8 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Resolves when everything sent so far has arrived in mailboxes (or its thread has died), and everything answered so
-   * far can be read on this thread.
+   * Resolves when two conditions hold. Everything sent so far has arrived in mailboxes, or its thread has died. And
+   * everything answered so far can be read on this thread.
    */
   async fence(): Promise<void> {
     const waits: Promise<void>[] = [];

@@ -21,7 +21,8 @@ export interface ThreadTask<Options = unknown> {
   placement: Placement;
   control: MessagePort;
   /**
-   * Leads to `ActorThreads.offerClient`, so that code beside the actors can ask actors of any thread. Transferred.
+   * The port from `ActorThreads.offerClient`, with which other code on this thread asks actors of any thread.
+   * Transferred.
    */
   client: MessagePort;
   /** A comlink port to the stateless pool; null without a pool. Transferred. */
@@ -43,7 +44,7 @@ export interface ThreadControl {
   stats(): HostStats;
   /** Ends the host and the task. */
   stop(): void;
-  /** Ends the thread as a fault would, for tests. */
+  /** For tests: ends the thread as a fault would. */
   crash(): void;
 }
 
@@ -107,7 +108,7 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
   await parts.dispose();
   asker.close();
   task.client.close();
-  // In a later tick, so that the answer to `stop` is still sent.
+  // The thread ends in a later tick, so that the answer to `stop` is still sent.
   setImmediate(() => {
     task.control.close();
     task.compute?.close();

@@ -1,9 +1,9 @@
 /**
- * Manages the actor threads: starts them, links clients and threads with each other, restarts a thread that died or
- * hangs after a delay, drains and stops them. Main thread.
+ * Manages the actor threads: starts them, links clients and threads with each other, drains and stops them. After a
+ * delay, it restarts a thread that died or hangs. Main thread.
  *
- * A thread is restarted only after its worker has exited. Until then its native code may still be writing (LMDB
- * commits on other threads).
+ * A thread is restarted only after its worker has exited. Until then its native code may still be writing, because LMDB
+ * commits on other threads.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -68,7 +68,8 @@ interface OuterHost {
 const DRAIN_ROUNDS = 16;
 /**
  * Maximum time from the start of the threads until the first client is connected to all of them. It ends the wait for a
- * thread that never comes up. Loading modules takes a minute if the machine's load is many times its number of cores.
+ * thread that never comes up. It is long, because loading modules takes a minute on a machine with many times more load
+ * than cores.
  */
 const OPEN_DEADLINE_MS = 120_000;
 
@@ -84,7 +85,7 @@ interface Life {
 
 interface Thread {
   index: number;
-  /** Null while it is down. */
+  /** null: the thread is down. */
   life: Life | null;
   history: RestartHistory;
   restarts: number;
@@ -161,8 +162,8 @@ export class ActorThreads {
   }
 
   /**
-   * A port with which a worker opens its client: transfer it there and call `openRemoteClient`. Closing it ends the
-   * connection.
+   * A port with which a worker opens its client: transfer the port to the worker, and call `openRemoteClient` there.
+   * Closing the port ends the connection.
    */
   offerClient(): MessagePort {
     const { port1, port2 } = new MessageChannel();
@@ -183,7 +184,7 @@ export class ActorThreads {
   /**
    * Gives `door` a link end to every host, now and after each restart.
    * @param own number of the host on the client's own thread, which needs no link
-   * @returns a function that ends this; open links stay open
+   * @returns a function after which `door` gets no further link ends; open links stay open
    */
   connectClient(door: ClientDoor, own = -1): () => void {
     this.#doors.set(door, own);
@@ -207,7 +208,7 @@ export class ActorThreads {
     return this.#threads.map((thread) => thread.restarts);
   }
 
-  /** Ends a thread as a fault would. It is restarted. Resolves when it is dead. */
+  /** Ends a thread as a fault would. Resolves when it is dead. The thread is then restarted. */
   async crash(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
     if (life == null) return;
@@ -217,8 +218,8 @@ export class ActorThreads {
   }
 
   /**
-   * Ends a thread from outside, whatever it is doing. A thread that is loading may first finish loading. The thread is
-   * then restarted. Resolves when it is dead.
+   * Ends a thread from outside, whatever it is doing. A thread that is loading may first finish loading. Resolves when
+   * it is dead. The thread is then restarted.
    */
   async terminate(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
@@ -260,8 +261,8 @@ export class ActorThreads {
   }
 
   /**
-   * Ends a thread that has not answered yet and may never receive the stop. It may first finish loading, because
-   * ending it while it loads native code ends the whole process.
+   * Ends a thread that has not answered yet and may never receive the stop. The thread may first finish loading: to end
+   * it while it loads native code would end the whole process.
    */
   async #stopUnanswered(life: Life): Promise<void> {
     await waitForLoading([life.thread.worker], this.#options.loading_ms);
@@ -345,7 +346,7 @@ export class ActorThreads {
   #watch({ hung_after_ms }: WatchPolicy): void {
     for (const { life } of this.#threads) {
       if (life === null) continue;
-      // A thread that is loading is slow, not hung.
+      // A thread that is loading gets more time: it is slow, not hung.
       const patienceMs = life.isUp ? hung_after_ms : Math.max(hung_after_ms, OPEN_DEADLINE_MS);
       const timer = setTimeout(() => {
         this.#timers.delete(timer);
@@ -395,7 +396,10 @@ function connectPeers(life: Life, thread: number, host: OuterHost, index: number
   void life.control.connectPeer(index, Comlink.transfer(far, [far.port])).catch(() => {});
 }
 
-/** Calls over comlink never settle after the other side has ended. Returns null then, and if the call fails. */
+/**
+ * Waits for a call to the thread. Calls over comlink never settle after the other side has ended: the result is null
+ * then, and if the call fails.
+ */
 async function whileAlive<T>(
   life: Life,
   call: (control: Comlink.Remote<ThreadControl>) => Promise<T>,

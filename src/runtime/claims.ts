@@ -1,19 +1,20 @@
 /**
- * Decides where actors of moving kinds run: on the host whose thread first had a message for them, until they leave
- * memory. An agent sends all requests of a run over one connection, so the run is placed on that connection's thread,
- * and its messages do not leave the thread. Memory that all threads of a process share; any thread.
+ * Decides where actors of moving kinds run: on the host whose thread first had a message for them. They stay on it
+ * until they leave memory. An agent sends all requests of a run over one connection, so the run is placed on that
+ * connection's thread, and its messages do not leave the thread. Memory that all threads of a process share; any
+ * thread.
  *
- * Addresses are hashed into slots, and each slot has one owner. A word per slot contains the owner's number, and the
- * number of messages for the slot that are in transit from other threads to the owner. A host releases a slot only if
- * no message is in transit, so a message never arrives at a host that is not the owner. A message that is lost in
- * transit, because its thread died, is never subtracted. The slot then stays with its owner, which only costs a hop.
+ * Addresses are hashed into slots, and each slot has one owner. Each slot has a word with two numbers: the owner's, and
+ * the number of messages that are in transit to the owner from other threads. A host releases a slot only if no message
+ * is in transit, so a message never arrives at a host that is not the owner. A message that is lost in transit, because
+ * its thread died, is never subtracted. The slot then stays with its owner, and messages of other threads cost a hop.
  */
 
-/** Actors that share a slot by chance run on the same thread. 256 KiB. */
+/** Number of slots; the table takes 256 KiB. Actors that share a slot by chance run on the same thread. */
 const SLOTS = 65_536;
 /**
- * A word: 7 bits for the owner (0: unclaimed), the rest for the number of messages in transit, which is below the
- * limit of pending asks.
+ * A word has 7 bits for the owner (0: unclaimed). The other bits count messages in transit, of which there are fewer
+ * than the limit of pending asks.
  */
 const OWNER_BITS = 7;
 const OWNER_MASK = (1 << OWNER_BITS) - 1;

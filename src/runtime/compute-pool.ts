@@ -18,7 +18,7 @@ interface ComputePoolOptions {
   threads: number;
   /** Plain data for the threads' composition root, in piscina's `workerData`. */
   options: unknown;
-  /** Maximum number of calls that wait for a thread; one more is refused. */
+  /** Maximum number of calls that wait for a thread; further calls are refused. */
   queue_calls_max: number;
   /** A call that takes longer fails; its thread is ended and replaced. */
   call_deadline_ms: number;
@@ -48,7 +48,7 @@ export class ComputePool {
       maxThreads: options.threads,
       idleTimeout: Number.POSITIVE_INFINITY,
       maxQueue: options.queue_calls_max,
-      // One task per thread at a time: a second task would wait behind the first, even if another thread became free.
+      // One task per thread at a time. A second task would wait for the first, even if another thread became free.
       concurrentTasksPerWorker: 1,
       atomics: 'disabled',
       workerData: options.options,
@@ -93,7 +93,10 @@ export class ComputePool {
     }
   }
 
-  /** A port for another thread: transfer it there and call `openCompute`. Closing it ends the connection. */
+  /**
+   * A port for another thread: transfer the port to it, and call `openCompute` there. Closing the port ends the
+   * connection.
+   */
   offer(): MessagePort {
     const { port1, port2 } = new MessageChannel();
     Comlink.expose(this.run, nodeEndpoint(port1));
@@ -103,7 +106,7 @@ export class ComputePool {
     return port2;
   }
 
-  /** Threads that live now. */
+  /** Number of living threads. */
   get threads(): number {
     return this.#pool.threads.length;
   }
@@ -120,8 +123,8 @@ export class ComputePool {
     const calls = [...this.#calls];
     for (const [waiting] of calls.slice(ready)) waiting.abort();
     const under = calls.slice(0, ready).map(([, answered]) => answered);
-    // When a thread answers this ping, its calls over direct channels have ended, or at least their uninterruptible
-    // parts.
+    // When a thread answers this ping, its calls over direct channels have ended, or at least the parts that must not
+    // be interrupted.
     const ping: ComputeCall = { task: PING_TASK, input: null };
     for (let thread = 0; thread < ready; thread++) under.push(this.#pool.run(ping));
     const late = Promise.withResolvers<void>();

@@ -21,7 +21,7 @@ export function callAdapter(
     setImmediate(() => done(new TypeError(`no ${operation} on adapter ${name}`), undefined));
     return;
   }
-  // A promise, so that `done` is never called before this returns, and exceptions become outcomes.
+  // The promise has two purposes: `done` is never called before this returns, and exceptions become outcomes.
   settleWith(
     Promise.resolve().then(() => method.call(adapter, input) as unknown),
     done,

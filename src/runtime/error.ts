@@ -3,7 +3,7 @@
  * and are rebuilt on the other side by their code. Any thread.
  */
 
-/** All failures that the runtime itself reports, and whether a retry makes sense. */
+/** All failures that the runtime itself reports. `retryable`: a retry may succeed. */
 const RUNTIME_ERRORS = {
   /** The thread of the actor is down; it is being started again. */
   host_down: { retryable: true },

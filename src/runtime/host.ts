@@ -49,7 +49,7 @@ export interface HostParts extends EffectPerformers {
   scheduler: Scheduler;
   /** Null if no kind of this thread is persistent. */
   journal: JournalStore | null;
-  /** Interval at which it releases slots without actors; default RELEASE_EVERY_MS. */
+  /** Interval at which the host releases slots without actors; default RELEASE_EVERY_MS. */
   release_every_ms?: number;
   /** Called for every failure of an actor. */
   report(report: HostReport): void;
@@ -357,10 +357,12 @@ export class ActorHost {
     } finally {
       this.#running = false;
     }
-    // Flush now, not at the end of the tick: the next commit may block the thread longer than a message travels.
+    // Flush now, not at the end of the tick, because the next commit may block the thread for longer than a message
+    // travels.
     this.#links.flush();
     this.#journal.commit();
-    // In a separate tick, because released answers may be on their way to sockets of this thread.
+    // The next messages are handled in a separate tick, because released answers may still have to reach sockets of
+    // this thread.
     if (this.#mailboxes.anyReady) this.#runSoon();
     else this.#draining.check();
   }

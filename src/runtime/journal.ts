@@ -35,7 +35,7 @@ export interface JournalStore {
    */
   commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void;
   /**
-   * For stores whose commits become visible to other threads later: makes them visible now.
+   * Makes commits visible to other threads now, in a store that would make them visible later.
    * @throws if that fails
    */
   settle?(): void;

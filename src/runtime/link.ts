@@ -27,8 +27,8 @@ export type Frame =
   | { type: 'unsubscribe'; topic: string }
   | { type: 'publish'; topic: string; payload: unknown }
   /**
-   * Answered by `fenced` once everything sent before it is in mailboxes, and everything committed here is visible to
-   * other threads, if the store supports that.
+   * `fenced` answers it when everything sent before it is in mailboxes, and everything committed on this thread is
+   * visible to other threads, if the store supports that.
    */
   | { type: 'fence'; id: number }
   | { type: 'fenced'; id: number };
@@ -65,7 +65,7 @@ export interface Link {
    * @returns false when the link is closed, or full: `bytes_in_flight` would exceed the limit
    */
   send(frame: Frame): boolean;
-  /** Sends what is batched now instead of at the end of the tick; tells alone may wait a moment longer. */
+  /** Sends the batch now instead of at the end of the tick. A batch of tells alone may wait a moment longer. */
   flush(): void;
   /** Flushes, then closes both ends; frames received but not yet delivered are dropped. */
   close(): void;

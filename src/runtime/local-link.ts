@@ -1,6 +1,6 @@
 /**
  * A Link within one thread: a sent frame is delivered at once. Frames are not copied, so neither side may change what
- * it has sent or received. No frame is ever in transit, so no bound is needed here: a full mailbox refuses. Any
+ * it has sent or received. No frame is ever in transit, so the link needs no bound: a full mailbox refuses. Any
  * thread.
  */
 import type { Frame, Link, LinkStats } from './link.ts';

@@ -1,6 +1,6 @@
 /**
  * A Link over a MessagePort. Frames are encoded one after another into a slab, and bodies are copied in once. The
- * slab's memory is transferred to the other thread at the end of the tick, or when it is full. The receiver reads
+ * slab's memory is transferred to the other thread at the end of the tick, or when the slab is full. The receiver reads
  * bodies as views of the slab. Any thread.
  *
  * A slab: [u32 bytes used], then frames: [u32 head bytes][u32 bodies][u32 length of each body][head][bodies]. A head is
@@ -41,7 +41,7 @@ const SLAB_BYTES = 64 * 1024;
 const COPY_BELOW_BYTES = 8 * 1024;
 /** Longest delay of a tell that waits for other frames. */
 const TELL_DELAY_MS = 2;
-/** Longest time per tick for incoming frames, because the thread may also serve sockets. */
+/** Longest time per tick for incoming frames. The thread may also serve sockets. */
 const TURN_BUDGET_MS = 4;
 /** The counters have 32 bits; a larger difference would be ambiguous. */
 const IN_FLIGHT_CEILING_BYTES = 2 ** 31 - 1;
@@ -224,7 +224,7 @@ export class MessagePortLink implements Link {
       // The unused rest of the slab was transferred too, unless the batch was small enough to be copied.
     }
     if (this.#slab === null || 4 + size > this.#slab.length) {
-      // Not from the shared pool, because it is transferred; not zeroed, because it is overwritten.
+      // The slab is not from the shared pool, because it is transferred. It is not zeroed, because it is overwritten.
       this.#slab = Buffer.allocUnsafeSlow(Math.max(SLAB_BYTES, 4 + size));
       this.#used = 0;
     }
@@ -336,7 +336,7 @@ export class MessagePortLink implements Link {
   }
 }
 
-/** The frame as an array, without its bodies: arrays carry no field names. */
+/** The frame as an array, without its bodies. An array saves the field names. */
 function encodeHead(frame: Frame): unknown[] {
   const type = TYPE_NUMBER[frame.type];
   switch (frame.type) {

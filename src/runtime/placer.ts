@@ -6,7 +6,7 @@ import { type ActorAddress, type Placement, placeAddress, spreadAddress } from '
 
 export class Placer {
   readonly #placement: Placement;
-  /** The host on the sender's own thread, which receives messages directly; −1 without one. */
+  /** The host on the sender's own thread, which receives messages directly; −1: the thread has no host. */
   readonly #own: number;
   readonly #claims: Claims | null;
 

@@ -19,7 +19,7 @@ export function isValidKey(key: string): boolean {
   return key.length > 0 && key.length <= MAX_KEY_LENGTH && key.isWellFormed();
 }
 
-/** A message of a protocol: its payload and its answer (`undefined` without an answer). */
+/** A message of a protocol: its payload and its answer (`undefined`: it has no answer). */
 interface MessageShape {
   request: unknown;
   reply: unknown;
@@ -46,12 +46,12 @@ export type Outcome<Value = unknown, Carry = undefined> =
   | { ok: true; value: Value; carry: Carry }
   | { ok: false; error: Refusal; carry: Carry };
 
-/** The key of a row in its table: parts compare in order, numbers before texts. */
+/** The key of a row in its table. Parts are compared in order; numbers sort before texts. */
 export type RowKey = readonly (string | number)[];
 
 /**
  * A row for other readers, written in the same transaction as the event that it describes. `add` adds to named
- * counters, which begin at 0: exactly once, because the event is stored exactly once.
+ * counters, which begin at 0. It does so exactly once, because the event is stored exactly once.
  */
 export type RowWrite =
   | { op: 'put'; table: string; row: RowKey; value: unknown }
@@ -110,7 +110,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
    * @throws TypeError if this message has not recorded an event
    */
   write(rows: readonly RowWrite[]): void;
-  /** Answers this message. No effect if it was told, not asked. */
+  /** Answers this message. It has no effect if the message was told and not asked. */
   reply(value: Reply): void;
   /** Answers this message with an error. */
   refuse(error: Refusal): void;
@@ -173,7 +173,9 @@ type Handler<State, Message, Event, Internal, Reply> = (
  */
 interface SnapshotRule<State> {
   version: number;
-  /** A snapshot is taken after this many events, and when an idle actor is passivated; not at the end of the host. */
+  /**
+   * A snapshot is taken after this many events, and when an idle actor is passivated. The end of the host takes none.
+   */
   every_events: number;
   /** Whether a snapshot is due after an event that leads to this state. Pure. */
   isDue?(state: State): boolean;
@@ -239,7 +241,7 @@ export interface Placement {
   pins: Readonly<Record<string, number>>;
   /** Hosts on server threads, numbered after the actor threads, and the kinds that run only there. */
   servers?: { hosts: number; kinds: readonly string[] };
-  /** Kinds whose actors run where they are first asked for, among the hosts over which they would be spread. */
+  /** Kinds whose actors run on the host that first asks for them, among the hosts over which they would be spread. */
   moving?: ClaimTable;
 }
 
@@ -267,7 +269,7 @@ export function placeAddress(placement: Placement, to: ActorAddress): number {
 
 /**
  * The hosts on which an address may run, and its hash: FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key,
- * mixed once more because the low bits of FNV alone spread short keys badly.
+ * mixed once more, because FNV's low bits alone spread short keys badly.
  */
 export function spreadAddress(
   { hosts, servers, moving }: Placement,

@@ -1,6 +1,6 @@
 /**
- * An actor client on another thread than the main thread: receives links from `ActorThreads.offerClient` over a port.
- * Server and actor threads.
+ * An actor client on a thread other than the main thread. It receives links from `ActorThreads.offerClient` over a
+ * port. Server and actor threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { ActorClient } from './actor-client.ts';

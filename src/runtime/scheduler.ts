@@ -18,7 +18,7 @@ export const loopScheduler: Scheduler = {
   ...systemClock,
   soon: (task) => void setImmediate(task),
   later: (delayMs, task) => {
-    // Node would run a longer delay at once (it clamps it to 1 ms). 24 days are as long as needed here.
+    // Node would run a longer delay at once, because it shortens it to 1 ms. No delay here needs more than 24 days.
     const timer = setTimeout(task, Math.min(Math.max(0, delayMs), MAX_TIMER_MS)).unref();
     return () => clearTimeout(timer);
   },

@@ -1,6 +1,6 @@
 /**
- * A host of actors on a server thread, so that requests reach them without crossing threads. It shares the thread with
- * sockets, so its actors should have frequent messages with little work each. Server threads.
+ * A host of actors on a server thread. Requests reach these actors without crossing threads. The host shares the thread
+ * with sockets, so it is for actors with frequent messages and little work for each. Server threads.
  *
  * The host handles a fault of an actor like any other host. A fault of the host itself, which would end an actor
  * thread, ends only this host: its links close, pending requests fail immediately, and after the same back-off the host

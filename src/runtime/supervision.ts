@@ -5,7 +5,7 @@
 
 /** How a failing actor or thread is restarted. */
 export interface RestartPolicy {
-  /** Restarts allowed within the window; one more failure stops it. */
+  /** Maximum number of restarts within the window. One more failure stops the actor or thread. */
   max_restarts: number;
   window_ms: number;
   /** Delay before the first restart in a window; it doubles with each further restart. */
@@ -26,20 +26,31 @@ export type Overflow =
 export interface KindPolicy {
   /** Maximum number of messages that wait for one actor. */
   mailbox_capacity: number;
-  /** Bytes of bodies waiting for one actor; an empty mailbox accepts a message of any size. */
+  /** Maximum bytes of bodies that wait for one actor. An empty mailbox accepts a message of any size. */
   mailbox_bytes: number;
   overflow: Overflow;
-  /** An actor without work for this long is passivated; Infinity: never. */
+  /** An actor without work for this long is passivated; Infinity: it never is. */
   idle_after_ms: number;
-  /** Living actors of this kind on one thread; beyond it, the least recently used idle actor is passivated. */
+  /**
+   * Maximum number of living actors of this kind on one thread. Beyond it, the least recently used idle actor is
+   * passivated.
+   */
   max_live: number;
-  /** Running `io` and `compute` effects of one actor; at the limit it handles no new messages until one ends. */
+  /**
+   * Maximum number of running `io` and `compute` effects of one actor. At the limit it handles no new messages until
+   * one ends.
+   */
   max_io_in_flight: number;
-  /** Effects of one actor that wait for the journal; at the limit it handles no new messages until a commit. */
+  /**
+   * Maximum number of effects of one actor that wait for the journal. At the limit it handles no new messages until a
+   * commit.
+   */
   max_held_effects: number;
-  /** Answers that one actor keeps for later; at the limit a new ask is refused as by a full mailbox. */
+  /**
+   * Maximum number of answers that one actor keeps for later. At the limit a new ask is refused, as by a full mailbox.
+   */
   max_held_replies: number;
-  /** Pending timers of one actor; one more is a failure of the actor. */
+  /** Maximum number of pending timers of one actor. One more is a failure of the actor. */
   max_timers: number;
   restart: RestartPolicy;
   /** A stopped actor refuses messages for this long; then the next message starts it again. */
@@ -61,7 +72,7 @@ export const DEFAULT_KIND_POLICY: KindPolicy = {
   stopped_for_ms: 30_000,
 };
 
-/** Threads are restarted however often they fail; the delay grows to 5 s. */
+/** Threads are always restarted, however often they fail. The delay grows to 5 s. */
 export const DEFAULT_HOST_RESTART: RestartPolicy = {
   max_restarts: Number.POSITIVE_INFINITY,
   window_ms: 60_000,

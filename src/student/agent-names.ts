@@ -11,7 +11,7 @@ import { readWholeJson, writeWhole } from './whole-file.ts';
 
 export const NAMES_NAME = 'names.json';
 
-/** Maximum number of named variants; one more removes the oldest name. */
+/** Maximum number of named variants. A further name removes the oldest one. */
 const NAMES_MAX = 500;
 
 const FORMAT = 'svc_student_names_v1';
@@ -42,7 +42,7 @@ export async function readAgentNames(directory: string): Promise<AgentNames> {
 
 /**
  * Names a variant.
- * @param name null removes the name; a text must not be empty after `cleanAgentName`
+ * @param name null: remove the name. A text must not be empty after `cleanAgentName`
  * @throws Error of one line for a damaged file, or the system's error
  */
 export async function nameAgent(directory: string, agent: string, name: string | null): Promise<void> {

@@ -1,7 +1,7 @@
 /**
  * Counts by day and agent what the student served, audited, got wrong and saved. One small file keeps the counts across
- * restarts. The student's thread writes the file at most LEDGER_SAVE_MS after a change, so a crash loses no more than
- * that. The command line and server threads read the file.
+ * restarts. The student's thread writes the file at most LEDGER_SAVE_MS after a change, so a crash loses at most the
+ * counts of that time. The command line and server threads read the file.
  */
 
 import { z } from 'zod';
@@ -28,7 +28,10 @@ const counts = z.object({
   output_tokens: count,
   /** Millionths of a dollar that the served steps would have cost; null until a step with a known price was served. */
   saved_micro_usd: z.number().nullable(),
-  /** Served steps whose price is unknown, and those priced as a model with a similar name. Absent in older files. */
+  /**
+   * Served steps whose price is unknown, and served steps whose price is that of a model with a similar name. Absent in
+   * older files.
+   */
   unpriced: count.default(0),
   guessed: count.default(0),
   /**
@@ -71,7 +74,7 @@ const SUMMED = [
 export class DayLedger {
   readonly #days = new Map<string, Map<string, DayCounts>>();
 
-  /** @param kept the stored counts; null to start empty */
+  /** @param kept the stored counts; null: start empty */
   constructor(kept: LedgerCopy | null = null) {
     for (const { day, agents } of kept ?? []) this.#days.set(day, new Map(structuredClone(agents)));
   }
@@ -211,7 +214,7 @@ export class KeptLedger {
 
   /**
    * Continues from the file, if there is one; a damaged file is logged, and the ledger starts empty.
-   * @param path null to keep it only in memory
+   * @param path null: keep the ledger only in memory
    */
   static async open(path: string | null, log: LedgerLog): Promise<KeptLedger> {
     let kept: LedgerCopy | null = null;

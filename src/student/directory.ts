@@ -50,7 +50,7 @@ const OWN_NAME =
   /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|orders\.json|names\.json|manifest(?:\.previous|\.v\d{1,9})?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
 /** An incomplete file is kept for this long, because another process may still be writing it. */
 const PARTIAL_KEPT_MS = 3_600_000;
-/** Number of attempts of a reader when publications replace the files while it reads them. */
+/** Maximum number of attempts to read, because publications may replace the files meanwhile. */
 const READ_ATTEMPTS = 5;
 
 const compress = promisify(zstdCompress);
@@ -233,7 +233,7 @@ export async function writePatterns(directory: string, lines: string): Promise<s
 interface Publication {
   /** The student that was measured, when it is not the published student. */
   measured?: StudentModel | null;
-  /** false to keep it as a version without serving it. */
+  /** false: keep the student as a version, and do not serve it. */
   serves?: boolean;
   /** Called with the version's number before it becomes visible. */
   before?: (version: number) => Promise<void>;
@@ -337,9 +337,9 @@ async function isWhole(directory: string, file: StudentFile): Promise<boolean> {
 /** A version that a directory keeps. */
 export interface KeptVersion {
   version: number;
-  /** null when its manifest cannot be read. */
+  /** null: its manifest cannot be read. */
   manifest: StudentManifest | null;
-  /** Why it cannot be read; '' when it can. */
+  /** Why the manifest cannot be read; '': it can. */
   problem: string;
 }
 
@@ -545,8 +545,8 @@ function partialOf(path: string): string {
 }
 
 /**
- * Removes versions beyond STUDENT_VERSIONS, and our files that no kept version names. A file that cannot be removed
- * does no harm.
+ * Removes versions beyond STUDENT_VERSIONS, and files of a student that no kept version names. A file that cannot be
+ * removed does no harm.
  * @param spared files that are never removed
  */
 async function removeOld(directory: string, spared: readonly (StudentManifest | null)[]): Promise<void> {
@@ -577,7 +577,7 @@ async function removeOld(directory: string, spared: readonly (StudentManifest | 
       const isRecent = name.endsWith('.partial') && Date.now() - (await stat(path)).mtimeMs < PARTIAL_KEPT_MS;
       if (!isRecent) await rm(path, { force: true });
     } catch {
-      // Another process removed it, or a later call will.
+      // Another process has removed the file, or a later call will remove it.
     }
   }
 }

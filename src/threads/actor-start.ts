@@ -50,8 +50,7 @@ export interface StartedActors {
   placement: Placement;
   /** Reaches the actors from the main thread. */
   client: ActorClient;
-  /** null without an API. */
-  compute: ComputePool | null;
+  /** null: there is no API. */ compute: ComputePool | null;
   isReady(): Promise<boolean>;
 }
 
@@ -65,7 +64,7 @@ export function allocateShared() {
     stream_tickets: StreamTickets.allocate(),
     event_locks: SharedLocks.allocate(),
     write_turn: WriteTurn.allocate(),
-    // Unique to this start, because a process may run several services.
+    // The name is unique to this start, because a process may run several services.
     pattern_catalog: newUlid(),
   };
 }

@@ -57,22 +57,22 @@ export interface HostOptions {
     db: string;
     redact: boolean;
     max_decoded_bytes: number;
-    /** Age after which captured exchanges are removed; null or absent: never. */
+    /** Age at which captured exchanges are removed; null or absent: they never are. */
     retention_days?: number | null;
-    /** The bucket that sealed files go to; null or omitted: none. */
+    /** The bucket to which sealed files are sent; null or absent: none. */
     bucket?: { place: string; keep: LocalKeep; seal_after_ms: number | null } | null;
     /** Encrypts captured exchanges; null or absent: they are not encrypted. Secret. */
     data_key?: Uint8Array | null;
-    /** Credentials that the gateway adds to requests; left out: none. Secret. */
+    /** Credentials that the gateway adds to requests; absent: none. Secret. */
     operator_secrets?: readonly string[];
-    /** Headers that name runs, in lower case; left out: none. */
+    /** Headers that name runs, in lower case; absent: none. */
     run_headers?: readonly string[];
-    /** DATA_DIR; left out: the folder of `db`. */
+    /** DATA_DIR; absent: the folder of `db`. */
     data_dir?: string;
-    /** The memory that the capture process maps too; left out: it maps none. */
+    /** The memory that the capture process also maps; absent: it maps none. */
     memory?: MappedMemoryPlace & { descriptor: number };
   };
-  /** Where persistent kinds keep their journals; null without such kinds (the gateway alone). */
+  /** The databases with the journals of persistent kinds; null: the process has no such kinds (the gateway alone). */
   databases: DatabasePaths | null;
   /** The embedder for texts of this thread, if there is an API. */
   rate_table?: SharedArrayBuffer;
@@ -84,7 +84,7 @@ export interface HostOptions {
   distill_model?: { url: string; model: string; key: string } | null;
   /** Whether patterns are kept and searched. */
   has_patterns?: boolean;
-  /** Name under which server threads find the pattern indexes; left out: they do not search. */
+  /** Name under which server threads find the pattern indexes; absent: they do not search. */
   pattern_catalog?: string;
 }
 
@@ -198,7 +198,7 @@ function patternAdapters(
   const embedding = new ThreadEmbedder(() =>
     openThreadEmbedder(choice, channel?.run ?? null, compute_threads),
   );
-  // Beside the databases. If the folder is removed, the graphs are rebuilt.
+  // The folder is beside the databases. If it is removed, the graphs are rebuilt.
   const graphsDir = join(dirname(databases!.main), 'pattern-graphs');
   const store = new PatternStoreAdapter(async () => {
     const embedder = await embedding.open();
@@ -213,8 +213,7 @@ function patternAdapters(
       newId: newUlid,
       log: logger,
       starters: STARTER_PATTERNS,
-      // A graph reveals much about its texts, and the library writes it unencrypted: with a data key, no graphs are
-      // saved.
+      // With a data key, no graphs are saved: a graph reveals much about its texts, and is written unencrypted.
       graphs:
         databases!.data_key === null
           ? { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS }

@@ -178,8 +178,8 @@ export class ApiServer {
   }
 
   /**
-   * Does unfinished work in the background: embeds texts without a vector of the present model, and resumes traces that a stop or a
-   * crash interrupted. One server thread does it for all.
+   * Does unfinished work in the background: embeds texts that lack a vector of the present model, and resumes traces
+   * that a stop or a crash interrupted. One server thread does it for all.
    */
   tend(): void {
     this.#parts.findings.embedding.tendAll();
@@ -305,7 +305,7 @@ function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Emb
 /**
  * Only the pattern index calls a remote service, so that all threads together keep its rate limit and share cached
  * vectors.
- * @returns null if the pattern index searches; also without the addon
+ * @returns null: the pattern index searches. This is also so without the addon
  */
 function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Embedder): PatternSearch | null {
   if (config.engines.vector_store === null || config.embedding.remote !== null) return null;
@@ -402,7 +402,7 @@ async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServ
   });
 }
 
-/** Whether both databases answer. @throws the store's error, which also means no */
+/** Whether both databases answer. @throws the store's error, which means that they do not */
 function canRead({ main, runs }: Stores): boolean {
   main.get('users', ['?']);
   runs.get(USAGE, ['?']);

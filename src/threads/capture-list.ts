@@ -39,14 +39,14 @@ import type { CaptureReaderStart } from './capture-reader-protocol.ts';
 const CAPTURE_CATCH_UP_MS = 150;
 /** How the list of runs is read and saved. */
 const CAPTURE_LIST = {
-  /** Exchanges that are added before a question is answered. */
+  /** Maximum number of exchanges that are added before a question is answered. */
   exchanges_added: 4_096,
-  /** The newest exchanges, which are listed first while many are to be read. */
+  /** While many exchanges are still to be read, this many of the newest are listed first. */
   newest_exchanges: 8_192,
   /** The list is saved after this many new exchanges or changed runs. */
   exchanges_unsaved: 32_768,
   runs_unsaved: 500,
-  /** First words and verdicts that no question needs yet are read for this time, followed by the pause. */
+  /** First words and verdicts that no question needs yet are read ahead: for this time, then follows the pause. */
   reading_ms: 5,
   /** A question reads older reported runs for this time. The rest is read between questions. */
   reported_ms: 50,
@@ -67,11 +67,11 @@ interface IndexState extends KeptState {
 /** Only the newest runs. */
 interface NewestRuns {
   runs: CapturedRuns;
-  /** Runs that began with an earlier exchange may have begun before the exchanges that were read. */
+  /** A run whose first known exchange is earlier than this one may have begun before the exchanges that were read. */
   not_before: number;
 }
 
-/** The start of the reader, with prices in any case. */
+/** The start of the reader; prices are always present. */
 type PricedStart = CaptureReaderStart & { prices: Prices };
 
 export class CaptureList {
@@ -158,7 +158,7 @@ export class CaptureList {
     let isSame = true;
     if (!this.#isOpened && this.#lastId > 0) this.#open();
     else if (this.#lastId < this.#runs.last_id || firstId < this.#firstId) {
-      // Another database has replaced it.
+      // Another database has replaced the captures.
       this.#dropIndex();
       isSame = false;
     } else if (this.#files.erasures !== this.#erasures) {
@@ -216,14 +216,14 @@ export class CaptureList {
     });
   }
 
-  /** What turns of a period lost by missing the cache. */
+  /** Sums what turns of a period lost by missing the cache. */
   sumCache(question: CacheQuestion, hasTime: HasTime): CachePeriod {
     return this.#guard(() =>
       this.#cache.sum(question, this.#cache.follow(this.#files, this.#range, question.from_day, hasTime)),
     );
   }
 
-  /** Figures of a period by model, agent and so on. */
+  /** Sums figures of a period by model, agent and so on. */
   sumFigures(question: FigureQuestion, hasTime: HasTime): FigureReport {
     return this.#guard(() => this.#figures.ask(this.#files, this.#range, question, hasTime));
   }
@@ -240,7 +240,8 @@ export class CaptureList {
   }
 
   /**
-   * The list that contains a run. If the run was dropped from the list or is not read yet, a list of this run alone.
+   * The list that contains a run. It is a list of this run alone if the run was dropped from the full list, or is not
+   * read yet.
    */
   listOf(runId: string): CapturedRuns {
     return this.#guard(() => {
@@ -410,7 +411,7 @@ export class CaptureList {
       this.#unsaved++;
       if (++added === CAPTURE_LIST.exchanges_added) return;
     }
-    // The last exchanges are damaged.
+    // The last exchanges are damaged: continue after them.
     this.#runs.last_id = this.#lastId;
   }
 
@@ -479,5 +480,5 @@ export class CaptureList {
   }
 }
 
-/** The mark is this far back, because the last exchanges of a file may be damaged. */
+/** The mark is this many exchanges before the last one, because the last exchanges of a file may be damaged. */
 const MARK_BACK = 64;

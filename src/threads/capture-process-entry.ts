@@ -1,9 +1,10 @@
 /**
  * Entry of the capture process, which runs only the capture log. LMDB maps the database and trusts its pages, so a
- * damaged page can end the process that reads it. In a separate process, that interrupts capture briefly, but not the
- * traffic. Started and watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this process.
- * It runs until its channel closes. Then it finishes its current work, closes the database and ends. It ignores
- * signals that are sent to a whole process group, because the parent closes the channel once everything is written.
+ * damaged page can end the process that reads it. In a separate process, such an end interrupts capture briefly, and
+ * never the traffic. Started and watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this
+ * process. It runs until its channel closes. Then it finishes its current work, closes the database and ends. It
+ * ignores signals that are sent to a whole process group, because the parent closes the channel once everything is
+ * written.
  */
 
 import { CaptureLogAdapter, type ExchangeLog } from '../../actors/capture-writer/adapter.ts';
@@ -54,7 +55,7 @@ const END_MS = 60_000;
 /** Interval of the checks of the live file's size and age. */
 const SEAL_LOOK_MS = 60_000;
 
-/** Interval of the checks for orders of commands, and the pause after one that failed. */
+/** Interval of the checks for orders of commands, and the pause after a failed order. */
 const ORDER_LOOK_MS = 250;
 const ORDER_AGAIN_MS = 30_000;
 const ORDER_WORDS = {
@@ -379,7 +380,7 @@ class Capture {
     };
   }
 
-  /** Asked only to find out whether the process answers. */
+  /** The parent calls it only to find out whether the process answers. */
   async ping(): Promise<null> {
     return null;
   }

@@ -1,10 +1,9 @@
 /**
  * Entry of the capture reader, a separate process that reads the capture database for the API. LMDB maps the database
- * and trusts its pages, so a damaged page can end the process that reads it. In a separate process, that costs one
- * answer, and affects neither the service nor capture. Started and watched by `CaptureReaderProcess`. Composition
- * root of this process.
- * It answers one question at a time, and runs until its channel closes. It ignores signals that are sent to a whole
- * process group, because they are for the parent.
+ * and trusts its pages, so a damaged page can end the process that reads it. In a separate process, such an end costs
+ * one answer, and affects neither the service nor capture. Started and watched by `CaptureReaderProcess`. Composition
+ * root of this process. It answers one question at a time, and runs until its channel closes. It ignores signals that
+ * are sent to a whole process group, because they are for the parent.
  */
 import { constants, setPriority } from 'node:os';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
@@ -38,9 +37,9 @@ import { ExplainingStudents } from './explaining-students.ts';
 
 /** Time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
-/** The same time for a filtered page that has no result yet. It is longer, because each empty page costs a request. */
+/** The limit for a filtered page that has no result yet. It is longer, because each empty page costs a request. */
 const CAPTURE_EMPTY_PAGE_MS = 1_000;
-/** The same time for a run that is requested by its id. */
+/** The limit for a run that is requested by its id. */
 const CAPTURE_RUN_READING_MS = 250;
 /** Time that a page of search results spends on reading texts. */
 const CAPTURE_SEARCH_READING_MS = 60;
@@ -170,7 +169,8 @@ class CaptureLibrary {
    * @returns how long to wait until the next part; null: no work is left
    */
   goOn(): number | null {
-    // Gathered captures have no bodies here, so what a list has shown without first words is fetched.
+    // The bodies of gathered captures are in the bucket, so they are fetched for runs that a list showed without first
+    // words.
     allowFetching(this.#gathering !== null);
     const pause_ms = this.#list.goOn();
     if (pause_ms !== null || !this.#readsAhead) return pause_ms;
@@ -293,7 +293,7 @@ class CaptureLibrary {
     return { type: 'json', json: Buffer.from(`${head.slice(0, -1)},"turns":[${turns.join(',')}]}`) };
   }
 
-  /** The child runs that are still there. */
+  /** The child runs that still exist. */
   #tellChildren(names: CapturedRunRow['child_runs'], hasTime: HasTime) {
     const now_ms = systemClock.wallMs();
     return names.flatMap(({ run_id }) => {
@@ -423,7 +423,7 @@ function tellDiffering(): void {
 
 function take(message: ToCaptureReader): void {
   if (message.type === 'open') {
-    // It captures nothing itself, and what it would read ahead is in the bucket.
+    // With gathered captures nothing is read ahead, because the bodies are in the bucket.
     const reads_ahead = message.options.reads_ahead && message.options.read_from === null;
     library = new CaptureLibrary({ ...message.options, reads_ahead });
     return;

@@ -21,7 +21,7 @@ import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from '.
 const CAPTURE_READER_HEAP_MB = 768;
 /** Maximum number of questions that may wait. A further one is refused. */
 const CAPTURE_READS_MAX = 32;
-/** How long an answer may take. Then the process is ended, because it may hang. */
+/** Longest time for an answer. After it, the process is ended, because it may hang. */
 const CAPTURE_READ_MS = 60_000;
 /** How long the process runs without a question. */
 const CAPTURE_READER_IDLE_MS = 5 * 60_000;
@@ -53,7 +53,7 @@ interface Life {
   is_overdue: boolean;
 }
 
-/** After this many unexpected ends, the process ignores what earlier ones saved. */
+/** After this many unexpected ends, the process ignores what earlier processes saved. */
 const SUSPECT_ENDS = 2;
 
 export class CaptureReaderProcess implements CaptureAsker {
@@ -137,7 +137,8 @@ export class CaptureReaderProcess implements CaptureAsker {
     child.on('message', (message) => this.#take(life, message as FromCaptureReader));
     child.once('exit', (code, signal) => this.#noteEnd(life, signal ?? `exit ${code}`));
     child.on('error', (error) => {
-      // A process that never started, or a message that could not be sent: the end is reported nevertheless.
+      // The process never started, or a message could not be sent. A process that never started does not exit, so its
+      // end is noted here.
       if (child.pid === undefined) this.#noteEnd(life, error.message);
     });
     this.#send(life, {

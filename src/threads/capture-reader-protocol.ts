@@ -9,9 +9,12 @@ import type { DatabasePaths } from '../storage/lmdb/stores.ts';
 import type { GatheringPlace } from '../storage/offload/gathering-place.ts';
 
 export interface CaptureReaderOptions {
-  /** Absolute path of the live file; with `read_from` only that of what is saved about them. */
+  /**
+   * Absolute path of the live file. With `read_from` there is no such file: only the saved list and figures are named
+   * after the path.
+   */
   db: string;
-  /** The bucket whose captures are read instead, and the folder for them; null: those of this machine. */
+  /** The bucket whose captures are read, and the folder for them; null: captures of this machine are read. */
   read_from: GatheringPlace | null;
   /** The key of the files; null: they are not encrypted. */
   data_key: Uint8Array | null;

@@ -9,7 +9,7 @@ import { makeFolder } from '../std/folder.ts';
 import { checkPlace } from '../storage/bucket/open-store.ts';
 
 /**
- * Stops the start when the database cannot be opened. Otherwise every exchange would be dropped.
+ * Stops the start if the database cannot be opened, because every exchange would be dropped.
  * @throws Error of one line: which file, why, and what to do
  */
 export async function openCapture(
@@ -48,7 +48,7 @@ export function checkReadFrom({ read_from }: Pick<CaptureConfig, 'read_from'>, i
   }
 }
 
-/** The last line of such a start. */
+/** The last line of a start that failed for this reason. */
 export function explainCapture(db: string, thrown: unknown): Error {
   const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
   const reason = line

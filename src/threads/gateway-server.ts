@@ -23,7 +23,7 @@ import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
 
-/** Least time that a stop gives the capture writer after the drain, for its last flush and its end. */
+/** Minimum time that a stop gives the capture writer after the drain, for its last flush and its end. */
 export const CAPTURE_STOP_MS = 5_000;
 
 /** The services that a gateway gets from its thread. */
@@ -149,8 +149,8 @@ export class GatewayServer {
   }
 
   /**
-   * Listens on loopback for decrypted requests of the proxy to one host. Another local process that connects there
-   * reaches that host with its own keys, as through the gateway's port.
+   * Listens on loopback for decrypted requests of the proxy to one host. Another local process that connects to this
+   * port reaches the host with its own keys, as it could through the gateway's port.
    * @returns the port, the same for every call
    */
   async openRoute(route: ProxiedRoute): Promise<number> {
@@ -228,7 +228,7 @@ function describeListener(config: Config, onStream: ServerOptions['onStream']): 
   };
 }
 
-/** Logs the end of capture, because the process may be gone when it ends. */
+/** Describes the exchanges that were not stored, as a line for the log. */
 function describeLeft({ exchanges, may_be_stored, reason }: LeftAtStop): string {
   const some = may_be_stored === 0 ? '' : `; the writer has ${may_be_stored} of them and may store them yet`;
   return `${exchanges} exchanges were not stored before the process ended${some}: ${reason}`;

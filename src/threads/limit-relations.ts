@@ -1,4 +1,7 @@
-/** Relations between bounds of several folders. A start and a test check them, so a bad edit stops both. Any thread. */
+/**
+ * Relations between bounds of several folders. The start and a test check them, so a wrong edit fails in both. Any
+ * thread.
+ */
 
 import { strict as assert } from 'node:assert';
 import { CREDENTIAL_CACHE } from '../auth/credential-cache.ts';

@@ -10,7 +10,7 @@ import { CertificateError, type CertificateFiles } from '../std/certificate-file
 /** The minimum rate of an upload is an average over this time. */
 const UPLOAD_PACE_WINDOW_MS = 60_000;
 
-/** The rate that uploads must keep; {} without one. */
+/** The rate that uploads must keep; {}: there is no minimum. */
 export function paceOf({ connections }: Config): Pick<ServerOptions, 'pace'> {
   const bytes_per_sec = connections.min_upload_bytes_per_sec;
   return bytes_per_sec === 0 ? {} : { pace: { bytes_per_sec, window_ms: UPLOAD_PACE_WINDOW_MS } };

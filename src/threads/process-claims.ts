@@ -13,7 +13,7 @@ import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/writer-claim.ts';
 import { explainCapture } from './capture-start.ts';
 
-/** Largest database with deleted content that a start compacts: a few seconds of writing. */
+/** Largest database with deleted content that a start compacts. Writing it takes a few seconds. */
 const COMPACTED_AT_START_BYTES = 256 << 20;
 
 export class ProcessClaims {

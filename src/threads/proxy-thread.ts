@@ -84,7 +84,7 @@ export class ProxyThread {
     if (this.#drainedAt === null) await this.drain();
     const seat = this.#seat;
     const left = Math.max(DRAIN_DEADLINE_MS - (performance.now() - this.#drainedAt!), LAST_BYTES_MS);
-    // The answer may be lost with the port that closes after it. The end of the thread is enough.
+    // The port closes right after the answer, so the answer may be lost. The thread's end is enough.
     if (seat !== null) await Promise.race([seat.control.stop(left).catch(() => {}), seat.ended]);
     await seat?.ended;
   }
@@ -158,7 +158,7 @@ export class ProxyThread {
     this.#restartMs = Math.min(this.#restartMs * 2, PROXY_RESTART_MS.last);
   }
 
-  /** One of the servers' ports for a host, in turn; null for a host beyond the limit. */
+  /** A server's port for a host; servers take turns. null: the host is beyond the limit. */
   async #openRoute(route: ProxiedRoute): Promise<number | null> {
     const { servers } = this.#options;
     let ports = this.#routes.get(route.authority);

@@ -32,7 +32,7 @@ export interface OpenStudent {
 /** Loads the student of a task. @throws Error with one line */
 type StudentOpener = (task: StudentTask) => Promise<OpenStudent>;
 
-/** Least time between two log lines about failed steps. */
+/** Minimum time between two log lines about failed steps. */
 const LOG_EVERY_MS = 10_000;
 
 /** The parts that exist once the student is loaded. */
@@ -129,7 +129,7 @@ class RunningStudent implements StudentControl {
 
   async describeWatch(): Promise<WatchReport> {
     const { watch, ledger } = this.#opened!;
-    // Commands and screens that read the file then show the same figures.
+    // The file is written first, so that commands and screens that read it show the same figures.
     await ledger.flush();
     const until = watch.terms.valid_until_ms;
     return {

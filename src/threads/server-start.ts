@@ -46,7 +46,7 @@ class Roster {
 }
 
 /**
- * The proxy, which starts after the servers and stops after them, because the last bytes of their answers pass
+ * The proxy. It starts after the servers. It also stops after them, because the last bytes of their answers pass
  * through it.
  */
 class LateProxy {
@@ -250,7 +250,7 @@ function portOf(url: string | null): number[] {
 }
 
 /**
- * Ports that several threads may share, reserved until they listen. A single thread picks its ports itself.
+ * Ports that several threads may share, reserved until they listen. A single thread needs no reserved ports.
  * @returns the configuration with the ports, where 0 is replaced by a free port
  */
 async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config; release(): void }> {
@@ -276,7 +276,7 @@ async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config
 /** How long a scrape of the metrics waits for these figures. */
 const TODAY_MS = 2_000;
 
-/** Figures of this UTC day; null while older exchanges of it are read, and when the reader is busy. */
+/** Figures of this UTC day; null: older exchanges of the day are still being read, or the reader is busy. */
 async function readToday(reader: CaptureReaderProcess, nowMs: number): Promise<TrafficFigures | null> {
   const day = new Date(nowMs).toISOString().slice(0, 10);
   const question: FigureQuestion = { by: 'day', from_day: day, to_day: day, where: {} };

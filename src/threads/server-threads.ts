@@ -110,7 +110,7 @@ export class ServerThreads {
 
   /** Drains what is not drained yet, then ends the actors and the threads. Loading threads get up to 15 s. */
   async stop(): Promise<void> {
-    // The answer to `stop` may be lost with the port that closes after it. The end of the thread is enough.
+    // The port closes right after the answer to `stop`, so the answer may be lost. The thread's end is enough.
     const asked = Promise.allSettled(this.#askAll((server) => server.stop()));
     for (const { worker } of this.#threads) {
       // A thread that has not loaded by then never receives the stop.
@@ -123,7 +123,10 @@ export class ServerThreads {
     this.#forgetExit();
   }
 
-  /** Calls over comlink never settle after the other side has ended, but the end of the thread does. */
+  /**
+   * Calls all servers. Calls over comlink never settle after the other side has ended, so each call also ends with its
+   * thread.
+   */
   #askAll(ask: (server: Comlink.Remote<ServerThreadControl>) => Promise<unknown>): Promise<unknown>[] {
     return this.servers.map((server, at) => Promise.race([ask(server), this.#threads[at]!.ended]));
   }
@@ -187,7 +190,7 @@ export class ServerThreads {
     const thread = new OwnThread(resolveModuleUrl('./server-thread-entry.ts', import.meta.url), task, {
       transfer: [control.port2, services.port2],
     });
-    // A server that fails takes its connections with it, and the native library then ends the process.
+    // A server thread that fails loses its connections, and the native library then ends the process.
     void thread.ended.catch(onServerEnded).finally(() => {
       control.port1.close();
       services.port1.close();

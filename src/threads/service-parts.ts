@@ -18,7 +18,7 @@ export class ServiceParts {
     return started;
   }
 
-  /** Stops the parts, the last one first. Parts that are started meanwhile are left to the next call. */
+  /** Stops the parts, the last one first. The next call stops parts that are started meanwhile. */
   async stop(): Promise<void> {
     for (const stop of this.#stops.splice(0).reverse()) await stop();
   }

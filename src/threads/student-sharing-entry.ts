@@ -1,7 +1,7 @@
 /**
- * Entry of the thread that shares the student through a bucket or folder: publishes the directory's student there, or makes the
- * directory follow what is there. On its own thread, because the S3 client and the student's files would hold up traffic.
- * A pool thread of the service.
+ * Entry of the thread that shares the student through a bucket or folder: publishes the directory's student to the
+ * place, or makes the directory follow the student in it. It has its own thread, because the S3 client and the
+ * student's files would hold up traffic. A pool thread of the service.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { createLog, type Log } from '../log.ts';
@@ -43,7 +43,7 @@ const NEWS = {
   orders: 'other orders about the shared student are in force',
 } as const;
 
-/** Logs what is new, and a failure once until it ends or changes. */
+/** Logs news. It logs a failure once, and again only if it changes or lasts. */
 class Report {
   readonly #log: Log;
   readonly #place: string;

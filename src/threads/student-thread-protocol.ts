@@ -36,7 +36,7 @@ export interface StudentControl {
   open(): Promise<StudentFacts>;
   /** Takes the port of a server. */
   connect(port: MessagePort): void;
-  /** Which runs were served, and by which side, for the next student. */
+  /** The runs that were served, and by which side, for the next student. */
   copyRuns(): ServedRunsCopy;
   restoreRuns(copy: ServedRunsCopy): void;
   /** The results of comparisons, for the next student. */

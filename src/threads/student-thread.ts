@@ -115,7 +115,7 @@ interface Seat {
   /** Ends the thread, whatever it is doing. A thread that is loading finishes that first. */
   abort: () => Promise<void>;
   facts: StudentFacts | null;
-  /** Consecutive pings without an answer. */
+  /** Number of consecutive pings without an answer. */
   missed_pings: number;
 }
 
@@ -190,7 +190,7 @@ export class StudentThread implements RelegationState {
     else if (this.#isAbsent) seeker.withdraw(false);
   }
 
-  /** Ends the threads. Loading ones get up to 15 s. Server threads see their message ports close. */
+  /** Ends the threads. Threads that are loading get up to 15 s. Server threads see their message ports close. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const timer of this.#timers) clearInterval(timer);
@@ -229,7 +229,7 @@ export class StudentThread implements RelegationState {
       this.#isOpening = false;
       void seat.abort();
       this.#tell((thrown as Error).message);
-      // The serving student continues. Without one, loading is tried again, because the directory may be complete by
+      // A serving student continues. If none serves, loading is tried again later: the directory may be complete by
       // then.
       if (this.#current === null) {
         this.#tellSeekers(false);
@@ -356,8 +356,8 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Checks for a changed manifest, which means another student or none, and for changed orders, which the current
-   * student must obey.
+   * Checks for two changes. A changed manifest means another student, or none. Changed orders must be obeyed by the
+   * current student.
    */
   async #look(): Promise<void> {
     const stamp = await this.#readStamp(MANIFEST_NAME);

@@ -12,7 +12,9 @@ import { maskText } from '../redaction/mask.ts';
 const MESSAGE_CHARACTERS = 300;
 const STACK_LINES = 8;
 
-/** A thread whose heap is full cannot run anything. It logs before that, unless the heap fills between two checks. */
+/**
+ * A thread whose heap is full cannot run anything. So it logs at this share, unless the heap fills between two checks.
+ */
 const HEAP_SHARE_TOLD = 0.85;
 const HEAP_LOOK_MS = 500;
 const MB = 2 ** 20;

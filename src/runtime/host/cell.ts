@@ -34,7 +34,7 @@ export type Output =
   | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
   | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
   | Extract<Effect, { type: 'tell' | 'publish' | 'count' }>
-  /** `life`: the life of the actor that recorded the effect; only that life gets the outcome. */
+  /** `life`: the actor's life that recorded the effect; only this life gets the outcome. */
   | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
 
 /** An actor in memory. */
@@ -57,7 +57,7 @@ export interface Cell {
   mailbox_bytes: number;
   /** Timers and outcomes; bounded by the limits on timers and io. */
   internal: RingQueue<Delivery>;
-  /** Whether it is among the ready actors. */
+  /** Whether the actor is among the ready ones. */
   queued: boolean;
 
   // Its recorded events (host-journal.ts).
@@ -85,7 +85,7 @@ export interface Kind {
   cells: Map<string, Cell>;
   /** Where the search for an actor to passivate continues. */
   room_cursor: Iterator<Cell> | null;
-  /** Key → monotonic time until which it stays stopped. */
+  /** Key → monotonic time until which the actor stays stopped. */
   stopped: Map<string, number>;
   stats: KindStats;
 }
@@ -126,7 +126,7 @@ export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
 
 /** Maximum number of labels of a counter, and of counters of a kind. */
 const COUNTS_MAX = 100;
-/** The label that counts everything beyond the maximum. */
+/** The label under which everything beyond the maximum is counted. */
 const OTHERS = 'others';
 
 /** Adds to a kind's counters. The number of counters is bounded, whatever names a behaviour passes. */

@@ -1,5 +1,5 @@
 /**
- * A host's access to its journal: loads actors, and writes their events in batches (group commit): all events that are
+ * A host's access to its journal: loads actors, and writes their events in batches (group commit). All events that are
  * recorded during a commit form the next batch. Wherever actors run (and in the simulator).
  */
 
@@ -107,7 +107,7 @@ export class HostJournal {
 
   /**
    * Adds the events among the effects to the next commit.
-   * @throws for an event that msgpack cannot encode; then nothing has changed
+   * @throws if msgpack cannot encode an event; then nothing has changed
    */
   stageEvents(cell: Cell, effects: readonly Effect[]): void {
     const { ends, encodeEvent } = cell.kind.behaviour.persistence ?? {};
@@ -168,7 +168,7 @@ export class HostJournal {
       this.#batch = { ticket: ++this.#lastTicket, writes: [], events: new Map() };
       if (this.#committing === null && !this.#commitQueued) {
         this.#commitQueued = true;
-        // At the end of the tick, so that everything that is recorded in it shares one commit.
+        // The commit starts at the end of the tick, so that everything recorded in this tick shares it.
         this.#scheduler.soon(() => {
           this.#commitQueued = false;
           this.commit();

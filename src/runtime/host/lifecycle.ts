@@ -40,7 +40,7 @@ export class Lifecycle {
     this.#parts = parts;
   }
 
-  /** Creates the actor; null if that is not possible: then the message has been discarded. */
+  /** Creates the actor; null: that is impossible, and the message has been discarded. */
   activate(kind: Kind, to: ActorAddress, delivery: Delivery): Cell | null {
     const { lost, passivation } = this.#parts;
     if (!isValidKey(to.key)) {

@@ -64,7 +64,7 @@ export class Mailboxes {
     this.schedule(cell);
   }
 
-  /** Adds a message from the actor's own host, a timer or an outcome, which is handled as soon as possible. */
+  /** Adds a message from the actor's own host: a timer or an outcome. It is handled as soon as possible. */
   acceptInternal(cell: Cell, name: string, payload: unknown): void {
     if (this.#closed) return;
     const delivery = toldDelivery(name, payload, NO_BODIES);
@@ -95,7 +95,7 @@ export class Mailboxes {
     this.#ready.push(cell);
   }
 
-  /** Like `schedule`, but for a change outside of a dispatch: the message is handled now. */
+  /** Like `schedule`, for a change outside a dispatch. The message is handled now. */
   resume(cell: Cell): void {
     this.schedule(cell);
     this.#wake();

@@ -18,8 +18,8 @@ const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
 const SWEEP_EVERY_MS = { least: 10, most: 1000 };
 /**
- * Maximum number of actors that are checked to make room for another, and maximum number of idle actors among them.
- * Even among so few, the longest unused actor has been unused long enough.
+ * Maximum number of actors that are checked to make room for another, and maximum number of idle actors among them. So
+ * few are enough: the longest unused of them has been unused for long.
  */
 const ROOM_CELLS = 256;
 const ROOM_IDLE_CELLS = 16;
@@ -55,7 +55,7 @@ export class Passivation {
     this.#cancelSweep?.();
   }
 
-  /** Passivates the longest unused of the next idle actors. Each call checks a few, in turn. */
+  /** Passivates the longest unused of some idle actors. Each call checks the next few actors in turn. */
   makeRoom(kind: Kind): boolean {
     let best: Cell | null = null;
     let wrapped = false;
@@ -80,7 +80,7 @@ export class Passivation {
   }
 
   /**
-   * Passivates all actors that have no other work than timers, which are dropped, because the host ends. It takes no
+   * Passivates all actors that have no work except timers. Their timers are dropped, because the host ends. It takes no
    * snapshots, because the end of a process would have to wait for snapshots of 100,000 actors. All events are stored,
    * and the next start reads at most `every_events` events of each actor.
    */

@@ -11,8 +11,8 @@ import type { Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 
 /**
- * Interval of the checks for empty slots. A slot is released at the second check, so that the next owner reads long
- * after everything was written.
+ * Interval of the checks for empty slots. A slot is released at the second check, so that the next owner reads only
+ * long after everything was written.
  */
 export const RELEASE_EVERY_MS = 500;
 
@@ -87,7 +87,7 @@ export class Tenure {
     const stopped = this.#stoppedSlots();
     for (const slot of this.#readable) {
       if (stopped.has(slot)) continue;
-      // A slot with a message in transit is used again, and returns here.
+      // A slot with a message in transit will be used again, and becomes empty again later.
       if (placer.release(slot, this.#first)) this.#readable.delete(slot);
     }
     if (!journal.pending && journal.settle()) {

@@ -1,5 +1,5 @@
 /**
- * Decides when two answers say the same. Every place that counts a student's errors uses this definition. Pure; any
+ * Decides when two answers say the same. All code that counts a student's errors uses this definition. Pure; any
  * thread.
  *
  * - Calls: the same tools in the same order, with inputs that are equal JSON regardless of key order. Text beside calls
@@ -84,7 +84,7 @@ const OUTCOMES: ReadonlyMap<string, number> = new Map(
 const OUTCOME_NAMES = new Map<number, string>();
 for (const [word, group] of OUTCOMES) if (!OUTCOME_NAMES.has(group)) OUTCOME_NAMES.set(group, word);
 
-/** The outcomes that a text names, and whether it denies something; '' when it does neither. */
+/** The outcomes that a text names, and whether it denies something; '': neither. */
 export function nameOutcomes({ outcomes, denials }: TextFacts): string {
   const names = [...outcomes].map((group) => OUTCOME_NAMES.get(group)!).sort();
   return [...names, ...(denials > 0 ? ['a denial'] : [])].join(', ');
@@ -93,7 +93,7 @@ export function nameOutcomes({ outcomes, denials }: TextFacts): string {
 /** The parts of an answer that agreement compares. */
 interface Comparable {
   calls: string;
-  /** null when the answer has calls, or when the text is JSON, which is compared like the calls. */
+  /** null: the answer has calls, or the text is JSON, which is compared as calls are. */
   text: TextFacts | null;
 }
 
@@ -101,7 +101,7 @@ interface Comparable {
 export interface TextFacts {
   /** Values with their kind and their spelling: `45.2` is a number, written `45.20`. */
   facts: Map<string, { kind: FactKind; text: string }>;
-  /** Capitalised words inside a sentence, and all words, in which the other text's names are looked up. */
+  /** Capitalised words inside a sentence (`names`), and all words, among which the other text's names are looked up. */
   names: Set<string>;
   said: Set<string>;
   /** Names in capitals alone: currencies, countries, codes. */

@@ -1,8 +1,8 @@
 /**
  * The form of an answer: its kind, the calls that it follows, and its fixed words. Rounds count evidence per form,
  * audits watch each form, and the student decides per form whether to serve. Answers of one kind share their evidence
- * as long as all of them are right. When some are wrong, each form needs separate evidence. Pure; teaching and the
- * student's thread.
+ * while all of them are right. If some are wrong, each form needs separate evidence. Pure; teaching and the student's
+ * thread.
  *
  * The form depends only on the answer and its step, so every round and every version gives it the same name.
  */
@@ -47,7 +47,7 @@ function nameText(content: readonly TurnBlock[]): string {
   return nameOutcomes(readFacts(text));
 }
 
-/** Arguments that the agent chose instead of taking them from the step: short words that the step does not contain. */
+/** Arguments that the agent chose: short words that the step does not contain. Other arguments come from the step. */
 function listFixed(content: readonly TurnBlock[], step: Pick<StepDigest, 'sources'>): string {
   const ground = new Ground({ sources: step.sources.filter(({ name }) => name !== 'system') });
   const found = new Set<string>();

@@ -18,8 +18,8 @@ import { STUDENT_CORE } from './limits.ts';
 
 /**
  * A value that is the same in all golden answers. Guards are rules that found this value in the context of golden
- * steps; a guard that finds another value in a live step makes the constant doubtful. `digits` holds a number that a
- * double would print differently; then `value` is null.
+ * steps. A guard that finds another value in a live step makes the constant doubtful. `digits` holds a number that a
+ * double would print differently; `value` is null then.
  */
 interface TemplateConstant {
   is: 'constant';
@@ -110,7 +110,9 @@ export function fillTemplate(
 
 const NO_ITEM = Symbol('no element');
 
-/** @param isProse part of a text that people read: `12.5` and `12.50` are the same number there */
+/**
+ * @param isProse whether the node is part of a text that people read, in which `12.5` and `12.50` are the same number
+ */
 function fillNode(node: TemplateNode, context: StepContext, isProse = false): Filled<unknown> | Unfilled {
   switch (node.is) {
     case 'constant': {
@@ -198,8 +200,8 @@ function fillSlot(
     else against = Math.max(against, runs);
   }
   if (chosen === undefined) return 'missing_value';
-  // A better rule, supported by at least as many golden runs, finds no value here. So this step differs from those
-  // runs.
+  // A better rule, supported by at least as many golden runs, finds no value in this step. So the step differs from
+  // those runs.
   const unsure =
     silent >= evidence && evidence >= 8 ? Math.max(SILENT, 1 / (evidence + 2)) : 1 / (evidence + 2);
   const contradicted = 0.15 + 0.7 * (against / (evidence + against));

@@ -53,7 +53,7 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   };
 }
 
-/** Whether capture masked a part of it, so that the original is unknown. */
+/** Whether capture masked a part of the answer. The original is unknown then. */
 export function holdsMask(content: readonly TurnBlock[]): boolean {
   return JSON.stringify(content).includes(MASK);
 }

@@ -1,6 +1,7 @@
 /**
  * Words that are not names: the vocabulary of English instructions, and words that forbid or demand in other languages.
- * A changing value in a prompt must not contain such a word unless golden runs had it there. Constants; any thread.
+ * A changing value in a prompt must not contain such a word, unless golden runs had the word at that place. Constants;
+ * any thread.
  */
 
 const WORDS = `
@@ -80,7 +81,7 @@ export function isCompanyWord(word: string): boolean {
   return COMPANY.has(word.toLowerCase());
 }
 
-/** Whether a word is an everyday one, in any case and with a common ending. */
+/** Whether a word is an everyday word, in upper or lower case and with any common ending. */
 export function isCommonWord(word: string): boolean {
   const lower = word.toLowerCase();
   if (COMMON.has(lower)) return true;

@@ -1,6 +1,6 @@
 /**
- * What the student says about a live step: the answer if it has mastered the step, or the reason why it has not. Types
- * alone; made on the student's thread, counted on server threads.
+ * What the student says about a live step: the answer if it can serve the step, otherwise the reason why it cannot.
+ * Types alone; made on the student's thread, counted on server threads.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';
@@ -16,7 +16,7 @@ export interface StudentAnswer {
   /** Roughly what the upstream would have counted, taken from the nearest golden answers. */
   input_tokens: number;
   /**
-   * The parts of the input that would have been read from the provider's cache and written to it; 0 when left out.
+   * The parts of the input that would have been read from the provider's cache, and written to it; absent: 0.
    */
   cache_read_tokens?: number;
   cache_write_tokens?: number;
@@ -65,11 +65,13 @@ export type StudentDecision =
       support: number;
       /** The step's agent, as the manifest names it. */
       agent: string;
-      /** The form whose evidence lets it be served; left out when only coverage is asked. */
+      /** The form whose evidence lets the answer be served; absent: only coverage was asked. */
       form?: string;
       /** All names of the answer's form, the narrowest last (answer-form.ts). */
       forms?: readonly string[];
-      /** Whether another answer to this step is equivalent (equivalence.ts). When left out, only equal answers are. */
+      /**
+       * Whether another answer to this step is equivalent (equivalence.ts). Absent: only equal answers are equivalent.
+       */
       agrees?: JudgeAnswer;
     }
   | {
@@ -77,7 +79,7 @@ export type StudentDecision =
       reason: UncoveredReason;
       /** null when no score could be computed. */
       score: number | null;
-      /** The step's agent; '' when unknown, left out when not asked. */
+      /** The step's agent; '': unknown; absent: not asked. */
       agent?: string;
     };
 
@@ -85,6 +87,7 @@ export type StudentDecision =
 export type JudgeAnswer = (other: readonly StudentBlock[]) => boolean;
 
 /**
- * What the caller wants: the student's answer; whether a service may be asked (kind `http`); or both.
+ * What the caller wants. `answer`: the student's answer. `coverage`: whether a service may be asked (kind `http`).
+ * `second`: both.
  */
 export type WantedDecision = 'answer' | 'coverage' | 'second';

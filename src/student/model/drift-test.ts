@@ -20,7 +20,10 @@ export interface DriftState {
 
 /** Position of the alternatives between the promise and 1: from slightly worse to nearly always wrong. */
 const ALTERNATIVES = [0.05, 0.16, 0.47, 0.9] as const;
-/** Maximum of a bet. The test ends long before, but a bet that became infinite would stay infinite for ever. */
+/**
+ * Maximum of a bet. The test ends long before a bet reaches it. Without a maximum, an infinite bet would stay infinite
+ * for ever.
+ */
 const MOST = 1e100;
 
 /** A test without observations. */
@@ -48,7 +51,7 @@ export function observe(state: DriftState, isWrong: boolean, promise: number): n
 /** The current evidence; 1 for a test without observations. */
 export function evidenceOf({ observed, bets }: DriftState): number {
   const sum = bets.reduce((all, bet) => all + bet, 0);
-  // The weight of the moments to come.
+  // The last term is the weight of all later moments.
   return sum / bets.length + 1 / (observed + 1);
 }
 
@@ -74,5 +77,5 @@ export function doubt(suspicion: number, isWrong: boolean, promise: number): num
   return suspicion + (isWrong ? Math.log(p / promise) : Math.log((1 - p) / (1 - promise)));
 }
 
-/** A drift of {@link suspected} is missed at most once in e³ = 20 times (Wald). */
+/** At this value, a drift of {@link suspected} is missed at most once in e³ = 20 times (Wald). */
 export const CLEARED = 3;

@@ -1,13 +1,13 @@
 /**
  * Decides which covered steps are audited, and acts on the results. In an audit the upstream answers the step
- * instead of the student, and the two answers are compared. For each agent and kind of answer a
- * sequential test (src/student/model/drift-test.ts) detects when the student no longer keeps its promise;
- * then that kind, or the agent, is suspended. Pure except for the random draw and the clock that it is given.
- * The student's thread, which sees the steps of all server threads.
+ * instead of the student, and the two answers are compared. For each agent and kind of answer, a sequential test
+ * (src/student/model/drift-test.ts) detects when the student no longer keeps its promise. Then that kind, or the agent,
+ * is suspended. Pure except for the random draw and the clock that it is given. The student's thread, which sees the
+ * steps of all server threads.
  *
  * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement the kind is
  * `suspect`: every step is audited, so that no wrong answer is served until the kind is cleared or suspended. A
- * suspension ends by an operator's order or when a later student arrives; the kind is then `suspect`.
+ * suspension ends by an operator's order, or when a later student arrives. The kind is `suspect` then.
  */
 
 import { kindOfForm } from './answer-form.ts';
@@ -24,7 +24,8 @@ import {
 /**
  * Bounds and error rates of the watch. It watches the agents and kinds of answers that occur first, up to the bounds.
  * For an agent that keeps its promise, the probability that it is ever suspended is at most the sum of the two α. At
- * first, `young_factor` times as many steps are audited; the factor falls to 1 as the comparisons reach `trusted`.
+ * first, `young_factor` times as many steps are audited. The factor falls to 1 by the time the comparisons reach
+ * `trusted`.
  */
 export const DRIFT = {
   agents: 200,
@@ -42,7 +43,7 @@ export interface StudentTerms {
   made_at_ms: number;
   /** Largest error rate among served steps. */
   promise: number;
-  /** null when it does not expire. */
+  /** null: it does not expire. */
   valid_until_ms: number | null;
 }
 
@@ -257,8 +258,8 @@ export class DriftWatch {
 const OTHER_KINDS = '(other)';
 
 /**
- * Finds a form of the same kind that is suspended or suspect because of an earlier version, with no comparison since.
- * Suspended forms come before suspect ones.
+ * Finds a form of the same kind that is suspended or suspect because of an earlier version, and has had no comparison
+ * since. Suspended forms come before suspect ones.
  */
 function findFormer(watched: WatchedAgent | undefined, name: string): WatchedKind | undefined {
   const kind = kindOfForm(name);

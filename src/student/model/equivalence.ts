@@ -43,12 +43,12 @@ export interface Wording {
   /** Hashes of stems whose use does not depend on the step: a matter of style. */
   style: number[];
   /**
-   * Hashes of stems that are a matter of style in this label's situations, because nothing there explains them or
-   * because nearly all texts have them; absent in older models.
+   * Hashes of stems that are a matter of style in this label's situations: nothing in the situation explains them, or
+   * nearly all its texts have them. Absent in older models.
    */
   situated?: number[];
   /**
-   * Stems that golden texts affirm. Present where texts report what was done; left out where they answer a
+   * Stems that golden texts affirm, at places where texts report what was done. Absent at places where texts answer a
    * question.
    */
   affirmed?: number[];
@@ -108,7 +108,9 @@ export function readWording(content: readonly StudentBlock[], free: FreeArgument
 export class Ground {
   readonly #step: Pick<StepDigest, 'sources'>;
   #text: string | null = null;
-  /** The words of each value; null until so many values were looked up that scanning the text each time costs more. */
+  /**
+   * The words of each value. null: until now so few values were looked up that scanning the text each time costs less.
+   */
   #words: ReadonlySet<string>[] | null = null;
   #values: string[] = [];
   #scans = 0;
@@ -133,7 +135,7 @@ export class Ground {
   }
 
   #has(value: string): boolean {
-    // A value that consists of commas alone.
+    // The value consists of commas alone.
     if (value === '') return false;
     const text = this.#text!;
     if (this.#scans++ >= SCANS) {
@@ -199,8 +201,8 @@ export function valuesMatch(
 }
 
 /**
- * For two texts of which only one denies something: whether its denials are only a way of wording (`no action`, `does
- * not answer`). That is so when neither the other text nor a golden text at this place affirms what it denies.
+ * For two texts of which only one denies something: whether its denials are only a way of wording (`no action`,
+ * `does not answer`). They are if neither the other text nor a golden text at this place affirms the denied words.
  */
 function denyNothingSaid(a: TextFacts, b: TextFacts, affirmed: ReadonlySet<number> | undefined): boolean {
   const [denying, other] = a.denials > 0 ? [a, b] : [b, a];
@@ -225,7 +227,7 @@ function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>):
   return found;
 }
 
-/** Least share of a new wording's words that golden runs used for the same answer. */
+/** Minimum share of a new wording's words that golden runs used for the same answer. */
 const KNOWN_WORDS = 0.6;
 
 interface KnownWording {
@@ -240,8 +242,8 @@ interface KnownWording {
 }
 
 /**
- * Golden texts take some words from their steps. Whether the step contains each such word that only one of the two
- * texts has.
+ * Golden texts take some words from their steps. Tells whether the step contains each such word that only one of the
+ * two texts has.
  */
 export function areGrounded(
   a: TextFacts,
@@ -412,7 +414,7 @@ export class KnownWordings {
     return familiar >= KNOWN_WORDS * other.plain.size;
   }
 
-  /** Whether the step contains what answers with this label took from steps. */
+  /** Whether the step contains the words that answers with this label take from steps. */
   isGrounded(label: number, content: readonly StudentBlock[], ground: Ground): boolean {
     const worded = readWording(content, this.#free);
     return (worded?.texts ?? []).every(({ place, facts }) => {

@@ -22,8 +22,8 @@ export function boundError(errors: number, served: number): number {
 const KIND_PRIOR = { wrong: 0.1, right: 0.9 } as const;
 
 /**
- * Upper bound on the error rate of one kind of answer: the rate is below it with probability `confidence`, by
- * Bayes' rule from {@link KIND_PRIOR}. Without an error it takes 11 runs for 5 % at 95 %, and 26 at 98.5 %.
+ * Upper bound on the error rate of one kind of answer, by Bayes' rule from {@link KIND_PRIOR}: with probability
+ * `confidence` the rate is lower. Without an error, a bound of 5 % takes 11 runs at 95 %, and 26 runs at 98.5 %.
  * @param errors runs in which the student was wrong; may be a fraction
  * @param runs in which the student served the kind
  */
@@ -32,7 +32,7 @@ export function boundKindError(errors: number, runs: number, confidence: number)
   return jstat.beta.inv(confidence, errors + KIND_PRIOR.wrong, runs - errors + KIND_PRIOR.right);
 }
 
-/** Whether that bound is at most `share`; faster than computing it. */
+/** Whether the bound of {@link boundKindError} is at most `share`. This is faster than computing the bound. */
 export function keepsKindError(errors: number, runs: number, confidence: number, share: number): boolean {
   if (runs === 0 || errors >= runs) return false;
   return jstat.beta.cdf(share, errors + KIND_PRIOR.wrong, runs - errors + KIND_PRIOR.right) >= confidence;

@@ -1,7 +1,7 @@
 /**
- * Rules that find a value of an answer in another step's context. A rule names a source, a path in its JSON,
- * a span of the text there, and a way of writing. Rules are proposed from one golden step and kept if they
- * are right on all others. Pure; teaching proposes, the student's thread applies.
+ * Rules that find a value of an answer in another step's context. A rule names a source, a path in its JSON, a span of
+ * the text at that path, and a way of writing. Rules are proposed from one golden step and kept if they are right on
+ * all others. Pure; teaching proposes, the student's thread applies.
  */
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
@@ -28,8 +28,7 @@ type PathPart =
   /** The last element. */
   | { pick: 'last' }
   /**
-   * The element whose index is the number of calls of the tool since the list arrived: the next one of a
-   * loop.
+   * The element whose index is the number of calls of the tool since the list arrived: the next element of a loop.
    */
   | { pick: 'next'; tool: string }
   /** The first element with this value in a field. */
@@ -364,7 +363,7 @@ export function sameValue(a: unknown, b: unknown): boolean {
   return canonicalText(a) === canonicalText(b);
 }
 
-/** Rank of a rule among several that are always right; the rule with the lowest rank is used. */
+/** Rank of a rule among several that are always right. The rule with the lowest rank is used. */
 export function rankRule(rule: ExtractionRule): number {
   let rank = rule.path.length / 50;
   if (rule.from.includes('#')) rank += 1;
@@ -438,7 +437,7 @@ export function proposeRules(
           }
       for (let i = 0; i < at.length; i++)
         for (const part of proposeParts(at, i, from, context, tools)) {
-          // These rules lie inside this element: skip it when it does not hold the value.
+          // An element that does not hold the value is skipped, with all rules inside it.
           visit(from, at[i], [...path, part], depth + 1);
         }
     } else if (isObject(at))
@@ -507,7 +506,7 @@ function proposeSpans(
       spots.push({ from: first, to: last, writing });
   }
   if (spots.length === 0 && needle.length <= 60) {
-    // The token equals the value except for the way of writing.
+    // The token is the value in any way of writing.
     for (let i = 0; i < tokens.length && spots.length < OCCURRENCES; i++) {
       const token = tokens[i]!;
       if (token.end - token.start > 60 || token.kind === 'sign') continue;
@@ -607,12 +606,12 @@ interface ValueExample {
   run_id: string;
 }
 
-/** Number of examples from which rules are proposed; each may suggest rules that the others do not. */
+/** Number of examples from which rules are proposed. Each may suggest rules that the others do not suggest. */
 const PROPOSERS = 6;
 
 /**
  * Finds rules that give the right value in every example.
- * @returns null if there is no such rule; then `best` receives the examples for which the best rule is right, if any
+ * @returns null: there is no such rule. `best` then receives the examples for which the best rule is right
  */
 export function findRules(
   examples: readonly ValueExample[],

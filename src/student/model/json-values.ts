@@ -100,14 +100,14 @@ export function hashString(text: string, seed = 0): number {
   return mixNumber(h);
 }
 
-/** How much a hash may still read. */
+/** The amount that a hash may still read. */
 interface HashBudget {
   left: number;
-  /** Maps a string before it is hashed; left out, strings are hashed unchanged. */
+  /** Maps a string before it is hashed; absent: strings are hashed unchanged. */
   level?: (text: string) => string;
 }
 
-/** A hash that ignores key order. Beyond the budget only lengths count; beyond `depthMax` nothing does. */
+/** A hash that ignores key order. Beyond the budget only lengths count. Beyond `depthMax` nothing counts. */
 export function hashJson(
   value: unknown,
   seed: number,
@@ -165,7 +165,7 @@ export function cutText(text: string, limit: number): string {
 /** Key under which a truncated string is kept. Searches find it, but it is not used as the value. */
 export const CUT_KEY = '…';
 
-/** How much a copy may still take. */
+/** The amount that a copy may still take. */
 export interface CopyBudget {
   characters: number;
   nodes: number;

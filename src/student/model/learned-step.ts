@@ -9,6 +9,6 @@ export interface LearnedStep {
   run_id: string;
   step: StepDigest;
   answer: AnswerDigest;
-  /** The captured exchange; left out when the step was not captured. */
+  /** The captured exchange; absent: the step was not captured. */
   exchange_id?: number;
 }

@@ -2,9 +2,12 @@
 
 /** Golden runs that a student needs. */
 export const GOLDEN_RUNS_MIN = 12;
-/** Bounds on what a student's core reads of a step and on what it learns. Lengths are in UTF-16 units by default. */
+/**
+ * Bounds on what a student's core reads of a step, and on what it learns. Lengths are in UTF-16 units unless a name
+ * says otherwise.
+ */
 export const STUDENT_CORE = {
-  /** A step: total of all its sources, its largest text, and its other texts. */
+  /** A step: the total of all its sources, the largest text, and each other text. */
   step: 14_000,
   task: 3_000,
   said: 1_500,
@@ -44,7 +47,7 @@ export const STUDENT_CORE = {
   /** Cost of the fingerprint of tools and settings: at most two units for each byte of a served body. */
   scope_read: 4 << 20,
   scope_depth: 200,
-  /** Longest result that is read as JSON. Of a longer one, only beginning and end are read, as text. */
+  /** Longest result that is read as JSON. Of a longer result, only the beginning and the end are read, as text. */
   json_parsed: 49_152,
   json_depth: 8,
   json_items: 40,
@@ -55,7 +58,9 @@ export const STUDENT_CORE = {
   results_back: 3,
   marks: 480,
   words_marked: 160,
-  /** An answer: characters of its text and of each call's input as JSON; number of calls; values in an input. */
+  /**
+   * An answer: characters of its text, and of each call's input as JSON; number of calls; number of values in an input.
+   */
   answer: 12_000,
   answer_calls: 8,
   answer_values: 200,

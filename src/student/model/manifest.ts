@@ -66,7 +66,7 @@ const studentKind = z.discriminatedUnion('kind', [
       .refine(isStudentEndpoint, 'not an http:// or https:// address without credentials or query'),
     model: z.string().min(1).max(MODEL_CHARACTERS),
     style: z.enum(['messages', 'chat_completions']),
-    /** The model's answers to one step that must agree; one when left out. */
+    /** Number of the model's answers to one step that must agree; absent: one. */
     answers: z.int().min(2).max(SERVICE_ANSWERS_MAX).optional(),
     /** Whether the answer derived from golden steps must agree, too. */
     with_exemplar: z.boolean().optional(),
@@ -82,13 +82,12 @@ const measured = z.object({
   errors: count,
   /** served / steps; 0 when there is no step. */
   coverage: share,
-  /** errors / served; null when nothing was served. */
-  error: share.nullable(),
+  /** errors / served; null: nothing was served. */ error: share.nullable(),
   /** Upper bound on the true error rate at 95 % confidence (Clopper and Pearson); null when nothing was served. */
   error_at_most: share.nullable(),
   /**
-   * `served` and `errors` under sticky relegation: counting stops at the first step of a run that is not covered,
-   * because the upstream serves the rest.
+   * `served` and `errors` under sticky relegation. Counting stops at the first step of a run that is not covered,
+   * because the upstream serves all later ones.
    */
   in_a_row: z.object({ served: count, errors: count }),
   /** Runs in which every step was served correctly. */
@@ -117,7 +116,9 @@ const measured = z.object({
 
 /** Figures of a service on held-out runs, including answers that were not served. */
 const serviceMeasures = z.object({
-  /** Steps that the service was asked about, the requests for them, and failed requests or unusable answers. */
+  /**
+   * Number of steps that the service was asked about, of requests for them, and of failed requests or unusable answers.
+   */
   asked: count,
   requests: count,
   failed: count,
@@ -128,7 +129,7 @@ const serviceMeasures = z.object({
   /** Tokens that the service counted for all requests. */
   input_tokens: count,
   output_tokens: count,
-  /** What the first answer alone would have served; left out when no agreement is required. */
+  /** What the first answer alone would have served; absent: no agreement is required. */
   single: z.object({ served: count, errors: count }).optional(),
 });
 
@@ -136,9 +137,11 @@ const serviceMeasures = z.object({
 const kind = z.object({
   /** `look`, `look + note` for several calls in order, or `text`. */
   kind: z.string().max(200),
-  /** null when it is not served. */
-  threshold: share.nullable(),
-  /** Why it is not served: too few golden runs, too many errors in them, excluded by an operator; null if served. */
+  /** null: it is not served. */ threshold: share.nullable(),
+  /**
+   * Why the kind is not served: too few golden runs, too many errors in them, or excluded by an operator; null: it is
+   * served.
+   */
   refused: z.enum(['too_few', 'too_wrong', 'never_serve']).nullable(),
   /** The answer calls a tool whose effect no later lookup checks, so a higher confidence is required. */
   is_final: z.boolean(),
@@ -162,11 +165,11 @@ const kind = z.object({
 const agent = z.object({
   /** Its name within this manifest. */
   agent: z.string().max(100),
-  /** The first words of its prompt, for people; left out when its prompts begin differently. */
+  /** The first words of its prompt, for people; absent: its prompts begin differently. */
   title: z.string().max(100).optional(),
   /** Some of its tools. */
   tools: z.array(z.string().max(100)).max(5),
-  /** Provider and route prefix by which its steps arrive; left out for the default upstream. */
+  /** Provider and route prefix by which its steps arrive; absent: the default upstream. */
   origin: z.string().max(400).optional(),
   /** null when none of its steps is served. */
   threshold: share.nullable(),
@@ -191,7 +194,7 @@ const manifest = z.object({
   /** 1, 2, …: incremented with each publication in this directory. */
   version: z.int().min(1),
   made_at: time,
-  /** From this time on the student serves nothing; left out when it does not expire. */
+  /** From this time on the student serves nothing; absent: it does not expire. */
   valid_until: time.optional(),
   /** Version of the program that wrote it. */
   made_by: z.string().max(100),
@@ -212,7 +215,7 @@ const manifest = z.object({
     /** How many times as much as another error an error of a final call costs. */
     final_cost: z.number().positive().optional(),
     /**
-     * Each agent's own threshold, the agent with most golden steps first; the threshold above is the largest of them.
+     * Each agent's own threshold, the agent with most golden steps first. `threshold` is the largest of these.
      */
     agents: z.array(agent).max(MANIFEST_AGENTS).optional(),
   }),
@@ -223,14 +226,17 @@ const manifest = z.object({
     teaching_runs: count,
     /** Steps taught. */
     steps: count,
-    /** Runs whose hash is below this share of all hashes are held out. A later round recognizes these runs by it. */
+    /**
+     * Runs whose hash is below this share of all hashes are held out. By this value a later round recognizes these
+     * runs.
+     */
     held_out_below: share,
     /** Identifies the runs and the method; equal fingerprints mean equal students. */
     fingerprint: z.string().max(100),
     first_exchange_id: count,
     last_exchange_id: count,
   }),
-  /** `measured`: the student that was measured, for comparison with later ones. */
+  /** `measured`: the student that was measured, for comparison with later students. */
   files: z.object({ steps: file, measured: file.optional() }),
 });
 

@@ -7,7 +7,7 @@
 
 import { MARK } from './step-marks.ts';
 
-/** The golden values of one place. Plain JSON. */
+/** The golden values at one place. Plain JSON. */
 interface PlaceMemory {
   kind: number;
   place: number;
@@ -42,7 +42,7 @@ const STATES = 64;
 const WORDS = 4_000;
 /** Surprise of a single new word at a place where golden runs almost never had a new word. */
 const SINGLE_WORD = 0.6;
-/** A share of new words is a full surprise if it exceeds the largest golden share by this much. */
+/** If a share of new words exceeds the largest golden share by this much, it is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
 /** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */
@@ -69,7 +69,7 @@ interface SeenPlace {
   values: Map<number, { run: string; several: boolean }>;
 }
 
-/** @param decisive places that determine the answer: a new value there is never harmless */
+/** @param decisive places that determine the answer; a new value at such a place is never harmless */
 export function learnNovelty(
   steps: readonly { run_id: string; marks: readonly number[] }[],
   decisive: ReadonlySet<number>,
@@ -127,16 +127,16 @@ function rememberPlace(
   let singles = 0;
   for (const { several } of values.values()) if (!several) singles++;
   const missing = Math.min(1, (singles + 1) / (runs.size + 1));
-  // Many values had no effect here, so a further one has none either, unless the place is decisive.
+  // Many values at this place had no effect. So a further value has none either, unless the place is decisive.
   const harmless = isDecisive ? 1 : 1 / Math.max(1, values.size);
   const surprise = (1 - missing) * harmless * (KIND_WEIGHT[kind] ?? 0);
-  // Counted by steps: a run may have several values here, and some of its steps none.
+  // Steps are counted, and not runs: a run may have several values at this place, and some of its steps may have none.
   const isEverywhere = steps === allSteps;
   const isFree = values.size > STATES || surprise < 0.02;
   return {
     kind,
     place,
-    // A value that only one run had at a decisive place counts as new, because its consequence was not seen twice.
+    // If only one run had a value at a decisive place, the value counts as new: its consequence was not seen twice.
     values: isFree
       ? []
       : [...values].flatMap(([value, { several }]) => (several || !isDecisive ? [value] : [])),

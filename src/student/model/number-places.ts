@@ -1,6 +1,6 @@
 /**
- * The numbers of a step by their place: in results, in summaries of lists in them, and in the task. Thresholds, ranges
- * and comparisons refer to these places. Pure; teaching and the student's thread.
+ * The numbers of a step by their place: in results, in summaries of the results' lists, and in the task. Thresholds,
+ * ranges and comparisons refer to these places. Pure; teaching and the student's thread.
  */
 
 import { amountOf, isObject, readNumber } from './json-values.ts';
@@ -110,7 +110,7 @@ function sumOf(items: readonly unknown[], fields: string): number | undefined {
   return Math.round(sum * 1e6) / 1e6;
 }
 
-/** Cache of the task that was read last: the places of one task are queried in succession. */
+/** Caches the task that was read last, because the places of one task are queried in succession. */
 let readTask = '';
 let numbersOfTask = new Map<string, number>();
 

@@ -1,6 +1,6 @@
 /**
  * Compares pairs of numbers of a step: a requested amount and the available amount, a sum and a total. A relation that
- * changes from step to step may determine the answer; a step that breaks a constant relation is unusual. Pure; teaching
+ * changes from step to step may determine the answer. A step that breaks a constant relation is unusual. Pure; teaching
  * learns it, the student's thread queries it.
  */
 
@@ -15,7 +15,7 @@ export const RELATION_KIND = 14;
 /** Maximum number of places that are compared with each other, and minimum share of steps that have a place. */
 const PLACES = 12;
 const PRESENT = 0.6;
-/** Golden steps needed before an unchanging relation is relied on. */
+/** Minimum number of golden steps before an unchanging relation counts. */
 const ALWAYS_STEPS = 20;
 /** Minimum number of steps in each order of the two numbers. */
 const EACH_WAY = 2;
@@ -33,7 +33,7 @@ export function compareAt({ a, b }: NumberRelation, step: StepDigest): -1 | 0 | 
   return compare(left, right);
 }
 
-/** A number that a double rounds is an id, for which larger and smaller mean nothing. */
+/** Whether a number is an id: a double rounds it. For ids, larger and smaller mean nothing. */
 function isId(value: number): boolean {
   return Math.abs(value) > Number.MAX_SAFE_INTEGER;
 }
@@ -55,7 +55,7 @@ interface Column {
 /**
  * Finds places that are worth comparing: those whose numbers are of similar size.
  * @param isCompared whether larger and smaller mean something at a place
- * @returns relations with their order in each step, 2 when a number is missing
+ * @returns relations with their order in each step; 2: a number is missing
  */
 export function learnRelations(
   steps: readonly StepDigest[],

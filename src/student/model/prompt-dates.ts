@@ -24,7 +24,7 @@ const MONTH = `(?<month>${MONTHS.join('|')})[a-z]*\\.?`;
 const WEEKDAY = `(?<weekday>${WEEKDAYS.join('|')})(?:[a-z]*day|s|rs?)?\\.?`;
 const DAY = '(?<day>[0-3]?\\d)(?:st|nd|rd|th)?';
 const YEAR = '(?<year>(?:19|20)\\d\\d)';
-/** What may precede a day and its month: `Monday, `. */
+/** Words that may precede a day and its month: `Monday, `. */
 const BEFORE = `(?:(?:${WEEKDAYS.join('|')})[a-z]*\\.?,? (?:the )?)?`;
 
 const FORMS: readonly RegExp[] = [
@@ -43,11 +43,11 @@ const LOOSE_FORMS: readonly RegExp[] = [
   new RegExp(`\\b${MONTH} ${YEAR}\\b`, 'giu'),
   new RegExp(`\\b${YEAR}(?![\\d-])`, 'giu'),
 ];
-/** Most sentences with a number name no date; this rules them out quickly. */
+/** Rules out most sentences quickly, because most sentences with a number name no date. */
 const MAY_NAME_ONE = new RegExp(`(?:19|20)\\d\\d|1\\d{9}|\\b(?:${[...MONTHS, ...WEEKDAYS].join('|')})`, 'iu');
 const SPEAKS_OF_NOW = /\b(?:today|now|current|currently|date)\b/iu;
 
-/** @returns dates, except those inside another one */
+/** @returns dates, except dates inside another date */
 export function findDates(text: string): NamedDate[] {
   const found: NamedDate[] = [];
   if (!MAY_NAME_ONE.test(text)) return found;

@@ -14,7 +14,9 @@ const COMPARED = 100;
 /** A value with more words is prose. */
 const VALUE_WORDS = 8;
 const VALUE_FORMS = 32;
-/** Minimum number of different values that establish a kind. Fewer names may be a closed set of choices. */
+/**
+ * Minimum number of different values that establish a kind. A smaller number of names may be a closed set of choices.
+ */
 const VALUES_MIN = { plain: 2, names: 3 } as const;
 /** Largest share of values that may consist of everyday words alone. */
 const EVERYDAY_MOST = 0.2;
@@ -108,11 +110,11 @@ export function findCommon(sentences: readonly (readonly PromptToken[])[]): stri
 
 /** A pattern, or what separates the sentences. */
 interface CutPattern {
-  /** null when the values at some place show no kind. */
+  /** null: the values at some place show no kind. */
   parts: PatternPart[] | null;
   /** Whether some of the fixed parts are words. */
   hasWords: boolean;
-  /** For each sentence, its words at places that hold no value. */
+  /** For each sentence: its words at places without a value. */
   closed: string[];
 }
 

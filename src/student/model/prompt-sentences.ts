@@ -1,6 +1,6 @@
 /**
- * The sentences of a prompt as hashes that ignore the parts that change: numbers, days, months. Those values are kept
- * beside the hash, unchanged. Pure; teaching and the student's thread.
+ * The sentences of a prompt as hashes that ignore the parts that change: numbers, days, months. The changing values are
+ * kept beside the hash as they are. Pure; teaching and the student's thread.
  */
 
 import { RecentMap } from '../../std/recent-map.ts';
@@ -33,7 +33,7 @@ export interface Sentence {
    * change.
    */
   numbers: number;
-  /** The levelled words, in order; beyond a bound they are combined into one. */
+  /** The levelled words, in order. Words beyond a bound are combined into one. */
   values: readonly SentenceValue[];
 }
 
@@ -54,7 +54,7 @@ const SENTENCE_BYTES = 128;
 const VALUE_BYTES = 96;
 const NO_VALUES: readonly SentenceValue[] = [];
 
-/** All sentences of a prompt of any length, because an unread part could not be compared. */
+/** All sentences of a prompt, whatever its length, because a part that is not read could not be compared. */
 export function sentencesOf(text: string): readonly Sentence[] {
   const recent = keptSentences.getRecent(text);
   if (recent !== undefined) return recent;
@@ -80,7 +80,10 @@ export function sentencesOf(text: string): readonly Sentence[] {
   return sentences;
 }
 
-/** Most sentences are shorter. In text without sentences, numbers are data. */
+/**
+ * Maximum characters of a sentence that are read; most sentences are shorter. In text without sentences, numbers are
+ * data.
+ */
 const SENTENCE_READ = 2_000;
 /** Words that begin with a digit or a capital, not inside another word. */
 const WORDS_OF_NUMBERS = /(?<![\p{L}\p{N}_][.:/@-]*)[0-9A-Z][\p{L}\p{N}_.:/@-]*/gu;

@@ -20,7 +20,7 @@ export interface PromptSpan {
   /** Characters of the longest word. */
   longest: number;
   /**
-   * Hash of the date that all golden prompts had; absent if the place holds no date. Any other date must be
+   * Hash of the date that all golden prompts had at this place; absent: the place holds no date. Any other date must be
    * the day of the request.
    */
   today?: number;
@@ -34,11 +34,11 @@ export interface TemplateSentence {
   /** Hash of a sentence without values. */
   hash?: number;
   parts?: PatternPart[];
-  /** Index among the sentences that every golden prompt had once, in one order; left out for other sentences. */
+  /** Index among the sentences that every golden prompt had once, in one order; absent: another sentence. */
   anchor?: number;
   /** For a sentence without `anchor`: the possible numbers of anchors before it. */
   gaps?: number[];
-  /** Set if every golden prompt had it. */
+  /** Set if every golden prompt had the sentence. */
   needed?: true;
   /** Maximum number of occurrences in one prompt. */
   most: number;

@@ -53,7 +53,7 @@ export class PromptValues {
       for (const sentence of sentencesOf(text)) this.#add(TASK, sentence, text, most);
   }
 
-  /** Must be called after the last sentence: adds the values of the system prompt beyond the bound, combined. */
+  /** Call it after the last sentence. It adds the values of the system prompt beyond the bound, combined into one. */
   close(): void {
     if (this.#more !== 0) this.values.push(hashString('more values'), this.#more, 0);
     this.#more = 0;
@@ -144,7 +144,7 @@ export class FixedValues {
     for (let at = 0; at < values.length; at += VALUE_PARTS) {
       const golden = this.#fixed.get(values[at]!);
       if (golden === undefined || golden.value === values[at + 1]) continue;
-      // Each golden run took place on the day that its prompt names, so the value is the current date.
+      // The prompt of each golden run names the day of that run, so the value is the current date.
       if (golden.isToday && values[at + 2] === 1) continue;
       changed.push(values[at]!);
     }

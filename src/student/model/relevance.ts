@@ -1,7 +1,7 @@
 /**
- * Finds which marks of a step determine its answer: small decision trees over marks (information gain, tested
- * against chance) give each mark a worth. An identifier or a noise word has the worth 0; the deciding field
- * has the largest worth. Pure; teaching.
+ * Finds which marks of a step determine its answer. Small decision trees over marks (information gain, tested against
+ * chance) give each mark a worth. An identifier or a noise word has the worth 0; the deciding field has the largest
+ * worth. Pure; teaching.
  */
 
 import { createPrng } from '../../std/prng.ts';
@@ -15,7 +15,10 @@ export interface MarkColumn {
   count: number;
 }
 
-/** Number of trees. The first sees all marks, the others a random share, so that equivalent marks share the worth. */
+/**
+ * Number of trees. The first tree sees all marks. Each other tree sees a random part of them, so that equivalent marks
+ * share the worth.
+ */
 const TREES = 5;
 const DRAWN_SHARE = 0.6;
 const DEPTH = 8;
@@ -36,7 +39,7 @@ export function weighMarks(
   if (classes < 2 || columns.length === 0) return worth;
   const perKind = new Map<number, number>();
   for (const { kind } of columns) perKind.set(kind, (perKind.get(kind) ?? 0) + 1);
-  // The more marks of a kind there are, the better the best of them fits by chance.
+  // With more marks of a kind, the best of them fits better by chance.
   const price = columns.map(
     ({ kind }) => CHANCE + 2 * Math.log(Math.max(1, perKind.get(kind)!)) * priceOfKind(kind),
   );

@@ -68,7 +68,7 @@ export function findSaid(steps: readonly LearnedStep[]): number[] {
     .map(([key]) => key);
 }
 
-/** Two runs, plus one because the examined run itself is counted when a service is tried. */
+/** Two runs, and one more: when a service is tried, the examined run itself is counted. */
 const SAID_RUNS = 3;
 
 /** The model, limited to the answers that its service may give; agents without evidence are not served. */
