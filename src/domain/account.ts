@@ -10,7 +10,7 @@ type AccountType = (typeof ACCOUNT_TYPES)[number];
 export interface User {
   /** `usr_…` */
   id: string;
-  /** As the identity provider last stated it; '' if it never did. */
+  /** The address that the identity provider last stated; '': it never stated one. */
   email: string;
   /** Whether the provider last stated that the address is verified. */
   email_verified: boolean;

@@ -38,9 +38,9 @@ export const ALERT_BOUNDS = {
   /** Maximum window, so that the cost of a check does not depend on the amount of stored data. */
   window_s: { min: 60, max: 86_400 },
   interval_s: 7 * 86_400,
-  /** Stored events per alert; one more removes the oldest. */
+  /** Maximum number of stored events per alert. A further event removes the oldest. */
   events: 100,
-  /** Waiting deliveries of all alerts. Beyond it, the oldest is given up. */
+  /** Maximum number of waiting deliveries of all alerts. Beyond it, the oldest is given up. */
   outbox: 500,
 } as const;
 
@@ -71,7 +71,7 @@ export interface AlertRule {
   measure: AlertMeasure;
   /** For run measures: a query that selects the counted runs. */
   query: string;
-  /** For `share`: a query that selects the runs of which the share is taken. */
+  /** For `share`: a query that selects all runs; the share of them that `query` selects is measured. */
   of_query: string;
   /** For `quota_left`: the provider's label; '': the provider with the least. */
   provider: string;
@@ -189,8 +189,8 @@ export interface Measured {
 
 /**
  * The changes that follow from a check. Destinations get one message when the threshold is crossed, and one
- * when the value returns. There are no messages in quiet hours, and none about a crossing before the interval
- * since the last one is over. A change that has been reversed by then is not reported.
+ * when the value returns. There are no messages in quiet hours. About a crossing there is none before the interval
+ * since the last message is over. If the value has returned by then, the crossing is not reported.
  */
 export function stepAlert(
   rule: AlertRule,
@@ -299,12 +299,14 @@ const GIVEN_UP_MS = 24 * 3_600_000;
 
 /** When the next attempt is due; null: the message is given up. */
 export function nextAttempt({ attempts, made_ms }: AlertDelivery, nowMs: number): number | null {
-  // A clock that was set back must not delay it further.
+  // A clock that was set back must not delay the end.
   if (Math.abs(nowMs - made_ms) >= GIVEN_UP_MS) return null;
   return nowMs + PAUSES_MS[Math.min(attempts, PAUSES_MS.length) - 1]!;
 }
 
-/** A time further away than any pause was set by another clock. */
+/**
+ * Whether a delivery is due. A time further away than any pause was set by another clock, so such a delivery is due.
+ */
 export function isDue({ due_ms }: AlertDelivery, nowMs: number): boolean {
   return due_ms <= nowMs || due_ms > nowMs + PAUSES_MS.at(-1)!;
 }

@@ -9,7 +9,7 @@ import type { AuditActor, AuditEntry } from './account.ts';
 export const AUDIT = 'audit';
 /** In `runs.mdb`, [org, entry]: entries that are not copied to the log yet. */
 export const AUDIT_OUTBOX = 'audit_outbox';
-/** [table, first parts of its keys…] → {n}: how many rows a list has. */
+/** [table, first parts of its keys…] → {n}: the number of rows of a list. */
 export const LIST_COUNTS = 'list_counts';
 
 /** The description of a change; `before` and `after` contain no secrets. */

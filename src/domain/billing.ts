@@ -54,7 +54,7 @@ export interface Subscription {
   /** The newest payment, and the newest one that failed. */
   paid_s: number | null;
   failed_s: number | null;
-  /** Time of the first event: of two active subscriptions, the newer one counts. */
+  /** Time of the first event. Of two active subscriptions, the newer one counts. */
   first_seen_s: number;
 }
 
@@ -299,7 +299,7 @@ function readSubscription(
   };
 }
 
-/** Maps the processor's statuses to ours: `incomplete_expired` and `paused` have other names here. */
+/** Maps the processor's statuses to ours. `incomplete_expired` and `paused` have other names in ours. */
 function readStatus(status: unknown): StoredStatus {
   switch (status) {
     case 'trialing':
@@ -348,7 +348,7 @@ function list(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Texts of the processor are short; a longer text is not from it. */
+/** Maximum length of a text of the processor. A longer text is not from it. */
 const TEXT_MAX = 255;
 
 function text(value: unknown): string | null {

@@ -73,7 +73,10 @@ export interface CacheLook {
   /** Describes the cause, with the figures that prove it; '' without a cause. */
   words: string;
   difference: PromptDifference | null;
-  /** Additional dollars compared with reading them from the cache; null if no price is known or nothing was lost. */
+  /**
+   * Additional dollars, compared with reading the lost tokens from the cache; null: no price is known, or nothing was
+   * lost.
+   */
   cost_usd: number | null;
 }
 

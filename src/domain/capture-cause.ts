@@ -1,6 +1,6 @@
 /**
- * The reasons why an exchange is not stored, or not yet, as closed lists: counters, messages and monitoring use only
- * these words. Any thread.
+ * The reasons why an exchange is not stored, or not yet stored. They are closed lists: counters, messages and
+ * monitoring use only these words. Any thread.
  */
 import { CatalogueError, type ErrorCode } from '../errors.ts';
 import { isFull } from '../std/file-place.ts';
@@ -82,8 +82,8 @@ const DAMAGE_CODES = new Set(['not_a_capture', 'truncated', 'damaged', 'newer_fo
 const SYSTEM_CODE = /^E[A-Z0-9]+$/;
 
 /**
- * The storage problem that made a write fail.
- * @returns null if the error does not concern the storage: then the content or the program is the cause
+ * The storage problem that made a write fail. @returns null: the error does not concern the storage, so the content or
+ * the program is the cause
  */
 export function findPlaceCause(thrown: unknown): PlaceCause | null {
   if (!(thrown instanceof Error)) return null;

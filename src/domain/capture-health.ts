@@ -66,9 +66,9 @@ const DROP_WORDS: Readonly<Record<DropCause, string>> = {
 export interface CaptureFacts {
   alive: boolean;
   killed: boolean;
-  /** Why nothing is stored, and for how long; null if the last batch was stored. */
+  /** Why nothing is stored, and for how long; null: the last batch was stored. */
   failing: { cause: FailureCause; for_ms: number } | null;
-  /** For how long the oldest batch has been unanswered; 0 without any. */
+  /** For how long the oldest batch has been unanswered; 0: no batch is unanswered. */
   oldest_append_ms: number;
   /** Causes for which exchanges were dropped recently. */
   dropping: DropCause[];
@@ -84,7 +84,7 @@ export interface JudgedFacts extends CaptureFacts {
   set_aside: number;
 }
 
-/** From this delay on, the index counts as behind. Lists are out of date by the same time. */
+/** From this delay on, the index counts as behind. Lists are behind by the same time. */
 const INDEXING_BEHIND_S = 10;
 
 /**

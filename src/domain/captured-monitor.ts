@@ -1,12 +1,12 @@
 /**
  * Runs the six monitors over a captured run. Live monitors judge the steps that an agent reports; here the captured
- * turns become the same steps: a tool call with its result, and an answer without a call as `respond`. The model's
- * text beside calls is the thought of the first one. Pure; capture reader, command line.
- * Each conversation of the run (a sub-agent's, for example) is judged separately, because two agents that do the same
- * are not in a loop. Only the end of the run counts: a monitor that fires at one of its last NEAR_END.steps steps, or
- * in the last NEAR_END.share of them if that is more. An agent that looped earlier and then continued has recovered.
- * Memory: a monitor's state and MAX_WAITING calls without a result for each of the last MAX_CONVERSATIONS
- * conversations, and the last MAX_FIRED steps at which a monitor fired.
+ * turns become the same steps: a tool call with its result, and an answer without a call as `respond`. The model's text
+ * beside calls is the thought of the first call. Pure; capture reader, command line. Each conversation of the run (a
+ * sub-agent's, for example) is judged separately, because two agents that do the same are not in a loop. Only the end
+ * of the run counts: a monitor that fires at one of its last NEAR_END.steps steps, or in the last NEAR_END.share of
+ * them if that is more. An agent that looped earlier and then continued has recovered. Memory: a monitor's state and
+ * MAX_WAITING calls without a result for each of the last MAX_CONVERSATIONS conversations, and the last MAX_FIRED steps
+ * at which a monitor fired.
  */
 import { isRawNumber } from '../std/exact-json.ts';
 import { stripClientWords } from './client-words.ts';
@@ -51,7 +51,7 @@ export interface JudgedStep {
 
 /** A call that waits for its result. */
 interface WaitingStep {
-  /** null: an answer without a call, which waits for none. */
+  /** null: an answer without a call, which waits for no result. */
   call_id: string | null;
   exchange_id: number;
   step: Omit<MonitorStep, 'step_index'>;
@@ -137,13 +137,13 @@ export class CapturedMonitor {
     }
   }
 
-  /** Judges the waiting calls in their order: the next request contains all the results. */
+  /** Judges the waiting calls in their order. The next request contains all their results. */
   #settle(conversation: MonitoredConversation, results: readonly ToolResult[]): void {
     const { waiting } = conversation;
     if (waiting.length === 0) return;
     const left = [...results];
     for (const asked of waiting.splice(0)) {
-      // Several calls may have the same id: then their results have the order of the calls.
+      // If several calls have the same id, their results have the order of the calls.
       const at = left.findIndex(({ call_id }) => call_id === asked.call_id || call_id === null);
       const [result] = at < 0 ? [] : left.splice(at, 1);
       if (result !== undefined) {

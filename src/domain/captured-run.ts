@@ -62,11 +62,11 @@ export interface CaptureReaderSource {
   failure: string | null;
   gateways: {
     gateway: string;
-    /** When it last told the bucket of its files; null: unknown. */
+    /** When the gateway last listed its files in the bucket; null: unknown. */
     sent_at: string | null;
-    /** When its newest exchange that is here ended; null: none is here. */
+    /** When its newest copied exchange ended; null: no exchange is copied yet. */
     newest_at: string | null;
-    /** Exchanges that are here. */
+    /** Number of copied exchanges. */
     exchanges: number;
     failure: string | null;
   }[];
@@ -208,7 +208,7 @@ interface ActivityCounts {
   unpriced_turns: number;
   /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
   estimated_turns: number;
-  /** Latency of turns, to the end and to the first byte of the answer; null without one. */
+  /** Latency of turns, to the end and to the first byte of the answer; null: no turn has one. */
   latency_p50_ms: number | null;
   latency_p95_ms: number | null;
   first_byte_p50_ms: number | null;

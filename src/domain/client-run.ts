@@ -2,7 +2,7 @@
  * Finds the run of a request from headers that its client sends anyway: coding agents number their sessions for their
  * providers' caches and logs. docs/clients.md has the table with the source of each header. Pure; where stored copies
  * are indexed.
- * An agent that another agent started has its own run within the session, and so have an agent's side calls. Runs get
+ * An agent that another agent started has its own run within the session. So do an agent's side calls. Runs get
  * the same names as from the clients' hooks (src/hooks), so that a captured run and a monitored one match.
  */
 import { isCredentialHeader } from '../redaction/header-names.ts';
@@ -25,7 +25,7 @@ export interface ClientRun {
 const ID_CHARACTERS_MIN = 8;
 const ID_CHARACTERS_MAX = 200;
 
-/** Reads a header's value if it may be an id, or if it is a short word. */
+/** Read a header's value: `id` if it may be an id, `word` if it is a short word. */
 interface Found {
   id(name: string): string | null;
   word(name: string): string;

@@ -20,7 +20,7 @@ export function isClientWords(text: string): boolean {
   return ALONE.test(text);
 }
 
-/** Removes such elements, also one that is not closed, and the white space around the rest. */
+/** Removes such elements (the last one may lack its end), and the white space around the rest. */
 export function stripClientWords(text: string): string {
   let rest = text;
   for (const element of ELEMENTS) {

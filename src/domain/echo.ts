@@ -3,7 +3,7 @@
  * If the echo differs from our reading of the answer, one of the two is wrong, and the copy proves nothing.
  * Pure; capture reader, command line.
  *
- * An echo need not be literal. These differences are made by the client and do not count:
+ * An echo need not be literal. Clients make the following differences, which do not count:
  *  - reasoning, citations, media and the results of tools that the provider runs are left out, in blocks or in `<think>` tags;
  *  - white space is trimmed or added, empty texts are dropped, texts are joined or split over several messages;
  *  - a text is dropped or cut: the echo is a part of it, or a placeholder such as `(no content)`;
@@ -52,7 +52,7 @@ const SHARED_AT_LEAST = 0.5;
  */
 const SHARED_CHARACTERS = 20_000;
 const PIECE = 3;
-/** The marks with which clients cut a text. */
+/** The marks that clients leave where they cut a text. */
 const CUT_MARK = /(?:\.\.\.|…|\[?\(?truncated\)?\]?)+$/i;
 const REASONING = /<(think|thinking|reasoning)>[\s\S]*?(?:<\/\1>|$)/g;
 
@@ -82,7 +82,7 @@ interface OpenAnswer {
 
 /** Compares the answers of one run with their echoes. */
 export class EchoCheck {
-  /** How many echoes were found. */
+  /** Number of echoes that were found. */
   compared = 0;
   #open: OpenAnswer[] = [];
 
@@ -134,7 +134,7 @@ export class EchoCheck {
       for (const echo of [messages.slice(from, end < 0 ? undefined : end), messages.slice(from)]) {
         const repeated = readSaid(echo.filter(isAssistant).flatMap(({ content }) => content));
         const sides = repeated === null ? null : compareSaid(open.said, repeated, open.is_cut);
-        // Of several answers to the same request, the client continues one.
+        // If a request had several answers, the client continues from one of them.
         if (sides === null) return null;
         difference ??= { exchange_id: open.exchange_id, repeated_by: id, ...sides };
       }

@@ -19,7 +19,7 @@ export type ServedBy = 'upstream' | 'student';
 export const RELEGATION_WIRES = ['messages', 'chat_completions', 'responses'] as const;
 export type RelegationWire = (typeof RELEGATION_WIRES)[number];
 
-/** The request's wire format, derived from method and path alone. `null`: a format that is not decoded. */
+/** The request's wire format, derived only from method and path. `null`: a format that is not decoded. */
 export type ApiShape =
   | 'messages'
   | 'chat_completions'
@@ -65,7 +65,7 @@ export interface CapturedExchange {
   kind: ExchangeKind;
   shape: ApiShape | null;
   method: string;
-  /** As the client sent it, prefix included, without the query. */
+  /** The path as the client sent it: with the prefix, without the query. */
   path: string;
   /** Raw, without `?`; may still hold credentials here. */
   query: string;
@@ -142,9 +142,9 @@ export interface ExchangeEntry {
   /** Why, in words, when undecodable; '' otherwise. */
   reason: string;
   /**
-   * For turns: one hash for each prefix of the conversation in the request (after 1 message, after 2, …), the
-   * last one standing for the whole request. Empty when there is no conversation. The n-th hashes of two
-   * requests are equal if their first n messages have the same meaning.
+   * For turns: one hash for each prefix of the conversation in the request (after 1 message, after 2, …). The last hash
+   * stands for the whole request. Empty when there is no conversation. The n-th hashes of two requests are equal if
+   * their first n messages have the same meaning.
    */
   conversation: string[];
 }
@@ -210,7 +210,7 @@ export interface ExchangeRecord {
   query: string;
   status: number;
   started_at: string;
-  /** Orders exchanges by the arrival of their requests; left out in records of versions before 0.2.0. */
+  /** Orders exchanges by the arrival of their requests; absent in records of versions before 0.2.0. */
   arrival?: number;
   /** The turn of its run that it continues or retries, as far as the histories prove it; absent otherwise. */
   follows?: number;

@@ -16,9 +16,9 @@
  *   variances smoothed by one success and one failure per arm.
  * - SRM is Pearson's chi-square on units, one degree of freedom.
  *
- * A unit with runs in both arms changed its arm after its assignment. The report counts and names such units.
- * The effect and SRM count each in its first arm. For the effect, only its runs in that arm count, because
- * the first arm may have influenced later runs. In the figures of each arm, all its runs count.
+ * A unit with runs in both arms changed its arm after its assignment. The report counts and names such units. For the
+ * effect and SRM, each counts in its first arm. For the effect, only its runs in that arm count, because the first arm
+ * may have influenced later runs. In the figures of each arm, all its runs count.
  */
 
 import {
@@ -85,10 +85,10 @@ export interface ExperimentReport {
 
 type ArmName = 'on' | 'off';
 
-/** SRM is reported at this level (decision), which is strict enough for frequent checks. */
+/** SRM is reported at this level (document 4, "Experiments"), which is strict enough for frequent checks. */
 const SRM_P_VALUE = 0.001;
 /**
- * If fewer units are expected in an arm, SRM is not tested (decision), because the chi-square approximation
+ * If fewer units are expected in an arm, SRM is not tested (document 4, "Experiments"), because the chi-square approximation
  * fails.
  */
 const SRM_UNITS_AN_ARM = 8;
@@ -96,7 +96,7 @@ const SRM_UNITS_AN_ARM = 8;
 const MIXED_NAMES = 50;
 /** Maximum rows of `by_version`: the versions with the most runs. */
 const VERSIONS = 200;
-/** Maximum number of counted versions; runs of further ones count only in the arms. */
+/** Maximum number of counted versions. Runs of further versions count only in the arms. */
 const VERSIONS_COUNTED = 10_000;
 
 /** Sums of one arm. */

@@ -60,7 +60,7 @@ export function prepareFindingType(type: string): string {
   return cutCharacters(maskKeys(type), FINDING_BOUNDS.finding_type);
 }
 
-/** Two equal notes in one project have the same hash, so the second one is a repetition. */
+/** A hash that is equal for equal notes in one project, so that a repetition is recognized. */
 export function hashFinding(finding: Omit<Finding, 'finding_id' | 'created_at'>): string {
   const { project_id, content, file_path, finding_type, metadata } = finding;
   const parts = [project_id, content, file_path, finding_type, sortKeys(parseExact(metadata))];
@@ -112,7 +112,7 @@ export class PathCover {
     return paths.filter((path) => this.covers(path)).length / paths.length;
   }
 
-  /** Index of the first path that does not sort before the given one. */
+  /** The first path that does not sort before the given path. */
   #firstFrom(reversed: string): string | undefined {
     let low = 0;
     let high = this.#reversed.length;
@@ -125,7 +125,9 @@ export class PathCover {
   }
 }
 
-/** Its UTF-8 bytes in reverse, one character per byte: a slash is one byte, and reversing is native. */
+/**
+ * A path's UTF-8 bytes in reverse, one character per byte. A slash is one byte, and a native function reverses them.
+ */
 function reversePath(path: string): string {
   let start = 0;
   while (path[start] === '.' && (path[start + 1] === '/' || path[start + 1] === '\\')) start += 2;

@@ -17,7 +17,7 @@ export interface ForkPlace {
   turn: number;
 }
 
-/** The tags of a fork as the header `x-svc-tags` contains them; null for an id that no header can hold. */
+/** The tags of a fork in the form of the header `x-svc-tags`; null: a header cannot hold the run's id. */
 export function writeForkTags({ run_id, turn }: ForkPlace): string | null {
   if (!/^[\x21-\x7e]+$/.test(run_id) || run_id.includes(',')) return null;
   return `${RUN_PREFIX}${run_id},${TURN_PREFIX}${turn}`;

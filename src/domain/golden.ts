@@ -49,8 +49,8 @@ export type GoldenExchange = Pick<
   Partial<Pick<ExchangeRecord, 'end_cause' | 'tools'>>;
 
 /**
- * How a turn relates to the earlier ones by its conversation: the first of a conversation, the continuation of the
- * last answer, a repeated request, or none of these.
+ * How a turn relates to the earlier ones by its conversation: it is the first of a conversation, it continues the last
+ * answer, it repeats a request, or none of these.
  */
 export type TurnLink = 'starts' | 'continues' | 'repeats' | 'breaks';
 
@@ -117,15 +117,15 @@ interface FailedCall {
   seq: number | null;
   call: string;
   /**
-   * Fingerprint of the whole request; null if it is unknown or cannot be read. In that case any success of the call
-   * counts as its retry.
+   * Fingerprint of the whole request; null: it is unknown or cannot be read. Then any success of the call counts as its
+   * retry.
    */
   asked: string | null;
   /** Fingerprints of the answer that it continues. */
   anchors: string[];
 }
 
-/** Number of ids that a sentence lists; it only counts further ones. */
+/** Maximum number of ids that a sentence lists. It only counts further ones. */
 const NAMED_IDS = 5;
 
 /** What the rule needs to know about wire formats; `GOLDEN_WIRES` of src/providers implements it. */
@@ -200,7 +200,7 @@ export class GoldenTally {
   #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
-  /** Whether it is unknown for some turn how it continues the others. */
+  /** Whether, for some turn, it is unknown how it continues earlier turns. */
   #hasUnchecked = false;
   #lastTurn: LastTurn | null = null;
 
@@ -299,7 +299,7 @@ export class GoldenTally {
     return { golden: reasons.length === 0, reasons };
   }
 
-  /** Numbers missing between the first and the last seq, as ranges; the beginning counts from 0 or 1. */
+  /** Numbers that are missing before the last seq, as ranges. A run begins with 0 or 1. */
   gaps(): [from: number, to: number][] {
     return this.#seqs.gaps();
   }
@@ -432,7 +432,7 @@ function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: Fail
 }
 
 /**
- * The model has reported why it stopped. A client that disconnects after that, as some do, has missed
+ * Whether the model has reported why it stopped. A client that disconnects after this report, as some do, has missed
  * nothing.
  */
 function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {

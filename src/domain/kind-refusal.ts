@@ -11,15 +11,14 @@ interface RefusedKind {
   steps: number;
   errors: number;
   /**
-   * Golden runs for which the student had an answer of this kind, whether near enough or not; absent in older
-   * manifests.
+   * Golden runs for which the student had an answer of this kind, at any score; absent in older manifests.
    */
   seen_runs?: number | null | undefined;
   /** Golden runs needed if all further runs are right; absent in older manifests. */
   needed_runs?: number | null | undefined;
 }
 
-/** If more golden runs than this are needed, recording them is not advised. */
+/** If more golden runs than this are needed, the text does not advise recording them. */
 const ADVISED_RUNS = 1_000;
 
 /** Two clauses: why the kind is not served, and what would change that. null for a kind that is served. */

@@ -1,7 +1,6 @@
 /**
- * Events of the live stream: one for each thing that happened to a run or created a pattern. They contain only names,
- * numbers and scores, never the texts of a run, which are long and may contain secrets. Types and pure rules; any
- * thread.
+ * Events of the live stream: what happens to runs, and new patterns. They contain only names, numbers and scores, never
+ * the texts of a run, which are long and may contain secrets. Types and pure rules; any thread.
  */
 
 import type { InterventionLevel } from './monitors/intervention.ts';
@@ -13,7 +12,7 @@ export const LIVE_TEXT_CHARACTERS = 200;
 /** Fields of every event. */
 interface LiveFacts {
   org_id: string;
-  /** null: no project; visible to keys of the organization, but not of a project. */
+  /** null: no project. Keys of the organization see the event, keys of a project do not. */
   project_id: string | null;
   run_id: string | null;
   /** RFC 3339 UTC with milliseconds. */

@@ -5,7 +5,7 @@ export type LocalKeep =
   | 'all'
   /** Until this long after their last exchange. */
   | { age_ms: number }
-  /** The newest sealed files, as long as they have at most this many bytes together. */
+  /** The newest sealed files that together have at most this many bytes. */
   | { bytes: number };
 
 interface KeptFile {
@@ -16,7 +16,7 @@ interface KeptFile {
 }
 
 /**
- * The files that may leave the local disk.
+ * The files that may be removed from the local disk.
  * @param files oldest first
  */
 export function listDue<File extends KeptFile>(

@@ -20,7 +20,7 @@ export function readPairs(text: string): [name: string, value: string][] | null 
   return pairs;
 }
 
-/** Appends the signal's path to the address for all signals, whatever that address contains. */
+/** Appends the path for traces to the address for all signals, whatever that address contains. */
 export function joinTracesPath(base: string): string {
   const url = new URL(base);
   url.pathname = `${url.pathname.replace(/\/$/, '')}/v1/traces`;

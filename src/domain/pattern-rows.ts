@@ -7,7 +7,8 @@ export const PATTERNS = 'patterns';
 /** [embedder, tier, org_id, project_id, pattern_id] → the situation's vector, encoded by `encodeVector`. */
 export const PATTERN_VECTORS = 'pattern_vectors';
 /**
- * [tier, org_id, project_id, trace, situation], the last two as digests → the outcome for that pattern of that trace.
+ * [tier, org_id, project_id, trace, situation], the last two parts as digests → the outcome for this pattern of this
+ * trace.
  */
 export const PATTERN_SOURCES = 'pattern_sources';
 /**
@@ -146,8 +147,7 @@ function greatestOf(vector: Float32Array): number {
 }
 
 /**
- * How often the greatest number of the vector can be halved without becoming smaller than the greatest number of a
- * block.
+ * How often the vector's greatest number can be halved until it would be smaller than the block's greatest number.
  * @param share quotient of these two numbers
  */
 function chooseExponent(share: number): number {

@@ -5,16 +5,19 @@
 import { MODEL_CHARACTERS } from '../limits.ts';
 import { cleanText } from './patterns/text.ts';
 
-/** Texts of a pattern that the service makes, in UTF-16 units, and patterns of one trace (decision: 3). */
+/**
+ * Maximum lengths of the texts of a pattern that the service makes, in UTF-16 units; and maximum number of patterns of
+ * one trace (document 4, "v1").
+ */
 export const PATTERN_BOUNDS = { situation: 800, dead_ends: 1_200, unlock: 1_200, per_trace: 3 } as const;
 /** Minimum cosine of two situations that belong to one pattern if their solutions are literally equal. */
 export const SAME_LESSON_COSINE = 0.6;
-/** Minimum cosine of two situations that count as the same (decision: 0.9). */
+/** Minimum cosine of two situations that count as the same (document 4, "v1"). */
 export const SAME_SITUATION_COSINE = 0.9;
 
 /** Maximum number of patterns of one scope: a project, an organization's commons, or the universal ones. */
 export const PATTERNS_PER_SCOPE = 250_000;
-/** Texts of an imported pattern, and a failure category, in code points. */
+/** Maximum lengths of the texts of an imported pattern, and of a failure category, in code points. */
 export const PATTERN_IMPORT_CHARACTERS = { situation: 4_000, dead_ends: 8_000, unlock: 8_000 } as const;
 export const FAILURE_TYPE_CHARACTERS = 64;
 
@@ -49,7 +52,7 @@ export interface Pattern extends NewPattern {
   /** '' where the tier has none. */
   org_id: string;
   project_id: string;
-  /** How often it was seen: 1, plus one for each near-duplicate merged into it. */
+  /** How often the pattern was seen: once, and once more for each near-duplicate merged into it. */
   support: number;
   /** The latest traces that the pattern, or a near-duplicate merged into it, came from. */
   sources: string[];
@@ -88,7 +91,7 @@ export function cleanPattern(pattern: NewPattern): NewPattern {
 }
 
 /**
- * Added to the cosine of a pattern from the wanted model's family, so that it ranks before one that is slightly more
+ * Added to the cosine of a pattern from the wanted model's family. So it ranks before a pattern that is slightly more
  * similar.
  */
 export const SAME_FAMILY_BOOST = 0.05;

@@ -8,7 +8,7 @@ import type { Price } from './price.ts';
 /** Prices read from one page on one day. */
 interface PriceSource {
   provider: string;
-  /** When the page had them. */
+  /** The day on which the page had these prices. */
   read_on: string;
   /** The provider's page. */
   page: string;

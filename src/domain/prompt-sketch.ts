@@ -7,9 +7,9 @@
  * Method: the prompt is cut into words at white space, quotes and brackets. Words with a digit (numbers,
  * dates, ids, paths of temporary folders) and names of days and months are left out. Each pair of adjacent
  * words is hashed into one of 32 places, which keeps the smallest hash (a one-permutation MinHash): the share
- * of equal places approximates the share of common word pairs. Four characters before these are a hash of the
- * whole text, including noise. Only the first and the last 4,096 characters of a long block are read. Recent
- * sketches are cached, because an agent usually sends the same prompt as in the previous turn.
+ * of equal places approximates the share of common word pairs. Four characters before these places are a hash of the
+ * whole text, including noise. Only the first and the last 4,096 characters of a long block are read. Recent sketches
+ * are cached, because an agent usually sends the same prompt as in the previous turn.
  */
 
 const PLACES = 32;
@@ -21,13 +21,13 @@ const LOOKED_AT_CHARS = 4_096;
 /** Maximum for all blocks together. Further text only counts by its length. */
 const MAX_LOOKED_AT_CHARS = 16_384;
 
-/** How many prompts are remembered with their sketches, and how long such a prompt may be. */
+/** Number of prompts that are remembered with their sketches, and maximum length of such a prompt. */
 const REMEMBERED = 8;
 const REMEMBERED_CHARS = 65_536;
 
 /**
- * Prompts with at least this similarity may belong to the same agent. Two prompts of one agent come close to this
- * limit if they are short and half of their words are noise.
+ * Prompts with at least this similarity may belong to the same agent. Two prompts of one agent are near this limit if
+ * they are short and half of their words are noise.
  */
 export const ALIKE = 0.25;
 

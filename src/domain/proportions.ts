@@ -79,7 +79,7 @@ export function chiSquareTail(chiSquare: number): { p_value: number; log_p_value
 
 /** At and above this value the continued fraction is more accurate. */
 const FRACTION_FROM = 2;
-/** Enough terms at FRACTION_FROM for full precision; larger values need fewer. */
+/** Number of terms that give full precision at FRACTION_FROM. Larger values need fewer terms. */
 const FRACTION_TERMS = 200;
 
 /**

@@ -24,7 +24,7 @@ type Headers = ReadonlyMap<string, string>;
 /**
  * The limits in an answer's headers.
  * @param headers by name, as received
- * @param atMs when the answer began, because some headers contain a duration from then
+ * @param atMs when the answer began, because some headers contain a duration from this time
  */
 export function readLimits(
   headers: readonly (readonly [name: string, value: string])[],

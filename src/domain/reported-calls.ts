@@ -40,7 +40,7 @@ export function countNamesOf({ call, tool }: CallReport): string[] {
  * Counts a new report.
  * @param counts has all names that {@link countNamesOf} returns; an absent one counts as 0. Changed counts are
  *   replaced
- * @returns whether another kind of record has already reported the call
+ * @returns whether a record of another kind has already reported the call
  */
 export function takeReport({ told_by, call, tool }: CallReport, counts: ReportCounts): boolean {
   const kind = REPORT_KINDS.indexOf(told_by);

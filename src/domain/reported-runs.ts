@@ -45,9 +45,9 @@ export class ReportedRuns {
   readonly #goingOn = new Set<string>();
   /** Ids of the runs, in the order of rereading. */
   #again: IterableIterator<string> | null = null;
-  /** Start of the newest run that was read; null before the first. */
+  /** Start of the newest run that was read; null: none was read. */
   #newestMs: number | null = null;
-  /** Where reading newer runs stopped for lack of time; null if it did not. */
+  /** The place at which reading newer runs stopped for lack of time; null: it did not stop. */
   #newerThan: (string | number)[] | null = null;
   /** The last key read on the way to the oldest run; null when all are read. */
   #olderThan: (string | number)[] | null = [];
@@ -79,7 +79,7 @@ export class ReportedRuns {
     return this.#olderThan === null && this.#newerThan === null && !this.#hasLeftOut;
   }
 
-  /** A run that changes stays the same object. */
+  /** A run. If it changes, it stays the same object. */
   get(runId: string): ReportedRun | undefined {
     return this.#runs.get(runId);
   }

@@ -34,9 +34,9 @@ export interface ClockJudgement {
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** A clock that is corrected may move this far in one step. */
+/** A correction may move the clock this far without counting as a jump. */
 export const CLOCK_SLACK_MS = HOUR_MS;
-/** Across a restart of the machine, the time without power is unknown; more than this counts as a jump. */
+/** Across a restart of the machine, the time without power is unknown. More than this counts as a jump. */
 export const OFF_MS_MAX = 30 * DAY_MS;
 /** A pass that waits for a confirmation deletes at most what this much additional time would make old. */
 export const UNCONFIRMED_MS = DAY_MS;
@@ -51,7 +51,7 @@ export function judgeClock(last: ClockReading | 'unreadable' | null, now: ClockR
   const advancedMs = now.wall_ms - last.wall_ms;
   if (advancedMs > explainedMs(last, now))
     return { verdict: 'ahead', now_ms: last.wall_ms + Math.min(advancedMs, UNCONFIRMED_MS), note: null };
-  // The later time stays in the note, so that a clock that returns to it does not count as a jump.
+  // The note keeps the later time. So a clock that returns to it does not count as having jumped.
   if (advancedMs < 0)
     return { verdict: advancedMs < -CLOCK_SLACK_MS ? 'behind' : 'accepted', now_ms: now.wall_ms, note: null };
   return { verdict: 'accepted', now_ms: now.wall_ms, note: now };

@@ -36,7 +36,7 @@ export function runListKeys(
   return [project_id, EVERY_PROJECT].map((list) => [org_id, list, started_at_ms, run_id]);
 }
 
-/** The place that a key of a list names. */
+/** The run's position that a key of a list contains. */
 export function placeOfKey(row: readonly (string | number)[]): RunPlace {
   return { started_at_ms: row[2] as number, run_id: row[3] as string };
 }

@@ -10,7 +10,7 @@ import { hashText, mixHash } from './words.ts';
 const PARSED_CHARACTERS = 32_768;
 /** Values nested deeper than this count as equal; the arguments of real calls are not nested that deep. */
 const CANONICAL_DEPTH = 24;
-/** Of a longer text, this many characters are hashed: of the beginning, of the end, and of samples in between. */
+/** From a longer text, this many characters are hashed: of the beginning, of the end, and of samples between them. */
 const SAMPLED_CHARACTERS = 8_192;
 
 /** The parsed input, or undefined if it is not a JSON object or list. */
@@ -81,7 +81,7 @@ export function collectValues(value: unknown, limit: number): string {
   return parts.join('\n');
 }
 
-/** Hash that treats a run of white space as one space. Of a long text, samples and the length are hashed. */
+/** Hash that treats consecutive white space as one space. Of a long text, samples and the length are hashed. */
 export function hashLoosely(text: string): number {
   let h = mixHash(text.length > 3 * SAMPLED_CHARACTERS ? text.length : 0);
   let space = true;
@@ -118,7 +118,10 @@ export function hashOutcome(observation: string): number {
   return hashLoosely(mayChange(observation) ? observation.replace(CHANGING, '#') : observation);
 }
 
-/** Whether CHANGING can match in a result: a cheaper check of the characters around digits, colons and dashes. */
+/**
+ * Whether CHANGING can match in a result. This checks only characters around digits, colons and dashes, which is
+ * cheaper.
+ */
 export function mayChange(text: string): boolean {
   for (let at = 1; at < text.length; at++) {
     const code = text.charCodeAt(at);

@@ -38,7 +38,7 @@ const TAKEN_UP_WORDS = 5;
 /** Two steps are about the same matter if the cosine of their inputs is at least this. */
 const SAME_MATTER_COSINE = 0.35;
 /**
- * Two sentences are the same apart from their sense if they overlap at least this much and have at least this many
+ * Two sentences are the same apart from a negation if they overlap at least this much and have at least this many
  * words.
  */
 const SAME_SENTENCE_OVERLAP = 0.85;

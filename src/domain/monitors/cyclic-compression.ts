@@ -22,7 +22,7 @@ const SAME_SUMMARY_COSINE = 0.85;
 const RESTATED_SCORES = [0, 0.4, 0.65, 0.8, 0.9] as const;
 /** Score by the number of calls repeated since the last summary. */
 const REDONE_SCORES = [0, 0.1, 0.3, 0.55, 0.65, 0.75, 0.85] as const;
-/** Share of the calls since the summary that must be repeated calls. */
+/** Minimum share of repeated calls among the calls since the summary. */
 const REDONE_SHARE = 0.6;
 
 /** Whether the call was made before the last summary, among the calls remembered. */

@@ -20,7 +20,7 @@ export const MONITORS: Readonly<Record<MonitorName, Monitor>> = {
   infinite_loop: INFINITE_LOOP,
 };
 
-/** Monitors that detect the same failure in different ways; the agent is told once. */
+/** Monitors that detect the same failure in different ways. The agent is told only once. */
 export const LOOP_MONITORS: readonly MonitorName[] = MONITOR_NAMES.filter(
   (name) => MONITORS[name].failure === 'loop',
 );

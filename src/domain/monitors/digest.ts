@@ -97,11 +97,10 @@ function markUnknown(step: MonitorStep): ToldStep {
 /** Maximum number of characters of a result that are examined to classify it. */
 const SIGN_CHARACTERS = 600;
 /**
- * In a result up to this length, words of denial mean that the result is a denial. In a longer result they are part
- * of its content.
+ * Up to this length, a result with words of denial is a denial. In a longer result such words are part of its content.
  */
 const DENIAL_CHARACTERS = 700;
-/** The same limit for a result that says that something is not finished. */
+/** Up to this length, a result with words such as "in progress" says that something is not finished. */
 const PENDING_CHARACTERS = 300;
 /** An input is prose if it has at least this share of function words and this many words. */
 const PROSE_SHARE = 0.2;
@@ -257,7 +256,7 @@ function flagStep(
   if ((inInput & TRIGGER.enumerating) !== 0 && ENUMERATION.test(input.slice(0, READ_CHARACTERS)))
     flags |= FLAG.enumerates;
   if ((inOwn & TRIGGER.recapping) !== 0 && RECAPPING.test(own)) flags |= FLAG.recaps;
-  // The same value in several places of a JSON input is data, not a repeated sentence.
+  // Equal values in several places of a JSON input are data, not a repeated sentence.
   const said = parsed === undefined ? own : thought;
   if (mayHoldSentences(said, STUTTER_COUNT) && countStutter(said) >= STUTTER_COUNT) flags |= FLAG.stutters;
   if (step.action !== '' || step.action_input !== '') flags |= FLAG.acts;

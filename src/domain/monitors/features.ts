@@ -69,7 +69,7 @@ export const FLAG = {
   substantial: 1 << 16,
   /** It has a call: an action or an input. */
   acts: 1 << 17,
-  /** Its thought is so long that repeating it is no coincidence. */
+  /** Its thought is so long that a repetition is not a coincidence. */
   thinks: 1 << 18,
   /** It reads or looks something up. */
   reads: 1 << 19,
@@ -83,11 +83,11 @@ export const FLAG = {
   speaks: 1 << 23,
   /** It changes files; only running or reading them shows whether the change was right. */
   edits: 1 << 24,
-  /** It runs a program other than one that only looks around or cleans up. */
+  /** It runs a program that does more than look around or clean up. */
   runs: 1 << 25,
   /** It says, in words or by submitting a result, that the agent has changed something. */
   claims_change: 1 << 26,
-  /** It failed, and what it refers to is a placeholder: an invented path or name. */
+  /** It failed, and it names a placeholder: an invented path or name. */
   invents: 1 << 27,
   /** Its input is unknown because the sender left it out. The call then equals no other call. */
   input_unknown: 1 << 28,
@@ -166,12 +166,12 @@ export class StepFeatures extends StepSlot {
   /** For each of `words`: 1 if the observation contains it too. */
   readonly answered: Uint8Array;
   /**
-   * [words of the input that mark a retry, all words of the input, words of the observation, words of thought and
-   * input that indicate the subject], capped.
+   * Numbers of words, each capped: words of the input that announce a retry, all words of the input, words of the
+   * observation, words of thought and input that indicate the subject.
    */
   readonly scalars: Uint16Array;
   readonly filter: Uint8Array;
-  /** The words of the thought, in the form of `filter`. */
+  /** A filter like `filter`, for the words of the thought. */
   readonly thoughtFilter: Uint8Array;
 
   /** All bytes. */
@@ -241,7 +241,7 @@ export class StepFeatures extends StepSlot {
     return (this.filter[bit >>> 3]! & (1 << (bit & 7))) !== 0;
   }
 
-  /** Whether the thought contains the word, with the same false matches. */
+  /** Whether the thought contains the word; sometimes true for a word that it does not contain. */
   thinksOf(short: number): boolean {
     const bit = thoughtBit(short);
     return (this.thoughtFilter[bit >>> 3]! & (1 << (bit & 7))) !== 0;

@@ -6,11 +6,11 @@
 export interface Finding {
   /** In [0, 1]. */
   score: number;
-  /** Which of the monitor's rules gave the score; selects the text of an intervention. '' if none did. */
+  /** The rule of the monitor that gave the score; '': no rule did. It selects the text of an intervention. */
   kind: string;
   /** `step_index` of the earlier steps that are the evidence, oldest first, at most EVIDENCE_STEPS. */
   steps: readonly number[];
-  /** The count of a rule that counts; otherwise 0. */
+  /** The count, if the rule counts; otherwise 0. */
   count: number;
 }
 

@@ -27,7 +27,7 @@ import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } fr
 import { COUNTER, type RunMemory } from './memory.ts';
 import type { Monitor } from './monitor.ts';
 
-/** A repeat within this many steps counts by itself; an older one counts only as part of a cycle. */
+/** A repeat within this many steps always counts. An older repeat counts only as part of a cycle. */
 const NEAR_STEPS = 20;
 /** Returns to a call with changing results count within this many steps. */
 const DENSE_STEPS = 8;
@@ -82,7 +82,7 @@ function judge(step: StepFeatures, memory: RunMemory): Finding {
     // The meaning of a call without arguments (back, list, screenshot) depends on the step before it.
     if (isBare && ago > 1 && !isSameCycle(memory, ago)) continue;
     const record = memory.call(ago);
-    // An unknown result is neither equal to nor different from another.
+    // An unknown result is neither equal to another result nor different from it.
     if (record.outcome === 0 || step.outcome === 0) continue;
     if (ago <= DENSE_STEPS) dense += 1;
     if (record.outcome !== step.outcome) {
@@ -101,7 +101,7 @@ function judge(step: StepFeatures, memory: RunMemory): Finding {
     steps: orderEvidence(evidence),
     count: same,
   };
-  // Successive calls with a new result each time: paging.
+  // Successive calls with a new result each time turn pages.
   const comeback: Finding =
     changed && left && !step.has(FLAG.mutates)
       ? { score: scoreCount(RETURN_SCORES, dense), kind: 'return', steps: repeat.steps, count: dense }

@@ -35,7 +35,7 @@ export const SHELL =
 /** Actions that change something, by tool name. */
 export const MUTATING_ACTION =
   /(?:^|[^a-z])(?:edit|writ|creat|insert|replac|patch|appl|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|mkdir|touch|cp|mv|rm|chmod|sed|tee|submit|deploy|refund|pay|transfer|comment)(?:e|ing|es|y)?(?![a-z])/i;
-/** Actions of the same kind, by the command. */
+/** Actions that change something, by the command. */
 export const MUTATING_COMMAND =
   /(?:^|[^a-z-])(?:mkdir|touch|cp|mv|rm|chmod|chown|ln|sed -i|tee|patch|apply_patch|dd|truncate|kill|(?:npm|pnpm|yarn|pip3?|apt(?:-get)?|brew|cargo|go|gem|conda) (?:install|add|i|ci|get|update|upgrade|remove|uninstall)|git (?:add|commit|checkout|switch|restore|reset|stash|apply|merge|rebase|pull|revert|cherry-pick|clean|rm|mv)|perl -pi)(?![a-z-])|\bopen\([^)\n]{1,80}['"][wa]b?\+?['"]|\.write(?:_text|lines|File\w*)?\(|\bwriteFile\w*\(|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
 
@@ -54,7 +54,7 @@ export const CODE_SIGN = /[|;&$<>={}`\\]|(?:^|\s)--?[a-z]/i;
 
 /** Texts for people, which cannot be run. */
 export const DOCUMENT = /\.(?:mdx?|txt|rst|adoc|csv|tex|docx?)(?![\w.])/i;
-/** Other files, which can be run after a change. */
+/** Files that can be run after a change. */
 export const PROGRAM =
   /\.(?:[cm]?[jt]sx?|py|rb|go|rs|java|kt|swift|c|h|cc|cpp|hpp|cs|php|sh|sql|lua|pl|scala|ex|exs|vue|svelte|css|html|ya?ml|toml|json)(?![\w.])/i;
 
@@ -68,7 +68,7 @@ export const SPEAKING =
 /** Actions that test, build, read back or compare, by tool name. */
 export const CHECKING_ACTION =
   /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check\w*|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|python3?|node|diff|assert|typecheck|mypy|ruff|eslint|screenshot|preview|render)(?![a-z])/i;
-/** Actions of the same kind, by the command passed to the tool. */
+/** Actions that test, build, read back or compare, by the command. */
 export const CHECKING_COMMAND =
   /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|npx|yarn|pnpm|go (?:test|build|vet|run)|python3?|node|diff|mypy|ruff|eslint|curl)(?![a-z])/i;
 
@@ -141,11 +141,11 @@ export const SOURCE =
 export const HEDGING =
   /\b(?:not|n't|isn|if|whether|should|would|could|will|to (?:be|make|see|verify|check|confirm|ensure)|let(?:'s| me| us)|make sure|need|once|until|unless|fail\w*|verify|confirm|ensure|check|may|might|before|please|when)\b|\?/i;
 
-/** The same kind of words for a sentence about what was done, which may mention a check. */
+/** Words that do the same to a sentence about what was done. Such a sentence may mention a check. */
 export const DOUBTING =
   /\b(?:not|n't|if|whether|should|would|could|will|once|until|unless|may|might|please)\b|\?/i;
 
-/** Admissions of what did not work: the rest of such a text does not claim that everything worked. */
+/** Admissions of what did not work. A text with such words does not claim that everything worked. */
 export const ADMITTING =
   /\b(?:unfortunately|unable to|(?:can|could)(?: ?not|n['’]t)|not (?:been )?(?:able|possible)|still (?:fails?|failing|broken))\b/i;
 

@@ -1,6 +1,6 @@
 /**
- * A step whose texts were searched for secrets once. Everything stored or quoted of the step comes from here; from
- * the original texts the monitors derive only numbers. Pure; any thread.
+ * A step whose texts were searched for secrets once. All texts that are stored or quoted come from this copy. From the
+ * original texts, the monitors derive only numbers. Pure; any thread.
  */
 
 import { areFreeOfKeys, maskText } from '../../redaction/mask.ts';
@@ -32,7 +32,7 @@ export interface MaskedStep {
 /** Longest stored text of a step, in UTF-16 units, by field. */
 export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
 
-/** Secrets are searched for up to this many characters after a cut, which is longer than any key and most tokens. */
+/** Secrets are searched for up to this many characters after a cut. Every key and most tokens are shorter. */
 const SECRET_MARGIN = 1_024;
 
 /** Characters searched in every text, in UTF-16 units. A quote uses no more. */

@@ -79,7 +79,7 @@ export const AVERAGE = {
   repetition: 0,
   /** Similarity of the beginnings of the results to earlier ones. */
   sameness: 1,
-  /** How much of what was asked for appears in the results. */
+  /** Share of the words asked for that appear in the results. */
   answered: 2,
 } as const;
 
@@ -93,7 +93,7 @@ export interface Streak {
   calm: number;
 }
 
-/** A call as stored beyond the slots. */
+/** A call, as it is also stored for steps that no longer have a slot. */
 interface CallRecord {
   call: number;
   outcome: number;
@@ -145,7 +145,7 @@ export class RunMemory {
     return this.counters[COUNTER.steps]!;
   }
 
-  /** Number of steps still stored with their words. */
+  /** Number of steps that are still stored with their words. */
   get slotCount(): number {
     return Math.min(this.steps, SLOTS);
   }

@@ -9,7 +9,7 @@ export interface Monitor {
   /** Weight in each built-in profile. */
   weights: Readonly<Record<BuiltInProfileName, number>>;
   /**
-   * `loop`: the run repeats itself; all loop monitors share one streak, so an agent is told once.
+   * `loop`: the run repeats itself. All loop monitors share one streak, so that an agent is told only once.
    * `standstill`: the run makes no progress in another way.
    * `fault`: one step was wrong; the cause may lie far back.
    */

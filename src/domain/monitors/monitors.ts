@@ -36,7 +36,7 @@ export interface StepOutcome {
  * not.
  */
 const CALM_STEPS = 2;
-/** At this step of a streak and later, the nudge has not helped. */
+/** From this step of a streak on, the nudge counts as having had no effect. */
 const STOP_STEPS = 4;
 
 const LEVELS: readonly (InterventionLevel | null)[] = [null, 'nudge', 'stop'];
@@ -46,7 +46,9 @@ export function initialMonitors(task: string): MonitorsState {
   return { memory: makeMemory(task) };
 }
 
-/** Three decimals are precise enough for a threshold and give the same bytes everywhere. */
+/**
+ * Rounds a score to three decimals. They are precise enough for a threshold, and give the same bytes on every machine.
+ */
 function roundScore(score: number): number {
   return Math.round(Math.min(1, Math.max(0, score)) * 1000) / 1000;
 }
@@ -64,7 +66,7 @@ function weighScores(scores: MonitorScores, profile: MonitorProfile): number {
   return sum;
 }
 
-/** Updates a streak with whether the monitor fires at this step. */
+/** Updates a streak. @param fires whether the monitor fires at this step */
 function advanceStreak(streak: Streak, fires: boolean): Streak {
   if (fires) return { ...streak, length: streak.length + 1, calm: 0 };
   if (streak.length === 0) return streak;

@@ -3,7 +3,7 @@
  * Quotes are journaled with the digest. The caller has masked the text. Pure; any thread.
  */
 
-/** Characters examined per character kept, because most of a text may be white space. */
+/** Maximum number of characters examined per character kept, because most of a text may be white space. */
 const LOOKED_AT_FACTOR = 4;
 
 /** Minimum number of examined characters. */
@@ -17,7 +17,7 @@ function lookedAt(characters: number): number {
 const QUICK_CHARACTERS = 512;
 const quick = Buffer.allocUnsafeSlow(QUICK_CHARACTERS + 2);
 
-/** Same result as `cleanQuote` for a text with an ASCII beginning, as most have; otherwise null. */
+/** The result of `cleanQuote` for a text that begins with ASCII, as most texts do; null: another text. */
 function cleanAscii(part: string, whole: boolean, characters: number): string | null {
   if (characters > QUICK_CHARACTERS) return null;
   let length = 0;

@@ -57,9 +57,9 @@ const PARAPHRASE_WEIGHTS: Readonly<ParaphraseMeasure & { bias: number }> = {
   sameness: 2.18,
 };
 
-/** Two instructions are similar if their cosine is at least this; below, nothing is repeated. */
+/** Two instructions are similar if their cosine is at least this. */
 const LIKE_COSINE = 0.5;
-/** At least this many steps must be similar to this one: saying something twice is no loop. */
+/** Minimum number of steps that are similar to this one. To say something twice is not a loop. */
 export const LIKE_STEPS = 2;
 /** If the result mentions this share of an instruction's new words, the instruction got what it asked for. */
 const BATCH_SHARE = 0.75;
@@ -126,7 +126,9 @@ export function measureParaphrase(
   return speaksOf ? { measure, like } : null;
 }
 
-/** Whether the step asks for something that no earlier step mentioned and its result mentions it: one of a batch. */
+/**
+ * Whether the step is one of a batch: it asks for something that no earlier step mentioned, and its result mentions it.
+ */
 function isNextOfBatch(step: StepFeatures, memory: RunMemory): boolean {
   if (cameToNothing(step.flags)) return false;
   let fresh = 0;
@@ -178,7 +180,7 @@ function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): F
   // A test of each part in turn may fail every time.
   if (step.has(FLAG.prose | FLAG.waits | FLAG.pending | FLAG.checks)) return NO_FINDING;
   const nothing = cameToNothing(step.flags);
-  // Another query that returns the same page of results shows nothing new.
+  // If another query returns the same page of results, it shows nothing new.
   const tells =
     step.has(FLAG.reads) && !step.has(FLAG.mutates) && step.observationLength >= SAME_RESULT_WORDS;
   if (!nothing && !tells) return NO_FINDING;

@@ -43,8 +43,8 @@ const SOURCE_SCORE = 0.55;
 /** Scores by number of consecutive steps without a word of the task. */
 const STRAY_SCORES = [0, 0, 0.1, 0.25, 0.4, 0.55, 0.65, 0.75, 0.85] as const;
 /**
- * Additional steps required when the agent recently spoke to a person, who sees the direction and may have asked for
- * it.
+ * Additional steps required if the agent recently spoke to a person. The person sees the direction, and may have asked
+ * for it.
  */
 const TALK_STEPS = 3;
 /**
@@ -52,9 +52,9 @@ const TALK_STEPS = 3;
  * task.
  */
 const ON_TASK_STEPS = 2;
-/** Additional steps required when the run has not begun the task: it may still be on its way there. */
+/** Additional steps required if the run has not begun the task: it may still be preparing it. */
 const UNBEGUN_STEPS = 2;
-/** A step with any of these flags does or may do something for the task. */
+/** A step with one of these flags does something for the task, or may do so. */
 const NO_SEARCH =
   FLAG.mutates | FLAG.edits | FLAG.runs | FLAG.checks | FLAG.final | FLAG.speaks | FLAG.irreversible;
 /** Two searches with at least this overlap of words are the same search with a different name. */
@@ -103,7 +103,9 @@ function speaksOfTask(step: StepFeatures, memory: RunMemory, shared: number): bo
   return isEnough(shared + found, step);
 }
 
-/** Whether the result mentions the task. A long result fills the filter, which then matches some of any words. */
+/**
+ * Whether the result mentions the task. A long result fills the filter, which then matches some of any words by chance.
+ */
 function answersTask(step: StepFeatures, memory: RunMemory): boolean {
   const words = memory.taskWordCount;
   let found = 0;

@@ -1,6 +1,6 @@
 /**
- * Measures the texts of a step: words, sketches and sums, and which patterns may match. One call of the addon if it
- * was compiled; otherwise the fallback here, which gives the same results and documents them. Pure; any thread.
+ * Measures the texts of a step: words, sketches and sums, and which patterns may match. It makes one call of the addon
+ * if that was compiled. The fallback in this file gives the same results, and documents them. Pure; any thread.
  */
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { hashLoosely, mayChange } from './canonical.ts';
@@ -11,7 +11,7 @@ import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from '.
 
 /** Characters read of each text: this many from the beginning, half as many from the end. */
 export const READ_CHARACTERS = 4096;
-/** Number of characters of the result whose words are its head. */
+/** The words among the first characters of the result, up to this number, are its head. */
 const HEAD_CHARACTERS = 160;
 
 /** Index of each count. */
@@ -23,7 +23,7 @@ export const COUNT = {
   /** Counts of the input. */
   function_words: 3,
   retries: 4,
-  /** Counts of input and thought, like the words that indicate the subject. */
+  /** Counts over input and thought; the words that indicate the subject are counted over both, too. */
   negations: 5,
   subject: 6,
   /** Words kept of the input. */

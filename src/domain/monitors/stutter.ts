@@ -7,7 +7,7 @@ import { hashText } from './words.ts';
 
 /** Maximum number of sentences examined per text; more would not change the result. */
 const SENTENCES_MAX = 256;
-/** Shorter ones are interjections. */
+/** Minimum length of a sentence. Shorter ones are interjections. */
 const SENTENCE_CHARACTERS = 16;
 
 const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*\||\t/;
@@ -30,8 +30,8 @@ export function mayHoldSentences(text: string, count: number): boolean {
 }
 
 /**
- * How often the text contains its most frequent sentence; half of that if more than half of the sentences are different,
- * because the sentence is then a refrain between others.
+ * How often the text contains its most frequent sentence. If more than half of the sentences are different, the number
+ * is halved, because the sentence is a refrain between others.
  */
 export function countStutter(text: string): number {
   if (text.length < 4 * SENTENCE_CHARACTERS) return 0;

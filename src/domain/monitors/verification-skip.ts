@@ -19,10 +19,10 @@ import type { Monitor } from './monitor.ts';
 import { cosineOf, holdsWord } from './words.ts';
 
 const UNCHECKED_SCORE = 0.6;
-/** Added for each further unchecked change. */
+/** Added to the score for each further unchecked change. */
 const UNCHECKED_MORE = 0.08;
 const UNCHECKED_MOST = 0.9;
-/** A claim in passing, after which the work continues. */
+/** Score of a claim in passing, after which the work continues. */
 const PASSING_SCORE = 0.35;
 const BLIND_SCORE = 0.6;
 const UNANSWERED_SCORE = 0.55;
@@ -62,7 +62,7 @@ function isReadBack(step: StepFeatures, memory: RunMemory): boolean {
   return false;
 }
 
-/** Whether the step is a check or may be one. It is unknown what a call with an unknown input examined. */
+/** Whether the step is a check or may be one. What a call with an unknown input examined is not known. */
 function mayCheck(step: StepFeatures, memory: RunMemory): boolean {
   if (step.has(FLAG.mutates)) return false;
   if (step.has(FLAG.checks | FLAG.runs)) return true;

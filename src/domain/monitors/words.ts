@@ -8,9 +8,9 @@
  * ordinary characters.
  */
 
-/** Characters of a word that count; the rest is ignored. */
+/** Maximum number of characters of a word that count. Further ones are ignored. */
 const WORD_CHARACTERS = 14;
-/** Shorter words do not identify a subject. */
+/** Minimum length of a word that identifies a subject. */
 const SUBJECT_CHARACTERS = 3;
 /** A stem keeps at least this many characters. */
 const STEM_CHARACTERS = 4;
@@ -274,7 +274,7 @@ export class WordMarks {
  */
 export class WordSet {
   readonly #limit: number;
-  /** With many more words than the limit, further words are ignored: the estimate is good enough. */
+  /** If a text has many more words than the limit, further words are ignored. The estimate is still good enough. */
   readonly #words: Uint16Array;
   readonly #marks = new WordMarks();
   #size = 0;

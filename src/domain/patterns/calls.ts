@@ -8,7 +8,7 @@ import { stripClientWords } from '../client-words.ts';
 import type { TraceStep } from '../trace-step.ts';
 import { renderJson } from './text.ts';
 
-/** A call record of a v2 trace, validated as far as its own fields go. */
+/** A call record of a v2 trace. Its own fields are validated, but not the contents of its request and response. */
 export interface TraceCall {
   seq: number;
   model: string;

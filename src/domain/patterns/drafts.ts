@@ -91,10 +91,10 @@ export function* findPatternsInParts(trace: Trace): Generator<undefined, Pattern
 }
 
 /**
- * Keeps candidates with different situations. Of those with the same situation it keeps the better one, and adds the
- * other's dead ends. So a trace supports a pattern once, however often the run met the situation.
+ * Keeps candidates with different situations. Of candidates with the same situation it keeps the better one, and adds
+ * the other's dead ends. So a trace supports a pattern once, however often the run met the situation.
  * @param candidates best first
- * @param vectors of their situations, of length 1; null without an embedder: then only equal texts are the same
+ * @param vectors of their situations, of length 1; null: there is no embedder, so only equal texts are the same
  * @returns at most three, in the order of the run
  */
 export function keepDistinct(
@@ -117,7 +117,7 @@ export function keepDistinct(
 
 /**
  * Whether two patterns have the same or nearly the same situation (document 4, "v1").
- * @param vectorA of the situation of `a`, of length 1; null without a vector: then only equal texts are the same
+ * @param vectorA of the situation of `a`, of length 1; null: there is no vector, so only equal texts are the same
  */
 function isSameSituation(
   a: { situation: string },
@@ -170,7 +170,7 @@ export function areEquivalent(a: Texts, b: Texts, similarity: number): boolean {
   return similarity >= SAME_LESSON_COSINE && isSameLesson(a, b);
 }
 
-/** Shorter texts may be equal by chance. */
+/** Minimum length of a text that is not equal to another one by chance. */
 const LESSON_CHARACTERS = 40;
 
 function isSameLesson(a: Texts, b: Texts): boolean {
@@ -179,7 +179,10 @@ function isSameLesson(a: Texts, b: Texts): boolean {
   return kept.length >= LESSON_CHARACTERS && kept.toLowerCase() === added.toLowerCase();
 }
 
-/** The texts of two patterns with the same lesson: those of the first, with what only the second contains. */
+/**
+ * Joins the texts of two patterns with the same lesson: the first pattern's texts, and the dead ends that only the
+ * second contains.
+ */
 export function joinPatterns<Pattern extends Texts>(kept: Pattern, added: Texts): Pattern {
   return {
     ...kept,

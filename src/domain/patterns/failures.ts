@@ -56,9 +56,9 @@ export interface StepVerdict {
   failed: boolean;
   /** The words of the failure on one line; '' without a failure or without words. */
   error: string;
-  /** Whether it neither fails nor repairs. */
+  /** Whether the step only talks or thinks: it neither fails nor repairs. */
   is_talk: boolean;
-  /** Whether it only looks. */
+  /** Whether the step only looks. */
   is_look: boolean;
   /** Steps with the same key try the same thing: the tool, and for commands the program. */
   key: string;

@@ -15,7 +15,7 @@ export interface ScannedValue {
   parent: string;
 }
 
-/** Deeper values are passed over. */
+/** Maximum depth. Deeper values are skipped. */
 const DEPTH = 32;
 const VALUE_CHARACTERS = 400;
 

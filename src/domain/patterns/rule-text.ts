@@ -20,7 +20,7 @@ export interface RunWords {
   isOrdinary(word: string): boolean;
 }
 
-/** For a text without its run. */
+/** For a text whose run is unknown. */
 export const NO_RUN: RunWords = {
   find: () => undefined,
   match: () => undefined,
@@ -28,7 +28,7 @@ export const NO_RUN: RunWords = {
   isOrdinary: () => false,
 };
 
-/** Increase it when the rules change: the stored patterns are then checked once with the new rules. */
+/** Increase it when the rules change. Then stored patterns are checked once with the new rules. */
 export const RULE_VERSION = 1;
 
 const OMITTED = '…';
@@ -120,7 +120,7 @@ const TOKEN = /[\p{L}\p{M}\p{N}_#@~$%+*&/\\.'’-]+(?:::[\p{L}\p{N}_.[\]-]+)*/gu
 /** Types of files by their ending. */
 const FILE_TYPE =
   /\.(?:[cm]?[jt]sx?|d\.ts|py[iw]?|ipynb|rs|go|rb|php|java|kts?|scala|swift|c|cc|cpp|cxx|h|hpp|cs|fs|vb|lua|pl|r|jl|ex|exs|erl|hs|clj|dart|vue|svelte|html?|css|scss|less|json[l5]?|ya?ml|toml|ini|cfg|conf|env|xml|csv|tsv|md|mdx|rst|txt|log|lock|sql|sqlite3?|db|sh|bash|ps1|bat|cmd|dockerfile|tf|proto|graphql|gradle|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|webp|mp[34]|wav|zip|tar|gz|tgz|bz2|xz|7z|parquet|pkl|bak|tmp|diff|patch|exe|dll|so|whl|jar|war)$/i;
-/** Files that are called so everywhere. */
+/** Files with conventional names. */
 const COMMON_FILES =
   /^(?:package(?:-lock)?\.json|tsconfig(?:\.\w+)?\.json|pnpm-lock\.yaml|yarn\.lock|cargo\.(?:toml|lock)|go\.(?:mod|sum)|pyproject\.toml|setup\.(?:py|cfg)|requirements(?:-\w+)?\.txt|tox\.ini|pytest\.ini|conftest\.py|__init__\.py|manage\.py|makefile|dockerfile|docker-compose\.ya?ml|cmakelists\.txt|gemfile(?:\.lock)?|pom\.xml|build\.gradle(?:\.kts)?|gradlew|readme\.md|changelog\.md|license|\.gitignore|\.env|\.npmrc|\.eslintrc(?:\.json)?|\.prettierrc|(?:vite|vitest|jest|webpack|babel|next|biome|eslint)\.config\.\w+|index\.html|main\.py|app\.py)$/i;
 const HOST =
@@ -168,7 +168,7 @@ export function generalizeText(text: string, run: RunWords = NO_RUN): string {
   return tidy(rest);
 }
 
-/** A full stop at the end of the sentence does not belong to the value. */
+/** Replaces a value, but keeps a full stop at the end of the sentence, which does not belong to the value. */
 function keepEnd(found: string, replace: (value: string) => string): string {
   const [end] = /[.,;:!?'’]*$/.exec(found)!;
   return replace(found.slice(0, found.length - end.length)) + end;

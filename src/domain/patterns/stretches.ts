@@ -2,7 +2,7 @@
  * Finds where a run got stuck and recovered. A stretch begins with a failure and ends with the step that worked: the
  * same call, repeated successfully, or another way to the same goal. A failure that the run gave up on is not a
  * stretch. If the run failed, no step is known to have worked, so its stretches contain only failures. If the outcome
- * is unknown, only a successful repetition is proof. Pure; actor threads.
+ * is unknown, only a successful repetition proves a solution. Pure; actor threads.
  */
 
 import { classifyOutcome } from '../run-summary.ts';
@@ -29,7 +29,7 @@ const REACH = 40;
 const DETOUR_REACH = 6;
 /** Maximum number of stretches of a run. */
 const STRETCHES = 16;
-/** Maximum number of pairs of steps compared in one run, so that a hostile run costs no more than a long one. */
+/** Maximum number of pairs of steps compared in one run. So a hostile run costs no more than a long one. */
 const COMPARISONS = 50_000;
 /** Number of equal calls with equal answers that make a loop. */
 const SAME_CALLS = 3;

@@ -19,7 +19,7 @@ interface PatternTexts {
   unlock: string;
 }
 
-/** The texts, and a number from 0 to 4: how far the unlock is explained rather than only recorded. */
+/** The texts, and a number from 0 to 4 that says how well the unlock is explained; 0: it is only recorded. */
 interface Wording extends PatternTexts {
   insight: number;
 }
@@ -43,7 +43,7 @@ const CHANGES = 3;
 const NAMELESS = 'a step without a name';
 const CAUSAL =
   /\b(?:because|since|need(?:s|ed)? to|should|must|instead|missing|requires?|correct(?:ly)?|proper(?:ly)?|actually|turns? out|so (?:I|we|let)|fix|reason|therefore|rather than|not .{1,40} but|by (?:using|adding|changing|setting|removing))\b/i;
-/** Empty words at the start of an agent's message. */
+/** Words without content at the start of an agent's message. */
 const OPENER = /^(?:okay|ok|alright|great|perfect|good|now|sure|of course|certainly|hmm|well)[,.!:]\s+/i;
 /** Greetings and frames around a task. */
 const FRAME =
