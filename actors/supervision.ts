@@ -15,8 +15,7 @@ import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
 const QUEUED_TRACES = 2_000;
 
 /**
- * One actor per process. The server thread's queue bounds what it sends (GW_MAX_QUEUE); this bound is the second
- * limit.
+ * One actor per process. The server threads' queue bounds what they send (GW_MAX_QUEUE). This bound is a second limit.
  */
 export const CAPTURE_WRITER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -30,8 +29,8 @@ export const CAPTURE_WRITER_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per limited key. A bucket stays in memory until it is full, and is removed soon after that. A message
- * behind a thousand others has waited too long to be useful.
+ * One actor per limited key. A bucket stays in memory until it is full, and is removed soon after that. A message after
+ * a thousand others would wait too long to be useful.
  */
 export const RATE_BUCKET_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,

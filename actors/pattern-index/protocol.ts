@@ -72,7 +72,10 @@ export interface IndexState {
   patterns: number;
   /** Number of known patterns without a vector of the current embedder. */
   unembedded: number;
-  /** Number of unembedded patterns that searches find by a vector of another embedder. They do not find the others. */
+  /**
+   * Number of unembedded patterns that searches find by a vector of another embedder. Searches do not find the other
+   * unembedded patterns.
+   */
   formerly_embedded: number;
   /** Number of known patterns that are not in a graph yet. Searches compare with each of them. */
   unlinked: number;
@@ -82,7 +85,7 @@ export interface IndexState {
 }
 
 export type PatternIndexProtocol = {
-  /** Loads the stored patterns now; otherwise the first other message loads them. Answered at once. */
+  /** Loads the stored patterns now. Without this message, the first other message loads them. Answered at once. */
   open: { request: null; reply: null };
   retrieve: { request: RetrieveRequest; reply: FoundMatches };
   /**

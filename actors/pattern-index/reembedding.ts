@@ -52,7 +52,7 @@ export class Reembedding {
   readonly #scopes: PatternScopes;
   readonly #keeper: GraphKeeper;
   readonly #life: StoreLifecycle;
-  /** null when there is no former embedder, or it is not needed. */
+  /** null: there is no former embedder, or it is not needed. */
   #former: FormerEmbedder | null = null;
   #running: Promise<void> | null = null;
 
@@ -277,7 +277,7 @@ export class Reembedding {
     });
   }
 
-  /** Removes the vectors of earlier embedders, which only take space. */
+  /** Removes the vectors of earlier embedders. They only take space. */
   async #dropVectorsBut(vectorsId: string): Promise<void> {
     const { tables } = this.#parts;
     const kept = digest(vectorsId);

@@ -39,7 +39,7 @@ const PAUSE_MS = 3;
 
 interface RuleRow {
   version: number;
-  /** The last pattern that was checked; null before the first, and when all are done. */
+  /** The last pattern that was checked; null: none was checked yet, or all were. */
   after: RowKey | null;
   is_done: boolean;
   checked: number;
@@ -185,7 +185,7 @@ function isGeneral(pattern: Pattern): boolean {
   return situation === pattern.situation && dead_ends === pattern.dead_ends && unlock === pattern.unlock;
 }
 
-/** The twin, with the other pattern's support, sources and dead ends added. */
+/** The twin, to which the other pattern's support, sources and dead ends are added. */
 function mergeInto(twin: Pattern, other: Pattern): Pattern {
   const sources = [...new Set([...twin.sources, ...other.sources])].slice(-PATTERN_SOURCES_KEPT);
   return { ...joinPatterns(twin, other), support: twin.support + other.support, sources };

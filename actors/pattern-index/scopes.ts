@@ -1,7 +1,8 @@
 /**
  * The patterns in memory. Each scope (a project, an organization's commons, the universal patterns) has its own
- * index, so a search cannot find another tenant's pattern. Texts stay on the disk. A pattern takes about 600 bytes
- * and its vector: 2 bytes per dimension, and another half byte per dimension once it is in a graph. Actor thread.
+ * index, so a search cannot find another tenant's pattern. Texts stay on the disk. A pattern takes about 600 bytes, and
+ * its vector takes 2 bytes per dimension. Once it is in a graph, it takes another half byte per dimension. Actor
+ * thread.
  */
 import {
   modelFamily,
@@ -15,7 +16,7 @@ import type { VectorIndex } from '../../src/search/vector-index.ts';
 import type { RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope } from './scope-names.ts';
 
-/** Maximum number of patterns of all scopes together. One more is refused. */
+/** Maximum number of patterns of all scopes together. Further ones are refused. */
 const PATTERNS_MAX = 500_000;
 
 /** A pattern in memory. Its position in the list is its id in the index. */
@@ -67,7 +68,7 @@ export class PatternScopes {
     this.#onVector = onVector;
   }
 
-  /** Scopes that were ever used. */
+  /** Number of scopes that were ever used. */
   get size(): number {
     return this.#scopes.size;
   }
@@ -179,7 +180,7 @@ export class PatternScopes {
   }
 }
 
-/** Shares the strings of names that many patterns have. Emptied when it is too large. */
+/** Shares the strings of names that many patterns have. It is emptied when it is too large. */
 const names = new Map<string, string>();
 const NAMES_MAX = 10_000;
 

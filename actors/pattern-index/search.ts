@@ -24,8 +24,7 @@ export interface Candidate {
 }
 
 /**
- * Number of matches requested in each scope beyond `top_k`, because some may not be on the disk yet, or not any
- * more.
+ * Number of matches requested in each scope beyond `top_k`, because some may not be on the disk yet, or no longer.
  */
 const SPARE_MATCHES = 4;
 
@@ -57,7 +56,7 @@ export function findPatterns(
   return rankFound(found, request);
 }
 
-/** How many matches to find in each scope, and the preferred family; empty without one. */
+/** The number of matches to find in each scope, and the preferred family; '': none. */
 export function lookOf({ top_k, model }: RetrieveRequest): { wanted: number; family: string } {
   const family = model === null ? '' : modelFamily(model);
   // A pattern of the preferred family may come from further down the list.

@@ -32,7 +32,7 @@ export class SharedSearch {
   readonly #index: SharedSearchParts['index'];
   readonly #indexes: SharedIndexes;
   readonly #queries: RememberedEmbedder;
-  /** Vectors arrive in batches; other work of the thread must not wait for all of their searches. */
+  /** Vectors arrive in batches. Other work of the thread must not wait for the searches of a whole batch. */
   readonly #ticks = new TickQueue(SHARED_SEARCHES_A_TICK);
   #searched = 0;
   #asked = 0;

@@ -56,7 +56,8 @@ async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: Pat
   const fresh = wanted.filter((_, at) => created[digests[at]!] === undefined);
   const vectors = await intake.embed(fresh);
   scopes.forgetAll(scopes.of(UNIVERSAL_SCOPE), gone);
-  // In one transaction: otherwise a crash could leave rows without a scope, into which the next start would merge.
+  // Write all in one transaction. Otherwise a crash could leave rows without a scope, into which the next start would
+  // merge.
   await intake.take(UNIVERSAL_SCOPE, fresh, vectors, (outcomes) => {
     for (const [at, outcome] of outcomes.entries())
       if (outcome.created) created[digest(JSON.stringify(fresh[at]))] = outcome.pattern_id;

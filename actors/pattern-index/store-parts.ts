@@ -21,7 +21,10 @@ export interface StoreParts {
   tables: Tables;
   embedder: Embedder;
   makeIndex: MakeIndex;
-  /** Where other threads find the indexes; the store closes it. null or absent: the indexes are not shared. */
+  /**
+   * The catalog in which other threads find the indexes; the store closes it. null or absent: the indexes are not
+   * shared.
+   */
   catalog?: IndexCatalog | null;
   clock: Clock;
   newId: () => string;

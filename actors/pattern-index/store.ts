@@ -53,7 +53,10 @@ export class PatternStore {
   readonly #intake: PatternIntake;
   readonly #reembedding: Reembedding;
   readonly #queries: RememberedEmbedder;
-  /** Vectors arrive in batches. If all their searches ran in one turn, the first answer would wait for the last. */
+  /**
+   * Vectors arrive in batches. If all searches of a batch ran in one turn, the first answer would wait for the last
+   * search.
+   */
   readonly #ticks = new TickQueue();
   readonly #loaded: Promise<void>;
   /** Resolves when the patterns and the saved graphs are loaded. From then on, new patterns are accepted. */
@@ -90,7 +93,7 @@ export class PatternStore {
       },
       () => {},
     );
-    // Callers that need the patterns get the error. Without callers, it must not end the process.
+    // Callers that need the patterns get the error. If there are none, the error must not end the process.
     this.#loaded.catch((thrown: unknown) =>
       parts.log.warn({ err: thrown }, 'the stored patterns cannot be read'),
     );

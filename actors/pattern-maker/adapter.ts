@@ -62,9 +62,9 @@ export interface PatternWriter {
 interface PatternParts {
   /** The queued body of the actor with this key. */
   readBody(key: string): Uint8Array | undefined;
-  /** Null without an embedder: then only equal situations are near-duplicates. */
+  /** null: there is no embedder, so only equal situations are near-duplicates. */
   embedder: SituationEmbedder | null;
-  /** Null without a pattern store: traces are accepted, but make no patterns. */
+  /** null: there is no pattern store. Traces are accepted, but make no patterns. */
   sink: PatternSink | null;
   writer: PatternWriter | null;
 }
@@ -84,7 +84,10 @@ class PortError extends Error {
 export class PatternMakingAdapter {
   readonly #parts: PatternParts;
   #running = 0;
-  /** Bounded by the number of living actors of this kind, each of which waits here at most once. */
+  /**
+   * Callers that wait. Their number is bounded by that of the living actors of this kind, because each waits at most
+   * once.
+   */
   readonly #waiting: (() => void)[] = [];
 
   constructor(parts: PatternParts) {
@@ -157,7 +160,7 @@ export class PatternMakingAdapter {
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Passes the turn directly to the next waiting caller, so that no later caller overtakes it. */
+  /** Passes the turn directly to the next waiting caller, so that no later caller comes before it. */
   #passTurn(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;

@@ -48,17 +48,17 @@ export const PATTERN_MAKING_ADAPTER = 'pattern-making';
 
 /** Delay before the second attempt. It doubles for each further attempt. */
 const RETRY_AFTER_MS = 1_000;
-/** How often the actor checks a caller that waits for a trace of another request. */
+/** Interval at which the actor checks for callers that wait for the trace of another request. */
 const WAIT_MS = 50;
 const ERROR_CHARACTERS = 300;
 
 export interface PatternMakerState {
-  /** Null until a trace has come. */
+  /** null: no trace was submitted yet. */
   submission: SubmitRequest | null;
   status: TraceStatus;
   submitted_at: string;
   finished_at: string | null;
-  /** Attempts that have begun. */
+  /** Number of attempts that have begun. */
   attempts: number;
   /** The patterns to merge; null before they are known, and after the merge. */
   patterns: PatternDraft[] | null;
@@ -156,7 +156,7 @@ export const patternMaker: Behaviour<
     },
 
     wake(_state, _request, context) {
-      // The message only had to activate the actor.
+      // The message was only needed to activate the actor.
       context.reply(null);
     },
   },

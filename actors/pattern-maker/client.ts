@@ -36,7 +36,7 @@ export class PatternMakerClient {
   /**
    * Submits a trace. It is stored when this resolves; a legacy trace is also processed.
    * @throws CatalogueError `conflict` if the id was used with another body, `unavailable` if the trace cannot be
-   *   accepted, or a legacy trace cannot be processed, now
+   * accepted now, or if a legacy trace cannot be processed now
    */
   async submit(request: SubmitRequest, trace: Trace): Promise<SubmitReply> {
     const bodies = [await packTrace(trace)];
@@ -100,7 +100,7 @@ export class PatternMakerClient {
         await this.#asker.ask(to, 'wake', null, { deadline_ms: WAKE_DEADLINE_MS });
         woken++;
       } catch (thrown) {
-        // A full queue or a missing thread: the next call finds the trace again.
+        // The queue is full, or the thread is down. The next call finds the trace again.
         if (thrown instanceof RuntimeError && thrown.retryable) break;
         throw new CatalogueError('unavailable', undefined, { cause: thrown });
       }

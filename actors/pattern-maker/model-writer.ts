@@ -1,7 +1,7 @@
 /**
  * Asks a language model for better words for patterns (`DISTILL_MODEL_URL`, chat-completions style). It checks the answer
- * against a schema, bounds it, masks secrets in it and replaces the values of the run, as in any other text. If anything
- * goes wrong, the words that were found without a model stay. Actor thread.
+ * against a schema, bounds it, masks secrets in it and replaces the values of the run, as in any other text. If
+ * anything fails, the words that were found without a model stay. Actor thread.
  */
 
 import { z } from 'zod';
@@ -12,7 +12,7 @@ import { NO_UNLOCK } from '../../src/domain/patterns/wording.ts';
 import type { Trace } from '../../src/domain/trace.ts';
 import type { PatternWriter } from './adapter.ts';
 
-/** How long a model that writes patterns may take, and how much of its answer is read. */
+/** Longest time for the answer of a model that writes patterns, and maximum bytes of its answer that are read. */
 const DISTILL_MODEL_MS = 15_000;
 const DISTILL_MODEL_ANSWER_BYTES = 256 << 10;
 

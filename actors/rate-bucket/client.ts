@@ -1,5 +1,5 @@
 /**
- * Takes tokens from rate buckets: from shared memory, or from the key's actor if the key has no slot there. Sends the
+ * Takes tokens from rate buckets: from shared memory, or from the key's actor if the key has no slot in it. Sends the
  * rate buckets' messages; no other file does. Server threads.
  */
 import { hash } from 'node:crypto';
@@ -42,13 +42,13 @@ export class RateBucketClient {
 
 /** How long to wait before a key without a slot requests one again. */
 const NO_SLOT_MS = 1_000;
-/** Maximum number of keys that one thread counts by itself while the actors do not answer. */
+/** Maximum number of keys that one thread counts separately while the actors do not answer. */
 const OWN_SLOTS = 4_096;
 
 /**
  * One limit for many keys, each with its own bucket. It is exact across all threads while the actor that assigns
- * slots answers. If it does not answer, a thread counts keys that are new to it by itself, and the limit then holds
- * for each thread.
+ * slots answers. If it does not answer, a thread separately counts keys that are new to it. The limit then holds for
+ * each thread.
  */
 export class SharedRateLimiter {
   readonly #asker: Asker;

@@ -36,8 +36,7 @@ interface SlotsInternal {
 }
 
 /**
- * A slot without a take for this long may be taken back. This is longer than a full refill takes at any sensible
- * limit.
+ * A slot without a take for this long may be taken back. At any sensible limit, a full refill takes less.
  */
 const IDLE_MS = 60_000;
 /** Maximum number of slots that are taken back at once. */

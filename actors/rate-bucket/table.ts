@@ -34,7 +34,7 @@ export type ReadNs = () => number;
 /**
  * The offset to add to this thread's `performance.now()`, which starts at a different time in each thread but costs a
  * third of `hrtime`. The two clocks cannot be read at the same time, and a thread that loses its core between the two
- * reads would get too large an offset. So several pairs are read, and the closest pair counts.
+ * reads would get an offset that is too large. So several pairs are read, and the closest pair counts.
  */
 export function findOriginNs(readHrtimeNs: ReadNs = () => Number(process.hrtime.bigint())): number {
   let closest = { gapMs: Infinity, originNs: 0 };
@@ -78,8 +78,8 @@ export class RateTable {
     const depthNs = Math.min(DEPTH_NS_MAX, burst * spacingNs);
     for (;;) {
       const before = Atomics.load(this.#fullAtNs, slot);
-      // The clock is read after the bucket. An earlier time than another thread's take would make the bucket look
-      // fuller than it is.
+      // The clock is read after the bucket. A time before another thread's take would make the bucket look fuller than
+      // it is.
       const now = this.#now();
       const backlogNs = Math.max(0, Number(before) - now);
       const afterNs = backlogNs + spacingNs;

@@ -78,7 +78,7 @@ export const RUN_DELETE_STEPS = 1_000;
 /** Name of the adapter that reads answers; its object has the methods of StepAnswersAdapter. */
 export const STEP_ANSWERS_ADAPTER = 'step-answers';
 
-/** A limit that covers all step rows of a run. */
+/** A limit that is larger than the number of step rows of any run. */
 const ALL_STEPS = 2 ** 31 - 1;
 
 /** A step that is being looked up. */
@@ -103,7 +103,7 @@ interface KeyLookup {
 interface RunInternal {
   looked_up: Outcome<string | null, Lookup>;
   keys_looked_up: Outcome<KnownKey[], KeyLookup>;
-  /** The carried number is the start time of the run. */
+  /** The number that is passed along is the start time of the run. */
   gathered: Outcome<GatheredSteps | null, number>;
   /** Deletes the next portion of the run. */
   sweep: null;
@@ -290,7 +290,7 @@ function lookupHandlers(isWatched: boolean): Run['internal'] {
       if (!outcome.ok) return context.refuseTo(token, outcome.error);
       if (outcome.value !== null) return context.replyTo(token, outcome.value);
       if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
-      // Another late step was recorded since storage was asked: it may be the same step.
+      // Another late step was recorded since storage was asked. It may be the same step.
       if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
       const recorded = record(state, step, context);
       context.replyTo(token, recorded.answer);
@@ -302,7 +302,7 @@ function lookupHandlers(isWatched: boolean): Run['internal'] {
       if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
         return context.refuseTo(token, refusal('run_not_found'));
       if (!outcome.ok) return context.refuseTo(token, outcome.error);
-      // Other reports were recorded since storage was asked: they may be the same ones.
+      // Other reports were recorded since storage was asked. They may be the same reports.
       if (state.reports !== reports) return lookUpKeys(state, token, request, context);
       context.replyTo(token, recordReported(state, request, outcome.value, context, isWatched));
     },

@@ -5,7 +5,7 @@
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import { type PackedScores, packScores, type RunFacts, type RunState } from '../../src/domain/run.ts';
 
-/** The order in which values are stored. A new field is appended; a field that is removed keeps its place. */
+/** The order in which values are stored. A new field is appended. A removed field keeps its place. */
 const FACTS = [
   'org_id',
   'project_id',
@@ -44,7 +44,7 @@ type OtherField = 'facts' | 'monitors' | 'last';
 type Missing =
   | Exclude<keyof RunFacts, (typeof FACTS)[number]>
   | Exclude<keyof RunState, (typeof FIELDS)[number] | OtherField>;
-/** Does not compile when a field is missing above. */
+/** Does not compile if a field is missing in the lists above. */
 const NOTHING_MISSING: Missing extends never ? true : Missing = true;
 
 export type PackedState = [facts: unknown[], fields: unknown[], last: PackedScores, intervention: unknown];
@@ -64,7 +64,7 @@ export function packState(state: RunState): PackedState | null {
 export function unpackState([facts, fields, last, intervention]: PackedState): RunState {
   const [numbers, total_score, fired] = last;
   const named = Object.fromEntries(FACTS.map((name, at) => [name, facts[at] ?? null]));
-  // The only fact that a run may lack.
+  // The key's id is the only fact that a run may lack.
   if (named.key_id === null) delete named.key_id;
   return {
     ...(Object.fromEntries(FIELDS.map((name, at) => [name, fields[at] ?? null])) as unknown as RunState),

@@ -11,7 +11,7 @@ import {
 } from '../../src/domain/monitors/masked-step.ts';
 import type { StepEvent } from '../../src/domain/run.ts';
 
-/** A step's message. It is an array, because msgpack encodes and decodes that in half the time of an object. */
+/** A step's message. It is an array, because msgpack encodes and decodes an array in half the time of an object. */
 export type StepMessage = readonly [
   /** The project to which the caller is limited; null: no limit. */
   project_id: string | null,

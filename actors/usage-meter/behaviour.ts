@@ -4,10 +4,9 @@
  * also records the interventions returned by evaluations of posted steps, because they determine what counts. The
  * journal and the counters are in `runs.mdb`. Server threads.
  *
- * A month is a UTC calendar month by the wall clock. Setting the clock back to the previous month does not restore that
- * month: usage counts in the latest month seen until that month is over. If the clock was several months ahead, the
- * later month was an error, and the count of the current month continues. Otherwise a customer at the cap would wait
- * for years.
+ * A month is a UTC calendar month by the wall clock. If the clock is set back to the previous month, usage still counts
+ * in the latest month seen, until that month is over. If the clock was several months ahead, the later month was an
+ * error, and the count of the current month continues. Otherwise a customer at the cap would wait for years.
  */
 import {
   type EvaluatedRuns,

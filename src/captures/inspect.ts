@@ -102,7 +102,8 @@ export interface RunSummary {
 }
 
 interface RunTable extends RunListEnd {
-  /** In the order of their first appearance. */ runs: RunSummary[];
+  /** In the order of their first appearance. */
+  runs: RunSummary[];
 }
 
 /** Counts of what a list of runs leaves out. */

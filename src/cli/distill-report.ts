@@ -58,7 +58,8 @@ const UNCOVERED: Record<UncoveredReason, string> = {
   invalid: 'the answer would be invalid',
 };
 
-/** Maximum number of kinds of answers with a line in the table. Kinds with errors are always listed. */ const KINDS_SHOWN = 12;
+/** Maximum number of kinds of answers with a line in the table. Kinds with errors are always listed. */
+const KINDS_SHOWN = 12;
 
 /** For a person: first what would be served, then the material behind it. */
 export function describeRound(round: RoundJson, tier: Tier, width: number, palette: Palette): string {

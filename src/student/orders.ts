@@ -51,7 +51,7 @@ export const NO_ORDERS: Orders = { held: false, shares: [], suspended: [], resum
 /**
  * Reads the orders.
  * @returns `NO_ORDERS` when there is no file
- * @throws OrdersError of one line for a file that is damaged or cannot be read: its suspensions are then unknown, so
+ * @throws OrdersError of one line for a file that is damaged or cannot be read: its suspensions are unknown then, so
  * nothing may be served
  */
 export async function readOrders(directory: string): Promise<Orders> {
@@ -117,7 +117,7 @@ export function suspend(orders: Orders, wanted: Order): Orders {
 
 /**
  * Makes orders that lift suspensions, including those of the watch.
- * @param wanted what is resumed: without a kind, all kinds of the agent; without an agent, all agents
+ * @param wanted the agent and the kind to resume; without a kind, all kinds of the agent; without an agent, all agents
  */
 export function resume(orders: Orders, wanted: Order): Orders {
   const isMeant = (order: Order): boolean =>

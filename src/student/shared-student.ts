@@ -3,7 +3,7 @@
  * and the operator's orders are copied from the directory where rounds publish to this place, and from there to the
  * gateways' directories. Command line.
  *
- *   serving.json              what serves, and the orders; the only object that changes, written last
+ *   serving.json              the serving version, and the orders; the only object that changes, written last
  *   manifests/<sha256>.json   a version's manifest
  *   files/<sha256>/<piece>    a file that a manifest names
  *
@@ -60,7 +60,7 @@ export class StudentSharing {
   }
 
   /**
-   * Looks once, and shares what has changed.
+   * Looks once, and shares changes.
    * @returns whether something has changed
    * @throws SharedStudentError if another DATA_DIR shares a student at this place; StudentDirectoryError; OrdersError;
    * errors of the place
@@ -106,7 +106,7 @@ export class StudentSharing {
     await this.#put(`manifests/${hashOf(text)}.json`, Buffer.from(text));
   }
 
-  /** Removes files that no version in the directory has. A gateway that is fetching such a file looks again. */
+  /** Removes files that no version in the directory names. A gateway that is fetching such a file looks again. */
   async #removeOld(manifest: string): Promise<void> {
     const kept = new Set([`manifests/${manifest}.json`]);
     for (const version of await listVersions(this.#directory))
@@ -138,8 +138,7 @@ export class StudentFollowing {
   }
 
   /**
-   * Looks once, and applies what has changed.
-   * @returns what has changed in the directory; null if nothing has
+   * Looks once, and applies changes. @returns what has changed in the directory; null: nothing
    * @throws SharedStudentError, also if nothing is shared yet; StudentDirectoryError; errors of the place
    */
   async look(): Promise<'orders' | 'student' | null> {

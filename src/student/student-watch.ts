@@ -19,7 +19,7 @@ import { readWatchFile, writeWatchFile } from './watch-file.ts';
 const WATCH_SAVE_MS = 2_000;
 
 interface StudentWatchOptions {
-  /** The watch's file; null to keep the watch only in memory. */
+  /** The watch's file; null: keep the watch only in memory. */
   path: string | null;
   /** Share of covered steps that is audited. */
   share: number;
@@ -156,8 +156,7 @@ export class StudentWatch {
 }
 
 /**
- * A report from the file, for callers without a running student.
- * @param kept the file's content; null without a file
+ * A report from the file, for callers without a running student. @param kept the file's content; null: there is no file
  */
 export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAgentReport[] {
   if (kept === null) return markOrders([], orders);

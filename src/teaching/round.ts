@@ -61,7 +61,8 @@ const CACHE_BYTES = 4 * 1024 * 1024;
 const DIGEST_CODE = 'digest-22';
 
 export interface RoundOptions {
-  /** An absolute path. */ db: string;
+  /** An absolute path. */
+  db: string;
   /** '' if nothing is stored. */
   out: string;
   student: StudentKind;

@@ -50,7 +50,8 @@ export interface StartedActors {
   placement: Placement;
   /** Reaches the actors from the main thread. */
   client: ActorClient;
-  /** null: there is no API. */ compute: ComputePool | null;
+  /** null: there is no API. */
+  compute: ComputePool | null;
   isReady(): Promise<boolean>;
 }
 

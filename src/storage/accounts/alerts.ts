@@ -35,7 +35,7 @@ export function findAlert(tables: TableReader, org_id: string, id: string): Aler
   return tables.get<AlertRow>(ALERTS, [org_id, id]);
 }
 
-/** null: it was not checked yet. */
+/** null: the alert was not checked yet. */
 export function readAlertState(tables: TableReader, { org_id, id }: AlertRow): AlertState | null {
   return tables.get<AlertState>(ALERT_STATES, [org_id, id]) ?? null;
 }

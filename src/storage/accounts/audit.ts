@@ -23,7 +23,7 @@ export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: numbe
 }
 
 /**
- * Copies entries that were written with changes in `runs.mdb` to the log. Each entry is copied once, however often
+ * Copies entries that were written with changes in `runs.mdb` to the log. Each entry is copied exactly once, even if
  * the copying is interrupted.
  * @param org_id null: of all organizations
  * @throws Error of a store; the next call copies the remaining entries

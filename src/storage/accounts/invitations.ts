@@ -22,7 +22,7 @@ const BY_EMAIL = 'invitations_by_email';
 const DAY_MS = 86_400_000;
 
 /**
- * Invites an address. If it has a pending invitation, that one stays as it is, with its role.
+ * Invites an address. If the address has a pending invitation, that invitation stays unchanged, with its role.
  * @returns `created: false` if the invitation existed
  */
 export function invite(
@@ -52,7 +52,10 @@ export function getInvitation(tables: TableReader, org_id: string, id: string): 
   return tables.get<Invitation>(INVITATIONS, [org_id, id]);
 }
 
-/** Pending and not expired, newest first. If there are too many, those of the newest organizations. */
+/**
+ * Pending invitations that are not expired, newest first. If there are too many, only those of the newest
+ * organizations.
+ */
 export function pendingFor(tables: TableReader, email: string, nowMs: number): Invitation[] {
   if (email === '') return [];
   const found: Invitation[] = [];

@@ -11,7 +11,7 @@ import { countRow, countRows, type Listing, type Page } from './page.ts';
 import { requireRoom } from './room.ts';
 import { removeSearchesOf } from './saved-searches.ts';
 
-/** The most organizations of a user and members of an organization. One more is refused with 409. */
+/** Maximum number of organizations of a user, and of members of an organization. Further ones are refused with 409. */
 const ORGS_PER_USER_MAX = 500;
 const MEMBERS_PER_ORG_MAX = 5_000;
 

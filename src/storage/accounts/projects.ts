@@ -8,7 +8,7 @@ import { noteDeletion } from './deletions.ts';
 import { countRow, countRows, type Listing, type Page, readNewest } from './page.ts';
 import { requireRoom } from './room.ts';
 
-/** Maximum number of projects of one organization. One more is refused with 409. */
+/** Maximum number of projects of one organization. Further ones are refused with 409. */
 const PROJECTS_PER_ORG_MAX = 5_000;
 
 /** [org, project] → Project, counted by organization. */

@@ -18,7 +18,7 @@ const USAGE_ORGS_REMEMBERED = 200;
 
 const DAY_MS = 86_400_000;
 
-/** A day counts as closed when its last row is certainly written. Rows may arrive late. */
+/** A day counts as closed after this many days. Rows may arrive late, but then its last row is certainly written. */
 const OPEN_DAYS = 7;
 
 interface DaysOver {

@@ -18,7 +18,7 @@ const BY_EMAIL = 'users_by_email';
 /** The user's id, or an object if an account of this identity was deleted. */
 type IdentityRow = string | { user_id: string | null; deleted_at_ms: number };
 
-/** What an identity provider says of a person. */
+/** The facts that an identity provider states about a person. */
 interface SignIn extends Identity {
   email: string | null;
   name: string | null;

@@ -10,7 +10,7 @@ export interface BucketPlace {
   prefix: string;
   /** null: the endpoint of AWS. */
   endpoint: string | null;
-  /** null: what the SDK finds in the environment. */
+  /** null: the region that the SDK finds in the environment. */
   region: string | null;
   /** For messages. */
   name: string;
@@ -20,7 +20,7 @@ const BUCKET = /^[a-z\d][a-z\d.-]{1,61}[a-z\d]$/;
 const PREFIX = /^(?:[\w.=+@-]+\/)*$/;
 const PARAMETERS: ReadonlySet<string> = new Set(['endpoint', 'region', 'insecure']);
 const RULE = 'a bucket is named like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1';
-/** Region for other servers, which are not known to check it. */
+/** Region for other servers than AWS. No such server is known to check it. */
 const ANY_REGION = 'us-east-1';
 
 export function isBucketPlace(place: string): boolean {

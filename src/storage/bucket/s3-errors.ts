@@ -37,7 +37,7 @@ interface S3Failure extends Error {
   $metadata?: { httpStatusCode?: number };
 }
 
-/** @param right what the operation needs */
+/** @param right the access right that the operation needs */
 export function explainS3(thrown: unknown, place: BucketPlace, right: string): StoreError {
   const failure = thrown as S3Failure;
   const { name } = failure;

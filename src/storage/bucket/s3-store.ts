@@ -1,7 +1,8 @@
 /**
- * A bucket of S3-compatible storage as a place for objects, through the AWS SDK, which is loaded only here. Any thread.
- * Credentials come from the SDK's usual chain (environment, profile, container, machine). Each object is sent with its
- * SHA-256, which the server compares. When an object is read, it is compared with the checksum that the server reports.
+ * A bucket of S3-compatible storage as a place for objects, through the AWS SDK, which only this file loads. Any
+ * thread. Credentials come from the SDK's usual chain (environment, profile, container, machine). Each object is sent
+ * with its SHA-256, which the server compares. When an object is read, it is compared with the checksum that the server
+ * reports.
  */
 import { createHash } from 'node:crypto';
 import type { S3Client } from '@aws-sdk/client-s3';
@@ -120,7 +121,7 @@ class S3Store implements ObjectStore {
     return { Bucket: this.#place.bucket, Key: `${this.#place.prefix}${name}` };
   }
 
-  /** @param right what the credentials need */
+  /** @param right the access right that the credentials need */
   async #try<Result>(right: string, work: () => Promise<Result>): Promise<Result> {
     try {
       return await work();

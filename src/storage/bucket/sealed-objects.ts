@@ -1,6 +1,6 @@
 /**
- * Encrypts what leaves the machine under the data key, if there is one. The name of an object is authenticated, so an
- * object does not open under another name. Any thread.
+ * Encrypts data that leaves the machine with the data key, if there is one. The name of an object is authenticated, so
+ * an object does not open under another name. Any thread.
  */
 import { type DataKey, SealError, type Sealer } from '../../std/data-key.ts';
 import { StoreError } from './object-store.ts';

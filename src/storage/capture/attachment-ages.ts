@@ -1,7 +1,7 @@
 /**
  * The ages of attachments. The age of an attachment is the time of its file: the log touches the file when an exchange refers to
- * it (attachments.ts). No exchange refers to an attachment that was last touched before the oldest exchange began. This holds
- * only for the time since logs touch attachments; before that, no attachment is removed. Capture process.
+ * it (attachments.ts). No exchange refers to an attachment that was last touched before the oldest exchange began. This
+ * is true only since logs touch attachments. Attachments from before that time are not removed. Capture process.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { opendir } from 'node:fs/promises';

@@ -23,7 +23,7 @@ import { syncPath } from '../../std/synced-path.ts';
 const MAX_KNOWN = 65_536;
 /** A file's modification time is updated at most this often. */
 const TOUCH_EVERY_MS = 3_600_000;
-/** Shorter base64 is no attachment. */
+/** Minimum length of base64 that can be an attachment. */
 export const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
 
 const PLACEHOLDER_HEAD = '\0@svc-file:';
@@ -167,8 +167,8 @@ export class AttachmentStore {
   /** Written since the last sync, by name. */
   #unsynced: { name: string; sha256: string }[] = [];
   /**
-   * Whether a sync has failed. The next one would then succeed although the kernel has dropped the pages that it
-   * could not write.
+   * Whether a sync has failed. The next sync would succeed although the kernel has dropped the pages that it could not
+   * write.
    */
   #isInDoubt = false;
   #made = false;
@@ -275,7 +275,7 @@ function touch(path: string, nowMs: number): boolean {
   }
 }
 
-/** Reads an attachment's file that is not in the folder; null: it is not there either. */
+/** Reads an attachment's file from another place if it is not in the folder; null: the file does not exist. */
 type FindElsewhere = (name: string) => Buffer | null;
 
 /**

@@ -50,7 +50,7 @@ const CANDIDATES = 8;
 
 /** Weight of one lookup in the moving share of successful lookups. */
 const SHARE_WEIGHT = 1 / 64;
-/** Below this share of successful lookups, only some exchanges are kept. */
+/** If the share of successful lookups is lower than this, only some exchanges are kept. */
 const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
@@ -102,7 +102,7 @@ export class BaseCache {
     }
   }
 
-  /** Bytes of everything in memory. */
+  /** Number of bytes that the cache has in memory. */
   get bytes(): number {
     return this.#bytes + this.#freeBytes;
   }
@@ -271,7 +271,7 @@ export function countCopied(body: PreparedBody): number {
 
 /**
  * Copies a body into the area, starting at the offset.
- * @param known bytes at the beginning that are already there
+ * @param known number of bytes at the beginning that the area already has
  */
 export function copyBody(body: PreparedBody, memory: Buffer, at: number, known = 0): PreparedBody {
   const end = at + body.raw.length;

@@ -26,7 +26,7 @@ interface RawSink extends RawStage {
 /** A batch ready to be committed; the kernel already has its raw-file blocks. */
 export interface EncodedBatch {
   blocks: readonly CutBlock[];
-  /** Where the database continues after this batch. */
+  /** The id at which the database continues after this batch. */
   next_id: number;
   next_piece: number;
   set_apart: SetApart[];

@@ -32,7 +32,7 @@ const FILES_PER_BODY = 1_000;
 
 const MASK_BYTES = Buffer.from(MASK, 'latin1');
 
-/** What to search for in a body. */
+/** The things to search for in a body. */
 interface BodySearch {
   needles: SecretSet;
   shapes: boolean;

@@ -20,10 +20,10 @@
  * base's whole request (agents read the same files again and again). Exchanges that arrive fast share a block
  * and are compressed together, because each compression call costs at least 50 to 100 µs.
  *
- * Pieces. LMDB gives a value that does not fit into half a page its own whole pages, which wastes half a page
- * each time. So a block of more than 1,000 bytes is cut into pieces of that size, four of which fill a page.
- * They are in the table `pieces`; the value is then 128, the number of exchanges, the number of the first
- * piece, the count of pieces, and the rest of the block.
+ * Pieces. If a value does not fit into half a page, LMDB stores it in separate whole pages, which wastes half a page on
+ * average. So a block of more than 1,000 bytes is cut into pieces of that size, four of which fill a page. They are in
+ * the table `pieces`; the value is then 128, the number of exchanges, the number of the first piece, the count of
+ * pieces, and the rest of the block.
  *
  * Raw files. A block that is stored uncompressed under load is in a file beside the database (raw-files.ts)
  * until it is packed. The value is then 129, the number of exchanges, the file's number, the offset there and

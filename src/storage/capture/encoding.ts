@@ -32,12 +32,12 @@ export const DECOMPRESSION = {
   burst_ms: 500,
 } as const;
 
-/** What became of a body. */
+/** The result of decoding a body. */
 export interface DecodedBody {
   body: Buffer;
   /** Whether the stored copy was decoded, so that its header names an encoding that it no longer has. */
   decoded: boolean;
-  /** Whether something at the end is missing. */
+  /** Whether the end of the body is missing. */
   cut: boolean;
   /** Why the body is withheld (and empty); null if it is not. */
   withheld: WithheldCause | null;

@@ -82,7 +82,8 @@ const measured = z.object({
   errors: count,
   /** served / steps; 0 when there is no step. */
   coverage: share,
-  /** errors / served; null: nothing was served. */ error: share.nullable(),
+  /** errors / served; null: nothing was served. */
+  error: share.nullable(),
   /** Upper bound on the true error rate at 95 % confidence (Clopper and Pearson); null when nothing was served. */
   error_at_most: share.nullable(),
   /**
@@ -137,7 +138,8 @@ const serviceMeasures = z.object({
 const kind = z.object({
   /** `look`, `look + note` for several calls in order, or `text`. */
   kind: z.string().max(200),
-  /** null: it is not served. */ threshold: share.nullable(),
+  /** null: it is not served. */
+  threshold: share.nullable(),
   /**
    * Why the kind is not served: too few golden runs, too many errors in them, or excluded by an operator; null: it is
    * served.

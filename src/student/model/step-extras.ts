@@ -12,15 +12,15 @@ import { ToolDates } from './tool-dates.ts';
 export interface StepExtras {
   /** Values of the beta header, see {@link readBetas}. */
   betas: readonly string[];
-  /** Names of the API rules that it breaks. */
+  /** Names of the API rules that the request breaks. */
   breaches: readonly string[];
   /** Time of the request; null when unknown. */
   at_ms: number | null;
   /** Top-level fields that the normal form does not model (temperature, top_p, stop_sequences, service_tier, …). */
   settings: Readonly<Record<string, unknown>>;
-  /** Why no student may answer, in words; '' if a student may. */
+  /** Why no student may answer, in words; '': a student may. */
   unsupported: string;
-  /** Where the request arrived, as named by `nameOrigin`. */
+  /** The address at which the request arrived, as `nameOrigin` names it. */
   origin: string;
 }
 
@@ -39,7 +39,7 @@ const LEFT_OUT = new Set([
   'cache_control',
 ]);
 
-/** For some of these fields, the types that the normal form models. */
+/** For some of the fields: the types that the normal form models. */
 const NORMAL_TYPES: Readonly<Record<string, readonly unknown[]>> = {
   thinking: ['enabled', 'disabled', 'adaptive'],
   output_format: ['json_schema'],
@@ -125,7 +125,7 @@ const DEFAULTS: Readonly<Record<string, number>> = {
   frequency_penalty: 0,
 };
 
-/** Drops settings with the default value, which mean the same as no setting. */
+/** Drops settings that have the default value, because they mean the same as no setting. */
 function dropDefaults(settings: StepExtras['settings']): StepExtras['settings'] {
   const isDefault = (key: string): boolean =>
     Object.hasOwn(DEFAULTS, key) && readNumber(settings[key]) === DEFAULTS[key];

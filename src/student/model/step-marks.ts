@@ -9,7 +9,7 @@ import { STUDENT_CORE } from './limits.ts';
 import { readSentences } from './prompt-sentences.ts';
 import { readTokens, type TextToken } from './text-tokens.ts';
 
-/** What a mark is about. Each place of the first four kinds has one value. */
+/** The kinds of marks. Each place of the first four kinds has one value. */
 export const MARK = {
   /** A value in a result that the step answers. */
   fresh: 1,
@@ -19,7 +19,7 @@ export const MARK = {
   earlier: 3,
   /** Type of the value at a place of a result that the step answers. */
   shape: 4,
-  /** Words; unlike the kinds above, a place has several values. */
+  /** Words. A place has several of them, unlike the kinds above. */
   fresh_word: 5,
   said_word: 6,
   task_word: 7,
@@ -75,7 +75,8 @@ export class StepMarks {
   }
 
   /**
-   * Adds the system prompt's numbers regardless of the bound, because a long conversation would leave no room for them.
+   * Adds the system prompt's numbers. The bound does not apply to them, because a long conversation would leave no
+   * room.
    * @param numbers place, value, …
    */
   markSystemNumbers(numbers: readonly number[]): void {
@@ -124,7 +125,7 @@ export class StepMarks {
   }
 
   /**
-   * Marks lines as a whole, with numbers levelled: the presence of a line is more informative than that of its words.
+   * Marks lines as a whole, with numbers levelled. A line is more informative than its separate words.
    */
   markLines(place: number, text: string): void {
     let lines = 0;
@@ -185,7 +186,7 @@ export class StepMarks {
   }
 
   /**
-   * Marks how far an agent has worked through a list with its calls.
+   * Marks how many elements of a list an agent has already worked through with its calls.
    * @param since number of calls by tool since the list arrived, including `latest`
    */
   markProgress(name: string, json: unknown, since: ReadonlyMap<string, number>, latest: string): void {
@@ -195,7 +196,7 @@ export class StepMarks {
       if (Array.isArray(value)) {
         lists++;
         const next = value[since.get(latest) ?? value.length] as unknown;
-        // The subject of the next call, if the list is being worked through.
+        // If the agent works through the list, `next` is the subject of its next call.
         if (next !== undefined) this.#markNext(hashString(`next ${name}${path}`), next);
         for (const [tool, count] of since)
           this.mark(

@@ -42,7 +42,7 @@ export class StepReader {
   turn = 0;
   hasUnread = false;
   readonly #messages: readonly TurnMessage[];
-  /** Index of the first answer; the number of messages if absent. */
+  /** Index of the first answer; without an answer, the number of messages. */
   readonly #taskEnd: number;
   /**
    * Numbers of the system prompt, with their places. The next two fields count the occurrences of each sentence, and
@@ -123,7 +123,7 @@ export class StepReader {
     const { length } = messages;
     let last = length - 1;
     while (last >= 0 && messages[last]!.role !== 'assistant') last--;
-    // The messages after the last answer are what this step answers.
+    // This step answers the messages after the last answer.
     const floor = Math.max(0, length - STUDENT_CORE.messages_back);
     const calls: PastCall[] = [];
     const results: PastResult[] = [];
@@ -166,7 +166,9 @@ export class StepReader {
     this.sources.push({ name: 'progress', value: this.#progress });
   }
 
-  /** What the user said between the task and the latest words, latest first. These instructions may still be valid. */
+  /**
+   * The user's words between the task and the latest words, latest first. Instructions among them may still be valid.
+   */
   #readSaidBefore(floor: number, last: number): string {
     let text = '';
     for (let at = last - 1; at >= floor && at >= this.#taskEnd && text.length < STUDENT_CORE.said; at--) {
@@ -205,8 +207,8 @@ export class StepReader {
       const name = `${result.name.slice(0, 64)}${result.is_error ? '!' : ''}`;
       counts.set(name, (counts.get(name) ?? 0) + 1);
     }
-    // Concurrent calls have no order. Several calls of one tool are one per list element, so all numbers above one
-    // belong to the same stage.
+    // Concurrent calls have no order. Several calls of one tool mean one call per list element, so every number above
+    // one belongs to the same stage.
     const names = [...counts].map(([name, count]) => (count > 1 ? `${name}×` : name));
     if (said !== '') names.push('said');
     names.sort();
@@ -329,8 +331,8 @@ function resultsOfOneTool(results: readonly PastResult[], last: number): Map<str
 const FAILED_COMMAND = /^(?:Process exited with|Exit) code:? -?[1-9]/m;
 
 /**
- * Puts results into the order of their calls, which is the same in every run, while clients return results as calls
- * end. In both lists, the latest comes first.
+ * Puts results into the order of their calls, which is the same in every run. Clients return results in the order in
+ * which calls end. In both lists, the latest comes first.
  */
 function orderResults(results: PastResult[], calls: readonly PastCall[]): void {
   const places = new Map<string | null, number>(calls.map(({ id }, place) => [id, place]));
@@ -353,7 +355,7 @@ function readResultText(text: string): { json?: unknown; text: string } {
       const json = parseExact(text.slice(start, end));
       return { json, text: `${text.slice(0, start)}${text.slice(end)}`.trim() };
     } catch {
-      // The text begins like JSON but is not JSON.
+      // The text only begins like JSON.
     }
   }
   return { text };

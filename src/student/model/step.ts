@@ -19,15 +19,17 @@ import { ToolDates } from './tool-dates.ts';
 export interface StepDigest {
   /** A hash of model, tools, settings, tool choice, thinking and response schema. */
   scope: string;
-  /** Where the request arrived, as named by `nameOrigin`; only for display, and left out for the default upstream. */
+  /**
+   * The address at which the request arrived, as `nameOrigin` names it; only for display; absent: the default upstream.
+   */
   origin?: string;
   /** Hashes of the system prompt's sentences, with noise removed. */
   system: number[];
-  /** The system prompt itself, and the time of the request (null when unknown); left out without a system prompt. */
+  /** The system prompt itself, and the time of the request (null: unknown); absent: there is no system prompt. */
   prompt?: PromptText;
   at_ms?: number | null;
   /**
-   * The values in the wording of the system prompt and the task, as in `PromptValues`; left out if absent.
+   * The values in the wording of the system prompt and the task, as in `PromptValues`; absent: there are none.
    */
   values?: number[];
   /**
@@ -36,17 +38,17 @@ export interface StepDigest {
   stage: string;
   /** API rules that the request breaks, as `findBreaches` names them. */
   breaches: string[];
-  /** Why no student may answer, in words; '' if a student may. */
+  /** Why no student may answer, in words; '': a student may. */
   unsupported: string;
   /** Whether thinking is on. A tool call would then need a thinking block before it. */
   is_thinking: boolean;
-  /** Names of the tools that may be called; null when calls are not allowed. */
+  /** Names of the tools that may be called; null: calls are not allowed. */
   callable: string[] | null;
   /** Whether a tool must be called. */
   must_call: boolean;
   /** Maximum number of calls in one answer. */
   calls_max: number;
-  /** null when there is no limit. */
+  /** null: there is no limit. */
   max_output_tokens: number | null;
   /** Whether text must be JSON that matches a schema. */
   wants_json: boolean;

@@ -11,7 +11,8 @@ import type { PromptTemplate } from './prompt-template.ts';
 /** The learned model. */
 export interface StudentModel {
   /**
-   * Changed with each release that reads steps or makes answers differently. A student of another format is not opened.
+   * A release that reads steps or makes answers differently changes this name. A student of another format is not
+   * opened.
    */
   format: 'svc_student_model_v2';
   support_min: number;
@@ -36,7 +37,7 @@ export interface StudentAgent {
   limit?: number;
   /**
    * Kinds and forms of answers (`namesOfForm`), each with a separate limit. The limit is below 0 for a form that is not
-   * served although its kind is. Left out when all forms are served with the limit above.
+   * served although its kind is. Absent: all forms are served with `limit`.
    */
   kinds?: [string, number][];
   /** For a student that asks a service: what the service may answer; absent before a trial. */
@@ -92,7 +93,7 @@ export interface NumberPlace {
 export interface NumberRelation {
   a: NumberPlace;
   b: NumberPlace;
-  /** How a compares with b in all golden steps: below (-1), equal (0), above (1); null when it changes. */
+  /** How a compares with b in all golden steps: below (-1), equal (0), above (1); null: this changes. */
   always: -1 | 0 | 1 | null;
 }
 
@@ -104,7 +105,7 @@ export interface NumberRange {
   least: number;
   most: number;
   /**
-   * How far below `least` and above `most` a number is still normal; left out when numbers grow, and in older models.
+   * How far below `least` and above `most` a number is still normal; absent: the numbers grow, or the model is older.
    */
   slack?: [number, number];
 }
@@ -125,7 +126,8 @@ export interface StageMemory {
   steps: number;
   input_tokens: number;
   /**
-   * The part of the input tokens that was read from or written to the provider's cache; absent without one.
+   * The parts of the input tokens that were read from the provider's cache, and written to it; absent: no cache was
+   * used.
    */
   cache_read_tokens?: number;
   cache_write_tokens?: number;
@@ -142,7 +144,7 @@ export interface StageMemory {
   wordings?: Wording[];
   /** Read-only calls beside answers, by label; absent in older models. */
   looks?: LooksBeside[];
-  /** Looks in which golden answers differ from these, by label; absent in older models. */
+  /** Looks in which golden answers differ from the answers of a label, by label; absent in older models. */
   other_looks?: OtherLooks[];
   /** The key of each dimension's mark, and its worth. The sum of `worth` is 1. */
   dimensions: number[];

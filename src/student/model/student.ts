@@ -48,17 +48,17 @@ export interface StudentIndex {
 }
 export type MakeStudentIndex = (dimensions: number) => StudentIndex;
 
-/** What the student would answer, whatever certainty is required. */
+/** The student's answer to a step, regardless of the required certainty. */
 export interface Proposal {
   answer: StudentAnswer | null;
-  /** Why there is no answer, or, with an answer, the reason to give if its score is above the threshold. */
+  /** Why there is no answer. If there is an answer: the reason that applies if its score is above the threshold. */
   reason: UncoveredReason;
   /** Nonconformity, 0 … 1; null when no score could be computed. */
   score: number | null;
   support: number;
   /** The step's agent; '' when unknown. */
   agent: string;
-  /** Largest score that is covered, whatever the threshold; −1 when this form of answer is not served. */
+  /** Largest score of this form of answer that is covered, besides the threshold; −1: the form is not served. */
   limit: number;
   /** The form whose evidence `limit` comes from; '' without an answer. */
   form: string;
@@ -110,7 +110,7 @@ class ReadyStage {
     this.#denials = new Map((group.denials ?? []).map(([label, keys]) => [label, new Set(keys)]));
     for (const [d, key] of group.dimensions.entries()) this.#dimensions.set(key, d);
     this.#roots = Float64Array.from(group.worth, (worth) => Math.sqrt(worth));
-    // One more dimension, so that a vector is never empty.
+    // There is one more dimension, so that a vector is never empty.
     this.#index = makeIndex(group.dimensions.length + 1);
     for (const [id, { marks }] of group.prototypes.entries()) {
       const has = new Uint8Array(group.dimensions.length);
@@ -216,10 +216,10 @@ class ReadyStage {
 
 /** Additional distance, compared with the nearest neighbour, at which a neighbour's weight is a third. */
 const KERNEL = 0.04;
-/** Doubt that counts like half a run, beside the runs that agree. */
+/** A doubt that counts like half a run against the runs that agree. */
 const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
-/** Doubt when a number is far from the golden numbers at its place. */
+/** Doubt if a number is far from the golden numbers at its place. */
 const STRANGE_NUMBER = 0.6;
 /** Largest normal distance, in units of the golden numbers' size or spread: counters and prices grow. */
 const FAR = 4;
@@ -244,7 +244,9 @@ interface PlacedStep extends ReturnType<ReadyStage['findNear']> {
 export class Student {
   readonly #agents = new Map<string, ReadyAgent[]>();
   readonly #stages = new Map<StageMemory, ReadyStage>();
-  /** Limits of kinds and forms of answers by agent, below 0 where not served; agents that serve all have no entry. */
+  /**
+   * Limits of kinds and forms of answers by agent; below 0: not served. Agents for which all are served have no entry.
+   */
   readonly #kinds = new Map<string, ReadonlyMap<string, number>>();
   /** For a student that asks a service: words of golden answers by agent. */
   readonly #said = new Map<string, ReadonlySet<number>>();
@@ -330,7 +332,7 @@ export class Student {
     return { covered: true, answer, score, support: 1, agent };
   }
 
-  /** How unlike golden steps a step is, whatever its answer; for a service that answers it. */
+  /** How unlike golden steps a step is, for a service that answers it. The student's own answer does not matter. */
   assess(step: StepDigest): { agent: string; score: number | null; reason: UncoveredReason } {
     const found = this.#place(step);
     if ('reason' in found) return { agent: found.agent, score: null, reason: found.reason };
@@ -440,7 +442,9 @@ export class Student {
     return this.#findAgent(step)?.ready.agent ?? null;
   }
 
-  /** Places in the prompt's wording where all golden runs of the step's agent had another value; for explanations. */
+  /**
+   * Places in the prompt's wording at which all golden runs of the step's agent had another value; for explanations.
+   */
   otherValues(step: StepDigest): number[] {
     return this.#findAgent(step)?.others ?? [];
   }
@@ -548,7 +552,7 @@ function fillAnswer(
       path === group.classes[answer.chosen]!.path &&
       !wordings.haveSameValues(label, answer.content, filled.value, ground)
     ) {
-      // Two templates that agreed on golden steps disagree on this one.
+      // Two templates agreed on golden steps, but disagree on this step.
       answer.doubt = Math.max(answer.doubt, 0.5);
     }
   }

@@ -33,7 +33,7 @@ export function readPieces(text: string): Piece[] | null {
   return pieces;
 }
 
-/** The text of pieces, without the space before the first when `isTrimmed`. */
+/** The text of pieces. With `isTrimmed`, the space before the first piece is left out. */
 export function joinPieces(pieces: readonly Piece[], isTrimmed: boolean): string {
   let text = '';
   for (const [i, piece] of pieces.entries())
@@ -41,7 +41,7 @@ export function joinPieces(pieces: readonly Piece[], isTrimmed: boolean): string
   return text;
 }
 
-/** Minimum share of common words, in order, at which texts are tried as one template. */
+/** Texts are tried as one template if at least this share of their words is common, in the same order. */
 export const ONE_WORDING = 0.6;
 
 /**

@@ -7,7 +7,7 @@
 export type TextCut = { at: string; nth: number } | { at: string; keep: 'head' | 'tail' };
 
 const SIGNS = ['/', '.', '-', '_', ':', '@', '#', '?', '=', '&'] as const;
-/** Maximum numbers of pieces of one text that are examined, and of ways to cut that are proposed. */
+/** Maximum number of pieces of one text that are examined, and of ways to cut that are proposed. */
 const PIECES = 16;
 const PROPOSED = 8;
 

@@ -5,7 +5,7 @@
 
 import { codesNear, findDates } from './prompt-dates.ts';
 
-/** Most descriptions name no date; this rules them out quickly. */
+/** Rules out most descriptions quickly, because most name no date. */
 const NAMES_A_YEAR = /20\d\d/;
 /** Maximum length of a description in which dates are levelled. A longer description is a manual. */
 const DESCRIPTION_CHARACTERS = 20_000;
@@ -14,7 +14,7 @@ const AROUND = 80;
 
 /** Levels the dates in the texts of one request's tools that name the day of the request. */
 export class ToolDates {
-  /** Where such dates occur, with the surrounding words: values that answers may use. */
+  /** Such dates with the words around them: values that answers may use. */
   readonly told = new Set<string>();
   readonly #near: ReadonlySet<number> | null;
 

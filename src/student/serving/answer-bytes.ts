@@ -1,8 +1,8 @@
 /**
  * Reads what an answer says directly from its bytes. Audits compare with this reading, and steps are taught
  * only if this reading agrees with that of src/providers. The two readers share no code except the decoding of
- * content codings, so a fault in either reader becomes visible. This one reads text and calls of
- * the three wires that students serve. Pure; the student's thread, the capture reader and the command line.
+ * content codings, so a fault in either reader becomes visible. This reader reads text and calls of the three wires
+ * that students serve. Pure; the student's thread, the capture reader and the command line.
  */
 
 import type { RelegationWire } from '../../domain/exchange.ts';
@@ -27,7 +27,7 @@ interface ByteAnswer {
   calls: ByteCall[];
 }
 
-/** What an answer says; a call whose arguments are not JSON has their text as `input`. */
+/** What an answer says. The `input` of a call whose arguments are not JSON is their text. */
 export type SaidBlocks = StudentBlock[];
 
 /**

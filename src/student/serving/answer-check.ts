@@ -17,7 +17,7 @@ export interface AskedOn {
   body: JsonObject;
 }
 
-/** Bytes of UTF-8 per token, deliberately few: the estimated number of tokens is then rather too large. */
+/** Bytes of UTF-8 per token. They are deliberately few, so that the estimated number of tokens is rather too large. */
 const BYTES_A_TOKEN = 2;
 
 /**
@@ -78,7 +78,7 @@ function isShortEnough(answer: StudentAnswer, { max_output_tokens: most }: Norma
   return answer.output_tokens <= most && bytes / BYTES_A_TOKEN <= most;
 }
 
-/** Whether the answer contains no stop word, at which the API would have ended it. */
+/** Whether the answer contains no stop word. The API would have ended the answer at a stop word. */
 function hasNoStop(answer: StudentAnswer, stops: readonly string[]): boolean {
   if (stops.length === 0) return true;
   const words = wordsOf(answer);

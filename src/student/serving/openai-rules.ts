@@ -1,6 +1,6 @@
 /**
- * Rules that chat-completions and responses share: requests that break them would be refused by the API, as far as we
- * know. A rule that golden requests broke does not count for their agent. Pure; teaching and the student's thread.
+ * Rules that chat-completions and responses share. As far as we know, the API would refuse a request that breaks one of
+ * them. A rule that golden requests broke does not count for their agent. Pure; teaching and the student's thread.
  * Source: OpenAI's API reference, and its error answers.
  */
 

@@ -1,12 +1,12 @@
 /**
  * Simulates the provider's prompt cache in two histories of the same requests: in `alone` the upstream served every
- * step, in `beside` it served only the steps that the student left to it. The difference between the two histories
+ * step; in `beside` it served only the steps that the student left to it. The difference between the two histories
  * shows what a served step saves and what a cold cache costs. The student's thread.
  *
  * A request with markers (`cache_control`) writes its prefix up to each marker, and reads the longest prefix that an
  * earlier request wrote, at most LOOK_BACK_BLOCKS before a marker. A request without markers writes and reads any prefix
  * that ends with a message, as providers do that cache by themselves. An entry lives for five minutes after its last
- * use, or for an hour where the marker says so.
+ * use, or for an hour if the marker says so.
  *
  * Prefixes are compared by hash. The provider keeps a cache for each account, but the simulation has one for all.
  */
@@ -26,7 +26,7 @@ const LOOK_BACK_BLOCKS = 20;
 const LIFETIME_MS = { '5m': 300_000, '1h': 3_600_000 } as const;
 /** Providers add tokens to each block for its type, role and id. */
 const BLOCK_CHARACTERS = { text: 20, tool_call: 60, tool_result: 60 } as const;
-/** Characters that an image or document counts as, whatever the size of its data. */
+/** Number of characters for which an image or document counts, whatever the size of its data. */
 const MEDIA_CHARACTERS = 6_000;
 const MEDIA_HASHED = 1_000;
 
@@ -171,8 +171,8 @@ export class PromptCache {
   }
 
   /**
-   * Whether the simulation knows which part of a request the provider has cached. It does not know while the provider
-   * may still hold prefixes from before this thread's start.
+   * Whether the simulation knows which part of a request the provider has cached. It does not know this while the
+   * provider may still hold prefixes from before this thread's start.
    */
   knows({ ends }: RequestPrefixes, nowMs: number, isUnderWay: boolean): boolean {
     if (ends.some(({ key }) => (this.#entries.get(key)?.alone_ms ?? -Infinity) > -Infinity)) return true;

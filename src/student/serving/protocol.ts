@@ -12,8 +12,8 @@ import { UNCOVERED_REASONS } from '../model/decision.ts';
 import type { WatchedAgentReport } from '../model/drift-watch.ts';
 
 /**
- * Versions of the Messages API that a student speaks. Answers and their events are the same in both; the newer version
- * refuses some requests that the older version accepts.
+ * Versions of the Messages API that a student speaks. Answers and their events are the same in both. The newer version
+ * refuses some requests that the older one accepts.
  */
 export const API_VERSIONS = ['2023-06-01', '2026-10-21'] as const;
 export type ApiVersion = (typeof API_VERSIONS)[number];
@@ -38,9 +38,9 @@ export interface StepRequest {
   seq: number | null;
   /** Values of the wire's beta header as received. */
   betas: string[];
-  /** `anthropic-version`. Other wires use the first value, which has no meaning there. */
+  /** `anthropic-version`. Other wires use the first value, which means nothing for them. */
   api_version: ApiVersion;
-  /** Where the request arrived, as named by `nameOrigin`. */
+  /** The address at which the request arrived, as `nameOrigin` names it. */
   origin: string;
   /** Deadline on the monotonic clock, which all threads share. */
   expires_at_ms: number;
@@ -50,7 +50,7 @@ export type ClientMessage =
   | StepRequest
   /** The upstream took the step over; a student's answer is ignored. */
   | { type: 'abandon'; id: number; run_id: string | null }
-  /** The client is gone: do not serve the step. */
+  /** The client has disconnected: do not serve the step. */
   | { type: 'cancel'; id: number }
   /** The upstream serves a step of that run without asking the student. */
   | { type: 'taken'; run_id: string }
@@ -107,7 +107,7 @@ export const DECLINE_REASONS = [
   'taken_over',
   /** The student does not know the conversation so far: it began elsewhere, before a restart, or long ago. */
   'unknown_run',
-  /** The student was wrong too often of late with this agent or kind of answer, or an operator suspended it. */
+  /** The student was recently wrong too often with this agent or kind of answer, or an operator suspended it. */
   'suspended',
   /** The version serves a share of the runs, and this run is not among them. */
   'canary',
@@ -155,7 +155,7 @@ export const ERROR_REASONS: ReadonlySet<FallbackReason> = new Set(['failed', 'ti
 export interface WatchReport extends LedgerReport {
   /** Share of the runs that this version serves. */
   share: number;
-  /** When it expires; null when it does not. */
+  /** When the student expires; null: it does not. */
   valid_until: string | null;
   is_expired: boolean;
   agents: WatchedAgentReport[];

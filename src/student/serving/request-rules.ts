@@ -1,10 +1,10 @@
 /**
- * Finds requests that the Messages API would refuse, so that a student never answers where the upstream would answer
- * 400. Only the parsed body is read. These rules become outdated, so the breach of each rule has a name. A breach does
- * not send a step to the upstream if golden requests of the agent broke the same rule and the upstream accepted them.
- * In doubt, the upstream serves: a request with anything that neither the rules nor golden requests know goes to the
- * upstream. Pure; teaching and the student's thread. Source: Anthropic's API reference, "Create a message", and its
- * error answers.
+ * Finds requests that the Messages API would refuse, so that a student never answers a request to which the upstream
+ * would answer 400. Only the parsed body is read. These rules become outdated, so the breach of each rule has a name. A
+ * breach does not send a step to the upstream if golden requests of the agent broke the same rule and the upstream
+ * accepted them. In doubt, the upstream serves: a request with anything that neither the rules nor golden requests know
+ * goes to the upstream. Pure; teaching and the student's thread. Source: Anthropic's API reference, "Create a message",
+ * and its error answers.
  */
 
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
@@ -140,7 +140,7 @@ function areTools(tools: unknown, choice: unknown): boolean {
     const { name, type, input_schema: schema } = tool;
     if (typeof name !== 'string' || !TOOL_NAME.test(name) || names.has(name)) return false;
     names.add(name);
-    // Which fields a provider's tool needs is unknown here.
+    // The fields that a provider's tool needs are unknown.
     const isOwn = type === undefined || type === null || type === 'custom';
     if (isOwn && !(isObject(schema) && schema.type === 'object')) return false;
   }

@@ -1,9 +1,9 @@
 /**
  * Remembers who has served a conversation so far, so that a run stays with the upstream once the upstream had
  * to take it over (GW_RELEGATION_STICKY=on). The student may serve a step under two conditions: the upstream has served
- * no step of the run, and the step either begins its conversation or follows an answer of the student. By the same
- * rule, the student then gave all earlier answers too. Runs that are unknown, because of a restart, a crash, or a long
- * pause, go to the upstream. The student's thread, which sees the steps of all server threads.
+ * no step of the run, and the step begins its conversation or follows an answer of the student. It follows that the
+ * student gave all earlier answers, too. Runs that are unknown, because of a restart, a crash, or a long pause, go to
+ * the upstream. The student's thread, which sees the steps of all server threads.
  *
  * An answer with calls is identified by the calls' ids, which are random. An answer without calls is identified by a
  * hash of the whole conversation up to it. A run without a label (`x-svc-run`) is identified only by its answers.
@@ -95,7 +95,10 @@ export class ServedRuns {
     return { runs: this.#runs.entries(), answers: this.#answers.entries() };
   }
 
-  /** Adopts the state of the previous thread. Runs that the upstream serves here stay with the upstream. */
+  /**
+   * Adopts the state of the previous thread. Runs that the upstream serves by this thread's knowledge stay with the
+   * upstream.
+   */
   restore(copy: ServedRunsCopy): void {
     for (const [run, server] of copy.runs) {
       if (this.#runs.get(run) !== 'upstream') this.#runs.set(run, server);

@@ -18,13 +18,13 @@ import { isPlainObject, joinSystem, type PlainBlock, type PlainMessage } from '.
 export interface ServiceStep {
   system: string;
   messages: PlainMessage[];
-  /** The client runs all of them, as functions. */
+  /** The tools; all are functions that the client runs. */
   tools: readonly TurnTool[];
   choice: TurnToolChoice | null;
-  /** null when the client does not set it. */
+  /** null: the client does not set it. */
   max_tokens: number | null;
   stops: string[];
-  /** null when the client does not set it. */
+  /** null: the client does not set it. */
   temperature: number | null;
   top_p: number | null;
   /** Sampling among the k most likely tokens, which chat-completions cannot express. */

@@ -110,10 +110,10 @@ interface StepHandlerOptions {
   /** null when the core answers itself. */
   service: AnsweringService | null;
   prices: Prices;
-  /** Keeps a run with the upstream once the upstream has served a step of it; null when each step is judged alone. */
+  /** Keeps a run with the upstream once the upstream has served a step of it; null: each step is judged separately. */
   runs: ServedRuns | null;
   watch: StepWatch;
-  /** Left out when nothing is counted. */
+  /** Absent: nothing is counted. */
   ledger?: StepLedger;
   /** Receives thrown errors, at a limited rate. They never contain any part of a request. */
   onError: (thrown: unknown) => void;
@@ -128,7 +128,8 @@ interface ReadStep {
 }
 
 /**
- * What is remembered about a step in case the server thread withdraws it, and for comparisons. It must stay small.
+ * Facts about a step, remembered for comparisons and in case the server thread withdraws the step. They must stay
+ * small.
  */
 interface Handled {
   wire: RelegationWire;
@@ -196,7 +197,7 @@ export class StepHandler {
 
   /**
    * Handles a step repeatedly without delivering the answer. A thread that has just started is a hundred times slower
-   * than a warm thread, and the first live steps must not wait for that.
+   * than a warm thread. The first live steps must not wait for it.
    */
   warmUp(): void {
     const { core, threshold } = this.#options;
@@ -343,7 +344,7 @@ export class StepHandler {
     const timer = setTimeout(() => asking.abort(TOO_LATE), leftMs);
     try {
       const answers = await askTogether(service, readServiceStep(step), asking);
-      // The code that aborted the step has already recorded the consequences for the run.
+      // The code that aborted the step has already recorded what follows for the run.
       if (asking.signal.aborted) return;
       const [answer, ...furtherAnswers] = own === null ? answers : [...answers, own];
       if (furtherAnswers.some((further) => !answersAgree(answer!, further))) {
@@ -389,7 +390,7 @@ export class StepHandler {
     const kind = kindOfAnswer(answer.content);
     const finding: StepFinding = { ...found, kind };
     const form = judging.form ?? kind;
-    // The watch knows a service's answers by their tools alone.
+    // The watch distinguishes a service's answers only by their tools.
     const judged = service === null ? form : core.kindOf(agent, answer.content, step.request);
     if (!core.serves(agent, judged, found.score)) {
       this.#decline(message, step, 'unproven', post, finding);

@@ -1,6 +1,6 @@
 /**
- * Reads a request as the student sees it. All golden and live steps are read here, so the same request always gives the
- * same step. Pure; teaching and the student's thread.
+ * Reads a request as the student sees it. All golden and live steps are read by this file, so the same request always
+ * gives the same step. Pure; teaching and the student's thread.
  */
 
 import type { ApiShape } from '../../domain/exchange.ts';

@@ -1,6 +1,6 @@
 /**
  * Computes what the student saves: the price that the upstream would have charged for the steps that the student
- * served, minus the additional price of later upstream steps whose prompt cache is colder because of that. The
+ * served, minus the additional price of later upstream steps, because their prompt cache is colder. The
  * student's thread, after the answer is on its way.
  *
  * The cache is simulated (prompt-cache.ts) for agents whose golden runs used one. The simulation counts
@@ -117,7 +117,7 @@ export class StepSavings {
   /**
    * Records that the upstream serves a step.
    * @param agent the step's agent; '' when unknown
-   * @returns how much more the upstream charges than if it had served all earlier steps, too
+   * @returns how much more the upstream charges for the step than if it had served all earlier steps, too
    */
   leftToUpstream(step: PricedStep, agent: string): Amount {
     const nowMs = this.#clockMs();

@@ -22,7 +22,7 @@ import type { ServiceStep } from './service-step.ts';
 export const SERVICE_REST_MS = 15_000;
 /** Largest answer of the service behind a student, in bytes. */
 export const STUDENT_SERVICE_ANSWER_BYTES = 1 << 20;
-/** Largest text and calls of that answer. Thinking does not count. */
+/** Largest text and calls of the service's answer. Thinking does not count. */
 const SERVICE_CONTENT_BYTES = 64 << 10;
 
 type HttpStudent = Extract<StudentKind, { kind: 'http' }>;
@@ -142,7 +142,7 @@ export class StudentService {
     }
     const read = this.#style.fromAnswer(parseExact(await answer.body.text()));
     if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
-    // A model that repeats itself may still stop, so the length of its answer is checked.
+    // A model that repeats itself may end its answer at last, so the answer's length is checked.
     const said = JSON.stringify(read.content);
     if (said.length > SERVICE_CONTENT_BYTES)
       throw new ServiceFailure("the answer of the student's service is too long");

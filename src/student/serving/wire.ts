@@ -17,7 +17,7 @@ export interface WireHead {
   betas: readonly string[];
   /** Version of the Messages API; other wires ignore it. */
   api_version: ApiVersion;
-  /** Where the request arrived, as named by `nameOrigin`. */
+  /** The address at which the request arrived, as `nameOrigin` names it. */
   origin: string;
 }
 
@@ -32,7 +32,7 @@ export interface WireAnswer {
 export interface Wire {
   readonly name: RelegationWire;
   /**
-   * The JSON key, in quotes, under which a request that continues an answer has the ids of the answer's calls.
+   * The JSON key, in quotes, under which a later request has the ids of an answer's calls.
    */
   readonly result_id_key: string;
   readRequest(body: JsonObject, reading: NormalReading): NormalRequest;
@@ -42,7 +42,7 @@ export interface Wire {
   findBreaches(body: JsonObject, head: WireHead): string[];
   /** Top-level fields that the normal form does not model; they distinguish agents. */
   readSettings(body: JsonObject): Record<string, unknown>;
-  /** Why no student may answer such a request, in words; '' if a student may. */
+  /** Why no student may answer such a request, in words; '': a student may. */
   findUnsupported(body: JsonObject): string;
   /** Whether the request asks for a whole answer: the last message is not the model's. */
   endsWithUser(body: JsonObject): boolean;
