@@ -13,8 +13,8 @@ export const RUN_STARTS = 'run_starts';
 /** One row per step; key {@link runStepKey}. Steps of a finished run are moved to {@link RUN_GATHERED_STEPS}. */
 export const RUN_STEPS = 'run_steps';
 /**
- * Steps of finished runs, many in a row (gathered-steps.ts); key {@link runStepKey} of the last of them. In the other
- * table such rows would lie alone in pages that the removed rows left.
+ * Steps of finished runs, many in each row (gathered-steps.ts); key {@link runStepKey} of the last of them. In the
+ * table of single steps each such row would lie alone in a page that the removed rows left.
  */
 export const RUN_GATHERED_STEPS = 'run_gathered_steps';
 /**

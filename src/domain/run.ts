@@ -74,7 +74,7 @@ export type RunEvent =
   | { type: 'deleting' }
   /** This many of its steps were removed. */
   | { type: 'swept'; steps: number }
-  /** All of it was removed; this event ends its history. */
+  /** The whole run was removed; this event ends its history. */
   | { type: 'deleted' };
 
 /** A step, scored once. */
@@ -107,7 +107,7 @@ export interface RunState {
   reports: number;
   /** null: it is running. */
   finish: { at_ms: number; outcome: string } | null;
-  /** Remaining steps of a run that is being deleted; null otherwise. */
+  /** Number of steps that are still to be removed of a run that is being deleted; null otherwise. */
   left_to_delete: number | null;
 }
 

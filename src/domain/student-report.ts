@@ -5,11 +5,11 @@
 import type { LedgerRow, LedgerTotal } from './student-ledger.ts';
 
 export interface StudentReport {
-  /** `shadow`: it is asked, but the upstream serves. */
+  /** `shadow`: the student is asked, but the upstream serves. */
   mode: 'on' | 'shadow' | 'off';
   /** Golden runs that a student needs. */
   golden_runs_needed: number;
-  /** The parts that are not readable, with the reasons. */
+  /** The parts of the report that could not be read, with the reasons. */
   problems: string[];
   /** Whether a new student serves only after an operator publishes it. */
   held: boolean;
@@ -18,7 +18,7 @@ export interface StudentReport {
   /** Newest first. */
   versions: {
     version: number;
-    /** Share of the runs that it serves; 0: it does not serve. */
+    /** Share of the runs that this version serves; 0: it does not serve. */
     share: number;
     made_at: string | null;
     valid_until: string | null;
@@ -48,13 +48,13 @@ export interface StudentReport {
     suspended_by: 'audit' | 'operator' | null;
     runs: number;
     measured: { steps: number; served: number; errors: number };
-    /** Results of audits since then. */
+    /** Audits of served steps since `measured`: how many were compared, and how many of those were wrong. */
     compared: number;
     wrong: number;
     kinds: {
       kind: string;
       refused: 'too_few' | 'too_wrong' | 'never_serve' | null;
-      /** Why it is not served, and what would change that; '' if it is served. */
+      /** Why the kind is not served, and what would change that; '' if it is served. */
       refusal: string;
       runs: number;
       steps: number;

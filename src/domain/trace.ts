@@ -106,7 +106,9 @@ function keepEnds<T>(list: readonly T[], most: number): readonly T[] {
   return [...list.slice(0, half), ...list.slice(list.length - (most - half))];
 }
 
-/** Numbers with the same double value have the same name, however they were written. */
+/**
+ * A scalar's text in the fingerprint. Numbers with the same double value have the same text, however they were written.
+ */
 function nameScalar(value: unknown): string {
   return isRawNumber(value) ? numberName(value.rawJSON) : String(value);
 }

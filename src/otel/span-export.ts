@@ -251,7 +251,7 @@ export class SpanExport {
   }
 }
 
-/** @returns null without a readable one */
+/** @returns null without a readable position */
 function readPosition(path: string): Position | null {
   try {
     const kept = JSON.parse(readFileSync(path, 'utf8')) as Position;

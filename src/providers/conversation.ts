@@ -41,7 +41,7 @@ const TELLING_TEXT_CHARS = 64;
 /** The same limit for an answer that calls tools. Names, arguments and ids count together. */
 const TELLING_CALL_CHARS = 40;
 
-/** Tools of one answer that the index names, and the characters of a name. */
+/** Maximum number of tools of one answer that the index names, and of characters of a name. */
 const CALLED_TOOLS = { names: 16, characters: 128 } as const;
 
 /** Deeper JSON is hashed as its text, including key order. */
@@ -66,7 +66,7 @@ export interface Conversation {
   answered_id: string | null;
   /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;
-  /** The last answer in the request alone; null under the same conditions. */
+  /** The last answer in the request alone; null without one, and for one that is too short to identify. */
   last_answer_alone: string | null;
   /** Index of that answer's end among the prefixes; -1 when the request holds no answer. */
   last_answer_at: number;
@@ -262,7 +262,7 @@ interface ChainState {
   /** Role and kind of the current text; text of the same role and kind continues without a new mark. */
   mark: string;
   withIds: boolean;
-  /** Receives the same input while an answer is hashed; otherwise null. */
+  /** A second hash that receives the same input while an answer is hashed; otherwise null. */
   alone: AnswerAlone | null;
 }
 

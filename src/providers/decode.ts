@@ -23,7 +23,7 @@ export type { StoredExchange } from './stored-exchange.ts';
 
 /** The index entry, and the links between the turns of a run. */
 export interface DecodedExchange extends ExchangeEntry, Omit<Conversation, 'prefixes'> {
-  /** Finds out whether the exchange is a side call (side-call.ts). */
+  /** Determines whether the exchange is a side call (side-call.ts). */
   findSideCall: (offersTools: boolean) => SideKind | null;
   /** The shape shown by the bodies when the path shows none, otherwise null. */
   told_shape: ApiShape | null;

@@ -1,6 +1,6 @@
 /**
  * The exact vector index: every search compares the query with every vector. It serves small sets, and vectors that are
- * not in a graph yet. It is the reference for the approximate index, and replaces it on machines without the native
+ * not in a graph yet. It is the reference for the approximate index, and takes its place on machines without the native
  * library. Any thread; each index belongs to one thread.
  *
  * A comparison of 1,024 dimensions takes about 0.15 µs with the addon and 1 µs without it. A vector takes 2 bytes per

@@ -32,7 +32,7 @@ const SUM_STRETCH = 200;
 export class GraphFolder {
   readonly #dir: string;
   readonly #newId: () => string;
-  /** Serializes calls, so that no call removes another's draft as a remnant of a crash. */
+  /** Serializes calls, so that no call takes another call's draft for a remnant of a crash and removes it. */
   #working: Promise<unknown> = Promise.resolve();
 
   /** @param dir created by the first save */

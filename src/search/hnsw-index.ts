@@ -41,7 +41,10 @@ const COMPARED_FACTOR = 4;
 /** Minimum number of candidates when a filter drops some of them. */
 const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
-/** A wider walk follows if the last candidate is nearly as similar as the last result: less than this below it. */
+/**
+ * A wider walk follows if the last candidate is nearly as similar as the last result: less than this below the last
+ * result.
+ */
 const MARGINS = [0.03, 0.015] as const;
 /** Maximum number of dimensions of the graph. */
 const GRAPH_DIMENSIONS = 1_536;
@@ -52,7 +55,7 @@ const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
  * four times its usual error.
  */
 const ROW_ERROR = 0.4;
-/** Seed of the graph's random levels: the same points in the same order give the same graph. */
+/** Seed of the graph's random levels: the same points, added in the same order, give the same graph. */
 const SEED = 100;
 /** Minimum number of vectors for a graph; with fewer, comparing with all is as fast. Lower above 384 dimensions. */
 export const GRAPH_SIZE_MIN = 2_000;

@@ -1,5 +1,5 @@
 /**
- * Tests runs with a query, and orders them. A list provides access to the values of its runs (`RunReader`);
+ * Tests runs with a query, and orders the runs. A list provides access to the values of its runs (`RunReader`);
  * the language decides what matches. Pure; any thread.
  *
  * A test has three results: true, false, and null if a needed value, such as a run's first words, is not read
@@ -28,7 +28,7 @@ export interface RunReader<Run> {
   numbers: Partial<Record<NumberField, (run: Run) => number | null>>;
   /** Milliseconds since the epoch. */
   started: (run: Run) => number;
-  /** null: it has not ended. */
+  /** null: the run has not ended. */
   finished: (run: Run) => number | null;
   choices: Partial<Record<ChoiceField, (run: Run, value: string) => Verdict>>;
   /** A faster test whether a run has one of some values; null: `choices` has the field, or the list lacks it. */

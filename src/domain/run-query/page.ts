@@ -8,14 +8,14 @@ import type { Verdict } from './match.ts';
 /** The position of a run, largest first: by the sort value, then by fields that distinguish equal values. */
 export interface PagePlace {
   key: number;
-  /** When it began, in milliseconds since the epoch. */
+  /** When the run began, in milliseconds since the epoch. */
   started: number;
   /** Among runs that began at the same time: in the order of storage; 0 if unknown. */
   stored: number;
   run_id: string;
 }
 
-/** Reads the values of a place from a run. They are read only as far as a comparison needs them. */
+/** Reads the values of a position from a run. They are read only as far as a comparison needs them. */
 export interface PlaceReader<Run> {
   key(run: Run): number;
   started(run: Run): number;

@@ -12,7 +12,7 @@ import { laterCount, outputWithReasoning } from '../usage-counts.ts';
 interface Row {
   server: string;
   source: string;
-  /** Names of the fields that lead there, outermost first. */
+  /** Names of the fields that lead to the value, outermost first. */
   path: readonly string[];
 }
 

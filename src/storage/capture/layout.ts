@@ -51,8 +51,8 @@ export const CAPTURE_FORMAT = 5;
 export const OFFLOADED_FORMAT = 6;
 
 /**
- * Page size of new files; LMDB reads it from the file. Every commit rewrites some pages, and about two dozen of those
- * stay in circulation: with small pages, that is 100 KB. Larger values are cut to fit (codec.ts).
+ * Page size of new files; LMDB reads it from the file. Every commit rewrites some pages, and about two dozen pages stay
+ * in circulation. With small pages they take 100 KB. Larger values are cut to fit (codec.ts).
  */
 const PAGE_BYTES = 4_096;
 
@@ -63,7 +63,7 @@ type CaptureFileFault =
   | 'damaged'
   | 'newer_format'
   | 'unreadable'
-  /** Its blocks are in a bucket that cannot be read now. */
+  /** The file's blocks are in a bucket that cannot be read now. */
   | 'remote';
 
 /** A capture file cannot be opened or read. `code` is the reason; the message names the file and the remedy. */
@@ -211,7 +211,7 @@ function countPages({ treeBranchPageCount, treeLeafPageCount, overflowPages }: T
   return treeBranchPageCount + treeLeafPageCount + overflowPages;
 }
 
-/** The configured key, or the one of a change of the captures' key (capture-keys.ts) that the file has. */
+/** The key that the file has: the configured one, or the other key of a change in progress (capture-keys.ts). */
 export function chooseKey(
   // biome-ignore lint/suspicious/noExplicitAny: files have keys of several kinds
   root: RootDatabase<Buffer, any>,
@@ -249,7 +249,8 @@ const ENV_OPTIONS = {
  * incomplete.
  * @param firstId id of its first exchange
  * @param turns rows for `tails`, from the previous file
- * @param dataKey the configured key, which encrypts the content unless a change of it is in progress; null: no encryption
+ * @param dataKey the configured key, which encrypts the content unless a change of the key is in progress; null: no
+ * encryption
  * @throws the storage's error
  */
 export async function ensureCaptureFile(
@@ -291,7 +292,7 @@ export async function ensureCaptureFile(
  * Creates a file with empty tables. It becomes a capture file when `meta` says so.
  * @param dataKey encrypts the content; null: no encryption
  * @param noSync the writer syncs the file at its end
- * @param like a file of the same key, whose encrypted blocks the new one takes unchanged; null: no such file
+ * @param like a file of the same key, whose encrypted blocks the new file takes unchanged; null: no such file
  * @throws the storage's error
  */
 export async function createCaptureEnv(
@@ -314,8 +315,8 @@ export async function createCaptureEnv(
  * Opens an existing capture file.
  * @param mode `read` never writes to it
  * @param dataKey the file's key, or the other key of a change (capture-keys.ts); null: the file must not be encrypted
- * @throws {CaptureFileError}; DataKeyError; Error while a restore is incomplete; for writing, also {@link
- *   checkRoom}'s
+ * @throws {CaptureFileError}; DataKeyError; Error while a restore is incomplete; for writing, also the errors of {@link
+ * checkRoom}
  */
 export function openCaptureEnv(
   path: string,
@@ -494,12 +495,12 @@ export function rawFolder(path: string): string {
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
 }
 
-/** The folder for what was fetched from a bucket, of a capture file, live or sealed. */
+/** The folder of a capture file, live or sealed, for what was fetched from a bucket. */
 export function cacheFolder(path: string): string {
   return `${livePath(path)}.cache`;
 }
 
-/** The note about what is in a bucket (src/storage/offload/offload-note.ts), of a capture file, live or sealed. */
+/** The note of a capture file, live or sealed, about what is in a bucket (src/storage/offload/offload-note.ts). */
 export function bucketNotePath(path: string): string {
   return `${livePath(path)}.bucket`;
 }

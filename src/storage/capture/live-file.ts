@@ -164,7 +164,7 @@ export class LiveFile implements WritePosition {
 
   /**
    * Appends blocks, with their index rows.
-   * @throws the storage's error; then the file is unchanged, and the caller must give it up
+   * @throws the storage's error; then the file is unchanged, and the caller must give the file up
    */
   append({ blocks, next_id, next_piece, facts }: BlocksToAppend): void {
     const { env } = this.#file;

@@ -54,7 +54,7 @@ interface ErasableLog {
   flush(): Promise<void>;
   /** Packs and indexes everything up to an exchange. */
   settle(lastId: number): Promise<void>;
-  /** Within `hold`: exchanges were erased or stored again, so none must be stored against them. */
+  /** Within `hold`: exchanges were erased or stored again, so no further exchange may be stored against them. */
   forgetBases(ids: ReadonlySet<number>): void;
   /** Within `hold`: attachments may have been removed. */
   forgetAttachments(): void;

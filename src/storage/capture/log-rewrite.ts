@@ -44,7 +44,7 @@ import { acceptRewriteOrder, endRewriteOrder, type RewriteKind } from './rewrite
 const PAUSE_MS = 15;
 /** A file with less unused space stays as it is. */
 const UNUSED_BYTES_MIN = 64 << 10;
-/** Least unused part of a file that is worth a rewrite: when an order asks for it, and after an erasure. */
+/** Minimum unused share of a file for a rewrite: `ordered` if an order asks for it, `erased` after an erasure. */
 export const UNUSED_SHARE = { ordered: 1 / 8, erased: 1 / 2 } as const;
 
 /** The methods of the log that a rewrite needs. */
@@ -93,7 +93,7 @@ async function compactAll(log: RewritableLog): Promise<void> {
   }
 }
 
-/** Whether so large a part of a file is unused. */
+/** Whether at least `share` of a file is unused. */
 function isWasteful(
   { bytes, unused_bytes }: { bytes: number; unused_bytes: number },
   share: number,
@@ -102,8 +102,8 @@ function isWasteful(
 }
 
 /**
- * Writes a sealed file again without its unused pages, if they are a large part of it.
- * @param share least unused part
+ * Writes a sealed file again without its unused pages, if these are a large part of the file.
+ * @param share the minimum unused share
  * @throws the storage's error; the file is then unchanged
  */
 export async function compactSealed(
@@ -225,7 +225,7 @@ class KeyRewrite {
     if (existsSync(newPath)) return;
     const partial = `${newPath}.${process.pid}.part`;
     writeFileSync(partial, sealAttachment(newName, plain, this.#new), { mode: 0o600, flush: true });
-    // Retention goes by this time.
+    // From this time retention counts the attachment's age.
     utimesSync(partial, times.atime, times.mtime);
     renameSync(partial, newPath);
   }

@@ -58,7 +58,7 @@ const BATCH_TRIES = 2;
 const SYNC_DELAY_MS = 1_000;
 /** Maximum number of exchanges that a pass indexes before it writes. */
 const INDEX_BATCH = 256;
-/** Longest that a flush indexes before it syncs. */
+/** Longest time that a flush indexes before it syncs. */
 const FLUSH_INDEX_MS = 200;
 /** Longest time that a flush writes the full-text index. The waiting texts need less, unless the machine is busy. */
 const FLUSH_TEXT_MS = 1_000;
