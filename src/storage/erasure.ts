@@ -235,7 +235,7 @@ class Selection {
   #lastId = 0;
   readonly #runIds = new Set<string>();
   readonly #otherRuns = new Set<string>();
-  /** Turns that stay and continue an erased one, or one that was stored later. */
+  /** Remaining turns that continue an erased turn, or one that was stored later. */
   readonly #followers: { id: number; follows: number }[] = [];
 
   constructor(options: ErasureOptions, progress: ErasureProgress) {
@@ -243,7 +243,7 @@ class Selection {
     this.#progress = progress;
   }
 
-  /** @returns order: null if nothing is meant */
+  /** @returns order: null if there is nothing to erase */
   async find(): Promise<{ order: EraseOrder | null; report: ErasureReport }> {
     for (let tries = 1; ; tries++) {
       try {
@@ -337,7 +337,7 @@ class Selection {
     return family;
   }
 
-  /** The exchanges of a file that match the target. @param all takes them */
+  /** The exchanges of a file that match the target. @param all collects their ids */
   async #select(path: string, runs: ReadonlySet<string>, all: Set<number>): Promise<Omit<FilePlan, 'path'>> {
     const { target, data_key } = this.#options;
     const skipped = () => {

@@ -10,10 +10,9 @@
  * capture reader writes (`indexVersion`).
  * Rows contain first words of runs, and of agents' system prompts. With a data key, rows are encrypted, and run names are hashed with the key.
  * Removing captured exchanges (expiry, erasure) removes the whole index file, because LMDB's free pages keep removed
- * content. A change of the key removes it, too. Backups omit it. Commits are not synced, so a power failure may cost
- * the file.
- * Bound: CAPTURE_LISTED_RUNS rows, CAPTURE_ACTIVITY.exchanges figures and the parts of captures/cache-ledger.ts and
- * captures/figure-cube.ts. Pages of removed rows are reused.
+ * content. A change of the key removes the file, too. Backups omit it. Commits are not synced, so a power failure may
+ * cost the file. Bound: CAPTURE_LISTED_RUNS rows, CAPTURE_ACTIVITY.exchanges figures and the parts of
+ * captures/cache-ledger.ts and captures/figure-cube.ts. Pages of removed rows are reused.
  */
 import { createHash } from 'node:crypto';
 import { chmodSync, rmSync, statSync } from 'node:fs';
@@ -72,7 +71,7 @@ export function listRunIndexFiles(db: string): string[] {
   return [runIndexPath(db), `${runIndexPath(db)}-lock`];
 }
 
-/** Removes the index. A process that has it open notices it ({@link RunIndex.isThere}). */
+/** Removes the index. A process that has the index open notices the removal ({@link RunIndex.isThere}). */
 export function removeRunIndex(db: string): void {
   for (const path of listRunIndexFiles(db)) rmSync(path, { force: true });
 }

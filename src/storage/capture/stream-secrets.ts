@@ -4,8 +4,8 @@
  * Server-sent events: joins the string values of the JSON members that carry text, searches the joined text, and
  * masks each piece of a match in its place. AWS event stream (vnd.amazon.eventstream): the same over all payloads.
  * Changed frames get new lengths and checksums, so that the stored copy can still be decoded. Layout of a frame:
- * total length, length of headers, CRC-32 of both, headers, payload, CRC-32 of all before it; numbers big-endian
- * (Amazon Transcribe developer guide, "Event stream encoding").
+ * total length, length of headers, CRC-32 of the two lengths, headers, payload, CRC-32 of all before it; numbers
+ * big-endian (Amazon Transcribe developer guide, "Event stream encoding").
  */
 import { crc32 } from 'node:zlib';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';

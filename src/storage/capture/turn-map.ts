@@ -47,7 +47,7 @@ export interface Turn extends TurnPlace {
   failed: boolean;
   /** Set if the exchange is in an earlier file. */
   run_id: string | null;
-  /** Cache of its run since the index was opened. Reading the summary takes longer than everything else. */
+  /** The turn's run, cached while the index is open: reading it from the summary takes longer than everything else. */
   known_run: string | null;
   /** Whether its own headers name its run. */
   is_labelled: boolean;

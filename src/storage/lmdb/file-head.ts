@@ -161,8 +161,8 @@ function readBytes(file: number, at: number): Buffer {
 const ROOM_BYTES = 16_384;
 
 /**
- * Checks whether the disk has space for a new database and its lock file. Without it, LMDB ends the process with
- * SIGSEGV or SIGBUS instead of an error.
+ * Checks whether the disk has space for a new database and its lock file. Without enough space, LMDB ends the process
+ * with SIGSEGV or SIGBUS instead of an error.
  * @throws Error with the system's code (ENOSPC, EACCES, …)
  */
 export function checkRoom(path: string): void {

@@ -4,8 +4,8 @@
  * Wherever actors run.
  * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that the events of an
  * actor are adjacent and in order. Table `snapshots`, the same keys with number 0: [u48 number of its last event][u32
- * version][state]. Earlier versions kept the snapshot in `journal`, between events: once those were removed, it had a
- * page almost for itself. A snapshot there is read, and is removed with the next one.
+ * version][state]. Earlier versions kept the snapshot in `journal`, between events: once the events were removed, the
+ * snapshot had a page almost for itself. A snapshot in `journal` is read, and is removed when the next one is written.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import { Backlog } from './backlog.ts';

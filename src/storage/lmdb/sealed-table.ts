@@ -34,7 +34,7 @@ export interface ValueCodec {
 const CHECKSUM_BYTES = 4;
 
 /**
- * Appends the CRC-32 of the table's name, the key and the value. A value with a changed bit, or under another key,
+ * Appends the CRC-32 of the table's name, the key and the value. A value with a changed bit, or under another row key,
  * does not open.
  */
 class FileChecksums implements ValueCodec {
@@ -240,7 +240,7 @@ export function openCodec(root: AnyRoot, path: string, key: DataKey | null): Val
   return findTable(root)?.get(CHECKS) === undefined ? null : new FileChecksums();
 }
 
-/** Gives an empty file the identity of another, so that values encrypted for that one open in it, too. */
+/** Gives an empty file the identity of another file, so that values encrypted for the other file open in it, too. */
 export function copySealing(from: AnyRoot, to: AnyRoot): void {
   const record = findTable(from)?.get(RECORD);
   if (record !== undefined) to.openDB<Buffer, Buffer>(OPTIONS).putSync(RECORD, record);

@@ -21,16 +21,18 @@ import { databaseOf, decodeValue, encodeRow, LmdbTables, readRange } from './tab
 
 const VIEW = 'view';
 const MARK = Buffer.from('mark');
-/** What a loading leaves: it belongs to the file. */
+/** Tables that remain when everything is loaded again, because they belong to the file. */
 const OWN = new Set([VIEW, SEALING, DELETION_MARK]);
-/** Ranges that a transaction may have read. Beyond, the ranges of a table are widened into one. */
+/**
+ * Maximum number of ranges that a transaction may have read. Beyond it, the ranges of each table are widened into one.
+ */
 const MAX_READS = 1_000;
 
 /** The value of the mark. */
 interface StoredMark extends Mark {
-  /** Of the database whose rows these are. */
+  /** Identifies the database whose rows these are. */
   identity: string;
-  /** Of the machine while it wrote the file. */
+  /** Boot id of the machine when it wrote the file. */
   boot_id: string;
 }
 

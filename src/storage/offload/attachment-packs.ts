@@ -149,7 +149,8 @@ export async function restoreAttachmentFiles({ env, path, content, read }: Resto
   };
   for (const { name, offset, bytes } of listAttachmentPlaces(env)) {
     const target = join(folder, name);
-    // Retention goes by this time: an exchange of the file may have named it last at its end.
+    // Retention counts the age from this time, because the file's last exchange may be the last one that named the
+    // attachment.
     const there = statSync(target, { throwIfNoEntry: false });
     if (there !== undefined) {
       if (there.mtimeMs < to_ms) utimesSync(target, to_ms / 1_000, to_ms / 1_000);

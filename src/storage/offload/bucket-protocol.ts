@@ -31,21 +31,21 @@ export type BucketCall =
 /** Facts about a file whose draft is complete. */
 export type PlannedFile = Pick<OffloadedFile, 'from_ms' | 'to_ms' | 'bytes' | 'packs' | 'index'>;
 
-/** What a look at the bucket could not read. */
+/** What could not be read from the bucket. */
 export interface GatherReport {
-  /** The bucket; null: it was read. */
+  /** Why the bucket itself could not be read; null: it was read. */
   failure: string | null;
-  /** Gateways, with the reason. */
+  /** The gateways whose captures could not be read, with the reasons. */
   gateways: Record<string, string>;
 }
 
 export interface BucketAnswers {
-  /** null: the file's index is incomplete, so it stays. */
+  /** null: the file's index is incomplete, so the file stays on the disk. */
   plan: PlannedFile | null;
   /** Bytes that were sent. */
   upload: number;
   verify: null;
-  /** null: the segments change just now. */
+  /** null: the segments are being changed now. */
   upload_text: NonNullable<OffloadedFile['text']> | null;
   gather: GatherReport;
   restore: null;

@@ -29,7 +29,7 @@ import { indexName, type OffloadedFile, textName } from './offload-note.ts';
 import { attachmentPackName } from './offloaded-file.ts';
 import { makeDraft, makeWhole, PackBuilder, type PackReader, readDraft } from './pack-files.ts';
 
-/** Most bytes a second that are sent or compared, so that other traffic has room. */
+/** Maximum number of bytes a second that are sent or compared, so that other traffic has room. */
 const BYTES_PER_MS = 32 << 10;
 /** The file without blocks is sent in parts of this size. */
 const INDEX_PART_BYTES = 16 << 20;
@@ -241,7 +241,7 @@ export class BucketWork {
   }
 }
 
-/** Removes the oldest copies until another one fits. A process that has one open can continue to read it. */
+/** Removes the oldest copies until another one fits. A process that has a removed copy open can continue to read it. */
 function makeRoom(folder: string, bytes: number): void {
   const copies = readdirSync(folder).flatMap((name) => {
     const stat = statSync(join(folder, name), { throwIfNoEntry: false });

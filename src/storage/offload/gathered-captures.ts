@@ -1,7 +1,7 @@
 /**
  * Gathers the captures of all gateways in a bucket on a machine that captured none of them: fetches files without blocks and
- * their full-text index, oldest first, and lists them (gathered-registry.ts). Bodies stay in the bucket. It only reads there. The
- * bucket's thread of the capture reader.
+ * their full-text index, oldest first, and lists them (gathered-registry.ts). Bodies stay in the bucket, which is only
+ * read. The bucket's thread of the capture reader.
  *
  * Memory: the manifests, about 400 bytes for each sealed file.
  */
@@ -49,7 +49,7 @@ export class GatheredCaptures {
   }
 
   /**
-   * Looks once, and fetches what is new.
+   * Looks at the bucket once, and fetches what is new.
    * @param check throws to stop
    * @throws what `check` throws; Error of the file system
    */

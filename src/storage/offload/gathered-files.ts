@@ -25,7 +25,7 @@ interface GatheredPart {
   path: string;
   first_id: number;
   last_id: number;
-  /** What an id here is more than the id at the gateway. */
+  /** The difference between an exchange's id here and its id at the gateway. */
   shift: number;
   /** When its last exchange ended. */
   to_ms: number;
@@ -40,7 +40,7 @@ export class GatheredFiles {
   #registryMark = '';
   #parts: GatheredPart[] = [];
   #gateways: GatheredGateway[] = [];
-  /** For each part: when the last exchange of it and the parts before it ended. */
+  /** For each part: when the last exchange of this part and the parts before it ended. */
   #ended: number[] = [];
   readonly #open = new Map<string, { reader: CaptureReader; inode: bigint | null }>();
   #changes = 0;
@@ -162,7 +162,7 @@ export class GatheredFiles {
       try {
         reader = this.#read(part);
       } catch (thrown) {
-        // It was removed since the last `refresh`.
+        // The file was removed since the last `refresh`.
         if (thrown instanceof CaptureFileError && thrown.code === 'missing') continue;
         throw thrown;
       }
@@ -175,7 +175,7 @@ export class GatheredFiles {
     }
   }
 
-  /** None: a file arrives when it is complete, so its turns are in their final runs. */
+  /** No moves: a file arrives when it is complete, so its turns are in their final runs. */
   movesAfter(): RunMoves {
     return { moves: [], forgotten_to: 0 };
   }

@@ -11,7 +11,7 @@ import { z } from 'zod';
 import { syncFolder } from '../../std/folder.ts';
 import { bucketNotePath } from '../capture/layout.ts';
 
-/** Whether it is the name of a gateway. It is also the name of a folder on machines that read its captures. */
+/** Whether a text is the name of a gateway. On machines that read its captures, a folder has this name, too. */
 export function isGatewayName(name: string): boolean {
   return /^[a-z0-9-][a-z0-9.-]{0,79}$/.test(name);
 }
@@ -43,17 +43,20 @@ const noteSchema = z.object({
   /** The name of this gateway's captures in the bucket. */
   gateway: z.string().refine(isGatewayName),
   /**
-   * Nonces of the manifest that this service wrote last, and of the one that it may have been writing. They distinguish
-   * its manifests from another service's.
+   * Nonces of the manifest that this service wrote last, and of the manifest that it may have been writing. They
+   * distinguish its manifests from another service's.
    */
   nonces: z.array(z.string()),
   /** The data key of that manifest; null: not encrypted. Earlier versions did not note it. */
   key_id: z.string().nullable().optional(),
   files: z.array(
     entrySchema.extend({
-      /** All of it is in the bucket. */
+      /** The whole file is in the bucket. */
       is_uploaded: z.boolean(),
-      /** An erasure or a change of the key rewrites the file. Its objects must be removed before that ends. */
+      /**
+       * An erasure or a change of the key rewrites the file. The file's objects must be removed before the rewrite
+       * ends.
+       */
       is_erasing: z.boolean(),
     }),
   ),

@@ -1,8 +1,8 @@
 /**
  * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent when it is sealed. Its
  * blocks leave the local disk when CAPTURE_LOCAL_KEEP allows it and all objects were read back and compared;
- * attachments leave it when only files in the bucket refer to them. Each pass can be repeated, and continues what an
- * earlier process began. Nothing that stores exchanges waits for it. Capture process, command line.
+ * attachments leave the disk when only files in the bucket refer to them. Each pass can be repeated, and continues what
+ * an earlier process began. Nothing that stores exchanges waits for it. Capture process, command line.
  *
  * A file is moved in these steps: write the note; make the draft (the file without its blocks); send the packs and the
  * draft; write the manifest; compare what is in the bucket; rename the draft to the file's name. It is removed in these
@@ -59,7 +59,7 @@ interface OffloadHost {
   readFirstStart(): Promise<number | null>;
 }
 
-/** How far the bucket is. */
+/** Progress of the bucket. */
 export interface OffloadState {
   /** Sealed files that are not in the bucket yet, and their bytes. */
   waiting_files: number;
@@ -291,7 +291,9 @@ export class Offload {
     this.#save();
   }
 
-  /** Sends what makes a file searchable on other machines, once. It follows the file, because it is made later. */
+  /**
+   * Sends what makes a file searchable on other machines, once. This follows the file, because the index is made later.
+   */
   async #sendText(file: SealedFile): Promise<void> {
     const entry = this.#find(file);
     if (entry?.is_uploaded !== true || entry.is_erasing || entry.text !== undefined) return;
@@ -440,7 +442,7 @@ export class Offload {
     const found = await this.#thread.call({ name: 'get', object });
     if (found !== null) this.#refuseOther(object, Buffer.from(found));
     const nonce = randomBytes(8).toString('hex');
-    // The last one that was written, and the next one.
+    // The nonces of the last manifest that was written, and of the next one.
     this.#note.nonces = [...this.#note.nonces.slice(-1), nonce];
     this.#save();
     const files = this.#note.files
@@ -479,7 +481,7 @@ export class Offload {
     );
   }
 
-  /** How far it is; cheap. */
+  /** The present progress; cheap. */
   state(): OffloadState {
     const state: OffloadState = {
       waiting_files: 0,

@@ -18,7 +18,10 @@ const contentSchema = z.object({
   to_ms: z.number(),
   /** The packs by number: length and SHA-256 in hex. */
   packs: z.array(z.tuple([z.int().nonnegative(), z.string()])),
-  /** The same of the attachments (attachment-packs.ts); absent: an earlier version left them on its disk. */
+  /**
+   * Length and SHA-256 of the packs of attachments (attachment-packs.ts); absent: an earlier version left the
+   * attachments on its disk.
+   */
   attachments: z.array(z.tuple([z.int().nonnegative(), z.string()])).optional(),
 });
 

@@ -37,7 +37,7 @@ import {
 
 /** A pack of this size takes no more blocks. A reader fetches a whole pack for one exchange. */
 const PACK_BYTES = 4 << 20;
-/** A larger block stays in the file: objects pass through memory. */
+/** A larger block stays in the file, because objects pass through memory. */
 const BLOCK_BYTES_MAX = 32 << 20;
 const EMPTY = Buffer.alloc(0);
 /** Rows of one transaction. */
@@ -302,7 +302,7 @@ class Batch {
 
   addBlock(key: number, block: Buffer): void {
     const { value, pieces } = cutBlock(block, this.#nextPiece);
-    // The memory of LMDB's pages is used again.
+    // A copy, because LMDB reuses the memory of its pages.
     const row = { key, value: Buffer.from(value), pieces: pieces.map((piece) => Buffer.from(piece)) };
     this.#rows.push({ ...row, from: this.#nextPiece });
     this.#nextPiece += pieces.length;

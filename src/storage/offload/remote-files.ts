@@ -92,7 +92,7 @@ export class RemoteFiles {
    */
   async prepare(place: string, { gateway, files }: ManifestContent): Promise<OffloadedFile[]> {
     makeFolder(dirname(this.#db), 0o700);
-    // Readers find the bucket through it.
+    // Readers find the bucket through the note.
     writeNote(this.#db, {
       format: 'understudy_bucket_v1',
       place,

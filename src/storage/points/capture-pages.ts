@@ -2,7 +2,7 @@
  * Opens the capture database for a point while the gateway writes and rotates. Command line.
  * As for a backup (../backup-captures.ts), the live file is used only if the list of sealed files is the same before and
  * after it is opened. Blocks may still be in raw files. All raw files that exist at that moment are opened with the
- * database, so a raw file that is removed later can still be read.
+ * database, so that a raw file that is removed later can still be read.
  */
 
 import { readdirSync } from 'node:fs';

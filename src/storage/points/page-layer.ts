@@ -14,7 +14,7 @@ const ZERO_PAGE = 0x8000_0000;
 /** The fastest level is enough: captures are already compressed, and the gaps in LMDB's pages compress easily. */
 const OPTIONS = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
-/** Collects the pages of a layer, and hands on each piece that is full. */
+/** Collects the pages of a layer, and passes each full piece on. */
 export class LayerWriter {
   readonly #emit: (piece: Buffer) => Promise<void>;
   #numbers: number[] = [];

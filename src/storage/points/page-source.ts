@@ -125,7 +125,7 @@ class DatabasePages implements PageSource {
   }
 
   /**
-   * Checks that the read transaction is still held. Without it, pages of the head may have been used again. @throws
+   * Checks that the read transaction is still held. Without it, pages of the head may have been reused. @throws
    * Error
    */
   #checkHeld(): void {

@@ -234,7 +234,7 @@ class PostgresSession implements TruthSession {
 
   async close(): Promise<void> {
     this.#failure ??= new TruthUnavailableError('the session was closed');
-    // Not a polite end: an answer may never come. The server notices the closed socket.
+    // Destroys the socket, because the answer to an orderly end may never come. The server notices the closed socket.
     const { stream } = (this.#client as unknown as { connection: { stream: { destroy(): void } } })
       .connection;
     stream.destroy();

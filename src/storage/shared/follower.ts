@@ -31,13 +31,13 @@ const FOLLOWER_TIMES: FollowerTimes = { poll_ms: 250, patience_ms: 5_000, retry_
 /** Interval at which each box lets the database forget what no box needs. */
 const TIDY_MS = 3_600_000;
 
-/** Proposals in one statement. */
+/** Maximum number of proposals in one statement. */
 const BATCH_PROPOSALS = 256;
-/** Bytes of values in one statement; a single proposal may have more. */
+/** Maximum bytes of values in one statement; a single proposal may have more. */
 const BATCH_BYTES = 4 << 20;
-/** Bytes of values in a proposal. */
+/** Maximum bytes of values in a proposal. */
 const PROPOSAL_BYTES = 16 << 20;
-/** Proposals that wait. Beyond, a commit is refused at once. */
+/** Maximum number of proposals that wait. Beyond it, a commit is refused at once. */
 const WAITING = 4_096;
 
 /** Makes commits and says when they can be read. */
@@ -52,7 +52,7 @@ export interface Committer {
 interface Waiting {
   proposal: Proposal;
   bytes: number;
-  /** null: the caller has got its error. */
+  /** null: the caller already has its error. */
   settle: ((verdict: Verdict | Error) => void) | null;
 }
 
@@ -107,7 +107,7 @@ export class Follower implements Committer {
     return this.#view.mark?.position ?? 0;
   }
 
-  /** At most so far behind is the view: everything that was committed before then is in it. */
+  /** How old the view may be: it has everything that was committed before this time. */
   get stale_ms(): number {
     return performance.now() - this.#currentAtMs;
   }

@@ -7,7 +7,7 @@ import type { Committer } from './follower.ts';
 import { TruthUnavailableError } from './truth.ts';
 import type { View } from './view.ts';
 
-/** How often a commit is tried before it gives up because others always come first. */
+/** How often a commit is tried before it gives up because other commits always come first. */
 const ATTEMPTS = 20;
 
 export class SharedJournal implements JournalStore {

@@ -8,7 +8,7 @@ import type { Committer } from './follower.ts';
 import { TruthUnavailableError } from './truth.ts';
 import type { View } from './view.ts';
 
-/** How often a transaction runs before it gives up because others always come first. */
+/** How often a transaction runs before it gives up because other transactions always come first. */
 const ATTEMPTS = 20;
 
 export class SharedTables implements Tables {
@@ -38,7 +38,7 @@ export class SharedTables implements Tables {
   async transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
     const first = await this.#attempt(work);
     if (first !== null) return first.value;
-    // Transactions of this thread that change the same rows would go on disturbing each other.
+    // Otherwise transactions of this thread that change the same rows would continue to conflict with each other.
     const turn = this.#turn.then(() => this.#repeat(work));
     this.#turn = turn.then(ignore, ignore);
     return turn;

@@ -37,7 +37,7 @@ export type Verdict = number | null;
 /** State of the database, by which a view recognizes whether it is a view of this history. */
 export interface Mark {
   position: number;
-  /** Random, new with each commit: two databases with the same position but different commits differ in it. */
+  /** Random, new with each commit: two databases with the same position but different commits have different marks. */
   token: string;
 }
 

@@ -96,7 +96,7 @@ export class SegmentReader {
   }
 
   /**
-   * The exchanges with a word that has this beginning, ascending.
+   * The exchanges with a word that begins like this, ascending.
    * @param most maximum number of such words
    * @returns null if there are more such words
    * @throws SegmentDamage

@@ -53,9 +53,9 @@ class RunNumbers {
   }
 }
 
-/** A segment whose exchanges have the ids from `first_id` to `last_id` for the one who searches. */
+/** A segment whose exchanges have the ids from `first_id` to `last_id` for the searching code. */
 export interface PlacedSegment extends SegmentFile {
-  /** What such an id is more than the id in the segment. */
+  /** The difference between such an id and the id in the segment. */
   shift: number;
 }
 
@@ -63,7 +63,7 @@ export interface PlacedSegment extends SegmentFile {
 export interface TextPlaces {
   /** In the order of ids. */
   list(): PlacedSegment[];
-  /** The runs of so many exchanges from an id on, as the one who searches calls them. */
+  /** The runs of `count` exchanges from an id on, by the names that the searching code uses. */
   runsFrom(id: number, count: number): (string | null)[];
 }
 
