@@ -45,7 +45,7 @@ const runStartReply = z
 
 const stepText = () => text({ max: STEP_TEXT_CHARACTERS }).default('');
 
-/** The same, or null for a text that the sender does not know: unknown is not empty. */
+/** A text of a step; null: the sender does not know it, which is not the same as an empty text. */
 const knownText = () => text({ max: STEP_TEXT_CHARACTERS }).nullable().default('');
 
 /** The texts of a step, logged or evaluated. */

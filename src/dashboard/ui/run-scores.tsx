@@ -1,4 +1,4 @@
-/** The six scores over a run's steps, and the interventions. Browser. */
+/** The scores of the monitors over a run's steps, and the interventions. Browser. */
 import { useMemo } from 'preact/hooks';
 import { MONITOR_NAMES, type MonitorName, titleOfMonitor } from '../../domain/monitors/names.ts';
 import { countOf } from '../core/format.ts';
