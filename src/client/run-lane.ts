@@ -158,7 +158,7 @@ export class RunLane {
    * @returns whether to start the run again, which is true only the first time
    */
   restart(): boolean {
-    // A run that has ended was there: it was deleted since, and marks do not bring it back.
+    // The service knew a run that has ended, so the run was deleted since, and marks do not start it again.
     if (this.#isRestarted || this.#state === 'finished') return false;
     this.#isRestarted = true;
     this.#state = 'waiting';

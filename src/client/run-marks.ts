@@ -29,7 +29,7 @@ const NO_TAG = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp},]/u;
 
 /**
  * @param leaveOut called about each part that the service would refuse
- * @returns null if nothing is left to say
+ * @returns null if nothing is left to send
  */
 export function boundMarks(said: RunMarks, leaveOut: (what: string) => void): MarkBody | null {
   const { mark, tags, note, feedbackScore } = said;

@@ -32,7 +32,7 @@ const LINGER_MS = 5;
 const IDLE_LOOKS = 20;
 /** Attempts to send an event that causes server errors, before it is dropped. */
 const ATTEMPTS = 5;
-/** How soon the sender checks again whether another's probe has closed the circuit. */
+/** How soon the sender checks again whether the probe of another request has closed the circuit. */
 const PROBE_WAIT_MS = 100;
 /** Longest wait between two attempts, even if the service asks for more. */
 const PAUSE_MAX_MS = 60_000;

@@ -32,7 +32,7 @@ const STEP_BYTES = 300;
 
 interface BoundedStep {
   body: StepBody;
-  /** About, in memory. */
+  /** Approximate size in memory. */
   bytes: number;
   /** The cut parts, in words. */
   truncated: string[];

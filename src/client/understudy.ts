@@ -67,13 +67,13 @@ export interface ClientStats {
   steps: {
     /** Given by the agent. */
     logged: number;
-    /** Taken by the service. */
+    /** Accepted by the service. */
     sent: number;
     /** Wait to be sent. */
     queued: number;
     /** Will never be sent. */
     dropped: number;
-    /** About, in memory. */
+    /** Approximate size in memory. */
     queuedBytes: number;
     /** Texts that were cut. */
     truncated: number;
@@ -81,7 +81,7 @@ export interface ClientStats {
   /** Calls of `run.mark`. */
   marks: {
     said: number;
-    /** Taken by the service. */
+    /** Accepted by the service. */
     sent: number;
     /** Will never be sent. */
     dropped: number;

@@ -14,8 +14,8 @@ const GROUP = { rows: 5_000, characters: 8 << 20 } as const;
 const NO_BYTES = new Uint8Array();
 
 /**
- * @param pages of rows; a page is made when the one before was taken
- * @returns a piece at least for each page, which may be empty, so that who takes them can stop
+ * @param pages of rows; a page is made when the previous one was taken
+ * @returns at least one piece for each page, possibly empty, so that the reader can stop
  */
 export async function* exportRows(
   format: ExportFormat,

@@ -22,7 +22,7 @@ export class ParquetRows {
   readonly #bytes: ByteWriter;
   readonly #file: ParquetWriter;
 
-  /** @param bytes a writer that is new */
+  /** @param bytes an empty writer */
   constructor(columns: readonly ExportColumn[], bytes: ByteWriter) {
     const elements = columns.map(({ name, kind }): SchemaElement => {
       return { name, repetition_type: 'OPTIONAL', ...ELEMENTS[kind] };

@@ -165,7 +165,7 @@ export class AgentSteps {
     return returned ?? this.#run.intervention();
   }
 
-  /** The model call that had it failed, so the next one gets it. */
+  /** The model call that had the intervention failed, so the next call gets it. */
   giveBack(said: Intervention): void {
     this.#returned = said;
   }

@@ -143,7 +143,7 @@ async function tell<Result>(
   }
 }
 
-/** Behind the system messages that are there: what is cached of them stays so. */
+/** After the present system messages, so that their cached part stays valid. */
 function addText(prompt: Prompt, text: string): Prompt {
   const place = prompt.findIndex(({ role }) => role !== 'system');
   return prompt.toSpliced(place < 0 ? prompt.length : place, 0, { role: 'system', content: text });

@@ -70,7 +70,7 @@ function parseParams(body: unknown): Params | null {
   }
 }
 
-/** Sends the request of a call, and logs what it brings and what comes back. */
+/** Sends the request of a call, and logs the results in it and the answer to it. */
 async function watchCall(
   steps: AgentSteps,
   request: APIRequest,
@@ -148,7 +148,7 @@ async function tell(
   }
 }
 
-/** @returns null for a body that another middleware has made something else of */
+/** @returns null for a body that another middleware has replaced by something else */
 function addText(request: APIRequest, text: string): APIRequest | null {
   try {
     const params = parseExact(String(request.body)) as MessageCreateParamsBase & { thread?: unknown };

@@ -88,7 +88,7 @@ function readResponse(response: unknown): unknown {
   return [stdout, stderr].filter(Boolean).join('\n');
 }
 
-/** A tool of a server may say of itself that it failed (Model Context Protocol). */
+/** A server's tool may report its own failure (Model Context Protocol). */
 function saysFailure(response: unknown): boolean {
   const { isError, is_error } = (response ?? {}) as { isError?: unknown; is_error?: unknown };
   return isError === true || is_error === true;

@@ -46,7 +46,7 @@ export async function answerMcp(
   { headers, message }: McpRequest,
   makeServer: () => McpServer,
 ): Promise<McpReply> {
-  // A batch would be many calls for the price of one; 2025-06-18 took batches out of the protocol.
+  // A batch would be many calls for the price of one; 2025-06-18 removed batches from the protocol.
   if (Array.isArray(message)) return refuse(400, -32600, 'Send one message in a request, not a batch');
   const request = new Request('http://localhost/mcp', {
     method: 'POST',

@@ -42,7 +42,7 @@ export function authorityPath(dataDir: string): string {
   return join(dataDir, 'proxy-ca.pem');
 }
 
-/** The same together with everything that this machine trusts, for clients that trust one file only. */
+/** This certificate together with all others that the machine trusts, for clients that trust one file only. */
 export function bundlePath(dataDir: string): string {
   return join(dataDir, 'proxy-ca-bundle.pem');
 }
