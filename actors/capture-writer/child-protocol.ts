@@ -65,7 +65,7 @@ export interface FileState extends LogState {
   /** Damaged files that were renamed and still exist. */
   damaged: number;
   memory_bytes: number;
-  /** Age of the oldest read transaction of another process in the live file; 0: there is none. */
+  /** Age of the oldest read transaction of another process in the live file; 0 without one. */
   oldest_read_s: number;
   /** What retention has removed since this process started; null: all is kept. */
   expired: ExpiredCaptures | null;

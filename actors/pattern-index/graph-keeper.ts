@@ -33,8 +33,8 @@ export class GraphKeeper {
 
   /**
    * @param vectorsId names the embedder of the vectors in the scopes' indexes
-   * @param formerVectorsId the same for the former embedder, which serves while patterns are embedded again; null:
-   * there is none
+   * @param formerVectorsId the same for the former embedder, which serves while patterns are embedded again; null: no
+   * former embedder
    */
   constructor(
     parts: Pick<StoreParts, 'log' | 'graphs'>,

@@ -93,7 +93,7 @@ export class PatternStore {
       },
       () => {},
     );
-    // Callers that need the patterns get the error. If there are none, the error must not end the process.
+    // Callers that need the patterns get the error. Without such callers, the error must not end the process.
     this.#loaded.catch((thrown: unknown) =>
       parts.log.warn({ err: thrown }, 'the stored patterns cannot be read'),
     );

@@ -175,8 +175,8 @@ async function handle(
 }
 
 /**
- * Cancels the subscription of a checkout that completed after its organization was deleted. Nobody could use or cancel
- * it.
+ * Cancels the subscription of a checkout that completed after its organization was deleted. Otherwise it could be
+ * neither used nor cancelled.
  */
 async function cancelForNobody(
   tables: TableReader,

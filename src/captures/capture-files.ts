@@ -217,7 +217,7 @@ export class CaptureFiles implements ExchangeSource {
     const sealed = listSealed(this.#db).find(
       ({ first_id, last_id }) => first_id <= part.first_id && last_id >= part.last_id,
     );
-    // If there is none, opening the file below reports that it has changed.
+    // Without a sealed file, opening the file below reports that it has changed.
     if (sealed !== undefined) part.path = sealed.path;
     this.#liveInode = null;
     return null;

@@ -189,8 +189,8 @@ export interface Measured {
 
 /**
  * The changes that follow from a check. Destinations get one message when the threshold is crossed, and one
- * when the value returns. There are no messages in quiet hours. About a crossing there is none before the interval
- * since the last message is over. If the value has returned by then, the crossing is not reported.
+ * when the value returns. There are no messages in quiet hours. A crossing is not reported before the interval since
+ * the last message is over. If the value has returned by then, the crossing is not reported.
  */
 export function stepAlert(
   rule: AlertRule,

@@ -29,7 +29,7 @@ export interface StepDigest {
   prompt?: PromptText;
   at_ms?: number | null;
   /**
-   * The values in the wording of the system prompt and the task, as in `PromptValues`; absent: there are none.
+   * The values in the wording of the system prompt and the task, as in `PromptValues`; absent: no values.
    */
   values?: number[];
   /**
