@@ -27,6 +27,9 @@ constexpr size_t kReaders = 3;
 
 using Vector = std::vector<float>;
 
+/** The stored value of 1. Numbers of vectors are between -1 and 1. */
+constexpr float kGreatest = 32767;
+
 class Random {
  public:
   explicit Random(uint32_t seed) : seed_(seed) {}
@@ -57,7 +60,7 @@ class Writer {
     const size_t place = index_->size();
     if (place >> kBlockBits == blocks_.size()) blocks_.push_back(index_->MakeBlock(blocks_.size(), 1 << kBlockBits));
     index_->Enter(id);
-    std::memcpy(RowAt(place), vector.data(), kDimensions * sizeof(float));
+    WriteRow(vector, RowAt(place));
     ids_.push_back(id);
     index_->Await(id);
     index_->End();
@@ -68,7 +71,7 @@ class Writer {
     const uint32_t id = ids_[place];
     const size_t last = ids_.size() - 1;
     index_->Leave(id);
-    std::memcpy(RowAt(place), RowAt(last), kDimensions * sizeof(float));
+    std::memcpy(RowAt(place), RowAt(last), index_->stride() * sizeof(int16_t));
     ids_[place] = ids_[last];
     ids_.pop_back();
     for (uint32_t point = 0; point < points_.size(); point++) {
@@ -95,7 +98,7 @@ class Writer {
     for (size_t place = 0; place < ids_.size(); place++) {
       index_->Begin();
       if (points_.size() == graph_->capacity()) graph_->Resize(graph_->capacity() * 2);
-      graph_->Add(RowAt(place), static_cast<uint32_t>(points_.size()));
+      graph_->Add(ReadRow(RowAt(place)).data(), static_cast<uint32_t>(points_.size()));
       points_.push_back(ids_[place]);
       index_->Link(ids_[place]);
       index_->End();
@@ -107,13 +110,25 @@ class Writer {
   Random& random() { return random_; }
 
  private:
-  float* RowAt(size_t place) {
-    return blocks_[place >> kBlockBits].get() + (place & ((1 << kBlockBits) - 1)) * kDimensions;
+  int16_t* RowAt(size_t place) {
+    return blocks_[place >> kBlockBits].get() + (place & ((1 << kBlockBits) - 1)) * index_->stride();
+  }
+
+  static void WriteRow(const Vector& vector, int16_t* row) {
+    for (size_t at = 0; at < kDimensions; at++) row[at] = static_cast<int16_t>(vector[at] * kGreatest);
+    const float scale = 1 / kGreatest;
+    std::memcpy(row + kDimensions, &scale, sizeof(scale));
+  }
+
+  static Vector ReadRow(const int16_t* row) {
+    Vector vector(kDimensions);
+    for (size_t at = 0; at < kDimensions; at++) vector[at] = row[at] / kGreatest;
+    return vector;
   }
 
   std::shared_ptr<SharedIndex> index_;
   Random random_;
-  std::vector<std::shared_ptr<float>> blocks_;
+  std::vector<std::shared_ptr<int16_t>> blocks_;
   std::vector<uint32_t> ids_;
   std::shared_ptr<Graph> graph_;
   std::vector<uint32_t> points_;
