@@ -48,7 +48,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await visit.goTo('runs?fired=infinite_loop');
     await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBe(1);
     const row = rowOf(visit, LOOPING);
-    expect(await row.textContent()).toMatch(/infinite loop \d/);
+    expect(await row.textContent()).toMatch(/infinite loop ×\d/);
     expect(await row.locator('.run-state .badge').first().getAttribute('title')).toBe(LONG_OUTCOME);
     await visit.page.getByLabel('State').selectOption('status:running');
     await visit.page.getByText('No run matches this query.').waitFor();
