@@ -161,8 +161,8 @@ describe('compressed bodies', () => {
     for (let i = 0; i < 20; i++) await preparer.prepare(answer(bomb, 'br'));
     const before = process.memoryUsage().rss;
     for (let i = 0; i < 50; i++) await preparer.prepare(answer(bomb, 'br'));
-    // One of them alone unpacks to 60 MB.
-    expect(process.memoryUsage().rss - before).toBeLessThan(40 << 20);
+    // One unpacks to 60 MB, so leaks of 50 take 3 GB. The system may still hold the memory of the last two.
+    expect(process.memoryUsage().rss - before).toBeLessThan(150 << 20);
   });
 
   it('in many layers, or in an unknown way, are withheld', async () => {
