@@ -51,7 +51,7 @@ const REMEMBERED_MODELS = 1_024;
 
 /**
  * Finds the price of a model at a tier of service.
- * @param tier absent: the standard tier. The prices of other tiers differ by model and are never guessed from it
+ * @param tier absent: the standard tier. The prices of other tiers differ by model and are never guessed from the standard price
  */
 export function findPrice(prices: Prices, model: string, tier?: string): FoundPrice | null {
   const price = findModel(prices, model);

@@ -13,8 +13,8 @@ const KEPT_MS = 7 * 24 * 3_600_000;
 /** Files checked in one clean-up; the next one continues with the rest. */
 const SWEPT_FILES = 1_000;
 /**
- * Two hooks that a client starts for one event start within this time. A repeated call starts later, because the
- * model answers in between.
+ * Two hooks that a client starts for one event start within this time. A later repeat of the same tool call starts
+ * after it, because the model answers in between.
  */
 const SAME_EVENT_MS = 2_000;
 /** How long an unreachable service is not called: otherwise each hook of a session would wait for it again. */

@@ -156,7 +156,7 @@ export class StudentWatch {
 }
 
 /**
- * A report from the file, for callers without a running student. @param kept the file's content; null: there is no file
+ * A report from the drift file, for callers without a running student. @param kept the file's content; null: there is no file
  */
 export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAgentReport[] {
   if (kept === null) return markOrders([], orders);

@@ -17,8 +17,8 @@ const kept = new WeakMap<object, readonly string[]>();
 const shared = new RecentMap<string, string>(SHARED_TOKENS);
 
 /**
- * The different tokens of the JSON of a step's sources, in the order of their first places. Adjacent signs have a common
- * meaning (`<=`, `+=`), so a sign comes with the one before it.
+ * The different tokens of the JSON of a step's sources, in the order of their first places. Adjacent signs belong
+ * together (`<=`, `+=`), so the token of a sign begins with the sign directly before it.
  */
 export function listStepTokens(step: Pick<StepDigest, 'sources'>): readonly string[] {
   let tokens = kept.get(step);

@@ -186,7 +186,7 @@ describe('not golden', () => {
         [turn(3, END), asked(['task', 'answered', 'gave up'], 1)],
       ]),
     ).toBe(false);
-    // Tried again as it was; with words added; with its history cut down, after the same answer.
+    // Three retries of the failed call: unchanged; with words added; with a shorter history and the same last answer.
     for (const again of [
       child,
       asked([...child.prefixes, 'go on'], 1),

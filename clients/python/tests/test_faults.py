@@ -23,7 +23,7 @@ class GaveUp(Exception):
 
 
 def work(run, thrown=None):
-    """An agent: it depends on nothing that the library says. Without a run it works alone."""
+    """An agent whose result is the same whatever the library returns. Without a run it works without the library."""
     result = []
     prompt = "You count." + ("" if run is None else run.patterns())
     for index in range(20):

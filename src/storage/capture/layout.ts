@@ -10,7 +10,7 @@
  *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)
  *   capture.mdb.erasing              exchanges that are being erased (erase-order.ts)
  *   capture.mdb.compacting, …        files that are being written again (rewrite-order.ts)
- *   capture.mdb.keys                 two data keys, while files have either (capture-keys.ts)
+ *   capture.mdb.keys                 both data keys during a rekey (capture-keys.ts)
  *   capture.mdb-safe                 the state to which the live file returns after a power cut (lmdb/checkpoint.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
  *   capture.mdb.text/<ids>.seg       the full-text index (../text-index/segment-files.ts)

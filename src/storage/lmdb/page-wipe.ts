@@ -223,7 +223,7 @@ export class PageWipe {
       work();
       return null;
     });
-    // lmdb returns the promise of the commit to no caller, and its rejection would end the thread.
+    // lmdb does not expose the promise of this commit, and an unhandled rejection would end the thread.
     setImmediate(() => void this.#root.committed.then(ignore, ignore));
     const end = (await done) as WipeOutcome | null;
     if (end !== null) throw new PassEnd(end);

@@ -8,7 +8,7 @@ import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 
 /** Bytes of pages in a piece, before compression. The whole piece is in memory. */
 const PIECE_BYTES = 8 << 20;
-/** Bounds a piece of zero pages, which take only four bytes each. */
+/** Bounds a piece whose pages are all zeros: each takes only four bytes. */
 const PIECE_PAGES = 1 << 16;
 const ZERO_PAGE = 0x8000_0000;
 /** The fastest level is enough: captures are already compressed, and the gaps in LMDB's pages compress easily. */

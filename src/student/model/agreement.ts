@@ -1,5 +1,5 @@
 /**
- * Decides when two answers say the same. All code that counts a student's errors uses this definition. Pure; any
+ * Decides when two answers say the same thing. All code that counts a student's errors uses this definition. Pure; any
  * thread.
  *
  * - Calls: the same tools in the same order, with inputs that are equal JSON regardless of key order. Text beside calls

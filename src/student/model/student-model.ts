@@ -26,8 +26,8 @@ export interface StudentModel {
 type StudentGroup = Readonly<Record<string, unknown>>;
 
 /**
- * An element of {@link StudentModel.groups}: one agent, that is, steps of one scope with one system prompt except for
- * its changing parts.
+ * An element of {@link StudentModel.groups}: one agent, that is, steps of one scope whose system prompts differ only in
+ * changing parts.
  */
 export interface StudentAgent {
   scope: string;

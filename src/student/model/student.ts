@@ -493,7 +493,7 @@ interface Votes {
   classes: [number, number][];
 }
 
-/** @returns null if answers that no template explains have the most votes */
+/** @returns null if most votes go to answers without a template */
 function countVotes(near: PlacedStep['near'], { classes }: StageMemory): Votes | null {
   const byLabel = new Map<number, number>();
   const byClass = new Map<number, number>();

@@ -82,7 +82,7 @@ export class StepSavings {
 
   /**
    * Records that the student has served a step.
-   * @param service what the service was asked; null when it was not asked
+   * @param service what the model service of a student of kind `http` was asked; null when none was asked
    * @returns what the upstream would have charged, minus what the service charged; null when a price is missing
    */
   served(
