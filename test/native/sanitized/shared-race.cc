@@ -149,7 +149,10 @@ void Read(const std::atomic<bool>& is_over, bool is_careless, const std::vector<
     if (!visit.is_in() && !is_careless) continue;
     std::vector<Match> found;
     const float* vector = lasting[id].data();
-    if (!index->Search(vector, vector, kDimensions, plan, &found)) Fail("a search took too long");
+    const bool is_complete = index->Search(vector, vector, kDimensions, plan, &found);
+    // Careless searches may find anything; only a race that ThreadSanitizer reports may end them.
+    if (is_careless) continue;
+    if (!is_complete) Fail("a search took too long");
     for (const Match& match : found) {
       if (plan.is_filtered && match.id % 2 != 0) Fail("another kind was found");
       if (index->label_of(match.id).name != std::to_string(match.id)) Fail("another name was found");
