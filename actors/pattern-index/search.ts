@@ -1,5 +1,5 @@
 /**
- * Finds patterns in the scopes that a request may see, and ranks them. Runs on the actor's thread; server threads only
+ * Finds patterns in the scopes that a request may see, and ranks them. Actor thread; server threads only
  * rank what they find in shared indexes.
  */
 import { modelFamily, type PatternScope, SAME_FAMILY_BOOST, TIERS } from '../../src/domain/pattern.ts';
