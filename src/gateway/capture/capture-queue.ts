@@ -197,17 +197,23 @@ export class CaptureQueue implements ByteBudget {
     this.large_bytes = options.max_queue_bytes * LARGE_SHARE;
   }
 
+  /** @returns the stamp of a request that arrives now, whose exchange begins later */
+  stampArrival(): number {
+    return this.#arrivals.next();
+  }
+
   /**
    * Begins an exchange; call it when its request's head arrives.
+   * @param arrival from {@link stampArrival}, when the request came earlier
    * @returns the tee to feed, to be passed to `submit` or `cancel` later; null when it is already dropped
    */
-  begin(): Tee | null {
+  begin(arrival = this.#arrivals.next()): Tee | null {
     this.#attempted++;
     if (this.#isKilled || this.#places.areTaken) {
       this.#drop(this.#causeAtDoor('queue_full'), 1);
       return null;
     }
-    return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes, this.#arrivals.next());
+    return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes, arrival);
   }
 
   /** The gateway refused the request itself, so this is not an exchange. */

@@ -20,6 +20,17 @@ const TUNNEL_PART_BYTES = 4 << 20;
 /** Maximum number of open turns of one connection. */
 const TUNNEL_STREAMS_MAX = 64;
 
+/** Bytes of one direction, and when they came. */
+interface Piece {
+  reader: MessageReader;
+  bytes: Buffer;
+  /** Orders the messages in it among the requests of all threads. */
+  arrival: number;
+  /** By `performance.now()`. */
+  at: number;
+  at_ms: number;
+}
+
 /** An exchange that is open. */
 interface OpenExchange {
   tee: Tee;
@@ -59,8 +70,13 @@ export class TunnelCapture implements TunnelTap {
   #headers: string[] = [];
   #fromClient: MessageReader | null = null;
   #fromUpstream: MessageReader | null = null;
-  readonly #waiting: [MessageReader, Buffer][] = [];
+  readonly #waiting: Piece[] = [];
   #waitingBytes = 0;
+  /**
+   * The piece that is being read. A message has its stamps: the client may have the answer, and send the next request
+   * on another connection, before the question is inflated here.
+   */
+  #piece: Piece | null = null;
   /** The connection is over; its capture ends with the last message. */
   #onRead: (() => void) | null = null;
   #frames: OpenExchange | null = null;
@@ -134,7 +150,8 @@ export class TunnelCapture implements TunnelTap {
   #read(reader: MessageReader | null, bytes: Buffer): void {
     if (reader === null || this.#isCut) return;
     // A copy: the reader unmasks in place, and the bytes may not have been sent yet.
-    this.#waiting.push([reader, Buffer.from(bytes)]);
+    const arrival = this.#capture.stampArrival();
+    this.#waiting.push({ reader, bytes: Buffer.from(bytes), arrival, ...tellTime() });
     this.#waitingBytes += bytes.length;
     if (this.#waitingBytes > TUNNEL_MESSAGE_BYTES) this.#cut();
     else this.#readWaiting();
@@ -142,11 +159,14 @@ export class TunnelCapture implements TunnelTap {
 
   #readWaiting(): void {
     while (this.#waiting.length > 0 && !this.#isReading()) {
-      const [reader, bytes] = this.#waiting.shift()!;
-      this.#waitingBytes -= bytes.length;
-      reader.read(bytes);
+      const piece = this.#waiting.shift()!;
+      this.#waitingBytes -= piece.bytes.length;
+      this.#piece = piece;
+      piece.reader.read(piece.bytes);
     }
-    if (this.#onRead !== null && !this.#isReading()) this.#onRead();
+    if (this.#isReading()) return;
+    this.#piece = null;
+    this.#onRead?.();
   }
 
   #isReading(): boolean {
@@ -202,7 +222,7 @@ export class TunnelCapture implements TunnelTap {
       this.#noteMessage('response', data, isBinary);
       return;
     }
-    turn.first_byte_ms ??= performance.now() - turn.at;
+    turn.first_byte_ms ??= this.#now() - turn.at;
     const text = data.includes(0x0a) ? JSON.stringify(event) : data.toString();
     turn.tee.add(
       turn.tee.response,
@@ -229,7 +249,7 @@ export class TunnelCapture implements TunnelTap {
     if (this.#shape === 'responses' && this.#frames === null && 'close' in what) return;
     const frames = this.#openFrames();
     if (frames === null) return;
-    const at_ms = Math.round(performance.now() - this.#startedAt);
+    const at_ms = Math.round(this.#now() - this.#startedAt);
     frames.tee.add(frames.tee[side], Buffer.from(`${JSON.stringify({ at_ms, ...what })}\n`));
     if (frames.tee.kept_bytes < TUNNEL_PART_BYTES) return;
     this.#frames = null;
@@ -242,12 +262,20 @@ export class TunnelCapture implements TunnelTap {
   }
 
   #begin(): OpenExchange | null {
-    const tee = this.#capture.begin();
+    const tee = this.#capture.begin(this.#piece?.arrival);
     if (tee === null) return null;
     const begun = { tee, first_byte_ms: null, status: this.#status };
-    if (this.#status === 101) return { ...begun, at: performance.now(), at_ms: Date.now() };
+    if (this.#status === 101) {
+      const { at, at_ms } = this.#piece ?? tellTime();
+      return { ...begun, at, at_ms };
+    }
     const first_byte_ms = this.#answeredAt === null ? null : this.#answeredAt - this.#startedAt;
     return { ...begun, at: this.#startedAt, at_ms: this.#startedAtMs, first_byte_ms };
+  }
+
+  /** When the message that is being read came; otherwise now. By `performance.now()`. */
+  #now(): number {
+    return this.#piece?.at ?? performance.now();
   }
 
   /** Stops reading messages, and marks open exchanges as truncated. */
@@ -277,7 +305,7 @@ export class TunnelCapture implements TunnelTap {
         status: open.status,
         started_at_ms: open.at_ms,
         first_byte_ms: open.first_byte_ms,
-        duration_ms: performance.now() - open.at,
+        duration_ms: this.#now() - open.at,
         aborted,
         ...(this.#endCause === null ? {} : { end_cause: this.#endCause }),
         served_by: 'upstream',
@@ -287,6 +315,11 @@ export class TunnelCapture implements TunnelTap {
     );
     this.#capture.submit(open.tee, exchange);
   }
+}
+
+/** The time now, by both clocks. */
+function tellTime(): { at: number; at_ms: number } {
+  return { at: performance.now(), at_ms: Date.now() };
 }
 
 function parse(data: Buffer): WireEvent | null {
