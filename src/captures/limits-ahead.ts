@@ -3,7 +3,7 @@
  * source is the answers of the last hours. Pure except for its source; capture reader and command line.
  *
  * Bounds: LOOKED_EXCHANGES of the newest exchanges, LOOKED_CREDENTIALS credentials, and one answer per SAMPLE_MS for
- * each credential.
+ * each credential. Memory: about 60 bytes for each of these exchanges, which are read once.
  */
 
 import { type LimitReading, readLimits } from '../domain/provider-limits.ts';
@@ -57,65 +57,134 @@ interface Client {
   provider: string;
   /** Newest first, one per SAMPLE_MS. */
   samples: { id: number; at_ms: number }[];
-  tokens: Map<string, number>;
+  runs: Map<string, RunTokens>;
 }
 
-/**
- * @param nowMs not earlier than the newest exchange
- */
-export function tellLimits(source: ExchangeSource, lastId: number, nowMs: number): LimitsReport {
-  const { clients, is_whole } = collect(source, lastId, nowMs);
-  const limits = clients.flatMap((client) => readClient(source, client));
-  limits.sort((a, b) => (b.used_share ?? 0) - (a.used_share ?? 0));
-  return { limits, is_whole };
+interface RunTokens {
+  tokens: number;
+  /** An exchange of the run. It tells the run's name if the run has joined another one since. */
+  id: number;
 }
 
-function collect(
-  source: ExchangeSource,
-  lastId: number,
-  nowMs: number,
-): { clients: Client[]; is_whole: boolean } {
-  const clients = new Map<string, Client>();
-  const fromId = Math.max(1, lastId - LOOKED_EXCHANGES + 1);
-  const endedMs = source.endedBefore?.(fromId) ?? Number.NEGATIVE_INFINITY;
-  const isInOrder = endedMs === Number.NEGATIVE_INFINITY;
-  let is_whole = fromId === 1 || (!isInOrder && endedMs < nowMs - LOOKED_MS);
-  for (const exchange of source.summaries({ from_id: fromId })) {
-    const { credential = null, provider, status } = exchange;
-    const at_ms = Date.parse(exchange.started_at) + (exchange.first_byte_ms ?? 0);
-    if (at_ms < nowMs - LOOKED_MS) is_whole ||= isInOrder;
-    else if (status !== 0 && exchange.served_by === 'upstream') {
-      const key = `${credential ?? ''} ${provider}`;
-      const client = clients.get(key) ?? {
-        credential,
-        provider,
-        samples: [],
-        tokens: new Map<string, number>(),
-      };
-      if (clients.size >= LOOKED_CREDENTIALS && !clients.has(key)) {
-        is_whole = false;
-        continue;
-      }
-      clients.set(key, client);
-      addSample(client, exchange, at_ms);
+/** What is needed of one exchange. */
+interface SeenExchange {
+  id: number;
+  /** When its answer began. */
+  at_ms: number;
+  /** null: not answered by the provider. */
+  client: Pick<Client, 'credential' | 'provider'> | null;
+  run_id: string | null;
+  tokens: number;
+}
+
+/** Number of consecutive ids in one part. */
+const PART_IDS = 1_024;
+
+/** The newest exchanges, of which each is read once. */
+export class LimitTraffic {
+  /** Complete parts by their first id. */
+  readonly #parts = new Map<number, SeenExchange[]>();
+
+  /**
+   * Tells the limits at a time.
+   * @param range the first and the last existing exchange
+   * @param nowMs not earlier than the newest exchange
+   */
+  tell(
+    source: ExchangeSource,
+    { first_id, last_id }: { first_id: number; last_id: number },
+    nowMs: number,
+  ): LimitsReport {
+    const fromId = Math.max(first_id, last_id - LOOKED_EXCHANGES + 1);
+    const endedMs = source.endedBefore?.(fromId) ?? Number.NEGATIVE_INFINITY;
+    const isInOrder = endedMs === Number.NEGATIVE_INFINITY;
+    let is_whole = fromId === 1 || (!isInOrder && endedMs < nowMs - LOOKED_MS);
+    const clients = new Map<string, Client>();
+    for (const seen of this.#read(source, fromId, last_id)) {
+      if (seen.at_ms < nowMs - LOOKED_MS) is_whole ||= isInOrder;
+      else if (seen.client !== null && !addTo(clients, seen, seen.client)) is_whole = false;
+    }
+    const limits = [...clients.values()].flatMap((client) => readClient(source, client));
+    limits.sort((a, b) => (b.used_share ?? 0) - (a.used_share ?? 0));
+    return { limits, is_whole };
+  }
+
+  /** The exchanges of a range of ids, ascending. */
+  *#read(source: ExchangeSource, fromId: number, lastId: number): Generator<SeenExchange> {
+    const oldest = startOfPart(fromId);
+    for (const from of this.#parts.keys()) if (from < oldest) this.#parts.delete(from);
+    for (let from = oldest; from <= lastId; from += PART_IDS) {
+      const part = this.#parts.get(from) ?? readPart(source, from);
+      if (from + PART_IDS <= lastId) this.#parts.set(from, part);
+      for (const seen of part) if (seen.id >= fromId && seen.id <= lastId) yield seen;
     }
   }
-  return { clients: [...clients.values()], is_whole };
 }
 
-/** Adds an exchange; call in the order of ids. The newest exchange of each SAMPLE_MS is kept. */
-function addSample({ samples, tokens }: Client, exchange: ListedExchange, at_ms: number): void {
+function startOfPart(id: number): number {
+  return id - (id % PART_IDS);
+}
+
+function readPart(source: ExchangeSource, from: number): SeenExchange[] {
+  const part: SeenExchange[] = [];
+  for (const exchange of source.summaries({ from_id: from })) {
+    if (exchange.id >= from + PART_IDS) break;
+    part.push(see(exchange));
+    if (exchange.id === from + PART_IDS - 1) break;
+  }
+  return part;
+}
+
+function see({ id, credential, provider, status, served_by, ...rest }: ListedExchange): SeenExchange {
+  const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = rest.usage;
+  return {
+    id,
+    at_ms: Date.parse(rest.started_at) + (rest.first_byte_ms ?? 0),
+    client: status !== 0 && served_by === 'upstream' ? { credential: credential ?? null, provider } : null,
+    run_id: rest.run_id,
+    tokens: (input_tokens ?? 0) + (output_tokens ?? 0) + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0),
+  };
+}
+
+/** Adds an exchange; call in the order of ids. @returns false if there are too many clients */
+function addTo(
+  clients: Map<string, Client>,
+  seen: SeenExchange,
+  by: NonNullable<SeenExchange['client']>,
+): boolean {
+  const key = `${by.credential ?? ''} ${by.provider}`;
+  let client = clients.get(key);
+  if (client === undefined) {
+    if (clients.size >= LOOKED_CREDENTIALS) return false;
+    client = { ...by, samples: [], runs: new Map() };
+    clients.set(key, client);
+  }
+  addSample(client.samples, seen);
+  if (seen.run_id === null) return true;
+  const tokens = (client.runs.get(seen.run_id)?.tokens ?? 0) + seen.tokens;
+  client.runs.set(seen.run_id, { tokens, id: seen.id });
+  return true;
+}
+
+/** Keeps the newest exchange of each SAMPLE_MS. */
+function addSample(samples: Client['samples'], { id, at_ms }: SeenExchange): void {
   const newest = samples[0];
   const slot = Math.floor(at_ms / SAMPLE_MS);
-  if (newest === undefined || slot > Math.floor(newest.at_ms / SAMPLE_MS))
-    samples.unshift({ id: exchange.id, at_ms });
-  else if (at_ms >= newest.at_ms) samples[0] = { id: exchange.id, at_ms };
+  if (newest === undefined || slot > Math.floor(newest.at_ms / SAMPLE_MS)) samples.unshift({ id, at_ms });
+  else if (at_ms >= newest.at_ms) samples[0] = { id, at_ms };
   if (samples.length > PACE_MS / SAMPLE_MS + 1) samples.pop();
-  if (exchange.run_id === null) return;
-  const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = exchange.usage;
-  const sum =
-    (input_tokens ?? 0) + (output_tokens ?? 0) + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0);
-  tokens.set(exchange.run_id, (tokens.get(exchange.run_id) ?? 0) + sum);
+}
+
+/** The runs with the most tokens, by their present names. */
+function nameRuns(source: ExchangeSource, runs: Client['runs']): LimitAhead['runs'] {
+  const named = new Map<string, number>();
+  const sorted = [...runs].sort(([, a], [, b]) => b.tokens - a.tokens);
+  for (const [run_id, { tokens, id }] of sorted) {
+    if (named.size === NAMED_RUNS) break;
+    const name = source.exchange(id)?.run_id ?? run_id;
+    named.set(name, (named.get(name) ?? 0) + tokens);
+  }
+  return [...named].map(([run_id, tokens]) => ({ run_id, tokens })).sort((a, b) => b.tokens - a.tokens);
 }
 
 function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
@@ -128,10 +197,8 @@ function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
       list.push({ ...reading, at_ms });
     }
   }
-  const runs = [...client.tokens]
-    .sort(([, a], [, b]) => b - a)
-    .slice(0, NAMED_RUNS)
-    .map(([run_id, tokens]) => ({ run_id, tokens }));
+  if (readings.size === 0) return [];
+  const runs = nameRuns(source, client.runs);
   return [...readings].map(([name, list]) => {
     const { limit, remaining, used_share, resets_at_ms, at_ms } = list[0]!;
     return {

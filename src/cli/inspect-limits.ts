@@ -1,6 +1,6 @@
 /** `understudy inspect --limits`: what is left of providers' limits. Main thread of the command line. */
 
-import { type LimitAhead, tellLimits } from '../captures/limits-ahead.ts';
+import { type LimitAhead, LimitTraffic } from '../captures/limits-ahead.ts';
 import { formatCount, formatMs, type InspectView, layOutPart } from './inspect-view.ts';
 import { EXIT } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
@@ -12,7 +12,7 @@ export async function showLimits(view: InspectView, nowMs: number): Promise<numb
     lastId = id;
     view.progress.tell('listing exchanges', id, view.count);
   }
-  const report = tellLimits(view.source, lastId, nowMs);
+  const report = new LimitTraffic().tell(view.source, { first_id: 1, last_id: lastId }, nowMs);
   view.progress.clear();
   if (view.flags.json) {
     await view.io.out(`${formatJson(report, 2)}\n`);

@@ -10,7 +10,7 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
 import { readRunCache } from '../captures/cache-page.ts';
 import { type HasTime, RunWithin } from '../captures/captured-runs.ts';
 import { type ToldExchange, tellConversation } from '../captures/conversation.ts';
-import { tellLimits } from '../captures/limits-ahead.ts';
+import { LimitTraffic } from '../captures/limits-ahead.ts';
 import { RunTexts } from '../captures/run-texts.ts';
 import { readHitPage } from '../captures/text-hits.ts';
 import { tellDecision } from '../captures/told-decision.ts';
@@ -96,6 +96,7 @@ class CaptureLibrary {
   readonly #texts: TextSearch;
   readonly #runTexts: RunTexts;
   #steps = new RelegatedSteps();
+  #limits = new LimitTraffic();
   readonly #readsAhead: boolean;
   #kept: KeptConversation | null = null;
 
@@ -136,7 +137,13 @@ class CaptureLibrary {
       case 'cache':
         return toJson(this.#list.sumCache(question.question, startTime(CAPTURE_CACHE_SUM_MS)));
       case 'limits':
-        return toJson(tellLimits(this.#files, this.#list.last_id, question.now_ms));
+        return toJson(
+          this.#limits.tell(
+            this.#files,
+            { first_id: this.#files.first_id, last_id: this.#list.last_id },
+            question.now_ms,
+          ),
+        );
       case 'search':
         return this.#search(question);
     }
@@ -193,6 +200,7 @@ class CaptureLibrary {
   #look(): void {
     if (this.#list.look()) return;
     this.#steps = new RelegatedSteps();
+    this.#limits = new LimitTraffic();
     this.#kept = null;
   }
 

@@ -1,6 +1,6 @@
 /** The remaining part of providers' limits, read from the headers of captured answers in each provider's form. */
 import { describe, expect, it } from 'vitest';
-import { tellLimits } from '../../src/captures/limits-ahead.ts';
+import { LimitTraffic } from '../../src/captures/limits-ahead.ts';
 import { readLimits } from '../../src/domain/provider-limits.ts';
 import { MadeSource } from './made-run.ts';
 
@@ -83,6 +83,10 @@ describe('the headers of an answer', () => {
 });
 
 describe('limits ahead', () => {
+  function tellLimits(source: MadeSource, traffic = new LimitTraffic(), first_id = 1) {
+    return traffic.tell(source, { first_id, last_id: source.records.length }, NOW);
+  }
+
   /** An answer some minutes ago, with this credential and this used share of a five-hour window. */
   function addAnswer(
     source: MadeSource,
@@ -118,7 +122,7 @@ describe('limits ahead', () => {
     addAnswer(source, 60, 0.4);
     addAnswer(source, 30, 0.5, 'aaaaaaaaaaaa', 'run-2');
     addAnswer(source, 0, 0.8, 'aaaaaaaaaaaa', 'run-2');
-    const { limits, is_whole } = tellLimits(source, source.records.length, NOW);
+    const { limits, is_whole } = tellLimits(source);
     expect(is_whole).toBe(true);
     expect(limits).toMatchObject([
       {
@@ -142,7 +146,7 @@ describe('limits ahead', () => {
     addAnswer(source, 0, 0.3);
     addAnswer(source, 60, 0.1, 'bbbbbbbbbbbb');
     addAnswer(source, 0, 0.2, 'bbbbbbbbbbbb');
-    const { limits } = tellLimits(source, source.records.length, NOW);
+    const { limits } = tellLimits(source);
     expect(limits.map(({ credential, runs_out_at }) => [credential, runs_out_at])).toEqual([
       ['aaaaaaaaaaaa', null],
       ['bbbbbbbbbbbb', null],
@@ -152,7 +156,7 @@ describe('limits ahead', () => {
   it('leaves out what is older than a day', () => {
     const source = new MadeSource();
     addAnswer(source, 25 * 60, 0.9);
-    expect(tellLimits(source, source.records.length, NOW).limits).toEqual([]);
+    expect(tellLimits(source).limits).toEqual([]);
   });
 
   it('counts requests without a credential together, because the gateway may add it', () => {
@@ -160,10 +164,33 @@ describe('limits ahead', () => {
     for (const run of ['run-1', 'run-2']) addAnswer(source, 0, 0.9, 'cccccccccccc', run);
     addAnswer(source, 0, 0.2);
     for (const record of source.records.slice(0, 2)) delete record.credential;
-    const { limits } = tellLimits(source, source.records.length, NOW);
+    const { limits } = tellLimits(source);
     expect(limits.map(({ credential, used_share, runs }) => [credential, used_share, runs.length])).toEqual([
       [null, 0.9, 2],
       ['aaaaaaaaaaaa', 0.2, 1],
     ]);
+  });
+
+  it('reads an exchange once, and then follows new, removed and renamed ones', () => {
+    const source = new MadeSource();
+    for (let n = 0; n < 2_500; n++) addAnswer(source, 30, 0.5, 'aaaaaaaaaaaa', `run-${n % 3}`);
+    let read = 0;
+    const summaries = source.summaries.bind(source);
+    source.summaries = function* (filter) {
+      for (const summary of summaries(filter)) {
+        read++;
+        yield summary;
+      }
+    };
+    const traffic = new LimitTraffic();
+    tellLimits(source, traffic);
+    expect(read).toBe(2_500);
+    addAnswer(source, 0, 0.6);
+    expect(tellLimits(source, traffic)).toEqual(tellLimits(source));
+    // The incomplete part, and everything for the new object.
+    expect(read).toBe(2_500 + (2_501 - 2_047) + 2_501);
+    for (const record of source.records.slice(1_000)) record.run_id = 'joined';
+    const { runs } = tellLimits(source, traffic, 1_001).limits[0]!;
+    expect(runs).toEqual([{ run_id: 'joined', tokens: 1_501 * 120 }]);
   });
 });
