@@ -47,7 +47,9 @@ export class MemoryTruth implements Truth {
     const known = this.boxes.get(box) ?? { term: 0, last: null };
     known.term++;
     this.boxes.set(box, known);
+    // As in PostgreSQL, hints arrive before the session is open.
     this.hints.add(onHint);
+    await turn();
     return new MemorySession(this, known, onHint);
   }
 
@@ -84,6 +86,7 @@ class MemorySession implements TruthSession {
   readonly #term: number;
   readonly #onHint: () => void;
   #closed = false;
+  #isCalled = false;
 
   constructor(truth: MemoryTruth, box: Box, onHint: () => void) {
     this.#truth = truth;
@@ -137,13 +140,27 @@ class MemorySession implements TruthSession {
   }
 
   async #call<Value>(work: () => Value): Promise<Value> {
+    if (this.#isCalled) throw new Error('a call of a session before the last one has ended');
+    this.#isCalled = true;
+    try {
+      return await this.#answer(work);
+    } finally {
+      this.#isCalled = false;
+    }
+  }
+
+  async #answer<Value>(work: () => Value): Promise<Value> {
     const refuse = () => new TruthUnavailableError('the database cannot be reached');
-    await new Promise((resolve) => setImmediate(resolve));
+    await turn();
     const trouble = this.#truth.trouble();
     if (this.#closed || trouble === 'lost before') throw refuse();
     const value = work();
-    await new Promise((resolve) => setImmediate(resolve));
+    await turn();
     if (trouble === 'lost after') throw refuse();
     return value;
   }
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }

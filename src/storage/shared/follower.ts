@@ -77,7 +77,8 @@ export class Follower implements Committer {
   #currentAtMs = Number.NEGATIVE_INFINITY;
   #tidiedAtMs = performance.now();
   #readers = new Set<() => void>();
-  readonly #running: Promise<void>;
+  /** Ends with the follower. The first connection is not part of it, so that hints cannot begin a second one. */
+  #running: Promise<void> = Promise.resolve();
 
   /**
    * Connects and brings the view up to date.
@@ -91,7 +92,7 @@ export class Follower implements Committer {
       await follower.close();
       throw thrown;
     }
-    follower.#signal();
+    follower.#running = follower.#run();
     return follower;
   }
 
@@ -99,7 +100,6 @@ export class Follower implements Committer {
     this.#truth = truth;
     this.#view = view;
     this.#times = times;
-    this.#running = this.#run();
   }
 
   /** Position that the view shows. */
@@ -178,8 +178,6 @@ export class Follower implements Committer {
   }
 
   async #run(): Promise<void> {
-    // The first connection is the caller's.
-    await this.#pause(null);
     while (!this.#closed) {
       try {
         if (this.#session === null) await this.#connect();
@@ -196,10 +194,10 @@ export class Follower implements Committer {
     await this.#session?.close();
   }
 
-  /** @param ms null: until someone signals */
-  #pause(ms: number | null): Promise<void> {
+  /** Until the time is over, or a signal comes. */
+  #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = ms === null ? undefined : setTimeout(() => this.#wake?.(), ms);
+      const timer = setTimeout(() => this.#wake?.(), ms);
       this.#wake = () => {
         clearTimeout(timer);
         this.#wake = null;
@@ -224,6 +222,8 @@ export class Follower implements Committer {
       this.#signal();
     });
     this.#session = session;
+    // While the session was opened, close() had none to end.
+    if (this.#closed) throw new TruthUnavailableError('the store is closed');
     const { mark } = this.#view;
     const askedAtMs = performance.now();
     if (mark === null || !(await session.knows(mark))) await this.#load(session);
