@@ -343,14 +343,14 @@ export class CapturedRuns {
     this.#wanted.delete(run);
     this.#changed.delete(run);
     this.#gone.push({ first_id, run_id: summary.run_id! });
-    this.#table.forget();
+    this.#table.remove([run]);
   }
 
   #putIn(run: ListedRun): void {
-    this.#table.forget();
     this.#order.splice(this.#placeBefore(run.tally.first_id), 0, run);
     this.#count += 1;
     this.#runs.set(run.tally.summary.run_id!, run);
+    this.#table.add(run);
     this.#unreadBefore = Number.POSITIVE_INFINITY;
   }
 
@@ -380,7 +380,7 @@ export class CapturedRuns {
   #followStart(run: ListedRun, before: RunStart): void {
     const { first_ms, trace_id, session_id } = readStart(run);
     if (first_ms !== before.first_ms) this.#table.move(run, before.first_ms);
-    if (trace_id !== before.trace_id || session_id !== before.session_id) this.#table.rejoin(run);
+    if (trace_id !== before.trace_id || session_id !== before.session_id) this.#table.rejoin(run, before);
   }
 
   #noteChild({ summary: { run_id, parent_run_id, kind } }: RunTally): void {
@@ -692,7 +692,7 @@ export class CapturedRuns {
   /** A test of runs by their values in columns, valid until a run changes. */
   #searchSlots(search: RunSearch, query: RunQuery, nowMs: number): SlotSearch {
     const { columns } = this.#followed();
-    const keyOfText = columns.number('run key', keyInTexts, (key) => key);
+    const keyOfText = columns.number('run key', (key) => key);
     const findText = (text: NameValue) => {
       const runs = search.findText(text);
       return runs === null ? null : (slot: number) => runs.testKey(keyOfText(slot));
@@ -715,7 +715,9 @@ export class CapturedRuns {
   #makeTable(): RunTable {
     const reader = makeEntryReader({ ...this.#said, findText: () => null }, this.#verdicts, 0);
     const statusOf = (run: RunEntry) => timeStatus(run, this.#said);
-    return new RunTable(this.#said, { reader, statusOf }, (runId) => this.#runs.get(runId));
+    return new RunTable(this.#said, { reader, statusOf, keyOf: keyInTexts }, (runId) =>
+      this.#runs.get(runId),
+    );
   }
 
   /** The first runs of a page, and the counts of all runs. */
@@ -846,6 +848,14 @@ export class CapturedRuns {
     return false;
   }
 
+  /**
+   * Reads values of all runs that a query may need, when all runs are loaded.
+   * @returns false if nothing is left to read
+   */
+  prepare(hasTime: HasTime): boolean {
+    return this.#loadedTo === 0 && this.#followed().columns.prepare(hasTime);
+  }
+
   /** How many loaded runs of the list began before an exchange. */
   #placeBefore(before: number): number {
     while (before <= (this.#order[0]?.tally.first_id ?? 0) && this.loadSome());
@@ -863,7 +873,8 @@ export class CapturedRuns {
   #dropOldest(): void {
     this.#loadAll();
     const count = Math.ceil(this.#max / 64);
-    for (const run of this.#order.slice(0, count)) {
+    const gone = this.#order.slice(0, count);
+    for (const run of gone) {
       const { run_id, parent_run_id } = run.tally.summary;
       this.#runs.delete(run_id!);
       // The other runs of a session must not refer to a run that has left the list.
@@ -877,7 +888,7 @@ export class CapturedRuns {
       this.#gone.push({ first_id: run.tally.first_id, run_id: run_id! });
     }
     this.#order = this.#order.slice(count);
-    this.#table.forget();
+    this.#table.remove(gone);
     this.#count -= count;
     this.left_out += count;
   }

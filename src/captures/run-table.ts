@@ -20,6 +20,9 @@ interface LoneRun {
   started_ms: number;
 }
 
+/** Ids by which a captured run may be joined with a reported one. */
+type OtherIds = Pick<ListedRun['tally']['summary'], 'trace_id' | 'session_id'>;
+
 const NO_RUNS: readonly ListedRun[] = [];
 
 export class RunTable {
@@ -119,11 +122,32 @@ export class RunTable {
     this.starts.add(entry);
   }
 
-  /** The trace or session of a captured run changed. */
-  rejoin(run: ListedRun): void {
+  /**
+   * The trace or session of a captured run changed.
+   * @param before the ids that it had
+   */
+  rejoin(run: ListedRun, before: OtherIds): void {
     if (this.entryOf(run) === null) return;
-    this.#list(run, true);
+    this.#unlist(run, before);
+    this.#list(run);
     this.#join(run);
+  }
+
+  /** Captured runs left the list. */
+  remove(runs: readonly ListedRun[]): void {
+    const removed = new Set<RunEntry>();
+    for (const run of runs) {
+      const entry = this.entryOf(run);
+      if (entry === null) continue;
+      removed.add(entry);
+      this.#unlist(run, run.tally.summary);
+      this.#entries[run.slot] = null;
+      this.#empty.push(run.slot);
+      run.slot = -1;
+      if (entry.reported !== null) this.#count(entry.reported, -1);
+    }
+    this.starts.removeAll(removed);
+    for (const { reported } of removed) if (reported !== null) this.#reviewLone(reported.run_id);
   }
 
   #make(runs: readonly ListedRun[]): void {
@@ -150,17 +174,24 @@ export class RunTable {
     return slot;
   }
 
-  /**
-   * Lists a captured run by the ids by which it may be joined. Ids that it had before stay in the list.
-   * @param isAgain whether it may be listed already
-   */
-  #list(run: ListedRun, isAgain = false): void {
+  /** Lists a captured run by the ids by which it may be joined. */
+  #list(run: ListedRun): void {
     const { trace_id, session_id, parent_run_id } = run.tally.summary;
-    for (const id of [trace_id, parent_run_id === null ? session_id : null]) {
+    for (const id of new Set([trace_id, parent_run_id === null ? session_id : null])) {
       if (id === null) continue;
       const known = this.#byOtherId.get(id);
       if (known === undefined) this.#byOtherId.set(id, [run]);
-      else if (!isAgain || !known.includes(run)) known.push(run);
+      else known.push(run);
+    }
+  }
+
+  #unlist(run: ListedRun, { trace_id, session_id }: OtherIds): void {
+    for (const id of [trace_id, session_id]) {
+      const known = id === null ? undefined : this.#byOtherId.get(id);
+      if (known === undefined) continue;
+      const left = known.filter((other) => other !== run);
+      if (left.length === 0) this.#byOtherId.delete(id!);
+      else this.#byOtherId.set(id!, left);
     }
   }
 

@@ -52,6 +52,10 @@ export class StartOrder {
     else this.forget();
   }
 
+  removeAll(removed: ReadonlySet<RunEntry>): void {
+    if (removed.size > 0) this.#runs = this.#runs?.filter(({ run }) => !removed.has(run)) ?? null;
+  }
+
   /** Number of all runs. */
   get size(): number {
     return this.#runs?.length ?? 0;

@@ -5,8 +5,8 @@
 
 const CHANGED_IDS = 8_192;
 
-export class ChangedIds {
-  #ids: string[] = [];
+export class ChangedIds<Id = string> {
+  #ids: Id[] = [];
   #begin = 0;
 
   /** The position after the last change. */
@@ -14,7 +14,7 @@ export class ChangedIds {
     return this.#begin + this.#ids.length;
   }
 
-  add(id: string): void {
+  add(id: Id): void {
     this.#ids.push(id);
     if (this.#ids.length < 2 * CHANGED_IDS) return;
     this.#ids = this.#ids.slice(CHANGED_IDS);
@@ -32,7 +32,7 @@ export class ChangedIds {
    * The changes since a position, which was once the end.
    * @returns null if they are no longer known
    */
-  since(position: number): readonly string[] | null {
+  since(position: number): readonly Id[] | null {
     return position < this.#begin ? null : this.#ids.slice(position - this.#begin);
   }
 }

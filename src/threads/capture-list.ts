@@ -269,6 +269,7 @@ export class CaptureList {
       this.#newest = null;
       if (this.#runs.readWanted(this.#files) || this.#runs.loadSome() || this.#readReported()) return 0;
       const until = performance.now() + CAPTURE_LIST.reading_ms;
+      if (this.#runs.prepare(() => performance.now() < until)) return 0;
       let isMore = this.#options.reads_ahead;
       while (isMore && performance.now() < until)
         isMore = this.#runs.readUnread(this.#files, systemClock.wallMs() - CAPTURE_LIST.settled_ms);

@@ -36,6 +36,14 @@ const QUERIES = [
   'monitor:infinite_loop>1',
   'has:session -has:tag',
   'session:s-1',
+  'session:"s-2"',
+  '-session:s',
+  'parent:RUN-2',
+  'task:question',
+  '-task:"7"',
+  'run:Run-2',
+  'run:trace*,s-?',
+  'run:"run-11"',
   'outcome:fail',
   'run-1',
   'red -failure',
@@ -112,18 +120,23 @@ function answer(runs: CapturedRuns, source: MadeSource): unknown {
   return { pages, values };
 }
 
-it('answers after every change as if it were made anew', () => {
+it.each([100, 20])('answers after every change as if it were made anew, with at most %i runs', (max) => {
   const random = createPrng(11);
   const draw = (below: number) => random.below(below);
   const draws = <Item>(items: readonly Item[]): Item => items[draw(items.length)]!;
   const source = new MadeSource();
   const said = new Said();
-  const runs = new CapturedRuns({ said: said.said });
+  const runs = new CapturedRuns({ said: said.said, max });
   const startOf = () => Date.UTC(2026, 0, 2) + draw(1_200) * 1_000;
   const idOf = () => draws([`run-${draw(30)}`, `trace-${draw(8)}`, `s-${draw(4)}`]);
   const steps = [
     () => {
-      const record = source.add({ run_id: `run-${draw(30)}`, status: draws([200, 200, 500]) });
+      const record = source.add({
+        run_id: `run-${draw(30)}`,
+        status: draws([200, 200, 500]),
+        request: { model: 'm', messages: [{ role: 'user', content: `Question ${draw(9)}` }] },
+      });
+      if (draw(4) === 0) record.parent_run_id = `run-${draw(6)}`;
       record.started_at = new Date(startOf()).toISOString();
       if (draw(2) === 0) record.trace_id = `trace-${draw(8)}`;
       if (draw(3) === 0) record.session_id = `s-${draw(4)}`;
@@ -147,7 +160,8 @@ it('answers after every change as if it were made anew', () => {
   for (let turn = 0; turn < 10; turn++) {
     for (let count = draw(16); count >= 0; count--) draws([steps[0]!, ...steps.slice(0, 6)])();
     if (turn === 6) steps[6]!();
-    const anew = new CapturedRuns({ said: said.said });
+    if (draw(2) === 0) runs.prepare(() => draw(5) > 0);
+    const anew = new CapturedRuns({ said: said.said, max });
     for (const record of source.summaries()) anew.add(record);
     expect(answer(runs, source)).toEqual(answer(anew, source));
   }

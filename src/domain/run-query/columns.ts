@@ -1,20 +1,25 @@
 /**
  * The values of a list's runs in columns, so that a query over 100,000 runs reads arrays of numbers instead of as many
- * objects. A column is filled when a query first needs it. After that, only the runs that changed are read again. Runs
- * are identified by slots, small numbers that the list assigns. Pure; capture reader, command line.
+ * objects. Columns are filled ahead, or when a query needs them. After that, only the runs that changed are read again,
+ * for each column when it is needed. Runs are identified by slots, small numbers that the list assigns. Pure; capture
+ * reader, command line.
  *
- * Memory: at most 8 bytes for each run and column, and a copy of the texts that `text` searches. Of names, a column stores each list of names once. A column with
- * more than LISTS_OF_NAMES different lists is dropped, and then that field is read from the runs themselves.
+ * Memory: about 330 bytes for each run, and copies of the texts that `text`, `task` and `run` search. Of other names, a
+ * column stores each list of names once. A field with more than LISTS_OF_NAMES different lists has a copy of each run's
+ * names instead.
  */
-import type { MonitorName } from '../monitors/names.ts';
+import { ChangedIds } from '../../std/changed-ids.ts';
+import { MONITOR_NAMES, type MonitorName } from '../monitors/names.ts';
 import { RUN_STATUSES, type RunStatus } from '../run-status-name.ts';
 import { type ChoiceField, type NameField, type NumberField, QUERY_FIELDS } from './fields.ts';
-import { BETWEEN_TEXTS, type NameLists, type RunReader, type Verdict } from './match.ts';
+import { BETWEEN_TEXTS, type LowerNames, type NameLists, type RunReader, type Verdict } from './match.ts';
 
 /** Maximum number of different lists of names in a column. */
 const LISTS_OF_NAMES = 8_192;
-/** Name fields without a column, because each run has its own value. */
-const NOT_IN_COLUMNS: ReadonlySet<NameField> = new Set(['text', 'task', 'run']);
+/** Fields in which each run has its own names. */
+const OWN_NAMES: ReadonlySet<string> = new Set(['task', 'run']);
+/** Slots that are read ahead in one piece, which takes about a millisecond. */
+const SLOTS_AT_ONCE = 1_024;
 
 /** How the status of a run depends on the time. */
 export interface TimedStatus {
@@ -29,60 +34,88 @@ export interface ColumnSource<Run> {
   /** Its `choices` are read for all fields except `status`. */
   reader: RunReader<Run>;
   statusOf: (run: Run) => TimedStatus;
+  /** The run's key in the full-text index. */
+  keyOf: (run: Run) => number;
 }
 
 /** Values of one field. */
-interface Column<Run> {
-  grow(size: number): void;
-  read(slot: number, run: Run): void;
+abstract class Column<Run> {
+  /** The slots below it are read, except for changes from `at` on. */
+  filled = 0;
+  /** Position in the changes. */
+  at = 0;
+  abstract grow(size: number): void;
+  abstract read(slot: number, run: Run): void;
+
+  /** The slots have other runs now. */
+  clear(): void {
+    this.filled = 0;
+  }
 }
 
 export class RunColumns<Run> {
-  readonly #source: ColumnSource<Run>;
   readonly #runAt: (slot: number) => Run | null;
   readonly #numbers = new Map<string, NumberColumn<Run>>();
-  /** null: the column was dropped. */
-  readonly #names = new Map<NameField, NameColumn<Run> | null>();
-  readonly #choices = new Map<ChoiceField, ChoiceColumn<Run>>();
-  #status: StatusColumn<Run> | null = null;
-  #texts: TextColumn<Run> | null = null;
-  /** Slots whose runs changed since their values were read. */
-  readonly #changed = new Set<number>();
+  readonly #names = new Map<string, NameColumn<Run> | OwnNameColumn<Run>>();
+  readonly #choices = new Map<string, ChoiceColumn<Run>>();
+  readonly #status: StatusColumn<Run>;
+  readonly #texts: TextColumn<Run>;
+  /** Slots whose runs changed. */
+  readonly #changes = new ChangedIds<number>();
   #size = 0;
 
   /** @param runAt the run in a slot; null for an empty slot */
-  constructor(source: ColumnSource<Run>, runAt: (slot: number) => Run | null) {
-    this.#source = source;
+  constructor({ reader, statusOf, keyOf }: ColumnSource<Run>, runAt: (slot: number) => Run | null) {
     this.#runAt = runAt;
+    const { text = () => [], ...names } = reader.names;
+    this.#texts = new TextColumn((run) => text(run) ?? []);
+    this.#status = new StatusColumn(statusOf);
+    for (const [field, read] of Object.entries(names))
+      this.#names.set(field, OWN_NAMES.has(field) ? new OwnNameColumn(read) : new NameColumn(read));
+    const { started, finished, numbers, isTextRead, monitors } = reader;
+    const all: Record<string, (run: Run) => number | null> = {
+      ...numbers,
+      started,
+      finished,
+      'run key': keyOf,
+    };
+    if (isTextRead !== undefined) all['is text read'] = (run) => (isTextRead(run) ? 1 : 0);
+    if (monitors !== undefined)
+      for (const name of MONITOR_NAMES) all[`monitor ${name}`] = (run) => monitors(run, name);
+    for (const [name, read] of Object.entries(all)) this.#numbers.set(name, new NumberColumn(read));
+    for (const [field, test] of Object.entries(reader.choices))
+      if (field !== 'status')
+        this.#choices.set(field, new ChoiceColumn(QUERY_FIELDS.get(field)!.values, test));
   }
 
   /** The slots have other runs now. */
   clear(): void {
-    for (const columns of [this.#numbers, this.#names, this.#choices]) columns.clear();
-    this.#status = null;
-    this.#texts = null;
-    this.#changed.clear();
+    for (const column of this.#columns()) column.clear();
   }
 
   /** The run in a slot is new or has changed. */
   touch(slot: number): void {
-    this.#changed.add(slot);
+    this.#changes.add(slot);
+  }
+
+  /** @param size all slots are below it */
+  follow(size: number): void {
+    this.#size = size;
   }
 
   /**
-   * Reads the runs that changed.
-   * @param size all slots are below it
+   * Reads ahead what a query may need, up to the last slot.
+   * @returns false if nothing is left to read
    */
-  follow(size: number): void {
-    this.#size = size;
-    if (this.#changed.size === 0) return;
-    for (const column of this.#columns()) column.grow(size);
-    for (const slot of this.#changed) {
-      const run = this.#runAt(slot);
-      if (run !== null) for (const column of this.#columns()) column.read(slot, run);
-    }
-    this.#changed.clear();
-    for (const [field, column] of this.#names) if (column?.isTooLong) this.#names.set(field, null);
+  prepare(hasTime: () => boolean): boolean {
+    for (const column of this.#columns())
+      while (column.filled < this.#size || column.at !== this.#changes.end) {
+        if (!hasTime()) return true;
+        this.#update(column, SLOTS_AT_ONCE);
+        if (column instanceof NameColumn && column.isTooLong) break;
+      }
+    for (const field of this.#names.keys()) if (this.#limitNames(field)) return true;
+    return false;
   }
 
   /**
@@ -92,28 +125,27 @@ export class RunColumns<Run> {
   reader(direct: RunReader<Run>, nowMs: number): RunReader<number> {
     const at = (slot: number): Run => this.#runAt(slot)!;
     const { someText, isTextRead } = direct;
+    let texts: readonly string[] | null = null;
     return {
       names: this.#readNames(direct),
       numbers: this.#readNumbers(direct),
-      started: this.number('started', direct.started, (value) => value),
-      finished: this.number('finished', direct.finished, toNull),
+      started: this.number('started', (value) => value),
+      finished: this.number('finished', toNull),
       choices: {},
       testChoices: (field, values) => this.#testChoices(field, values, nowMs),
       nameLists: (field) => this.#nameLists(field),
+      lowerNames: (field) => this.#lowerNames(field),
       monitors: this.#readMonitors(),
-      textOf: (slot) => this.#textColumn().texts[slot]!,
+      textOf: (slot) => {
+        texts ??= this.#update(this.#texts).texts;
+        return texts[slot]!;
+      },
       ...(someText === undefined
         ? {}
         : { someText: (slot, matches, matchesShared) => someText(at(slot), matches, matchesShared) }),
       ...(isTextRead === undefined
         ? {}
-        : {
-            isTextRead: this.number(
-              'is text read',
-              (run) => (isTextRead(run) ? 1 : 0),
-              (value) => value === 1,
-            ),
-          }),
+        : { isTextRead: this.number('is text read', (value) => value === 1) }),
     };
   }
 
@@ -126,59 +158,63 @@ export class RunColumns<Run> {
 
   #readNumbers(direct: RunReader<Run>): RunReader<number>['numbers'] {
     const numbers: RunReader<number>['numbers'] = {};
-    for (const [field, read] of Object.entries(direct.numbers))
-      numbers[field as NumberField] = this.number(field, read, toNull);
+    for (const field of Object.keys(direct.numbers))
+      numbers[field as NumberField] = this.number(field, toNull);
     return numbers;
   }
 
-  /** A number of each run. The column is made when its first number is read. */
-  number<Value>(
-    name: string,
-    read: (run: Run) => number | null,
-    convert: (value: number) => Value,
-  ): (slot: number) => Value {
+  /** A number of each run: a number field, `started`, `finished`, or `run key`. */
+  number<Value>(name: string, convert: (value: number) => Value): (slot: number) => Value {
     let values: Float64Array | null = null;
     return (slot) => {
-      values ??= this.#number(name, read).values;
+      values ??= this.#update(this.#numbers.get(name)!).values;
       return convert(values[slot]!);
     };
   }
 
-  #number(name: string, read: (run: Run) => number | null): NumberColumn<Run> {
-    return this.#columnOf(this.#numbers, name, () => new NumberColumn(read));
-  }
-
   #readMonitors(): (slot: number, monitor: MonitorName) => number {
-    const count = this.#source.reader.monitors;
-    const columns = new Map<MonitorName, Float64Array>();
+    const readers = new Map<MonitorName, (slot: number) => number>();
     return (slot, monitor) => {
-      let values = columns.get(monitor);
-      if (values === undefined) {
-        values = this.#number(`monitor ${monitor}`, (run) => count?.(run, monitor) ?? 0).values;
-        columns.set(monitor, values);
+      let read = readers.get(monitor);
+      if (read === undefined) {
+        read = this.number(`monitor ${monitor}`, (value) => value);
+        readers.set(monitor, read);
       }
-      return values[slot]!;
+      return read(slot);
     };
   }
 
-  #textColumn(): TextColumn<Run> {
-    const read = this.#source.reader.names.text;
-    this.#texts ??= this.#fill(new TextColumn((run) => read?.(run) ?? []));
-    return this.#texts;
-  }
-
   #nameLists(field: NameField): NameLists<number> | null {
-    const read = this.#source.reader.names[field];
-    if (read === undefined || NOT_IN_COLUMNS.has(field)) return null;
-    if (this.#names.get(field) === null) return null;
-    const columns = this.#names as Map<NameField, NameColumn<Run>>;
-    const column = this.#columnOf(columns, field, () => new NameColumn(read));
-    if (column.isTooLong) {
-      this.#names.set(field, null);
-      return null;
-    }
+    const column = this.#namesOf(field);
+    if (!(column instanceof NameColumn)) return null;
     const { ids, lists } = column;
     return { idOf: (slot) => ids[slot]!, lists };
+  }
+
+  #lowerNames(field: NameField): ((slot: number) => LowerNames) | null {
+    const column = this.#namesOf(field);
+    if (!(column instanceof OwnNameColumn)) return null;
+    const { names } = column;
+    return (slot) => names[slot]!;
+  }
+
+  #namesOf(field: NameField): NameColumn<Run> | OwnNameColumn<Run> | null {
+    const column = this.#names.get(field);
+    if (column === undefined) return null;
+    this.#update(column);
+    return this.#limitNames(field) ? this.#namesOf(field) : column;
+  }
+
+  /**
+   * Replaces a column with too many lists. Most of them may be lists that runs had before.
+   * @returns whether the column must be filled again
+   */
+  #limitNames(field: string): boolean {
+    const column = this.#names.get(field)!;
+    if (!(column instanceof NameColumn) || !column.isTooLong) return false;
+    if (column.countUsed() < LISTS_OF_NAMES / 2) column.clear();
+    else this.#names.set(field, new OwnNameColumn(column.readNames));
+    return true;
   }
 
   #testChoices(
@@ -186,40 +222,37 @@ export class RunColumns<Run> {
     values: readonly string[],
     nowMs: number,
   ): ((slot: number) => Verdict) | null {
-    if (field === 'status') {
-      this.#status ??= this.#fill(new StatusColumn(this.#source.statusOf));
-      return this.#status.test(values, nowMs);
-    }
-    const test = this.#source.reader.choices[field];
-    if (test === undefined) return null;
-    const known = QUERY_FIELDS.get(field)!.values;
-    return this.#columnOf(this.#choices, field, () => new ChoiceColumn(known, test)).test(values);
+    if (field === 'status') return this.#update(this.#status).test(values, nowMs);
+    const column = this.#choices.get(field);
+    return column === undefined ? null : this.#update(column).test(values);
   }
 
-  #columnOf<Name, Made extends Column<Run>>(columns: Map<Name, Made>, name: Name, make: () => Made): Made {
-    let column = columns.get(name);
-    if (column === undefined) {
-      column = this.#fill(make());
-      columns.set(name, column);
-    }
-    return column;
-  }
-
-  #fill<Made extends Column<Run>>(column: Made): Made {
+  /**
+   * Reads the runs of a column that changed, and those that were not read yet.
+   * @param limit maximum number of runs that are read for the first time
+   */
+  #update<Made extends Column<Run>>(column: Made, limit: number = Number.POSITIVE_INFINITY): Made {
+    const changed = column.filled === 0 ? [] : this.#changes.since(column.at);
+    if (changed === null) column.filled = 0;
+    for (const slot of new Set(changed)) if (slot < column.filled) this.#read(column, slot);
+    column.at = this.#changes.end;
     column.grow(this.#size);
-    for (let slot = 0; slot < this.#size; slot++) {
-      const run = this.#runAt(slot);
-      if (run !== null) column.read(slot, run);
-    }
+    const end = Math.min(this.#size, column.filled + limit);
+    for (; column.filled < end; column.filled++) this.#read(column, column.filled);
     return column;
+  }
+
+  #read(column: Column<Run>, slot: number): void {
+    const run = this.#runAt(slot);
+    if (run !== null) column.read(slot, run);
   }
 
   *#columns(): Generator<Column<Run>> {
     yield* this.#numbers.values();
-    for (const column of this.#names.values()) if (column !== null) yield column;
+    yield* this.#names.values();
     yield* this.#choices.values();
-    if (this.#status !== null) yield this.#status;
-    if (this.#texts !== null) yield this.#texts;
+    yield this.#status;
+    yield this.#texts;
   }
 }
 
@@ -239,11 +272,12 @@ function grown<Values extends Numbers>(values: Values, size: number): Values {
   return longer;
 }
 
-class NumberColumn<Run> implements Column<Run> {
+class NumberColumn<Run> extends Column<Run> {
   readonly #read: (run: Run) => number | null;
   values: Float64Array = new Float64Array(0);
 
   constructor(read: (run: Run) => number | null) {
+    super();
     this.#read = read;
   }
 
@@ -256,18 +290,31 @@ class NumberColumn<Run> implements Column<Run> {
   }
 }
 
-class NameColumn<Run> implements Column<Run> {
-  readonly #read: (run: Run) => readonly string[] | null;
+/** Names that runs share. */
+class NameColumn<Run> extends Column<Run> {
+  readonly readNames: (run: Run) => readonly string[] | null;
   readonly #known = new Map<string, number>();
-  readonly lists: (readonly string[] | null)[] = [null];
+  lists: (readonly string[] | null)[] = [null];
   ids: Uint32Array = new Uint32Array(0);
 
   constructor(read: (run: Run) => readonly string[] | null) {
-    this.#read = read;
+    super();
+    this.readNames = read;
   }
 
   get isTooLong(): boolean {
     return this.lists.length > LISTS_OF_NAMES;
+  }
+
+  /** Number of lists that a run has now. */
+  countUsed(): number {
+    return new Set(this.ids).size;
+  }
+
+  override clear(): void {
+    super.clear();
+    this.#known.clear();
+    this.lists = [null];
   }
 
   grow(size: number): void {
@@ -276,7 +323,7 @@ class NameColumn<Run> implements Column<Run> {
 
   read(slot: number, run: Run): void {
     if (this.isTooLong) return;
-    const names = this.#read(run);
+    const names = this.readNames(run);
     this.ids[slot] = names === null ? 0 : this.#idOf(names);
   }
 
@@ -291,12 +338,35 @@ class NameColumn<Run> implements Column<Run> {
   }
 }
 
+/** Names of which each run has its own, in lower case. */
+class OwnNameColumn<Run> extends Column<Run> {
+  readonly #read: (run: Run) => readonly string[] | null;
+  readonly names: LowerNames[] = [];
+
+  constructor(read: (run: Run) => readonly string[] | null) {
+    super();
+    this.#read = read;
+  }
+
+  grow(): void {}
+
+  read(slot: number, run: Run): void {
+    const names = this.#read(run);
+    if (names === null) this.names[slot] = null;
+    else if (names.length === 1) this.names[slot] = names[0]!.toLowerCase();
+    else this.names[slot] = names.length === 0 ? NO_NAMES : names.map((name) => name.toLowerCase());
+  }
+}
+
+const NO_NAMES: readonly string[] = [];
+
 /** All texts of a run that a query searches, in lower case, one after another. */
-class TextColumn<Run> implements Column<Run> {
+class TextColumn<Run> extends Column<Run> {
   readonly #read: (run: Run) => readonly string[];
   readonly texts: string[] = [];
 
   constructor(read: (run: Run) => readonly string[]) {
+    super();
     this.#read = read;
   }
 
@@ -308,13 +378,14 @@ class TextColumn<Run> implements Column<Run> {
 }
 
 /** A bit for each value that a run has, and one for each of which that is unknown. */
-class ChoiceColumn<Run> implements Column<Run> {
+class ChoiceColumn<Run> extends Column<Run> {
   readonly #values: readonly string[];
   readonly #test: (run: Run, value: string) => Verdict;
   #has: Uint32Array = new Uint32Array(0);
   #mayHave: Uint32Array = new Uint32Array(0);
 
   constructor(values: readonly string[], test: (run: Run, value: string) => Verdict) {
+    super();
     this.#values = values;
     this.#test = test;
   }
@@ -347,13 +418,14 @@ class ChoiceColumn<Run> implements Column<Run> {
 }
 
 /** The status now and later as bits, and the time of the change. */
-class StatusColumn<Run> implements Column<Run> {
+class StatusColumn<Run> extends Column<Run> {
   readonly #read: (run: Run) => TimedStatus;
   #now: Uint32Array = new Uint32Array(0);
   #later: Uint32Array = new Uint32Array(0);
   #laterMs: Float64Array = new Float64Array(0);
 
   constructor(read: (run: Run) => TimedStatus) {
+    super();
     this.#read = read;
   }
 

@@ -35,6 +35,8 @@ export interface RunReader<Run> {
   testChoices?: (field: ChoiceField, values: readonly string[]) => ((run: Run) => Verdict) | null;
   /** A faster way to read names, if runs share their lists of names; null: `names` has the field. */
   nameLists?: (field: NameField) => NameLists<Run> | null;
+  /** A faster way to read names, if each run has its own; null: `names` has the field. */
+  lowerNames?: (field: NameField) => ((run: Run) => LowerNames) | null;
   /** Number of steps at which a monitor fired. */
   monitors?: (run: Run, monitor: MonitorName) => number;
   /**
@@ -65,6 +67,9 @@ export interface NameLists<Run> {
   /** By id; null: not read yet. */
   lists: readonly (readonly string[] | null)[];
 }
+
+/** A run's names in lower case, a text if it has one name; null: not read yet. */
+export type LowerNames = string | readonly string[] | null;
 
 /** Maximum number of names whose result one test caches. */
 const REMEMBERED_NAMES = 20_000;
@@ -169,11 +174,12 @@ function compileNames<Run>(
   field: NameField,
   values: readonly NameValue[],
   read: (run: Run) => readonly string[] | null,
-  { findText, isTextRead, someText, textOf, nameLists }: RunReader<Run>,
+  { findText, isTextRead, someText, textOf, nameLists, lowerNames }: RunReader<Run>,
 ): (run: Run) => Verdict {
   const tests = values.map(compileName);
   const [first] = tests;
-  const matches = tests.length === 1 ? first! : (name: string): boolean => tests.some((test) => test(name));
+  const matchesLower = tests.length === 1 ? first! : (name: string) => tests.some((test) => test(name));
+  const matches = (name: string): boolean => matchesLower(name.toLowerCase());
   const remember = rememberNames(matches);
   if (field === 'text') {
     const some =
@@ -188,6 +194,13 @@ function compileNames<Run>(
       return (isTextRead?.(run) ?? true) ? verdict : null;
     };
   }
+  const own = lowerNames?.(field) ?? null;
+  if (own !== null)
+    return (run) => {
+      const names = own(run);
+      if (typeof names === 'string') return matchesLower(names);
+      return names === null ? null : names.some(matchesLower);
+    };
   if (field === 'task')
     return (run) => {
       const words = read(run);
@@ -234,16 +247,16 @@ function rememberNames(matches: (name: string) => boolean): (name: string) => bo
   };
 }
 
-/** Ignores case. `*` stands for any characters. */
-function compileName({ text, is }: NameValue): (name: string) => boolean {
+/** Tests a name in lower case. `*` stands for any characters. */
+function compileName({ text, is }: NameValue): (lower: string) => boolean {
   const wanted = text.toLowerCase();
   if (wanted.includes('*')) {
     const pattern = wanted.split(/\*+/).map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
     const test = new RegExp(is === 'whole' ? `^${pattern.join('.*')}$` : pattern.join('.*'), 's');
-    return (name) => test.test(name.toLowerCase());
+    return (lower) => test.test(lower);
   }
-  if (is === 'whole') return (name) => name.toLowerCase() === wanted;
-  return (name) => name.toLowerCase().includes(wanted);
+  if (is === 'whole') return (lower) => lower === wanted;
+  return (lower) => lower.includes(wanted);
 }
 
 /** Fields of a query that a list cannot read: its runs have no such value. */
