@@ -102,6 +102,10 @@ export class CaptureFiles implements ExchangeSource {
     return this.#parts.reduce((sum, { first_id, last_id }) => sum + last_id - first_id + 1, 0);
   }
 
+  range(): { first_id: number; last_id: number } {
+    return { first_id: this.#parts[0]?.first_id ?? 1, last_id: this.#parts.at(-1)?.last_id ?? 0 };
+  }
+
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ListedExchange> {
     for (const part of this.#parts) {
       const from = Math.max(part.first_id, filter.from_id ?? 1);

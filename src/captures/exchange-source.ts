@@ -21,6 +21,8 @@ export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'rele
 export interface ExchangeSource {
   /** Records without headers by id, ascending; optionally of one run, or from an id on. */
   summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
+  /** The first and the last id, if known without a listing; no exchange lies outside of them. */
+  range?(): { first_id: number; last_id: number };
   /** The record; undefined if absent. */
   exchange(id: number): ExchangeRecord | undefined;
   /** The stored body's exact bytes; undefined when the exchange does not exist. */

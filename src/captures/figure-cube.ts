@@ -36,7 +36,7 @@ interface IdRange {
 }
 
 /** Complete parts that an earlier reader stored. */
-interface KeptFigureParts {
+export interface KeptFigureParts {
   figureParts(): Iterable<{ first_id: number; value: Buffer }>;
 }
 

@@ -1,35 +1,43 @@
 /** `understudy inspect --by`: figures of captured traffic by model, agent, tool and the like. Main thread of the command line. */
 
-import { FigureCube } from '../captures/figure-cube.ts';
+import { FigureCube, type KeptFigureParts } from '../captures/figure-cube.ts';
 import type { FigureDimension, FigureReport, TrafficFigures } from '../domain/traffic-figures.ts';
 import { countOf } from '../std/count-of.ts';
 import { formatCount, formatDollars, formatMs, type InspectView } from './inspect-view.ts';
 import { EXIT } from './io.ts';
 import { type Cell, formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
 
-/** Shows the figures of whole days. @returns the exit status */
-export async function showFigures(view: InspectView, by: FigureDimension, nowMs: number): Promise<number> {
-  let firstId = 0;
-  let lastId = 0;
-  for (const { id } of view.source.summaries()) {
-    firstId ||= id;
-    lastId = id;
-    view.progress.tell('listing exchanges', id, view.count);
-  }
+/**
+ * Shows the figures of whole days.
+ * @param kept sums that the service has stored
+ * @returns the exit status
+ */
+export async function showFigures(
+  view: InspectView,
+  by: FigureDimension,
+  kept: KeptFigureParts | null,
+  nowMs: number,
+): Promise<number> {
   const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
   const question = { by, from_day: day(view.flags.since_ms ?? 0), to_day: day(nowMs), where: {} };
-  const report = new FigureCube(view.prices).ask(
-    view.source,
-    { first_id: firstId, last_id: lastId },
-    question,
-    () => true,
-  );
+  const cube = new FigureCube(view.prices, kept);
+  const report = cube.ask(view.source, view.source.range?.() ?? listRange(view), question, () => true);
   view.progress.clear();
   await view.io.out(view.flags.json ? `${formatJson(report, 2)}\n` : layOutReport(view, report));
   return EXIT.done;
 }
 
-const COLUMNS = ['TURNS', 'ERR', 'IN', 'CACHED', 'OUT', 'COST', 'P50', 'P95'] as const;
+function listRange({ source, progress, count }: InspectView): { first_id: number; last_id: number } {
+  let [first_id, last_id] = [0, 0];
+  for (const { id } of source.summaries()) {
+    first_id ||= id;
+    last_id = id;
+    progress.tell('listing exchanges', id, count);
+  }
+  return { first_id, last_id };
+}
+
+const COLUMNS = ['TURNS', 'FAILED', 'IN', 'CACHED', 'OUT', 'COST', 'P50', 'P95'] as const;
 
 function layOutReport(view: InspectView, report: FigureReport): string {
   const { by, total, rows, others, scanned, from_day, to_day } = report;

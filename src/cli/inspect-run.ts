@@ -126,7 +126,7 @@ function layOutSummary(view: InspectView, run: RunSummary): string {
   fields.push(
     [
       'turns',
-      `${run.turns} in ${countOf(run.exchanges, 'exchange')}, ${countOf(run.errors, 'failed call')}, ${run.aborted} aborted${byStudent}`,
+      `${run.turns} in ${countOf(run.exchanges, 'exchange')}, ${countOf(run.errors, 'error')}, ${run.aborted} aborted${byStudent}`,
     ],
     ['model', `${nameAll(run.models)} (${nameAll(run.providers)})`],
     ['time', `${run.started_at} to ${run.finished_at} (${took})`],

@@ -13,6 +13,7 @@ import { readCaptureOwner } from '../auth/owner.ts';
 import type { KeptCacheParts } from '../captures/cache-ledger.ts';
 import type { FindStoredRun } from '../captures/captured-runs.ts';
 import type { ExchangeSource } from '../captures/exchange-source.ts';
+import type { KeptFigureParts } from '../captures/figure-cube.ts';
 import type { KeptVerdict } from '../captures/inspect.ts';
 import { askRunWords, listWordFolders, readRunWords } from '../captures/run-words.ts';
 import { UnreadableExchanges } from '../captures/unreadable-exchanges.ts';
@@ -55,8 +56,8 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
   --cache          how the turns used the provider's prompt cache: which read less than possible, where their prompts
                    differ, why, and what that cost. Without --run: sums by cause, agent and day; --since then counts
                    whole UTC days
-  --by WHAT        cost, tokens, cache share, latency and errors by model, provider, agent, tool, tag, note, credential,
-                   served_by or day; --since then counts whole UTC days
+  --by WHAT        cost, tokens, cache share, latency and failed calls by model, provider, agent, tool, tag, note,
+                   credential, served_by or day; --since then counts whole UTC days
   --limits         what is left of providers' rate limits and quotas, by credential, and when it runs out at this pace
   --full           with --run: show long texts completely
   --exchange N     one exchange: status, times, model, usage, headers (credentials are never stored)
@@ -68,7 +69,7 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
 
 The table has a line for each run, the latest last:
   TURNS     model turns / all exchanges        IN, OUT   tokens, as the providers count them
-  ERR       failed calls and aborted ones      GAPS      x-svc-seq numbers that are missing
+  ERR       failed calls and tools             GAPS      x-svc-seq numbers that are missing
   GOLDEN    yes, or the reason in short (--run has all of it). A golden run was captured completely, every failed call
             was retried with success, its last turn ended by itself, and no monitored run says otherwise
 
@@ -114,6 +115,8 @@ export interface OpenSource {
   keptRun?: FindStoredRun;
   /** Sums of cache misses that the service has kept. */
   keptCache?: (prices: Prices) => KeptCacheParts | null;
+  /** Sums of figures that the service has kept. */
+  keptFigures?: (prices: Prices) => KeptFigureParts | null;
   close(): Promise<void>;
 }
 
@@ -152,8 +155,10 @@ export async function runInspect(
         return await (await import('./step-page.ts')).showStep(view, flags.step, directory, relegation_wires);
       }
       if (flags.exchange !== null) return await showExchange(view, flags.exchange);
-      if (flags.by !== null)
-        return await (await import('./inspect-figures.ts')).showFigures(view, flags.by, now());
+      if (flags.by !== null) {
+        const { showFigures } = await import('./inspect-figures.ts');
+        return await showFigures(view, flags.by, open.keptFigures?.(view.prices) ?? null, now());
+      }
       if (flags.limits) return await (await import('./inspect-limits.ts')).showLimits(view, now());
       if (flags.cache) {
         const { showCache, showRunCache } = await import('./inspect-cache.ts');
@@ -253,6 +258,7 @@ async function openCapture(
     kept: kept.find,
     keptRun: kept.findRun,
     keptCache: (prices) => kept.cacheParts(files, prices),
+    keptFigures: (prices) => kept.figureParts(files, prices),
     close,
   };
 }

@@ -1,11 +1,12 @@
 /**
  * Reads what the service has stored beside the captures (storage/capture/run-index.ts): verdicts on runs, their first
- * words, and sums of cache misses, so that a command need not read the bodies again. Command line; reads only.
+ * words, and sums of cache misses and figures, so that a command need not read the bodies again. Command line; reads only.
  */
 
 import type { KeptCacheParts } from '../captures/cache-ledger.ts';
 import type { FindStoredRun } from '../captures/captured-runs.ts';
 import type { ExchangeSource } from '../captures/exchange-source.ts';
+import type { KeptFigureParts } from '../captures/figure-cube.ts';
 import type { KeptVerdict } from '../captures/inspect.ts';
 import { indexVersion, nameOfPrices, readListedRun } from '../captures/listed-run.ts';
 import { readVersion } from '../config.ts';
@@ -55,13 +56,28 @@ export class KeptIndex {
     }
   };
 
-  /** Sums of cache misses at these prices; null: none are stored for these captures. */
+  /** Sums of cache misses at these prices; null: none are stored for these captures, or they are damaged. */
   cacheParts(source: ExchangeSource, prices: Prices): KeptCacheParts | null {
+    const parts = this.#readParts(source, prices, (index) => index.cacheParts());
+    return parts === null ? null : { cacheParts: () => parts };
+  }
+
+  /** The same with sums of figures. */
+  figureParts(source: ExchangeSource, prices: Prices): KeptFigureParts | null {
+    const parts = this.#readParts(source, prices, (index) => index.figureParts());
+    return parts === null ? null : { figureParts: () => parts };
+  }
+
+  #readParts<Part>(
+    source: ExchangeSource,
+    prices: Prices,
+    read: (index: RunIndex) => Iterable<Part>,
+  ): Part[] | null {
     try {
       const state = JSON.parse(this.#index?.state ?? 'null') as IndexState | null;
-      if (state === null || state.prices !== nameOfPrices(prices)) return null;
+      if (this.#index === null || state === null || state.prices !== nameOfPrices(prices)) return null;
       const { id, started_at } = state.mark;
-      return source.exchange(id)?.started_at === started_at ? this.#index : null;
+      return source.exchange(id)?.started_at === started_at ? [...read(this.#index)] : null;
     } catch {
       return null;
     }

@@ -907,7 +907,7 @@ export const CAPTURES = {
     id: 'readTrafficFigures',
     path: '/capture/figures',
     summary:
-      'Cost, tokens, cache share, latency and errors by model, agent, tool, tag, credential, note or day',
+      'Cost, tokens, cache share, latency and failed calls by model, agent, tool, tag, credential, note or day',
     query: z.object({
       by: literal(FIGURE_DIMENSIONS).default('model').describe('How the rows are grouped'),
       days: integer({ ge: 1, le: FIGURE_DAYS_MAX })

@@ -277,7 +277,7 @@ describe('--run', () => {
     expect(status).toBe(0);
     expect(out).toBe(`run      mend-1
 golden   yes
-turns    4 in 4 exchanges, 1 failed call, 0 aborted
+turns    4 in 4 exchanges, 1 error, 0 aborted
 model    claude-x-20260101, claude-x (anthropic)
 time     2026-01-02T03:04:01.000Z to 2026-01-02T03:04:05.500Z (4.5 s)
 tokens   in 300 out 60, cache 21 read 9 written
@@ -657,7 +657,7 @@ describe('--by', () => {
     const { status, out } = await inspect(['--by', 'tool'], tools);
     expect(status).toBe(0);
     const [title, row, all, end] = out.split('\n');
-    expect(title).toMatch(/^TOOL +TURNS +ERR +IN +CACHED +OUT +COST +P50 +P95$/);
+    expect(title).toMatch(/^TOOL +TURNS +FAILED +IN +CACHED +OUT +COST +P50 +P95$/);
     expect(row).toMatch(/^read_file +4 +1 /);
     expect(all).toMatch(/^\(all\) +4 +1 /);
     expect(end).toMatch(

@@ -129,7 +129,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
   async function wake(): Promise<Visit> {
     const visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('');
-    await visit.page.locator('.stat', { hasText: 'Errors' }).waitFor();
+    await visit.page.locator('.stat', { hasText: 'Failed calls' }).waitFor();
     return visit;
   }
 

@@ -7,13 +7,16 @@ import { existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSyn
 import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { CaptureFiles } from '../../src/captures/capture-files.ts';
 import { CapturedRuns } from '../../src/captures/captured-runs.ts';
 import type { ExchangeSource } from '../../src/captures/exchange-source.ts';
+import { FigureCube, type KeptFigureParts } from '../../src/captures/figure-cube.ts';
 import { RunList } from '../../src/captures/inspect.ts';
 import { indexVersion, readListedRun } from '../../src/captures/listed-run.ts';
 import { KeptIndex } from '../../src/cli/kept-index.ts';
 import type { CapturedRunRow } from '../../src/domain/captured-run.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
+import type { FigureDimension } from '../../src/domain/traffic-figures.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { CaptureExpiry } from '../../src/storage/capture/expiry.ts';
@@ -194,6 +197,50 @@ function show(list: CaptureList, q = ''): CapturedRunRow[] {
 }
 
 const idsOf = (rows: readonly CapturedRunRow[]) => rows.map(({ run_id }) => run_id);
+
+it('keeps sums of figures for commands, equal to what they would compute', async () => {
+  const captures = new Captures(randomBytes(32));
+  const turns = Array.from({ length: 4_300 }, (_, at) =>
+    at % 50 === 0
+      ? turn('one', { at_ms: START_MS + at })
+      : makeExchange({
+          kind: 'other',
+          shape: null,
+          path: '/v1/models',
+          started_at_ms: START_MS + (at % 3) * DAY_MS,
+        }),
+  );
+  const log = await captures.log();
+  for (let at = 0; at < turns.length; at += 256) await log.append(turns.slice(at, at + 256));
+  while ((await log.indexSome(decodeExchange, 1_000)) > 0);
+  await log.close();
+  await captures.readAll();
+  const kept = new KeptIndex(captures.db, captures.key, '1');
+  const files = await CaptureFiles.open(captures.db, { data_key: captures.key });
+  let read = 0;
+  const source = {
+    *summaries(filter?: { from_id?: number }) {
+      for (const summary of files.summaries(filter)) {
+        read += 1;
+        yield summary;
+      }
+    },
+  };
+  const ask = (parts: KeptFigureParts | null, by: FigureDimension) => {
+    read = 0;
+    const question = { by, from_day: '2026-10-01', to_day: '2026-10-02', where: {} };
+    return new FigureCube(PRICES, parts).ask(source, files.range(), question, () => true);
+  };
+  expect(kept.figureParts(files, { 'claude-x': { input: 4, output: 15 } })).toBeNull();
+  for (const by of ['model', 'day', 'agent'] as const) {
+    const anew = ask(null, by);
+    expect([anew.scanned, anew.is_whole, read]).toEqual([2_896, true, 4_300]);
+    expect(ask(kept.figureParts(files, PRICES), by)).toEqual(anew);
+    expect(read).toBe(4_300 - 4_096);
+  }
+  await files.close();
+  await kept.close();
+});
 
 describe.each<[string, () => Key]>([
   ['as it is', () => null],

@@ -159,7 +159,7 @@ const columnsOf = (title: string): Column<Row>[] => [
   },
   { title: 'Cost', kind: 'number', show: (row) => <Cost of={row} /> },
   { title: 'Turns', kind: 'number', show: ({ turns }) => formatNumber(turns) },
-  { title: 'Failed', kind: 'number', show: ({ errors }) => formatNumber(errors) },
+  { title: 'Failed calls', kind: 'number', show: ({ errors }) => formatNumber(errors) },
   {
     title: 'Input',
     kind: 'number',

@@ -118,7 +118,7 @@ function GatewayStats({
       />
       <Stat
         value={formatNumber(activity.errors)}
-        label="Errors"
+        label="Failed calls"
         tone={activity.errors > 0 ? 'bad' : 'plain'}
         sub={
           activity.exchanges === 0
@@ -191,7 +191,7 @@ function Attention({ stats, activity }: { stats: Stats | null; activity: Activit
   if (activity !== null && activity.exchanges >= 20 && activity.errors / activity.exchanges > 0.1)
     said.push({
       key: 'errors',
-      words: `${formatNumber(activity.errors)} of ${formatNumber(activity.exchanges)} exchanges failed.`,
+      words: `${formatNumber(activity.errors)} of ${formatNumber(activity.exchanges)} calls failed.`,
     });
   if (said.length === 0) return null;
   return (
@@ -217,7 +217,7 @@ function ActivityCharts({ activity }: { activity: Activity }) {
           label={`Exchanges over time: ${formatNumber(activity.exchanges)} in total, ${formatNumber(activity.errors)} of them failed`}
           lines={[
             { label: 'exchanges', color: '--line-1', values: series.map(({ exchanges }) => exchanges) },
-            { label: 'errors', color: '--line-2', values: series.map(({ errors }) => errors) },
+            { label: 'failed calls', color: '--line-2', values: series.map(({ errors }) => errors) },
             {
               label: 'by the student',
               color: '--line-3',
