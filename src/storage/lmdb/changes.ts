@@ -111,6 +111,12 @@ export function applyChange(environment: Environment, change: Change): void {
 /** Bytes of the longest change without database name, key and value. */
 const CHANGE_HEAD_BYTES = 8;
 
+/** Bytes that {@link writeChange} writes for a put or a removal. */
+export function changeBytes(change: Extract<Change, { op: 'put' | 'remove' }>): number {
+  const value = change.op === 'put' ? change.value.length : 0;
+  return CHANGE_HEAD_BYTES + nameBytes(change.database).length + change.key.length + value;
+}
+
 /**
  * @returns where the next change begins, or −1 if this one does not fit; then the bytes written are meaningless
  * @throws RangeError for a `trim`, which a log cannot contain

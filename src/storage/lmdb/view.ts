@@ -4,6 +4,7 @@
  * A commit to it survives the end of the process. After a power failure the file may be damaged, and is deleted. Any
  * thread; one thread applies changes.
  */
+import { randomUUID } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
@@ -13,16 +14,17 @@ import { type Attempt, StaleActorError, type View } from '../shared/view.ts';
 import type { Row, RowRange, TableTransaction } from '../tables.ts';
 import { applyChange, type Change } from './changes.ts';
 import { checkpointPath, readBootId } from './checkpoint.ts';
-import { DELETION_MARK, listTables } from './deletion-mark.ts';
+import { DELETION_MARK, listTables, writeMark } from './deletion-mark.ts';
 import { Environment } from './environment.ts';
 import { decodeSnapshot, encodeKey, encodeWrites, JOURNAL, LmdbJournal, SNAPSHOTS } from './journal.ts';
 import { SEALING } from './sealed-table.ts';
 import { databaseOf, decodeValue, encodeRow, LmdbTables, readRange } from './tables.ts';
+import { LOADING, ViewLoad } from './view-load.ts';
 
 const VIEW = 'view';
 const MARK = Buffer.from('mark');
 /** Tables that remain when everything is loaded again, because they belong to the file. */
-const OWN = new Set([VIEW, SEALING, DELETION_MARK]);
+const OWN = new Set([VIEW, SEALING, DELETION_MARK, LOADING]);
 /**
  * Maximum number of ranges that a transaction may have read. Beyond it, the ranges of each table are widened into one.
  */
@@ -34,6 +36,8 @@ interface StoredMark extends Mark {
   identity: string;
   /** Boot id of the machine when it wrote the file. */
   boot_id: string;
+  /** See {@link View.history}. */
+  history: string;
 }
 
 export class LmdbView implements View {
@@ -42,6 +46,9 @@ export class LmdbView implements View {
   readonly #environment: Environment;
   readonly #identity: string;
   #mark: Mark | null;
+  #history: string;
+  /** null: what is loaded goes into the view at once, because nothing there is useful. */
+  #load: ViewLoad | null = null;
 
   /**
    * Opens the view, and deletes one that may be damaged.
@@ -53,7 +60,10 @@ export class LmdbView implements View {
     const boot = readBootId();
     const view = new LmdbView(path, identity, key);
     const stored = view.#readMark();
-    if (stored === null || (stored.boot_id === boot && boot !== '')) return view;
+    if (stored === null || (stored.boot_id === boot && boot !== '')) {
+      ViewLoad.discard(view.#environment);
+      return view;
+    }
     await view.close();
     for (const file of [path, `${path}-lock`, checkpointPath(path)]) rmSync(file, { force: true });
     return new LmdbView(path, identity, key);
@@ -66,10 +76,15 @@ export class LmdbView implements View {
     this.#identity = identity;
     const stored = this.#readMark();
     this.#mark = stored?.identity === identity ? { position: stored.position, token: stored.token } : null;
+    this.#history = stored?.history ?? '';
   }
 
   get mark(): Mark | null {
     return this.#mark;
+  }
+
+  get history(): string {
+    return this.#history;
   }
 
   attempt<Value>(work: (transaction: TableTransaction) => Value): Attempt<Value> {
@@ -88,28 +103,57 @@ export class LmdbView implements View {
 
   #record<Value>(work: (recorder: Recorder) => Value): Attempt<Value> {
     const recorder = new Recorder(this.#environment);
-    let base = 0;
+    let mark: StoredMark | null = null as StoredMark | null;
     const value = this.#environment.tryOut(() => {
       // Another thread may have applied changes.
-      base = this.#readMark()?.position ?? 0;
+      mark = this.#readMark();
       return work(recorder);
     });
-    return { value, base, reads: recorder.reads, writes: recorder.writes };
+    const { position: base = 0, history = '' } = mark ?? {};
+    return { value, base, history, reads: recorder.reads, writes: recorder.writes };
   }
 
   apply(rows: readonly StoredRow[], mark: Mark): void {
-    const stored: StoredMark = { ...mark, identity: this.#identity, boot_id: readBootId() };
     this.#environment.transactNow(() => {
       this.#write(rows);
-      this.#environment.named(VIEW).putSync(MARK, Buffer.from(JSON.stringify(stored)));
+      this.#writeMark(mark, this.#history);
     });
     this.#mark = mark;
   }
 
-  clear(): void {
-    this.#mark = null;
+  beginLoad(): void {
+    this.#load = this.#mark === null ? null : new ViewLoad(this.#environment);
+    if (this.#load === null) this.#clear();
+  }
+
+  fill(rows: readonly StoredRow[]): void {
+    if (this.#load === null) this.#environment.transactNow(() => this.#write(rows));
+    else this.#load.add(rows);
+  }
+
+  endLoad(mark: Mark): void {
+    const history = randomUUID();
+    const show = () => this.#writeMark(mark, history);
+    if (this.#load === null) this.#environment.transactNow(show);
+    else this.#load.end(OWN, show);
+    this.#load = null;
+    this.#history = history;
+    this.#mark = mark;
+  }
+
+  async close(): Promise<void> {
+    await this.tables.close();
+    await this.#journal.close();
+    await this.#environment.close();
+  }
+
+  /** Removes everything. */
+  #clear(): void {
     // The mark goes first: a process that ends meanwhile leaves a view that holds nothing useful.
-    this.#environment.transactNow(() => this.#environment.named(VIEW).removeSync(MARK));
+    this.#environment.transactNow(() => {
+      this.#environment.named(VIEW).removeSync(MARK);
+      writeMark(this.#environment);
+    });
     for (const name of listTables(this.#environment.root)) {
       if (OWN.has(name)) continue;
       this.#environment.transactNow(() => {
@@ -119,14 +163,9 @@ export class LmdbView implements View {
     }
   }
 
-  fill(rows: readonly StoredRow[]): void {
-    this.#environment.transactNow(() => this.#write(rows));
-  }
-
-  async close(): Promise<void> {
-    await this.tables.close();
-    await this.#journal.close();
-    await this.#environment.close();
+  #writeMark(mark: Mark, history: string): void {
+    const stored: StoredMark = { ...mark, identity: this.#identity, boot_id: readBootId(), history };
+    this.#environment.named(VIEW).putSync(MARK, Buffer.from(JSON.stringify(stored)));
   }
 
   #write(rows: readonly StoredRow[]): void {

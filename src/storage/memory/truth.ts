@@ -123,7 +123,8 @@ class MemorySession implements TruthSession {
 
   load(onRows: (rows: StoredRow[]) => void): Promise<Mark> {
     return this.#call(() => {
-      onRows([...this.#truth.rows.values()].filter(({ value }) => value !== null));
+      const rows = [...this.#truth.rows.values()].filter(({ value }) => value !== null);
+      onRows(rows.sort((a, b) => Buffer.from(a.table).compare(Buffer.from(b.table)) || a.key.compare(b.key)));
       return this.#truth.mark;
     });
   }

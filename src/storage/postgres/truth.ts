@@ -198,7 +198,7 @@ class PostgresSession implements TruthSession {
     const mark = await this.#guard(async () => {
       const { rows } = await this.#client.query('SELECT position, token FROM understudy.state');
       await this.#client.query(
-        'DECLARE everything NO SCROLL CURSOR FOR SELECT tbl, key, value FROM understudy.rows WHERE value IS NOT NULL',
+        'DECLARE everything NO SCROLL CURSOR FOR SELECT tbl, key, value FROM understudy.rows WHERE value IS NOT NULL ORDER BY tbl, key',
       );
       return { position: Number(rows[0].position), token: rows[0].token as string };
     });

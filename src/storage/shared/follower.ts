@@ -237,8 +237,10 @@ export class Follower implements Committer {
     this.#batches = last?.number ?? 0;
     if (sent === null) return;
     if (last?.number === sent.number) this.#settle(sent, last.verdicts);
-    else if (sent.number === this.#batches + 1) this.#batches = sent.number;
-    else {
+    else if (sent.number === this.#batches + 1) {
+      if (sent.entries.every((entry) => !this.#isOutdated(entry))) this.#batches = sent.number;
+      else this.#settle(sent, Array(sent.entries.length).fill(null));
+    } else {
       // The database was restored from a backup, or has forgotten the box, which was away for days.
       this.#sent = null;
       for (const { settle } of sent.entries)
@@ -276,11 +278,20 @@ export class Follower implements Committer {
       taken++;
       // Its caller no longer waits, and it was never sent.
       if (entry.settle === null) continue;
+      if (this.#isOutdated(entry)) {
+        entry.settle(null);
+        continue;
+      }
       entries.push(entry);
       bytes += entry.bytes;
     }
     this.#waiting = this.#waiting.slice(taken);
     return entries.length === 0 ? null : { number: ++this.#batches, entries };
+  }
+
+  /** Whether it read what the view showed before everything was loaded again. That is a conflict. */
+  #isOutdated({ proposal }: Waiting): boolean {
+    return proposal.history !== this.#view.history;
   }
 
   #settle(batch: Batch, verdicts: readonly Verdict[]): void {
@@ -297,9 +308,9 @@ export class Follower implements Committer {
 
   async #load(session: TruthSession): Promise<void> {
     const askedAtMs = performance.now();
-    this.#view.clear();
+    this.#view.beginLoad();
     const mark = await session.load((rows) => this.#view.fill(rows));
-    this.#view.apply([], mark);
+    this.#view.endLoad(mark);
     this.#noteCurrent(askedAtMs);
   }
 

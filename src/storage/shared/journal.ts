@@ -42,9 +42,9 @@ export class SharedJournal implements JournalStore {
   async #commit(allWrites: readonly JournalWrite[]): Promise<void> {
     if (this.#closed) throw new Error('the journal is closed');
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const { base, reads, writes } = this.#view.attemptWrites(allWrites);
+      const { base, history, reads, writes } = this.#view.attemptWrites(allWrites);
       if (writes.length === 0) return;
-      if ((await this.#committer.commit({ base, reads, writes })) !== null) return;
+      if ((await this.#committer.commit({ base, history, reads, writes })) !== null) return;
     }
     throw new TruthUnavailableError('other commits to the same rows always came first');
   }

@@ -54,10 +54,10 @@ export class SharedTables implements Tables {
 
   /** @returns null for a conflict */
   async #attempt<Value>(work: (transaction: TableTransaction) => Value): Promise<{ value: Value } | null> {
-    const { value, base, reads, writes } = this.#view.attempt(work);
+    const { value, base, history, reads, writes } = this.#view.attempt(work);
     // The view was as of one position, so there is nothing to check.
     if (writes.length === 0) return { value };
-    return (await this.#committer.commit({ base, reads, writes })) === null ? null : { value };
+    return (await this.#committer.commit({ base, history, reads, writes })) === null ? null : { value };
   }
 
   async close(): Promise<void> {}

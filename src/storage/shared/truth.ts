@@ -25,6 +25,8 @@ export interface ReadRange {
 export interface Proposal {
   /** Position of the view that it read. */
   base: number;
+  /** The view's history at that time. After a load of everything, the database cannot compare what was read before. */
+  history: string;
   /** If another commit after `base` changed a row in one of these ranges, this is a conflict. */
   reads: readonly ReadRange[];
   /** Each row once. */
@@ -78,7 +80,7 @@ export interface TruthSession {
   /** Reads what has changed. @throws TruthUnavailableError */
   follow(since: number): Promise<Delta>;
   /**
-   * Reads all rows as of one position, in pieces.
+   * Reads all rows as of one position, in pieces. The rows of a table follow each other, in the order of their keys.
    * @throws TruthUnavailableError, or what `onRows` throws
    */
   load(onRows: (rows: StoredRow[]) => void): Promise<Mark>;

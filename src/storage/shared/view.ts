@@ -4,13 +4,14 @@
  */
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { Tables, TableTransaction } from '../tables.ts';
-import type { Mark, ReadRange, StoredRow } from './truth.ts';
+import type { Mark, Proposal, ReadRange, StoredRow, TruthSession } from './truth.ts';
 
 /** A transaction, tried on the view. */
 export interface Attempt<Value> {
   value: Value;
   /** The position at which it read. */
   base: number;
+  history: string;
   reads: ReadRange[];
   writes: StoredRow[];
 }
@@ -27,8 +28,10 @@ export class StaleActorError extends Error {
 export interface View {
   /** Reads rows as of the view's position. */
   readonly tables: Pick<Tables, 'get' | 'range' | 'snapshot'>;
-  /** null: it holds nothing useful. A view that was not loaded to its end is such a view. */
+  /** null: it holds nothing useful. A view that was never loaded to its end is such a view. */
   readonly mark: Mark | null;
+  /** Random, new after each load of everything. Positions of different histories do not compare. */
+  readonly history: string;
   /**
    * Runs a transaction without storing its writes.
    * @throws what `work` throws
@@ -43,9 +46,11 @@ export interface View {
   load(kind: string, key: string): StoredActor;
   /** Applies what changed since the view's position, all or nothing. */
   apply(rows: readonly StoredRow[], mark: Mark): void;
-  /** Begins to load: removes everything. `apply` ends it. */
-  clear(): void;
-  /** Adds rows while everything is being loaded. */
+  /** Begins to load everything. A view with a mark goes on showing its former rows until `endLoad`. */
+  beginLoad(): void;
+  /** Adds rows, in the order of {@link TruthSession.load}. */
   fill(rows: readonly StoredRow[]): void;
+  /** Shows what was loaded, and nothing else, all or nothing. It is another history for {@link Proposal.history}. */
+  endLoad(mark: Mark): void;
   close(): Promise<void>;
 }

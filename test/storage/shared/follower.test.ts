@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { MemoryTruth } from '../../../src/storage/memory/truth.ts';
-import type { Truth } from '../../../src/storage/shared/truth.ts';
+import { type Truth, TruthUnavailableError } from '../../../src/storage/shared/truth.ts';
 import { makeFolder } from '../folder.ts';
 import { SharedBox } from './shared-box.ts';
 
@@ -12,6 +12,31 @@ async function openBox(truth: Truth, path = join(makeFolder(), 'main.mdb')): Pro
   const box = await SharedBox.open(path, truth, { poll_ms: 5 });
   onTestFinished(() => box.close());
   return box;
+}
+
+/** A way to a database that can be cut. */
+function cutOff(truth: Truth, isAway: () => boolean): Truth {
+  const refuse = () => {
+    if (isAway()) throw new TruthUnavailableError('the database is away');
+  };
+  return {
+    identity: truth.identity,
+    open: async (id, onHint) => {
+      refuse();
+      const session = await truth.open(id, onHint);
+      const { commit, follow } = session;
+      return Object.assign(session, {
+        commit: async (...call: Parameters<typeof commit>) => {
+          refuse();
+          return commit.apply(session, call);
+        },
+        follow: async (since: number) => {
+          refuse();
+          return follow.call(session, since);
+        },
+      });
+    },
+  };
 }
 
 /** Counts one more operation, with a row for it. */
@@ -75,5 +100,75 @@ it.each(['with its view', 'without a view'])(
     }
     expect(seen.filter(([operations, count]) => operations !== count)).toEqual([]);
     expect(opened).toBe(1);
+  },
+);
+
+it('reads go on from the former rows while everything is loaded again', async () => {
+  const truth = new MemoryTruth();
+  const seen: [number, number][] = [];
+  let box: SharedBox | null = null;
+  const far: Truth = {
+    identity: truth.identity,
+    open: async (id, onHint) => {
+      const session = await truth.open(id, onHint);
+      const { load, follow } = session;
+      return Object.assign(session, {
+        // As with more changes than one answer brings.
+        follow: async (since: number) => ({ ...(await follow.call(session, since)), rows: null }),
+        load: (onRows: Parameters<typeof load>[0]) =>
+          load.call(session, (rows) => {
+            for (const row of rows) {
+              onRows([row]);
+              if (box !== null) seen.push(readCounts(box));
+            }
+          }),
+      });
+    },
+  };
+  const other = await openBox(truth);
+  for (let n = 0; n < 3; n++) await countUp(other);
+  box = await openBox(far);
+  for (let n = 0; n < 3; n++) await countUp(other);
+  expect(await box.follower.reach(6, 60_000)).toBe(true);
+  expect(readCounts(box)).toEqual([6, 6]);
+  expect(seen.length).toBeGreaterThan(6);
+  expect(seen.filter(([operations, count]) => operations !== count || count < 3)).toEqual([]);
+});
+
+it.each(['waits', 'was sent'])(
+  'a transaction that %s when the database is restored from a backup runs again on the rows of the backup',
+  async (how) => {
+    const truth = new MemoryTruth();
+    let isAway = false;
+    const box = await openBox(cutOff(truth, () => isAway));
+    const other = await openBox(truth);
+    const claim = (at: SharedBox, who: string) =>
+      at.tables.transact((tx) => {
+        if (tx.get('names', ['n']) !== undefined) return false;
+        tx.write({ op: 'put', table: 'names', row: ['n'], value: who });
+        return true;
+      });
+    await countUp(other);
+    const { position } = truth;
+    const rows = new Map(truth.rows);
+    await countUp(other);
+    expect(await box.follower.reach(2, 60_000)).toBe(true);
+    isAway = true;
+    if (how === 'waits') await expect.poll(() => box.follower.failure).not.toBeNull();
+    const claimed = claim(box, 'box');
+    if (how === 'was sent') await expect.poll(() => box.follower.failure).not.toBeNull();
+    // The backup is older than the last commit; then others commit as much as was lost.
+    truth.position = position;
+    truth.rows.clear();
+    for (const [place, row] of rows) truth.rows.set(place, row);
+    truth.tokens.clear();
+    truth.tokens.set(position, crypto.randomUUID());
+    expect(await claim(await openBox(truth), 'third')).toBe(true);
+    isAway = false;
+    expect(await claimed).toBe(false);
+    expect(truth.position).toBe(2);
+    expect(await box.follower.reach(2, 60_000)).toBe(true);
+    expect(box.tables.get('names', ['n'])).toBe('third');
+    expect(readCounts(box)).toEqual([1, 1]);
   },
 );

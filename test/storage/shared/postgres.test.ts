@@ -341,6 +341,7 @@ it('a session that another one of its box has replaced commits nothing, and its 
   onTestFinished(() => former.close());
   const put = (key: string) => ({
     base: 0,
+    history: '',
     reads: [],
     writes: [{ table: 't', key: Buffer.from(key), value: Buffer.from('x') }],
   });
