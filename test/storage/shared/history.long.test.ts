@@ -1,9 +1,7 @@
 /**
  * The history checker over processes and a PostgreSQL server: boxes are killed, stopped beyond every timeout and
- * continued, and cut off; the server is killed and started again. HISTORY_SCHEDULES=100 SEED=N says how many and which.
- *
- * Without HISTORY_SCHEDULES it is skipped: one schedule of about 25 still reads rows of two positions at once ("187
- * operations, and a count of 185"), with no loss at the end. The cause is not known, and nothing uses these stores yet.
+ * continued, and cut off; the server is killed and started again, or fails over to a standby. HISTORY_SCHEDULES=100 SEED=N
+ * says how many and which.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,7 +21,7 @@ import { makeFolder } from '../folder.ts';
 import { beginHistory, judgeHistory, type Told } from './history.ts';
 import { SharedBox } from './shared-box.ts';
 
-const SCHEDULES = Number(process.env.HISTORY_SCHEDULES ?? 0);
+const SCHEDULES = Number(process.env.HISTORY_SCHEDULES ?? 12);
 const SEED = Number(process.env.SEED ?? 1);
 const DISTURBANCES = 6;
 /** Counted operations between two disturbances, and while a box is stopped or cut off. */
@@ -94,7 +92,8 @@ class Schedule {
   readonly told: Told[] = [];
   readonly #folder = makeFolder();
   readonly #random: Prng;
-  readonly #address: string;
+  /** Name of the database. */
+  readonly #database: string;
   readonly #ways: Way[] = [];
   readonly #boxes: ChildProcess[] = [];
   #starts = 0;
@@ -103,7 +102,7 @@ class Schedule {
 
   constructor(seed: number, address: string) {
     this.#random = createPrng(seed);
-    this.#address = address;
+    this.#database = new URL(address).pathname.slice(1);
   }
 
   /** Ends what a failed schedule has left. */
@@ -115,7 +114,7 @@ class Schedule {
   async run(): Promise<string[]> {
     const own = await SharedBox.open(
       join(this.#folder, 'own.mdb'),
-      await PostgresTruth.connect(this.#address),
+      await PostgresTruth.connect(server.addressOf(this.#database)),
     );
     await beginHistory(own);
     await own.close();
@@ -134,7 +133,7 @@ class Schedule {
     for (const way of this.#ways) way.close();
     const last = await SharedBox.open(
       join(this.#folder, 'last.mdb'),
-      await PostgresTruth.connect(this.#address),
+      await PostgresTruth.connect(server.addressOf(this.#database)),
     );
     const wrong = judgeHistory(this.told, last.tables);
     await last.close();
@@ -145,7 +144,7 @@ class Schedule {
   async #disturb(at: number): Promise<void> {
     const box = this.#boxes[at]!;
     const way = this.#ways[at]!;
-    const what = this.#random.below(6);
+    const what = this.#random.below(7);
     if (what === 0) await this.#kill(at);
     else if (what === 1) {
       box.kill('SIGSTOP');
@@ -159,8 +158,14 @@ class Schedule {
       if (this.#random.chance(0.5)) way.cut();
       way.hold(false);
     } else if (server.isOurs) {
-      await server.kill();
-      await server.resume();
+      if (what === 5) {
+        await server.kill();
+        await server.resume();
+        return;
+      }
+      await server.startStandby();
+      await this.#calm();
+      await server.failOver();
     }
   }
 
@@ -178,7 +183,7 @@ class Schedule {
   }
 
   async #start(at: number): Promise<void> {
-    const address = Object.assign(new URL(this.#address), {
+    const address = Object.assign(new URL(server.addressOf(this.#database)), {
       port: `${this.#ways[at]!.port}`,
       hostname: '127.0.0.1',
     }).href;
@@ -221,7 +226,7 @@ async function end(box: ChildProcess): Promise<void> {
   expect(await ended).toEqual([0, null]);
 }
 
-it.skipIf(SCHEDULES === 0).each(Array.from({ length: Math.max(1, SCHEDULES) }, (_, at) => SEED + at))(
+it.each(Array.from({ length: SCHEDULES }, (_, at) => SEED + at))(
   'schedule %i loses and doubles nothing',
   async (seed) => {
     const address = await server.createDatabase();
@@ -229,5 +234,6 @@ it.skipIf(SCHEDULES === 0).each(Array.from({ length: Math.max(1, SCHEDULES) }, (
     const schedule = new Schedule(seed, address);
     onTestFinished(() => schedule.clean());
     expect(await schedule.run()).toEqual([]);
+    await server.dropDatabase(address);
   },
 );

@@ -334,6 +334,29 @@ it('a box goes on after its connection broke, and when the database has forgotte
   expect(found.filter((n) => n % 2 === 0)).toEqual([0, 2, 4, 6]);
 });
 
+it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
+  'what was acknowledged is there after a fail-over to the standby',
+  { tags: 'long' },
+  async () => {
+    const own = await PostgresServer.start();
+    onTestFinished(() => own.stop());
+    const address = await own.createDatabase();
+    await migrateDatabase(address);
+    const path = viewPath();
+    const put = (box: SharedBox, n: number) =>
+      box.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: [n], value: n }));
+    const box = await openBox(address, path);
+    await put(box, 1);
+    await own.startStandby();
+    await put(box, 2);
+    await own.failOver();
+    await box.close();
+    const again = await openBox(own.addressOf(new URL(address).pathname.slice(1)), path);
+    await put(again, 3);
+    expect([...again.tables.range<number>('t', { prefix: [] })].map(({ value }) => value)).toEqual([1, 2, 3]);
+  },
+);
+
 it('a session that another one of its box has replaced commits nothing, and its batch counts once', async () => {
   const truth = await PostgresTruth.connect(await makeDatabase());
   const box = crypto.randomUUID();
