@@ -2,7 +2,8 @@
  * The common rows in PostgreSQL (../shared/truth.ts; schema.ts has the tables). A commit and the reading of what has
  * changed are two statements that are sent together, so they take one round trip. Any thread.
  */
-import { Client, type QueryConfig, type QueryResult } from 'pg';
+import { Client, type ClientConfig, type QueryConfig, type QueryResult } from 'pg';
+import { type Clock, systemClock } from '../../std/clock.ts';
 import type { DataKey } from '../../std/data-key.ts';
 import { RowSealing } from '../shared/row-sealing.ts';
 import {
@@ -21,6 +22,8 @@ import { checkSchema, migrate } from './migration.ts';
 
 /** Time for an answer. After that the connection counts as broken. */
 const ANSWER_MS = 5_000;
+/** The boxes write times into common rows. With clocks further apart, keys and sessions would end at wrong times. */
+const CLOCKS_APART_MS = 60_000;
 /** Rows that one answer brings; with more, or more bytes, the view loads everything. */
 const DELTA_ROWS = 10_000;
 const DELTA_BYTES = 64 << 20;
@@ -75,18 +78,20 @@ export class PostgresTruth implements Truth {
   /**
    * @param key seals the values; null: they are readable in the database
    * @param answer_ms time for an answer; after that the connection counts as broken
-   * @throws TruthUnavailableError, TruthRefusedError
+   * @throws TruthUnavailableError, TruthRefusedError; then the database is as before
    */
   static async connect(
     text: string,
     key: DataKey | null = null,
     answer_ms = ANSWER_MS,
+    clock: Clock = systemClock,
   ): Promise<PostgresTruth> {
     const address = readDatabaseAddress(text);
-    const client = makeClient(address);
+    const client = makeClient(address, answer_ms, { query_timeout: answer_ms });
     try {
       await client.connect();
       await checkSchema(client);
+      await checkClock(client, address, clock);
       const { rows } = await client.query(
         'SELECT identity, understudy.choose_key($1) AS key_id FROM understudy.state',
         [key?.id ?? null],
@@ -136,7 +141,7 @@ class PostgresSession implements TruthSession {
     this.#address = address;
     this.#sealing = sealing;
     this.#identity = identity;
-    this.#client = makeClient(address);
+    this.#client = makeClient(address, answerMs);
     this.#client.on('error', (error) => {
       this.#failure ??= error;
     });
@@ -300,8 +305,24 @@ class PostgresSession implements TruthSession {
   }
 }
 
-function makeClient({ client }: DatabaseAddress): Client {
-  return new Client({ ...client, pipeline: true, connectionTimeoutMillis: ANSWER_MS, keepAlive: true });
+function makeClient(
+  { client }: DatabaseAddress,
+  connectionTimeoutMillis = ANSWER_MS,
+  more: ClientConfig = {},
+): Client {
+  return new Client({ ...client, pipeline: true, connectionTimeoutMillis, keepAlive: true, ...more });
+}
+
+/** @throws TruthRefusedError if this machine's clock and the database's are too far apart; Error of the driver */
+async function checkClock(client: Client, { name }: DatabaseAddress, clock: Clock): Promise<void> {
+  const earliest = clock.wallMs();
+  const { rows } = await client.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now_ms');
+  const now = Number(rows[0].now_ms);
+  const [ahead, behind] = [earliest - now, now - clock.wallMs()];
+  if (Math.max(ahead, behind) <= CLOCKS_APART_MS) return;
+  const apart =
+    ahead > 0 ? `${Math.round(ahead / 1000)} s ahead of` : `${Math.round(behind / 1000)} s behind`;
+  throw new TruthRefusedError(`the clock of this machine is ${apart} that of ${name}: set both by NTP`);
 }
 
 function readVerdict(text: string): Verdict {

@@ -130,7 +130,7 @@ export class Follower implements Committer {
     return new Promise((resolve, reject) => {
       const entry: Waiting = { proposal, bytes, settle: null };
       const timer = setTimeout(() => {
-        entry.settle?.(new TruthUnavailableError('the database does not answer'));
+        entry.settle?.(new TruthUnavailableError(this.#failure?.message ?? 'the database does not answer'));
       }, this.#times.patience_ms);
       entry.settle = (verdict) => {
         entry.settle = null;

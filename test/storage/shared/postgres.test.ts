@@ -1,10 +1,12 @@
 /** The shared store on a real PostgreSQL server: the suites of all stores, several boxes, and what is refused. Test thread. */
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { createManualClock } from '../../../src/std/clock.ts';
 import { openDataKey } from '../../../src/std/data-key.ts';
+import { SCHEMA_VERSION } from '../../../src/storage/postgres/schema.ts';
 import { migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
 import { TEST_CERTIFICATE } from '../../fixtures/certificate.ts';
 import { findFreePort } from '../../fixtures/free-port.ts';
@@ -25,6 +27,25 @@ async function makeDatabase(): Promise<string> {
   const address = await server.createDatabase();
   await migrateDatabase(address);
   return address;
+}
+
+const PASSWORD = 'secret';
+let users = 0;
+
+/** A user with the rights that docs name. @returns the database's address for it */
+async function makeUser(address: string): Promise<string> {
+  const name = `service_${process.pid}_${++users}`;
+  await queryDatabase(address, `CREATE ROLE ${name} LOGIN PASSWORD '${PASSWORD}'`);
+  onTestFinished(async () => {
+    await queryDatabase(address, `DROP OWNED BY ${name}`);
+    await queryDatabase(address, `DROP ROLE ${name}`);
+  });
+  const [found] = await queryDatabase(address, "SELECT FROM pg_namespace WHERE nspname = 'understudy'");
+  if (found !== undefined) {
+    await queryDatabase(address, `GRANT USAGE ON SCHEMA understudy TO ${name}`);
+    await queryDatabase(address, `GRANT SELECT ON ALL TABLES IN SCHEMA understudy TO ${name}`);
+  }
+  return Object.assign(new URL(address), { username: name, password: PASSWORD }).href;
 }
 
 const viewPath = () => join(makeFolder(), 'main.mdb');
@@ -252,6 +273,109 @@ describe('a database', () => {
     expect(new Set(lines).size).toBe(lines.length);
   });
 
+  it('that accepts connections and says nothing is given up', async () => {
+    const sockets: Socket[] = [];
+    const silent = createServer((socket) => sockets.push(socket)).listen(0, '127.0.0.1');
+    onTestFinished(() => {
+      silent.close();
+      for (const socket of sockets) socket.destroy();
+    });
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    await expect(
+      PostgresTruth.connect(`postgres://me:hunter2@127.0.0.1:${port}/x`, null, 100),
+    ).rejects.toMatchObject({
+      name: 'TruthUnavailableError',
+      message: expect.stringMatching(/^127\.0\.0\.1:\d+\/x cannot be reached \(.*timeout.*\)$/),
+    });
+  });
+
+  it('is refused by a machine whose clock is wrong, and stays as it was', async () => {
+    const address = await makeDatabase();
+    const key = openDataKey(Buffer.alloc(32, 7));
+    const connect = (ms: number) =>
+      PostgresTruth.connect(address, key, undefined, createManualClock(Date.now() + ms));
+    await expect(connect(3_600_000)).rejects.toThrow(
+      /^the clock of this machine is 3(600|599) s ahead of that of [\w.:/]+: set both by NTP$/,
+    );
+    await expect(connect(-90_000)).rejects.toThrow(/^the clock of this machine is \d+ s behind that of/);
+    expect(await queryDatabase(address, 'SELECT key_id FROM understudy.state')).toEqual([{ key_id: null }]);
+    await connect(0);
+  });
+
+  it('is not migrated by a user without the right, and stays as it was', async () => {
+    const address = await server.createDatabase();
+    const limited = await makeUser(address);
+    await expect(migrateDatabase(limited)).rejects.toThrow(/lacks a right \(permission denied for database/);
+    expect(
+      await queryDatabase(address, "SELECT nspname FROM pg_namespace WHERE nspname = 'understudy'"),
+    ).toEqual([]);
+  });
+
+  it.each<[string, RegExp, (database: string, user: string) => [string, string][]]>([
+    [
+      'another password',
+      /does not accept the user \w+ or its password$/,
+      (database, user) => [
+        [database, `ALTER ROLE ${user} PASSWORD 'another'`],
+        [database, `ALTER ROLE ${user} PASSWORD '${PASSWORD}'`],
+      ],
+    ],
+    [
+      'a newer schema',
+      /^the database's schema is version 99, and this program knows \d+: install the newer program$/,
+      (database) => [
+        [database, 'UPDATE understudy.schema_version SET version = 99'],
+        [database, `UPDATE understudy.schema_version SET version = ${SCHEMA_VERSION}`],
+      ],
+    ],
+    [
+      'no connections',
+      /is not currently accepting connections/,
+      (database) => {
+        const name = new URL(database).pathname.slice(1);
+        return [true, false].map((isClosed) => [
+          server.addressOf('postgres'),
+          `ALTER DATABASE ${name} ALLOW_CONNECTIONS ${!isClosed}`,
+        ]);
+      },
+    ],
+  ])(
+    'that gets %s refuses a running box in one line, and the box reads on until it is mended',
+    async (_, line, change) => {
+      const address = await makeDatabase();
+      const limited = await makeUser(address);
+      const truth = await PostgresTruth.connect(limited);
+      const box = await SharedBox.open(viewPath(), truth, { patience_ms: 500, retry_ms: 20 });
+      onTestFinished(() => box.close());
+      const put = (n: number) =>
+        box.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: [n], value: n }));
+      await put(1);
+      const [broken, mended] = change(address, new URL(limited).username);
+      await queryDatabase(...broken!);
+      await queryDatabase(
+        server.addressOf('postgres'),
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '${new URL(limited).username}'`,
+      );
+      await expect.poll(() => box.follower.failure?.message).toMatch(line);
+      await expect(put(2)).rejects.toMatchObject({
+        name: 'TruthUnavailableError',
+        message: expect.stringMatching(line),
+      });
+      expect(box.tables.get('t', [1])).toBe(1);
+      await queryDatabase(...mended!);
+      await expect
+        .poll(() =>
+          put(3).then(
+            () => true,
+            () => false,
+          ),
+        )
+        .toBe(true);
+      expect(box.follower.failure).toBeNull();
+    },
+  );
+
   it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
     'must prove its name, unless told otherwise',
     async () => {
@@ -290,20 +414,10 @@ describe('a database', () => {
 
   it('needs no more rights than docs name', async () => {
     const address = await makeDatabase();
-    const name = `service_${Date.now()}_${process.pid}`;
-    await queryDatabase(address, `CREATE ROLE ${name} LOGIN PASSWORD 'secret'`);
-    await queryDatabase(address, `GRANT USAGE ON SCHEMA understudy TO ${name}`);
-    await queryDatabase(address, `GRANT SELECT ON ALL TABLES IN SCHEMA understudy TO ${name}`);
-    onTestFinished(async () => {
-      await queryDatabase(address, `DROP OWNED BY ${name}`);
-      await queryDatabase(address, `DROP ROLE ${name}`);
-    });
-    const limited = Object.assign(new URL(address), { username: name, password: 'secret' });
-    const box = await openBox(limited.href);
+    const limited = await makeUser(address);
+    const box = await openBox(limited);
     await box.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['k'], value: 1 }));
-    await expect(queryDatabase(limited.href, 'DELETE FROM understudy.rows')).rejects.toThrow(
-      /permission denied/,
-    );
+    await expect(queryDatabase(limited, 'DELETE FROM understudy.rows')).rejects.toThrow(/permission denied/);
     await box.close();
   });
 });
@@ -356,6 +470,52 @@ it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
     expect([...again.tables.range<number>('t', { prefix: [] })].map(({ value }) => value)).toEqual([1, 2, 3]);
   },
 );
+
+it('what a moved clock of the database forgets too early costs a load, and nothing else', async () => {
+  const address = await makeDatabase();
+  const [a, b] = [await openBox(address), await openBox(address)];
+  const add = (box: SharedBox) =>
+    box.tables.transact((tx) => tx.write({ op: 'add', table: 'counts', row: ['c'], counts: { n: 1 } }));
+  for (const moved of ["- interval '1 year'", "+ interval '1 year'", "- interval '1 day'"]) {
+    await add(a);
+    // As if the clock had been set between the commits and now.
+    await queryDatabase(address, `UPDATE understudy.commits SET at = now() ${moved}`);
+    await queryDatabase(address, `UPDATE understudy.boxes SET at = now() ${moved}`);
+    await queryDatabase(address, 'SELECT understudy.prune()');
+    await queryDatabase(address, 'SELECT understudy.sweep()');
+    const unsure = (thrown: Error) => expect(thrown.name).toBe('TruthUnavailableError');
+    await Promise.all([add(a).catch(unsure), add(b).catch(unsure)]);
+    await add(b);
+  }
+  await a.follower.reach(b.follower.position, 60_000);
+  await b.follower.reach(a.follower.position, 60_000);
+  expect(a.tables.get('counts', ['c'])).toEqual(b.tables.get('counts', ['c']));
+  const [state] = await queryDatabase(address, 'SELECT position::int AS n FROM understudy.state');
+  expect(a.tables.get('counts', ['c'])).toEqual(state);
+});
+
+it('a transaction of a box that was away for so long that removals were forgotten is a conflict', async () => {
+  const address = await makeDatabase();
+  const a = await openBox(address);
+  for (const n of [1, 2])
+    await a.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['k'], value: n }));
+  await a.tables.transact((tx) => tx.write({ op: 'remove', table: 't', row: ['k'] }));
+  await queryDatabase(address, "SELECT understudy.prune('0 seconds')");
+  await queryDatabase(address, 'SELECT understudy.sweep()');
+  const session = await (await PostgresTruth.connect(address)).open(crypto.randomUUID(), () => {});
+  onTestFinished(() => session.close());
+  const write = { table: 'rows:u', key: Buffer.from('u'), value: Buffer.from('x') };
+  const { verdicts, delta } = await session.commit(
+    1,
+    [
+      { base: 2, history: '', reads: [], writes: [write] },
+      { base: 3, history: '', reads: [], writes: [write] },
+    ],
+    2,
+  );
+  expect(verdicts).toEqual([null, 4]);
+  expect(delta.rows).toBeNull();
+});
 
 it('a session that another one of its box has replaced commits nothing, and its batch counts once', async () => {
   const truth = await PostgresTruth.connect(await makeDatabase());
