@@ -2,7 +2,7 @@
  * Recent traffic of the gateway: times and figures of the newest captured exchanges, and their sums over a time span.
  * It begins with the newest exchange, and goes back only as far as needed. Pure except for its source; capture reader.
  *
- * Memory: about 50 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
+ * Memory: about 65 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
  */
 import type { CapturedActivity } from '../domain/captured-run.ts';
 import { hasFailed } from '../domain/golden.ts';
@@ -158,6 +158,8 @@ const COLUMNS = [
   'first_byte_ms',
   'input_tokens',
   'output_tokens',
+  'cache_read_tokens',
+  'cache_write_tokens',
   /** NaN if the price or the tokens are unknown. */
   'cost_usd',
 ] as const;
@@ -235,6 +237,8 @@ class FiguresPart {
     columns.first_byte_ms[at] = record.first_byte_ms ?? Number.NaN;
     columns.input_tokens[at] = usage.input_tokens ?? 0;
     columns.output_tokens[at] = usage.output_tokens ?? 0;
+    columns.cache_read_tokens[at] = usage.cache_read_tokens ?? 0;
+    columns.cache_write_tokens[at] = usage.cache_write_tokens ?? 0;
     columns.cost_usd[at] = is_unknown ? Number.NaN : (usd ?? 0);
     this.flags[at] =
       (record.kind === 'turn' ? TURN : 0) |
@@ -252,6 +256,8 @@ class Sum {
   #studentTurns = 0;
   #inputTokens = 0;
   #outputTokens = 0;
+  #cacheReadTokens = 0;
+  #cacheWriteTokens = 0;
   #costUsd = 0;
   #unpricedTurns = 0;
   #estimatedTurns = 0;
@@ -271,6 +277,8 @@ class Sum {
     if ((flag & ESTIMATED) !== 0) this.#estimatedTurns += 1;
     this.#inputTokens += columns.input_tokens[at]!;
     this.#outputTokens += columns.output_tokens[at]!;
+    this.#cacheReadTokens += columns.cache_read_tokens[at]!;
+    this.#cacheWriteTokens += columns.cache_write_tokens[at]!;
     const cost_usd = columns.cost_usd[at]!;
     if (Number.isNaN(cost_usd)) this.#unpricedTurns += 1;
     else this.#costUsd += cost_usd;
@@ -285,6 +293,8 @@ class Sum {
       student_turns: this.#studentTurns,
       input_tokens: this.#inputTokens,
       output_tokens: this.#outputTokens,
+      cache_read_tokens: this.#cacheReadTokens,
+      cache_write_tokens: this.#cacheWriteTokens,
       cost_usd: this.#costUsd === 0 && this.#unpricedTurns > 0 ? null : this.#costUsd,
       unpriced_turns: this.#unpricedTurns,
       estimated_turns: this.#estimatedTurns,

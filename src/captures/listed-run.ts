@@ -13,8 +13,11 @@ import type { PlacedExchange } from '../domain/run-order.ts';
 import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
 
-/** Version of the rows' format. Raise it when the content of rows changes, or runs are judged differently. */
-const ROW_FORMAT = 9;
+/**
+ * Version of the rows' format. Raise it when the content of rows or of the figures beside them changes, or runs are judged
+ * differently.
+ */
+const ROW_FORMAT = 10;
 
 /** Identifies the format of rows and the program's version; rows of another format or version are not read. */
 export function indexVersion(programVersion: string): string {

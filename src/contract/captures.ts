@@ -475,6 +475,8 @@ const activityCounts = {
   student_turns: z.int().describe('Exchanges that the student answered'),
   input_tokens: z.int().describe('Tokens of the requests, without cached ones'),
   output_tokens: z.int().describe('Tokens of the answers'),
+  cache_read_tokens: z.int().describe('Tokens of the requests that providers read from their caches'),
+  cache_write_tokens: z.int().describe('Tokens of the requests that providers wrote into their caches'),
   ...costFields,
   latency_p50_ms: milliseconds.describe('Median time of turns until the end of the answer; null: no turns'),
   latency_p95_ms: milliseconds.describe('95th percentile of the time of turns until the end of the answer'),

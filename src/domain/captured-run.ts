@@ -200,8 +200,11 @@ interface ActivityCounts {
   turns: number;
   errors: number;
   student_turns: number;
+  /** Without those of a cache. */
   input_tokens: number;
   output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
   /** Dollars for the upstream's turns; null: no price is known. */
   cost_usd: number | null;
   /** Turns that `cost_usd` leaves out. */

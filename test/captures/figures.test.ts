@@ -214,6 +214,8 @@ describe('figures', () => {
       'errors',
       'input_tokens',
       'output_tokens',
+      'cache_read_tokens',
+      'cache_write_tokens',
       'unpriced_turns',
     ] as const)
       expect([name, total[name]]).toEqual([name, home[name]]);

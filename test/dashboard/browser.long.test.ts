@@ -380,6 +380,9 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await page.getByRole('heading', { name: 'Sign in to Understudy' }).waitFor();
     await page.reload();
     await page.getByRole('heading', { name: 'Sign in to Understudy' }).waitFor();
+    const commands = page.locator('.sign-in pre');
+    expect(await commands.textContent()).toContain('--email ann@example.com');
+    expect(await commands.evaluate((pre) => pre.scrollWidth - pre.clientWidth)).toBeLessThanOrEqual(0);
     await page.getByRole('textbox', { name: 'Token' }).fill(service.token);
     await page.getByRole('button', { name: 'Sign in', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor();

@@ -6,6 +6,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Browser, Locator } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { formatShort } from '../../src/dashboard/core/format.ts';
 import { runHere } from '../cli/here.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { findChromium, openBrowser, Visit } from './browser.ts';
@@ -158,7 +159,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
   ][] = [
     [
       'which runs failed?',
-      (visit) => [visit.page.getByRole('link', { name: /Errors/ }), rowOf(visit, 'night-failed')],
+      (visit) => [visit.page.getByRole('link', { name: /Failed calls/ }), rowOf(visit, 'night-failed')],
       async ({ page }) => {
         await page.getByText('Overloaded').first().waitFor();
         expect(page.url()).toContain('night-failed');
@@ -293,7 +294,8 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
 
   it('has one sum everywhere: API, list, Home, Costs, command line and metrics', async () => {
     const get = async <Body>(path: string) => (await service.call('GET', path)) as Body;
-    type Figures = Record<'exchanges' | 'turns' | 'errors' | 'input_tokens' | 'output_tokens', number> & {
+    const TOKENS = ['input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens'] as const;
+    type Figures = Record<'exchanges' | 'turns' | 'errors' | (typeof TOKENS)[number], number> & {
       cost_usd: number;
     };
     const { total, rows: byModel } = await get<{ total: Figures; rows: Figures[] }>(
@@ -306,12 +308,12 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
       '/capture/runs?q=is:captured',
     );
     const sum = (name: keyof Figures) => runs.reduce((all, run) => all + (run[name] ?? 0), 0);
-    for (const name of ['exchanges', 'turns', 'errors', 'output_tokens'] as const)
+    for (const name of ['exchanges', 'turns', 'errors', ...TOKENS] as const)
       expect([name, sum(name)]).toEqual([name, total[name]]);
     close(sum('cost_usd'));
     const activity = await get<Figures>('/capture/activity?hours=24');
     close(activity.cost_usd);
-    for (const name of ['exchanges', 'turns', 'errors', 'output_tokens'] as const)
+    for (const name of ['exchanges', 'turns', 'errors', ...TOKENS] as const)
       expect([name, activity[name]]).toEqual([name, total[name]]);
     const inspect = async (...argv: string[]) =>
       JSON.parse(
@@ -331,6 +333,8 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
     const shown = `$${total.cost_usd.toFixed(2)}`;
     const stat = (label: string) => visit.page.locator('.stat', { hasText: label }).first();
     await expect.poll(() => stat('Cost').textContent(), POLL).toContain(shown);
+    const tokens = TOKENS.reduce((all, name) => all + total[name], 0);
+    expect(await stat('Tokens').textContent()).toContain(formatShort(tokens));
     await visit.goTo('costs');
     await expect.poll(() => stat('Cost').textContent(), POLL).toContain(shown);
     expect(await stat('Turns').textContent()).toContain('8');

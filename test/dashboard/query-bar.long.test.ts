@@ -64,6 +64,16 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     expect(await visit.findSerious()).toEqual([]);
   });
 
+  it('says it once if the query is in the address', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('runs?q=cost%3A%3Eabc');
+    await page.getByText('The search cannot be read.').waitFor();
+    expect(await page.getByText('cost: takes').count()).toBe(1);
+    await page.getByRole('button', { name: 'Show all runs' }).click();
+    await rowOf(visit, RUN_ID).first().waitFor();
+  });
+
   it('orders by a column, and remembers a search', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('runs');

@@ -26,7 +26,10 @@ function describe(status: number, detail: unknown): string {
   if (typeof detail === 'string' && detail !== '') return detail;
   if (Array.isArray(detail))
     return detail
-      .map(({ loc, msg }: { loc: string[]; msg: string }) => `${loc.slice(1).join('.')}: ${msg}`)
+      .map(
+        ({ loc, msg }: { loc: string[]; msg: string }) =>
+          `${loc.slice(1).join('.')}: ${msg.replace(/^Value error, /, '')}`,
+      )
       .join('; ');
   if (status === 0) return 'The server does not answer. Is it running?';
   return `The server answered ${status}`;

@@ -245,7 +245,9 @@ function sayDifference(a: number | null, b: number | null, say: (size: number) =
   if (a === b) return 'the same';
   const words = `${b > a ? '+' : '−'}${say(Math.abs(b - a))}`;
   if (a === 0) return words;
-  return `${words} (${Math.round((Math.abs(b - a) / a) * 100)} % ${b > a ? 'more' : 'less'})`;
+  const percent = Math.round((Math.abs(b - a) / a) * 100);
+  // Only nothing is 100 % less.
+  return `${words} (${b > 0 && b < a ? Math.min(99, percent) : percent} % ${b > a ? 'more' : 'less'})`;
 }
 
 function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
@@ -345,6 +347,9 @@ function Side({
 }) {
   return (
     <section aria-label={`${label}, turn ${at + 1}`}>
+      <p class="side-run">
+        <code>{context.run_id}</code>
+      </p>
       {turn === null ? (
         <p class="faint">{context.missing}</p>
       ) : (

@@ -180,6 +180,7 @@ const LIMIT_COLUMNS: Column<Limit>[] = [
   {
     title: 'Credential',
     show: ({ credential }) => (credential === null ? 'none' : <code>{credential}</code>),
+    kind: 'short',
   },
   {
     title: 'Used',

@@ -3,6 +3,7 @@
  */
 import { filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
+import { tokensIn } from '../core/captured.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatDay, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { hrefOfCaptured, type ListedRun, type RunScope, readRuns, scopeOf } from '../core/listed-runs.ts';
@@ -128,7 +129,7 @@ function GatewayStats({
         href={leadTo('has:error')}
       />
       <Stat
-        value={formatShort(activity.input_tokens + activity.output_tokens)}
+        value={formatShort((tokensIn(activity) ?? 0) + activity.output_tokens)}
         label="Tokens"
         sub={`${formatShort(activity.output_tokens)} out`}
         href={leadTo('sort:tokens')}

@@ -22,7 +22,7 @@ import { Badge, PageHead } from '../ui/basics.tsx';
 import { ExportMenu } from '../ui/export-menu.tsx';
 import { Gathered } from '../ui/gathered.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
-import { QueryBar } from '../ui/query-bar.tsx';
+import { checkQuery, QueryBar } from '../ui/query-bar.tsx';
 import { RunFilters } from '../ui/run-filters.tsx';
 import { RunListHead, RunRow } from '../ui/run-row.tsx';
 import { Empty, Loaded } from '../ui/states.tsx';
@@ -73,26 +73,34 @@ function RunList() {
       <Gathered from={list.data.value?.head.captures?.gathered ?? null} />
       <QueryBar value={q} scope={scope} isListed={list.data.value !== null} />
       <RunFilters q={q} scope={scope} models={models} />
-      <Loaded from={list} lines={10}>
-        {({ rows, has_more, head }) =>
-          rows.length === 0 && !has_more ? (
-            <NoRuns q={q} scope={scope} />
-          ) : (
-            <>
-              <RunListHead q={q} scope={scope} />
-              <VirtualList
-                rows={mix(rows, head.rows.length, changed.value)}
-                row_px={row_px}
-                keyOf={({ run_id }) => run_id}
-                draw={(run) => <RunRow run={run} />}
-                label="Runs"
-                has_more={has_more}
-                onEnd={list.more}
-              />
-            </>
-          )
-        }
-      </Loaded>
+      {checkQuery(q) === '' ? (
+        <Loaded from={list} lines={10}>
+          {({ rows, has_more, head }) =>
+            rows.length === 0 && !has_more ? (
+              <NoRuns q={q} scope={scope} />
+            ) : (
+              <>
+                <RunListHead q={q} scope={scope} />
+                <VirtualList
+                  rows={mix(rows, head.rows.length, changed.value)}
+                  row_px={row_px}
+                  keyOf={({ run_id }) => run_id}
+                  draw={(run) => <RunRow run={run} />}
+                  label="Runs"
+                  has_more={has_more}
+                  onEnd={list.more}
+                />
+              </>
+            )
+          }
+        </Loaded>
+      ) : (
+        <Empty title="The search cannot be read.">
+          <button type="button" class="plain small" onClick={() => setFilters({ q: '' })}>
+            Show all runs
+          </button>
+        </Empty>
+      )}
     </>
   );
 }

@@ -24,7 +24,7 @@ const MATCHES_MS = 30_000;
 const QUERY_CHARACTERS = 2_000;
 
 /** Why the query cannot be read; '' if it can be read. */
-function check(text: string): string {
+export function checkQuery(text: string): string {
   try {
     parseRunQuery(text);
     return '';
@@ -167,7 +167,7 @@ function useTyped(value: string): { typed: string; type: (text: string) => void;
     told.current = value;
     type(value);
   }, [value]);
-  const problem = useMemo(() => check(typed), [typed]);
+  const problem = useMemo(() => checkQuery(typed), [typed]);
   useEffect(() => {
     if (typed === told.current || problem !== '') return;
     const timer = setTimeout(() => {
@@ -264,7 +264,7 @@ const NO_MATCHES: ReadonlyMap<string, number> = new Map();
  * run, so it is left out.
  */
 function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<string, number> {
-  const asked = queries.filter((query) => check(query) === '' && parseRunQuery(query).terms.length > 0);
+  const asked = queries.filter((query) => checkQuery(query) === '' && parseRunQuery(query).terms.length > 0);
   const org_id = organization.value!.id;
   const counted = useResource(
     JSON.stringify(['matches', org_id, scope, asked]),
@@ -309,7 +309,7 @@ function QueryHelp() {
 
 /** A column's heading that orders the list; a second click reverses the order. */
 export function SortHeading({ q, field, children }: { q: string; field: SortField; children: string }) {
-  const query = check(q) === '' ? parseRunQuery(q) : { terms: [], sort: null };
+  const query = checkQuery(q) === '' ? parseRunQuery(q) : { terms: [], sort: null };
   const order = query.sort?.field === field ? query.sort : null;
   const sort = { field, is_descending: order === null ? true : !order.is_descending };
   const words = order === null ? '' : order.is_descending ? ', largest first' : ', smallest first';
