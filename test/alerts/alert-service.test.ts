@@ -230,7 +230,9 @@ describe('/alerts', () => {
     await call(ALERT_ROUTES.deleteAlert, `/alerts/${id}`);
   });
 
-  it('tells of runs in its queries, again after a kill under the same id, and once over', async () => {
+  it('tells of runs in its queries, again after a kill under the same id, and once over', {
+    tags: 'long',
+  }, async () => {
     await service.capture('run-one', { messages: [{ role: 'user', content: 'a' }] });
     await service.capture('run-two', { messages: [{ role: 'user', content: 'b' }] });
     expect((await fetch(`${service.gateway}/__gw/flush`, { method: 'POST' })).status).toBe(200);

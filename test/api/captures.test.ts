@@ -520,7 +520,9 @@ describe('what operators read', () => {
     expect(JSON.parse(answer.text)).toMatchObject({ id: 'msg', stop_reason: 'end_turn' });
   });
 
-  it('says of a run what a person and its monitor run say of it, as soon as they do', async () => {
+  it('says of a run what a person and its monitor run say of it, as soon as they do', {
+    tags: 'long',
+  }, async () => {
     const owner = operators.get("the organization's owner")!;
     const mark = (word: string | null) =>
       call(service, owner, 'POST', '/capture/runs/run-two/mark', { mark: word });

@@ -443,7 +443,9 @@ describe('findings', () => {
     expect(JSON.stringify(await api.ok('org', 'GET', '/v1/findings/c'))).not.toContain(secret.slice(0, 30));
   });
 
-  it('are at most so many: one more takes the place of the longest unused one', async () => {
+  it('are at most so many: one more takes the place of the longest unused one', {
+    tags: 'long',
+  }, async () => {
     await using api = new Process();
     const codebase = { org_id: 'org', codebase_id: 'c' };
     await fillCodebase(api, codebase, FINDINGS_PER_CODEBASE, (seq) => `word${seq}`);
@@ -495,7 +497,7 @@ describe('a large code base', () => {
 });
 
 describe('tenants', () => {
-  it('see and change their own findings alone, whatever they do', async () => {
+  it('see and change their own findings alone, whatever they do', { tags: 'long' }, async () => {
     const keys = ['a', 'a/p', 'a/q', 'b', 'b/p', 'static'] as const;
     const codebases = ['c', 'd'] as const;
     const action = fc.record({
@@ -578,7 +580,7 @@ describe('tenants', () => {
 });
 
 describe('many at once', () => {
-  it('are as if one after the other: what is answered is what is stored', async () => {
+  it('are as if one after the other: what is answered is what is stored', { tags: 'long' }, async () => {
     const action = fc.record({
       act: fc.constantFrom(
         'store',

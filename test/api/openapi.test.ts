@@ -294,7 +294,7 @@ describe('the description', () => {
 });
 
 describe('a linter', () => {
-  it('finds nothing wrong with it', async () => {
+  it('finds nothing wrong with it', { tags: 'long' }, async () => {
     const config = await createConfig({
       extends: ['recommended-strict'],
       rules: {

@@ -77,7 +77,10 @@ async function tablesWith(needle: string): Promise<string[]> {
 }
 
 describe('a deleted organization', () => {
-  it('is gone for everybody at once, and from the disk but for what was counted', async () => {
+  it('is gone for everybody at once, and from the disk but for what was counted', {
+    tags: 'long',
+    timeout: 120_000,
+  }, async () => {
     const [owner, member, guest] = [await newPerson(), await newPerson(), await newPerson()];
     const org_id = await newOrganization(owner, 'doomed');
     await api.join(owner, org_id, member, 'member');
@@ -134,7 +137,7 @@ describe('a deleted organization', () => {
         needle,
       ).toEqual([]);
     await api.start();
-  }, 120_000);
+  });
 
   it('is gone all the same when the process is killed behind the answer or before it', {
     tags: 'long',

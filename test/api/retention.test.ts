@@ -123,7 +123,9 @@ describe('a service that keeps for a while', () => {
     ),
   });
 
-  it('deletes what is older by itself, keeps the rest, and says so in /metrics', async () => {
+  it('deletes what is older by itself, keeps the rest, and says so in /metrics', {
+    tags: 'long',
+  }, async () => {
     await api.start();
     await write('old');
     await api.kill();

@@ -263,7 +263,9 @@ describe('GET /v1/monitor/stream', () => {
     back.close();
   });
 
-  it('tells nothing more to a key once it is revoked, nor to a member once removed, on any thread', async () => {
+  it('tells nothing more to a key once it is revoked, nor to a member once removed, on any thread', {
+    tags: 'long',
+  }, async () => {
     await using api = new ControlPlaneChild({ AUTH_DB_CONN_URL: 'embedded:', SERVER_THREADS: '2' });
     await api.start();
     const owner = await api.person('owner');

@@ -99,7 +99,9 @@ const measure = (flags: readonly string[]): Promise<OfflineResult[]> =>
   measureOffline({ ...readOfflineFlags(['--held-back', '--offline', ...flags]), checkout: root }, () => {});
 
 describe('a student that a round teaches from recorded runs', () => {
-  it('serves nothing after three golden runs, and the same figures come again', async () => {
+  it('serves nothing after three golden runs, and the same figures come again', {
+    tags: 'long',
+  }, async () => {
     const flags = ['--agents', 'code fixer', '--golden', '3', '--runs', '2', '--restricted', '1'];
     const [result] = await measure(flags);
     const { usual, restricted } = result!;

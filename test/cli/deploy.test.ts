@@ -145,7 +145,7 @@ describe('the units', () => {
     expect(stderr).not.toContain('understudy');
   });
 
-  it('back up what the service keeps, and delete what is too old', async () => {
+  it('back up what the service keeps, and delete what is too old', { tags: 'long' }, async () => {
     const data = join(folder, 'data');
     const backups = join(folder, 'backups');
     mkdirSync(join(backups, 'of-long-ago'), { recursive: true });

@@ -73,7 +73,7 @@ describe('understudy erase', () => {
     expect((await erase('--before', '2000-01-01')).stdout).toBe('There is nothing to erase.\n');
   });
 
-  it('erases while a gateway captures, which forwards on', async () => {
+  it('erases while a gateway captures, which forwards on', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const gateway = new CliChild(['gateway'], {
       env: { GW_PORT: '0', DATA_DIR: folder, GW_UPSTREAM_BASE: await startUpstream() },

@@ -22,7 +22,7 @@ async function run(dir: string, ...argv: string[]) {
 const here = (dir: string, ...argv: string[]) => runHere(['patterns', ...argv], { DATA_DIR: dir });
 
 describe('understudy patterns', () => {
-  it('brings patterns into a running service and writes them out again', async () => {
+  it('brings patterns into a running service and writes them out again', { tags: 'long' }, async () => {
     await using api = new ApiChild({ VECTOR_STORE_URL: 'embedded:' });
     await api.start();
     const file = join(api.dir, 'in.jsonl');

@@ -42,7 +42,7 @@ function lineOf(ended: { code: number | null; stdout: string; stderr: string }) 
 }
 
 describe('a start that cannot be', () => {
-  it('says which file is no database', async () => {
+  it('says which file is no database', { tags: 'long' }, async () => {
     for (const [name, ask] of [
       ['main.mdb', refuse],
       ['runs.mdb', refuseHere],
@@ -83,7 +83,7 @@ describe('a start that cannot be', () => {
     );
   });
 
-  it('says that there is no student yet, and what makes one', async () => {
+  it('says that there is no student yet, and what makes one', { tags: 'long' }, async () => {
     const SVC_DISTILL_DIR = join(makeFolder(), 'student');
     const { code, line } = await refuse({ DATA_DIR: makeFolder(), SVC_DISTILL_DIR }, ['gateway']);
     expect(code).toBe(1);
@@ -231,7 +231,7 @@ describe('a start that cannot be', () => {
     expect(line).toContain(`${join(DATA_DIR, 'main.mdb')} and`);
   });
 
-  it('is over when a signal comes first, however far it is', async () => {
+  it('is over when a signal comes first, however far it is', { tags: 'long' }, async () => {
     const DATA_DIR = makeFolder();
     const given = { DATA_DIR, PORT: '0', GW_PORT: '0' };
     const config = loadConfig({ listener: 'gateway' }, given);

@@ -29,7 +29,7 @@ async function sendRun(place: string, run_id: string, dataKey: Buffer | null = n
   return readNote(path)!.gateway;
 }
 
-it('lists the runs of all gateways, and reads the bodies of one', async () => {
+it('lists the runs of all gateways, and reads the bodies of one', { tags: 'long' }, async () => {
   const place = pathToFileURL(join(makeFolder(), 'bucket')).href;
   const env = { DATA_DIR: makeFolder() };
   const first = await sendRun(place, 'run-of-a');

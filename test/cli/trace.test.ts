@@ -163,7 +163,9 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('traces labelled and unlabelled runs of a live database, retries, gaps and aborts told', async () => {
+  it('traces labelled and unlabelled runs of a live database, retries, gaps and aborts told', {
+    tags: 'long',
+  }, async () => {
     const db = path.join(folder, 'live.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db, note: 'nightly' });
     try {
@@ -249,7 +251,9 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('follows runs through rotations, labelled or not, and reads a sealed file alone', async () => {
+  it('follows runs through rotations, labelled or not, and reads a sealed file alone', {
+    tags: 'long',
+  }, async () => {
     const db = path.join(folder, 'turned.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db });
     try {

@@ -134,7 +134,7 @@ else:
     expect({ code, output, errors }).toEqual({ code: 0, output: `half\n${alone.output}`, errors: '' });
   });
 
-  it('labels what goes through the gateway, so that the run is whole there', async () => {
+  it('labels what goes through the gateway, so that the run is whole there', { tags: 'long' }, async () => {
     const dir = mkdtempSync(join(tmpdir(), 'understudy-python-'));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
     await using provider = await startProvider();

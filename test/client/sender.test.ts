@@ -82,7 +82,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ sent: 240, queued: 0, dropped: 0, queuedBytes: 0 });
   });
 
-  it('gives each run its turn, however much the others have', async () => {
+  it('gives each run its turn, however much the others have', { tags: 'long' }, async () => {
     const { url, asked } = await serve(() => 200);
     const { client } = connect(url);
     const floods = Array.from({ length: 12 }, (_, at) => client.start({ runId: `flood-${at}` }));

@@ -118,7 +118,9 @@ describe('an audited step', () => {
     expect(captured.map(({ record }) => record.served_by)).toEqual(['upstream']);
   });
 
-  it('that was answered alike leaves a sticky run to the student; another answer gives it to the upstream', async () => {
+  it('that was answered alike leaves a sticky run to the student; another answer gives it to the upstream', {
+    tags: 'long',
+  }, async () => {
     const { relegation } = await start({ audit_share: 0.05, sticky: true });
     const until = async (run: string, task: string, seq: number, messages?: object[]) =>
       send(stepBody((messages as never) ?? task), label(run, seq));
@@ -192,7 +194,9 @@ describe('an audited step', () => {
 });
 
 describe('an upstream that changes silently', () => {
-  it('is noticed: the kind is suspended, what else the student does goes on, a restart changes nothing', async () => {
+  it('is noticed: the kind is suspended, what else the student does goes on, a restart changes nothing', {
+    tags: 'long',
+  }, async () => {
     await start();
     says = 'something else altogether';
     // Meanwhile the other kind is judged correct: a call never agrees with a text.

@@ -167,7 +167,7 @@ describe('shadow mode', () => {
     expect(explained.opinion!.nearest!.answers[0]!.kind).toBe('get_order');
   });
 
-  it('masks what the student would have said, as it masks bodies', async () => {
+  it('masks what the student would have said, as it masks bodies', { tags: 'long' }, async () => {
     await start({ mode: 'shadow' });
     content = [{ type: 'text', text: 'served: nothing' }];
     await send(stepBody(`serve the key ${SECRET} again`), 'run-secret', 1);
@@ -176,7 +176,7 @@ describe('shadow mode', () => {
     expect(JSON.stringify(only)).not.toContain(SECRET.slice(0, 30));
   });
 
-  it('keeps why the gateway did not ask', async () => {
+  it('keeps why the gateway did not ask', { tags: 'long' }, async () => {
     await start({ mode: 'shadow', client_keys: [] });
     content = [{ type: 'text', text: 'a' }];
     await send(stepBody('serve this'), 'run-stranger', 1);
@@ -193,7 +193,9 @@ describe('shadow mode', () => {
 });
 
 describe('a refusal', () => {
-  it('is explained by its rule, the nearest golden step and what is new beside it', async () => {
+  it('is explained by its rule, the nearest golden step and what is new beside it', {
+    tags: 'long',
+  }, async () => {
     await start({ scripted: false });
     const order = makeOrder(createPrng(5), 'open');
     const run = new OrderRun(order);
@@ -264,7 +266,7 @@ describe('a refusal', () => {
     expect(page.out).not.toContain('ORD-');
   });
 
-  it('on a wire that is switched off names the variable', async () => {
+  it('on a wire that is switched off names the variable', { tags: 'long' }, async () => {
     await start({});
     const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"serve this"}]}');
     content = [{ type: 'text', text: 'a' }];
@@ -280,7 +282,7 @@ describe('a refusal', () => {
     );
   });
 
-  it('cannot be explained for what is not there, and wrong use says so', async () => {
+  it('cannot be explained for what is not there, and wrong use says so', { tags: 'long' }, async () => {
     await start({ scripted: false });
     content = [{ type: 'text', text: 'a' }];
     await send(stepBody('a'), 'run', 1);

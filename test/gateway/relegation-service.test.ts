@@ -476,7 +476,7 @@ describe.each(['messages', 'chat_completions'] as const)(
           );
     const wires = ['chat_completions', 'responses'] as const;
 
-    it('are answered in their own words, whole and streamed', async () => {
+    it('are answered in their own words, whole and streamed', { tags: 'long' }, async () => {
       await open(style, 30_000, false);
       for (const wire of wires)
         for (const stream of [false, true]) {
@@ -549,7 +549,7 @@ describe.each(['messages', 'chat_completions'] as const)(
 );
 
 describe('a credential', () => {
-  it('of a client reaches neither the service nor the ledger nor the disk', async () => {
+  it('of a client reaches neither the service nor the ledger nor the disk', { tags: 'long' }, async () => {
     await open('messages');
     answer = reply(message([{ type: 'text', text: 'fine' }]));
     const headers: [string, string][] = [

@@ -163,7 +163,7 @@ class Talk {
 }
 
 describe.each(['a-run', null])('a run (label: %s)', (run) => {
-  it('is the student’s as long as it serves, by calls and by words', async () => {
+  it('is the student’s as long as it serves, by calls and by words', { tags: 'long' }, async () => {
     await open();
     const talk = new Talk(run);
     for (const words of ['call here', 'call there', 'serve 1', 'serve 2', 'call again', 'serve 3'])
@@ -190,7 +190,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await talk.step('serve this')).toBe(run === null ? 'unknown_run' : 'taken_over');
   });
 
-  it('stays so after a word that came too late', async () => {
+  it('stays so after a word that came too late', { tags: 'long' }, async () => {
     await open({ timeout_ms: 300 });
     // On a busy machine, even an answer that is not delayed may be late. That is a take-over, too, and another run
     // begins.
@@ -368,7 +368,7 @@ describe('a run without a label', () => {
 });
 
 describe('shadow mode', () => {
-  it('serves nothing, counts what it would have served, and compares', async () => {
+  it('serves nothing, counts what it would have served, and compares', { tags: 'long' }, async () => {
     await open({ mode: 'shadow' });
     const talk = new Talk('shadowed');
     say('served: this');
@@ -411,7 +411,7 @@ describe('shadow mode', () => {
     },
   );
 
-  it('compares streams', async () => {
+  it('compares streams', { tags: 'long' }, async () => {
     await open({ mode: 'shadow' });
     say('served: this');
     const body = stepBody('serve this', { stream: true });
@@ -421,7 +421,7 @@ describe('shadow mode', () => {
     expect(gateway.counts().shadow).toEqual({ would_serve: 1, compared: 1, agreed: 1, reading_differs: 0 });
   });
 
-  it('delays no client, whatever the student does', async () => {
+  it('delays no client, whatever the student does', { tags: 'long' }, async () => {
     await open({ mode: 'shadow' });
     for (const task of ['hold it', 'throw', 'crash']) {
       const answer = await rawRequest(gateway.port, stepBytes(stepBody(task)));

@@ -317,7 +317,9 @@ describe('what the student does not serve', () => {
     }
   });
 
-  it('survives the end of the student’s thread in the middle of a step, and the next is served', async () => {
+  it('survives the end of the student’s thread in the middle of a step, and the next is served', {
+    tags: 'long',
+  }, async () => {
     const { result, reasons, errors } = await gain(() =>
       Promise.all([send(stepBytes(stepBody('crash'))), send(stepBytes(stepBody('crash')))]),
     );

@@ -199,7 +199,9 @@ describe('files that do not do', () => {
     }
   });
 
-  it('are told about and taken where the certificate has run out and the key is open to others', async () => {
+  it('are told about and taken where the certificate has run out and the key is open to others', {
+    tags: 'long',
+  }, async () => {
     const old = await issueCertificate('old', [-30, -1]);
     writeFileSync(join(folder, 'old.pem'), old.cert);
     writeFileSync(join(folder, 'open.pem'), old.key);

@@ -94,20 +94,24 @@ async function withGateway(
 }
 
 describe('an upstream behind TLS', () => {
-  it.each(['off', 'on'])('gets requests and answers them byte for byte, with capture %s', async (capture) => {
-    await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: capture }, async (url) => {
-      const answers = await Promise.all(
-        Array.from({ length: 4 }, () => fetch(`${url}/echo`, { method: 'POST', body: BODY })),
-      );
-      for (const answer of answers) {
-        expect(Buffer.from(await answer.arrayBuffer()).equals(BODY)).toBe(true);
-      }
-      const frames = await (await fetch(`${url}/frames`)).text();
-      expect(frames).toBe(Array.from({ length: 500 }, (_, i) => `data: ${i}\n\n`).join(''));
-      expect(handshakes.length).toBeLessThanOrEqual(4);
-      expect(handshakes[0]).toEqual({ servername: 'localhost', alpn: 'http/1.1', isReused: false });
-    });
-  });
+  it.each(['off', 'on'])(
+    'gets requests and answers them byte for byte, with capture %s',
+    { tags: 'long' },
+    async (capture) => {
+      await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: capture }, async (url) => {
+        const answers = await Promise.all(
+          Array.from({ length: 4 }, () => fetch(`${url}/echo`, { method: 'POST', body: BODY })),
+        );
+        for (const answer of answers) {
+          expect(Buffer.from(await answer.arrayBuffer()).equals(BODY)).toBe(true);
+        }
+        const frames = await (await fetch(`${url}/frames`)).text();
+        expect(frames).toBe(Array.from({ length: 500 }, (_, i) => `data: ${i}\n\n`).join(''));
+        expect(handshakes.length).toBeLessThanOrEqual(4);
+        expect(handshakes[0]).toEqual({ servername: 'localhost', alpn: 'http/1.1', isReused: false });
+      });
+    },
+  );
 
   it('is asked to go on with the session of an earlier connection', { tags: 'long' }, async () => {
     await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
@@ -141,7 +145,9 @@ describe('an upstream behind TLS', () => {
     });
   });
 
-  it('is asked once more when a connection that was used before says goodbye instead of an answer', async () => {
+  it('is asked once more when a connection that was used before says goodbye instead of an answer', {
+    tags: 'long',
+  }, async () => {
     await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
       for (let i = 0; i < 2; i++) {
         const answer = await fetch(`${url}/dies-when-used-again`, { method: 'POST', body: '{}' });
@@ -202,7 +208,7 @@ describe('an upstream behind TLS', () => {
     }
   });
 
-  it('that never ends its handshake is let go when the client leaves', async () => {
+  it('that never ends its handshake is let go when the client leaves', { tags: 'long' }, async () => {
     const sockets: Socket[] = [];
     const { promise: hello, resolve: hear } = Promise.withResolvers<void>();
     const { promise: gone, resolve: end } = Promise.withResolvers<void>();

@@ -569,6 +569,7 @@ describe('admin routes', () => {
     const answer = await rawRequest(
       gateway.port,
       request(target, [...headers] as [string, string][], method),
+      { no_body: method === 'HEAD' },
     );
     expect(answer.status).toBe(status);
     expect(headerValue(answer, 'content-type')).toBe('application/json');

@@ -95,7 +95,7 @@ describe('a recorded session', () => {
   it.each([
     ['claude-code', CLAUDE, 4],
     ['codex', CODEX, 3],
-  ] as const)('of %s becomes a run, and nothing is said', async (client, inputs, steps) => {
+  ] as const)('of %s becomes a run, and nothing is said', { tags: 'long' }, async (client, inputs, steps) => {
     for (const input of inputs) expect(await hook(client, input)).toEqual(SILENCE);
     const { session_id } = inputs[0] as { session_id: string };
     expect(await finished(session_id, 'ended: other')).toMatchObject({ status: 200, steps });

@@ -366,7 +366,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
     );
   });
 
-  it('call the same long texts plain', () => {
+  it('call the same long texts plain', { tags: 'long' }, () => {
     const long = fc.array(
       fc.tuple(fc.oneof(fc.stringMatching(/^[a-z_-]{0,70}$/), piece), fc.constantFrom(' ', '.', '')),
       {

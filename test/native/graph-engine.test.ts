@@ -59,6 +59,7 @@ for (const [at, level] of levels.entries())
     // Sizes around the step of the multiplication, around the padding with zeros, and with sums too large for 16 bits.
     it.each([1, 2, 8, 31, 32, 33, 63, 64, 65, 100, 577])(
       'finds the nearest, best first, in %i dimensions',
+      { tags: 'long' },
       (dimensions) => {
         const { graph, vectors, prng } = createGraph(dimensions);
         let found = 0;

@@ -327,7 +327,7 @@ it('a client of HTTP/2 that goes away in the middle of an answer leaves nothing 
   await expect.poll(openNow).toBe(0);
 });
 
-it('what is not named passes blind: nothing of it is decoded, kept or told', async () => {
+it('what is not named passes blind: nothing of it is decoded, kept or told', { tags: 'long' }, async () => {
   const canary = `canary-${randomBytes(16).toString('hex')}`;
   const before = await readStats(service.gateway);
   // The upstream's own certificate, not one of the authority: the client trusts only the former.

@@ -51,7 +51,9 @@ async function openSilent(port: number, localAddress: string, words: string): Pr
 }
 
 describe.skipIf(process.platform !== 'linux')('a client of the proxy', () => {
-  it('that sends many heads slowly harms neither others nor its neighbours behind the same address', async () => {
+  it('that sends many heads slowly harms neither others nor its neighbours behind the same address', {
+    tags: 'long',
+  }, async () => {
     const slow = await Promise.all(
       Array.from({ length: SLOW }, () => openSilent(service.port, '127.0.0.2', 'CONNECT ')),
     );

@@ -177,7 +177,7 @@ describe('an unbroken run of megabytes', () => {
     ['behind AIza', `AIza${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
     ['behind a scheme', `Bearer ${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
     ['of a private key', `-----BEGIN PRIVATE KEY-----\n${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
-  ])('%s is judged, and masked whole where it is a key', (_, text, isKey) => {
+  ])('%s is judged, and masked whole where it is a key', { tags: 'long' }, (_, text, isKey) => {
     const bytes = Buffer.from(`{"text":"${text}"}`);
     const found = findKeyShapes(bytes);
     if (!isKey) expect(found).toEqual([]);

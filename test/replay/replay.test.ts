@@ -256,7 +256,7 @@ describe('understudy replay', () => {
     console.log('agent got', said.status);
   `;
 
-  it('starts the agent, tells what happened, and ends with its verdict', async () => {
+  it('starts the agent, tells what happened, and ends with its verdict', { tags: 'long' }, async () => {
     const script = join(bench.dir, 'agent.mjs');
     writeFileSync(script, agent);
     const run = (content: string, ...more: string[]): CliChild =>
@@ -288,7 +288,9 @@ describe('understudy replay', () => {
     });
   });
 
-  it('keeps the verdict on a fork with its run, and says where both are compared', async () => {
+  it('keeps the verdict on a fork with its run, and says where both are compared', {
+    tags: 'long',
+  }, async () => {
     const script = join(bench.dir, 'agent.mjs');
     writeFileSync(script, agent);
     const data_dir = join(bench.dir, 'verdicts');

@@ -108,6 +108,7 @@ describe('a shared index', () => {
 
   it.each([24, 500])(
     'is it with a graph of %i dimensions, too: through changes, a compaction and blocks that come and go',
+    { tags: 'long' },
     (dimensions) => {
       const sharing = share(dimensions);
       const prng = createPrng(dimensions);

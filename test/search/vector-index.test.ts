@@ -193,6 +193,7 @@ describe('the hnsw index with a graph', () => {
 
   it.each([64, 600] as const)(
     'finds in %i dimensions at least 0.98 of what the exact one finds',
+    { tags: 'long' },
     (dimensions) => {
       const { exact, hnsw, next } = filled(dimensions);
       expect(hnsw.unlinked).toBe(0);
@@ -253,7 +254,7 @@ describe('the hnsw index with a graph', () => {
     }
   });
 
-  it('says the whole similarity of what it found in fewer dimensions', () => {
+  it('says the whole similarity of what it found in fewer dimensions', { tags: 'long' }, () => {
     const { exact, hnsw, next } = filled(600);
     for (let n = 0; n < 20; n++) {
       const query = next();

@@ -68,7 +68,7 @@ function describe(prepared: PreparedExchange) {
   return { meta, texts: secrets.texts, request_type, response_type, response_coding, request_decoded };
 }
 
-it.each([true, false])('any requests of a form, masked (%s)', async (redact) => {
+it.each([true, false])('any requests of a form, masked (%s)', { tags: 'long' }, async (redact) => {
   // All preparers share the secret on which masked labels depend.
   const extras = { data_dir: makeFolder() };
   onTestFinished(() => rmSync(extras.data_dir, { recursive: true }));

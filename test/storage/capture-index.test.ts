@@ -135,7 +135,9 @@ describe('runs without a label', () => {
     expect(runs(readAll(join(folder, 'capture.mdb')))).toEqual(['conv_1', 'conv_7']);
   });
 
-  it('are the same whether they are found while exchanges are stored, later, or some of each', async () => {
+  it('are the same whether they are found while exchanges are stored, later, or some of each', {
+    tags: 'long',
+  }, async () => {
     const word = fc.constantFrom('a', 'b');
     const exchange = fc.record({
       words: fc.array(word, { minLength: 1, maxLength: 5 }),

@@ -66,7 +66,7 @@ describe('capture log', () => {
     expect(Buffer.from(reader.body(24, 'request')!).toString()).toBe('first 2');
   });
 
-  it('gives back what it was given, in any batches, bodies and runs', async () => {
+  it('gives back what it was given, in any batches, bodies and runs', { tags: 'long' }, async () => {
     const body = fc.oneof(
       fc.uint8Array({ maxLength: 300 }),
       fc.string({ maxLength: 2_000 }).map((text) => Buffer.from(text)),

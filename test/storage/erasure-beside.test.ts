@@ -28,7 +28,7 @@ describe('an erasure beside traffic', () => {
   it.each([
     ['plain', null],
     ['encrypted', randomBytes(32)],
-  ])('leaves nothing of the run and all of the others, %s', async (_what, key) => {
+  ])('leaves nothing of the run and all of the others, %s', { tags: 'long' }, async (_what, key) => {
     const filled = { path: join(makeFolder(), 'capture.mdb'), key };
     await fillThree(filled, SECRET);
     const before = await readAll(filled);

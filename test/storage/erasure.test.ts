@@ -179,7 +179,9 @@ describe('an erased run', () => {
     expect((await captured.read()).get(before.size + 1)!.request).toContain('stays says 7');
   });
 
-  it('is whatever is chosen: of any sequence every other exchange keeps its bytes', async () => {
+  it('is whatever is chosen: of any sequence every other exchange keeps its bytes', {
+    tags: 'long',
+  }, async () => {
     const step = fc.record({
       run: fc.nat({ max: 3 }),
       turns: fc.integer({ min: 1, max: 7 }),

@@ -31,7 +31,7 @@ it.skipIf(!canMount).each(['disk', 'process'] as const)(
   },
 );
 
-it.skipIf(!canMount)('exchanges', async () => {
+it.skipIf(!canMount)('exchanges', { tags: 'long' }, async () => {
   using disk = new SmallDisk('64m');
   const log = await CaptureLog.open({ path: join(disk.place, 'capture.mdb'), redact: false });
   let seed = 1;

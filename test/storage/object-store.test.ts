@@ -118,7 +118,7 @@ describe('a bucket that refuses says what to do:', () => {
     [400, 'AuthorizationHeaderMalformed', /is in another region: name it with region=/],
     [503, 'SlowDown', /cannot be reached \(SlowDown\)/],
     [400, 'EntityTooLarge', /it says no \(EntityTooLarge\)/],
-  ])('%i %s', async (status, code, words) => {
+  ])('%i %s', { tags: 'long' }, async (status, code, words) => {
     const thrown = await refusal(bucketAt(await startFakeS3(() => [status, refuseWith(code)])));
     expect(thrown.message).toMatch(words);
   });

@@ -243,7 +243,7 @@ it('an object that is not what was sent keeps the file here', { tags: 'long' }, 
   await again.close();
 });
 
-it('an erasure erases what is in the bucket, and the files return there', async () => {
+it('an erasure erases what is in the bucket, and the files return there', { tags: 'long' }, async () => {
   const filled = await make(null);
   const log = await open(filled, AT_ONCE);
   await passAll(log);

@@ -184,7 +184,7 @@ describe('a long scan beside writes', () => {
     return statSync(path).size;
   }
 
-  it('lets the file grow no more than without it', async () => {
+  it('lets the file grow no more than without it', { tags: 'long' }, async () => {
     const alone = await writeBeside('none');
     expect(await writeBeside('reader')).toBeLessThan(1.1 * alone);
     // The size with a single transaction.

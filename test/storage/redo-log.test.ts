@@ -106,7 +106,7 @@ function killWriter(folder: string, from: number, after: number, host = 0, key =
 }
 
 describe('commits behind a redo log', () => {
-  it('are read at once where they were made, and by everybody a moment later', async () => {
+  it('are read at once where they were made, and by everybody a moment later', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     const tables = new LmdbTables(databasePaths(folder).runs, 'process');

@@ -284,7 +284,7 @@ describe('a plan that a stranger wrote', () => {
     ['claims elsewhere', (_data, victim) => ({ claims: [victim] })],
     ['has a relative path', () => ({ removals: ['victim'] })],
     ['has a NUL in a path', (data) => ({ removals: [`${data}/runs.1.redo\0`] })],
-  ])('and that %s is refused', async (_what, make) => {
+  ])('and that %s is refused', { tags: 'long' }, async (_what, make) => {
     const { victim, data_dir } = place({});
     writeFileSync(victim, 'mine');
     const spot = place(make(data_dir, victim));

@@ -144,7 +144,7 @@ it('a prefix that stands for too many words is refused', () => {
   reader.close();
 });
 
-it('a long exchange is cut, and says so', () => {
+it('a long exchange is cut, and says so', { tags: 'long' }, () => {
   const builder = new SegmentBuilder(1);
   builder.add({ run: 0, mark: '', texts: ['early', 'filler '.repeat(1_300_000), 'late'] });
   while (builder.goOn());
