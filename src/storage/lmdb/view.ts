@@ -36,7 +36,7 @@ interface StoredMark extends Mark {
   identity: string;
   /** Boot id of the machine when it wrote the file. */
   boot_id: string;
-  /** See {@link View.history}. */
+  /** See `View`. */
   history: string;
 }
 
@@ -131,8 +131,8 @@ export class LmdbView implements View {
     else this.#load.add(rows);
   }
 
-  endLoad(mark: Mark): void {
-    const history = randomUUID();
+  endLoad(mark: Mark, isOtherHistory: boolean): void {
+    const history = isOtherHistory ? randomUUID() : this.#history;
     const show = () => this.#writeMark(mark, history);
     if (this.#load === null) this.#environment.transactNow(show);
     else this.#load.end(OWN, show);

@@ -168,13 +168,14 @@ export class Follower implements Committer {
   /** Ends it. Commits that are not decided yet reject. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#signal();
+    this.#wake?.();
     await this.#session?.close();
     await this.#running;
   }
 
+  /** Ends the pause between two looks. */
   #signal(): void {
-    this.#wake?.();
+    if (this.#session !== null) this.#wake?.();
   }
 
   async #run(): Promise<void> {
@@ -194,7 +195,7 @@ export class Follower implements Committer {
     await this.#session?.close();
   }
 
-  /** Until the time is over, or a signal comes. */
+  /** Until the time is over, or until it is woken. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => this.#wake?.(), ms);
@@ -226,7 +227,7 @@ export class Follower implements Committer {
     if (this.#closed) throw new TruthUnavailableError('the store is closed');
     const { mark } = this.#view;
     const askedAtMs = performance.now();
-    if (mark === null || !(await session.knows(mark))) await this.#load(session);
+    if (mark === null || !(await session.knows(mark))) await this.#load(session, true);
     else await this.#apply(await session.follow(mark.position), session, askedAtMs);
     this.#learn(session.last_batch);
   }
@@ -289,7 +290,7 @@ export class Follower implements Committer {
     return entries.length === 0 ? null : { number: ++this.#batches, entries };
   }
 
-  /** Whether it read what the view showed before everything was loaded again. That is a conflict. */
+  /** Whether it read a history that the database does not have any more. That is a conflict. */
   #isOutdated({ proposal }: Waiting): boolean {
     return proposal.history !== this.#view.history;
   }
@@ -301,16 +302,16 @@ export class Follower implements Committer {
 
   /** @param askedAtMs when the question was asked: what is committed while the answer travels is not in it */
   async #apply({ rows, position, token }: Delta, session: TruthSession, askedAtMs: number): Promise<void> {
-    if (rows === null) return this.#load(session);
+    if (rows === null) return this.#load(session, false);
     if (rows.length > 0 || position !== this.position) this.#view.apply(rows, { position, token });
     this.#noteCurrent(askedAtMs);
   }
 
-  async #load(session: TruthSession): Promise<void> {
+  async #load(session: TruthSession, isOtherHistory: boolean): Promise<void> {
     const askedAtMs = performance.now();
     this.#view.beginLoad();
     const mark = await session.load((rows) => this.#view.fill(rows));
-    this.#view.endLoad(mark);
+    this.#view.endLoad(mark, isOtherHistory);
     this.#noteCurrent(askedAtMs);
   }
 

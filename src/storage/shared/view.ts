@@ -4,7 +4,7 @@
  */
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { Tables, TableTransaction } from '../tables.ts';
-import type { Mark, Proposal, ReadRange, StoredRow, TruthSession } from './truth.ts';
+import type { Mark, ReadRange, StoredRow } from './truth.ts';
 
 /** A transaction, tried on the view. */
 export interface Attempt<Value> {
@@ -30,7 +30,7 @@ export interface View {
   readonly tables: Pick<Tables, 'get' | 'range' | 'snapshot'>;
   /** null: it holds nothing useful. A view that was never loaded to its end is such a view. */
   readonly mark: Mark | null;
-  /** Random, new after each load of everything. Positions of different histories do not compare. */
+  /** Random, new after each load of another history: see `Proposal`. */
   readonly history: string;
   /**
    * Runs a transaction without storing its writes.
@@ -48,9 +48,12 @@ export interface View {
   apply(rows: readonly StoredRow[], mark: Mark): void;
   /** Begins to load everything. A view with a mark goes on showing its former rows until `endLoad`. */
   beginLoad(): void;
-  /** Adds rows, in the order of {@link TruthSession.load}. */
+  /** Adds rows, in the order in which `TruthSession.load` brings them. */
   fill(rows: readonly StoredRow[]): void;
-  /** Shows what was loaded, and nothing else, all or nothing. It is another history for {@link Proposal.history}. */
-  endLoad(mark: Mark): void;
+  /**
+   * Shows what was loaded, and nothing else, all or nothing.
+   * @param isOtherHistory whether positions from before do not compare: the database does not know the former mark
+   */
+  endLoad(mark: Mark, isOtherHistory: boolean): void;
   close(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { MemoryTruth } from '../../../src/storage/memory/truth.ts';
-import { type Truth, TruthUnavailableError } from '../../../src/storage/shared/truth.ts';
+import { type Proposal, type Truth, TruthUnavailableError } from '../../../src/storage/shared/truth.ts';
 import { makeFolder } from '../folder.ts';
 import { SharedBox } from './shared-box.ts';
 
@@ -172,3 +172,46 @@ it.each(['waits', 'was sent'])(
     expect(readCounts(box)).toEqual([1, 1]);
   },
 );
+
+it('a batch that the database decides late, while everything is loaded again, counts once', async () => {
+  const truth = new MemoryTruth();
+  let cut: [number, readonly Proposal[]] | null = null;
+  let isCut = false;
+  const late: Truth = {
+    identity: truth.identity,
+    open: async (id, onHint) => {
+      const session = await truth.open(id, onHint);
+      const { commit, follow } = session;
+      const { last_batch } = session;
+      // The statement of the former session was still running when this one began.
+      const running = cut;
+      cut = null;
+      if (running !== null) {
+        const [number, proposals] = running;
+        truth.boxes.get(id)!.last = { number, verdicts: proposals.map((proposal) => truth.decide(proposal)) };
+      }
+      return {
+        last_batch,
+        commit: async (batch, proposals, since) => {
+          if (isCut) return commit.call(session, batch, proposals, since);
+          isCut = true;
+          cut = [batch, proposals];
+          throw new TruthUnavailableError('the connection was cut');
+        },
+        follow: async (since) => {
+          const delta = await follow.call(session, since);
+          return running === null ? delta : { ...delta, rows: null };
+        },
+        load: (onRows) => session.load(onRows),
+        knows: (mark) => session.knows(mark),
+        tidy: () => session.tidy(),
+        close: () => session.close(),
+      };
+    },
+  };
+  const box = await openBox(late);
+  await countUp(box);
+  expect(isCut).toBe(true);
+  expect(readCounts(box)).toEqual([1, 1]);
+  expect(truth.position).toBe(1);
+});
