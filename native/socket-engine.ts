@@ -48,6 +48,20 @@ interface SocketEngine {
    * @returns how many had stopped
    */
   resumeAccepting(): number;
+  /**
+   * Whether the head of the request for which the library now calls is known (`sockets/heads.h`). Call it first of all
+   * for each request, so that a later request cannot get the head of an earlier one.
+   * @returns its slot; `UNKNOWN_HEAD` if it may be remembered; `PASSED_HEAD` if it may not
+   */
+  takeHead(): number;
+  /**
+   * Remembers the head for which `takeHead` has just returned `UNKNOWN_HEAD`, in place of the slot's former one.
+   * @param slot below `HEAD_SLOTS`
+   * @param varying numbers of the header lines that may have another value next time, in ascending order
+   * @param lines how many header lines there are
+   * @returns 1, or 0: the slot is now empty
+   */
+  rememberHead(slot: number, varying: Uint32Array, lines: number): number;
   /** Counts a request that was ended because its body arrived too slowly. */
   countSlowUpload(): void;
   /** Writes the counters of the whole process to a list, in the order of `COUNTERS`. */
@@ -66,6 +80,10 @@ export const PORT_KINDS = {
    */
   switches_protocols: 2,
 } as const;
+
+export const UNKNOWN_HEAD = -1;
+export const PASSED_HEAD = -2;
+export const HEAD_SLOTS = 256;
 
 export const SWITCHED_BYTES = 999_999_999_999_999;
 
@@ -89,6 +107,8 @@ const socketFallback: SocketEngine = {
   closePort: () => {},
   capConnections: () => {},
   resumeAccepting: () => 0,
+  takeHead: () => PASSED_HEAD,
+  rememberHead: () => 0,
   countSlowUpload: () => {},
   countConnections: () => {},
   readDescriptorLimit: () => 0,

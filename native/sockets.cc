@@ -202,6 +202,24 @@ napi_value ResumeAccepting(napi_env env, napi_callback_info) {
   return MakeNumber(env, connections::ResumeAccepting());
 }
 
+napi_value TakeHead(napi_env env, napi_callback_info) {
+  napi_value slot;
+  return napi_create_int32(env, connections::TakeHead(), &slot) == napi_ok ? slot : nullptr;
+}
+
+napi_value RememberHead(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  uint32_t slot = 0;
+  uint32_t* varying = nullptr;
+  size_t varying_count = 0;
+  uint32_t lines = 0;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadWhole(env, arguments[0], 0, &slot) ||
+      !ReadNumbers(env, arguments[1], napi_uint32_array, &varying, &varying_count) ||
+      !ReadWhole(env, arguments[2], 0, &lines))
+    return nullptr;
+  return MakeNumber(env, connections::RememberHead(slot, varying, varying_count, lines) ? 1 : 0);
+}
+
 napi_value CountSlowUpload(napi_env, napi_callback_info) {
   connections::Get().counters.slow_uploads.fetch_add(1, std::memory_order_relaxed);
   return nullptr;
@@ -238,6 +256,8 @@ napi_value Init(napi_env env, napi_value exports) {
                  {"closePort", ClosePort},
                  {"capConnections", CapConnections},
                  {"resumeAccepting", ResumeAccepting},
+                 {"takeHead", TakeHead},
+                 {"rememberHead", RememberHead},
                  {"countSlowUpload", CountSlowUpload},
                  {"countConnections", CountConnections},
                  {"readDescriptorLimit", ReadDescriptorLimit}});

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "framing.h"
+#include "heads.h"
 #include "records.h"
 
 #ifdef __linux__
@@ -109,6 +110,10 @@ struct Connection {
   bool is_switched = false;
   /** For a secure connection. */
   records::Walker records;
+  /** Of its last head (`heads.h`). */
+  uint32_t head_slot = heads::kNoSlot;
+  /** Heads in a row that were not in its slot. */
+  uint8_t head_misses = 0;
 };
 
 /** Connections by file descriptor. Entries are allocated in blocks, which are never freed. */
@@ -193,6 +198,55 @@ inline thread_local int loop_descriptor = -1;
 /** Listeners of this thread that are paused until a descriptor is free. */
 inline thread_local std::vector<int>* paused = nullptr;
 
+/** Bytes that the library is reading, which begin with a request. */
+struct Arrived {
+  Connection* connection = nullptr;
+  const char* bytes = nullptr;
+  size_t length = 0;
+};
+
+/** What this thread received last, until JavaScript asks for its head, and then what it asked for. */
+inline thread_local Arrived arrived;
+inline thread_local Arrived taken;
+
+constexpr int32_t kUnknownHead = -1;
+/** It need not be remembered. */
+constexpr int32_t kPassedHead = -2;
+
+/**
+ * The slot of the head that the library has just read. Call it once for each request, before anything else.
+ */
+inline int32_t TakeHead() {
+  taken = arrived;
+  arrived = Arrived();
+  Connection* const connection = taken.connection;
+  if (connection == nullptr) return kPassedHead;
+  const uint32_t slot = connection->head_slot;
+  if (slot != heads::kNoSlot && heads::IsSame(heads::slots[slot], taken.bytes, taken.length)) {
+    taken = Arrived();
+    connection->head_misses = 0;
+    return static_cast<int32_t>(slot);
+  }
+  if (connection->head_misses < heads::kMissesMax) {
+    connection->head_misses++;
+    return kUnknownHead;
+  }
+  taken = Arrived();
+  return kPassedHead;
+}
+
+/** Keeps the head for which TakeHead has just returned that it is unknown. @returns whether it is kept */
+inline bool RememberHead(uint32_t slot, const uint32_t* varying, size_t varying_count, uint32_t lines) {
+  const Arrived head = taken;
+  taken = Arrived();
+  if (head.connection == nullptr || slot >= heads::kSlots) return false;
+  heads::Head& into = heads::slots[slot];
+  const bool is_kept = heads::Read(head.bytes, head.length, varying, varying_count, lines, &into);
+  if (!is_kept) into = heads::Head();
+  head.connection->head_slot = is_kept ? slot : heads::kNoSlot;
+  return is_kept;
+}
+
 #ifdef __linux__
 
 inline bool SetWanted(int listener, uint32_t events) {
@@ -271,6 +325,8 @@ inline bool IsCounted(const Shared& shared, const Peer& peer) {
 }
 
 inline void Forget(Connection* connection) {
+  if (arrived.connection == connection) arrived = Arrived();
+  if (taken.connection == connection) taken = Arrived();
   Shared& shared = Get();
   shared.counters.open.fetch_sub(1, std::memory_order_relaxed);
   const std::lock_guard<std::mutex> lock(shared.mutex);
@@ -382,6 +438,7 @@ inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memor
  */
 inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   Connection* const connection = Get().table.Find(descriptor);
+  arrived = Arrived();
   if (connection == nullptr) return recv(descriptor, memory, length, flags);
   // The connection is no longer served: report its end to the library.
   if (connection->is_refused) return 0;
@@ -395,6 +452,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   char* const fresh = bytes + held.size();
   const ssize_t count = recv(descriptor, fresh, length - held.size() - kInsertBytes, flags);
   if (count <= 0) return count;
+  const bool is_start = held.empty() && connection->scanner.IsAtStart();
   const framing::Finding finding = connection->scanner.Read(fresh, static_cast<size_t>(count));
   const bool is_refused = finding.refusal != framing::Refusal::kNone;
   size_t whole = 0;
@@ -419,6 +477,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
     std::memcpy(at, lines, inserted);
     whole += inserted;
   }
+  if (is_start && whole > 0 && finding.switch_at == 0) arrived = {connection, bytes, whole};
   if (whole > 0) return static_cast<ssize_t>(whole);
   errno = EAGAIN;
   return -1;

@@ -122,6 +122,9 @@ class Scanner {
     return {whole_, refusal_, is_in_chunks && refusal_ != Refusal::kNone, lacks_line_end_, switch_at_};
   }
 
+  /** Whether the next byte begins a request. */
+  bool IsAtStart() const { return state_ == State::kStart; }
+
  private:
   enum class State : uint8_t {
     kStart,

@@ -6,6 +6,7 @@
 
 import type { RequestForm } from '../domain/exchange.ts';
 import type { RequestHead } from '../http/http-stream.ts';
+import { VARYING_FIELDS } from '../http/known-heads.ts';
 import type { AddedHeaders } from './route-table.ts';
 import type { Fields } from './upstream/field-section.ts';
 import { areFieldLines, isFieldValue } from './upstream/request-head.ts';
@@ -43,21 +44,7 @@ const REQUEST_OWN = new Set([
 const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq', 'x-svc-tags']);
 
 /** Headers whose values also differ between requests, but which are forwarded. They contain no credentials. */
-const PASSED_VARYING = new Set([
-  'x-request-id',
-  'x-correlation-id',
-  'x-client-request-id',
-  'idempotency-key',
-  'x-stainless-retry-count',
-  'amz-sdk-invocation-id',
-  'traceparent',
-  'sentry-trace',
-  'x-b3-traceid',
-  'x-b3-spanid',
-  'x-datadog-trace-id',
-  'x-datadog-parent-id',
-  'x-cloud-trace-context',
-]);
+const PASSED_VARYING = new Set([...VARYING_FIELDS].filter((name) => !READ_VARYING.has(name)));
 
 /** The facts that the gateway reads from a request's headers while it filters them. */
 export interface FilteredRequest {

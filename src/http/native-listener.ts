@@ -10,11 +10,12 @@
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
-import { PORT_KINDS, SWITCHED_BYTES, socketEngine } from '../../native/socket-engine.ts';
+import { PORT_KINDS, SWITCHED_BYTES, socketEngine, UNKNOWN_HEAD } from '../../native/socket-engine.ts';
 import { CertificateWatch } from './certificate-watch.ts';
 import { findRefusal, isContinueExpected, judgeFraming, looksMisread } from './framing-guard.ts';
 import type { HttpServer, ServerOptions } from './http-server.ts';
 import type { HttpStream, RequestHead } from './http-stream.ts';
+import { recallHeaders, rememberHeaders } from './known-heads.ts';
 import { NativeStream } from './native-stream.ts';
 import { OpenStreams } from './open-streams.ts';
 import { explainListenFailure, findPort } from './port.ts';
@@ -229,6 +230,7 @@ class NativeListener implements HttpServer {
   }
 
   #take(res: HttpResponse, req: HttpRequest): void {
+    const slot = socketEngine.takeHead();
     if (this.#isPoisoned) {
       // The request stays pending until the refusal before it is sent; then the connection ends. After a pending
       // request the parser accepts no further request on its connection, so the next request belongs to another
@@ -252,36 +254,12 @@ class NativeListener implements HttpServer {
       this.#refuseUnread(res, Number(path.slice(-REASON_DIGITS)));
       return;
     }
-    const headers: string[] = [];
-    let contentLength: string | null = null;
-    let contentLengthCount = 0;
-    let transferEncoding: string | null = null;
-    let transferEncodingCount = 0;
-    let isGoAheadDue = false;
-    req.forEach((name, value) => {
-      headers.push(name, value);
-      if (name === 'content-length') {
-        contentLength = value;
-        contentLengthCount++;
-      } else if (name === 'transfer-encoding') {
-        transferEncoding = value;
-        transferEncodingCount++;
-      } else if (name === 'expect') {
-        // The parser recognizes only `100-continue` in lower case. Some clients write it differently (Java:
-        // `100-Continue`).
-        isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
-      }
-    });
-    // The addon appends two header lines to a request for WebSocket. One of them contains the mark, which no client
-    // knows.
-    const isSwitch =
-      contentLength === SWITCHED_LENGTH && this.#mark !== '' && headers[headers.length - 4] === this.#mark;
-    if (isSwitch) {
-      headers.length -= 4;
-      contentLength = null;
-      contentLengthCount = 0;
-    }
-    const verdict = judgeFraming(contentLength, contentLengthCount, transferEncoding, transferEncodingCount);
+    const {
+      headers,
+      verdict,
+      is_switch: isSwitch,
+      is_go_ahead_due: isGoAheadDue,
+    } = slot >= 0 ? recallFields(slot, req) : readFields(req, this.#mark);
     const query = req.getQuery() as string | undefined;
     const head: RequestHead = {
       method: req.getCaseSensitiveMethod(),
@@ -291,7 +269,8 @@ class NativeListener implements HttpServer {
       framing: verdict.framing,
       content_length: verdict.content_length,
     };
-    const refusal = verdict.refusal ?? restoreBytes(head, req);
+    const refusal =
+      verdict.refusal ?? restoreTarget(head) ?? (slot >= 0 ? null : restoreFields(headers, req));
     const stream = new NativeStream(res, head, this.#onGone);
     if (refusal !== null) {
       this.#refuse(stream, 400, refusal);
@@ -301,6 +280,7 @@ class NativeListener implements HttpServer {
       this.#refuse(stream, 503, SHUTTING_DOWN);
       return;
     }
+    if (slot === UNKNOWN_HEAD && !isSwitch) rememberHeaders(headers);
     this.#streams.add(stream);
     if (isSwitch) {
       stream.beginSwitch();
@@ -405,12 +385,62 @@ class NativeListener implements HttpServer {
   readonly #onGone = (stream: HttpStream): void => this.#streams.remove(stream);
 }
 
+/** The header lines of a request, and what the listener reads from them. */
+interface ReadFields {
+  headers: string[];
+  verdict: ReturnType<typeof judgeFraming>;
+  is_switch: boolean;
+  /** The client waits for `100 Continue`, which the parser does not send. */
+  is_go_ahead_due: boolean;
+}
+
+/** @param slot of the request's head, which `takeHead` has returned */
+function recallFields(slot: number, req: HttpRequest): ReadFields {
+  const { headers, content_length } = recallHeaders(slot, req);
+  const verdict = judgeFraming(content_length, content_length === null ? 0 : 1, null, 0);
+  return { headers, verdict, is_switch: false, is_go_ahead_due: false };
+}
+
+/** @param mark the addon's; '' without it */
+function readFields(req: HttpRequest, mark: string): ReadFields {
+  const headers: string[] = [];
+  let contentLength: string | null = null;
+  let contentLengthCount = 0;
+  let transferEncoding: string | null = null;
+  let transferEncodingCount = 0;
+  let isGoAheadDue = false;
+  req.forEach((name, value) => {
+    headers.push(name, value);
+    if (name === 'content-length') {
+      contentLength = value;
+      contentLengthCount++;
+    } else if (name === 'transfer-encoding') {
+      transferEncoding = value;
+      transferEncodingCount++;
+    } else if (name === 'expect') {
+      // The parser recognizes only `100-continue` in lower case. Some clients write it differently (Java:
+      // `100-Continue`).
+      isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
+    }
+  });
+  // The addon appends two header lines to a request for WebSocket. One of them contains the mark, which no client
+  // knows.
+  const isSwitch = contentLength === SWITCHED_LENGTH && mark !== '' && headers[headers.length - 4] === mark;
+  if (isSwitch) {
+    headers.length -= 4;
+    contentLength = null;
+    contentLengthCount = 0;
+  }
+  const verdict = judgeFraming(contentLength, contentLengthCount, transferEncoding, transferEncodingCount);
+  return { headers, verdict, is_switch: isSwitch, is_go_ahead_due: isGoAheadDue };
+}
+
 /**
  * The native library returns bytes above 127 as UTF-8 text. This restores the bytes, one per character.
  * @returns why the request must be refused: bytes that were not UTF-8 are lost, and forwarding other bytes would not
  *   be transparent
  */
-function restoreBytes(head: RequestHead, req: HttpRequest): string | null {
+function restoreTarget(head: RequestHead): string | null {
   if (NOT_ASCII.test(head.path)) {
     if (head.path.includes(REPLACEMENT)) return 'The path is not valid UTF-8';
     head.path = toBytes(head.path);
@@ -419,7 +449,11 @@ function restoreBytes(head: RequestHead, req: HttpRequest): string | null {
     if (head.query.includes(REPLACEMENT)) return 'The query is not valid UTF-8';
     head.query = toBytes(head.query);
   }
-  const headers = head.headers;
+  return null;
+}
+
+/** The same for header lines. */
+function restoreFields(headers: string[], req: HttpRequest): string | null {
   for (let at = 1; at < headers.length; at += 2) {
     const value = headers[at]!;
     if (!NOT_ASCII.test(value)) continue;

@@ -128,6 +128,8 @@ const fitting: Record<string, () => unknown[]> = {
   closePort: () => [pick([1, 65_535])],
   capConnections: () => [pick([0, 1_000]), pick([0, 10]), pick([0, 1])],
   resumeAccepting: () => [],
+  takeHead: () => [],
+  rememberHead: () => [prng.below(300), Uint32Array.of(1, 2), prng.below(9)],
   countSlowUpload: () => [],
   countConnections: () => [new Float64Array(pick([0, 3, 5, 9]))],
   readDescriptorLimit: () => [],

@@ -1,0 +1,95 @@
+/**
+ * Heads of requests that a thread has seen, in numbered slots. A client sends nearly the same head again and again, and
+ * a comparison of bytes costs a fraction of what the library takes to give JavaScript every header line. JavaScript
+ * keeps the texts of each slot (`src/http/known-heads.ts`). Each server thread has its own slots.
+ */
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace heads {
+
+constexpr uint32_t kSlots = 256;
+constexpr uint32_t kNoSlot = UINT32_MAX;
+/** Longer heads are not kept. */
+constexpr size_t kHeadBytes = 8 << 10;
+/** After so many heads in a row that were not known, the next ones of a connection are not kept either. */
+constexpr uint8_t kMissesMax = 8;
+
+/** Bytes that must be equal. A line with another value may follow, whose name they include. */
+struct Span {
+  size_t start;
+  size_t length;
+};
+
+/** The header lines of a head, up to the empty line, with some lines whose values vary. */
+struct Head {
+  std::string bytes;
+  std::vector<Span> spans;
+};
+
+/** Where the header lines begin: behind the request line. @returns nullptr if it is not complete */
+inline const char* SkipLine(const char* at, const char* end) {
+  const auto* const found = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
+  return found == nullptr ? nullptr : found + 1;
+}
+
+/** Whether the bytes begin with a request that has these header lines. */
+inline bool IsSame(const Head& head, const char* bytes, size_t length) {
+  const char* const end = bytes + length;
+  const char* at = SkipLine(bytes, end);
+  for (size_t i = 0; at != nullptr && i < head.spans.size(); i++) {
+    const Span& span = head.spans[i];
+    if (static_cast<size_t>(end - at) < span.length) return false;
+    if (std::memcmp(at, head.bytes.data() + span.start, span.length) != 0) return false;
+    at += span.length;
+    if (i + 1 < head.spans.size()) at = SkipLine(at, end);
+  }
+  return at != nullptr && !head.spans.empty();
+}
+
+/**
+ * Reads the header lines of a request.
+ * @param varying numbers of the lines whose values vary, in ascending order; the first header line is 0
+ * @param lines how many there are
+ * @returns false if there is another number of lines, or too many bytes
+ */
+inline bool Read(const char* bytes, size_t length, const uint32_t* varying, size_t varying_count, uint32_t lines,
+                 Head* into) {
+  const char* const end = bytes + length;
+  const char* const start = SkipLine(bytes, end);
+  if (start == nullptr) return false;
+  into->spans.clear();
+  const char* at = start;
+  const char* from = start;
+  uint32_t line = 0;
+  for (size_t next = 0; end - at >= 2 && at[0] != '\r'; line++) {
+    const char* const line_end = SkipLine(at, end);
+    if (line_end == nullptr) return false;
+    if (next < varying_count && varying[next] == line) {
+      const auto* const colon = static_cast<const char*>(std::memchr(at, ':', static_cast<size_t>(line_end - at)));
+      if (colon == nullptr) return false;
+      into->spans.push_back({static_cast<size_t>(from - start), static_cast<size_t>(colon + 1 - from)});
+      from = line_end;
+      next++;
+    }
+    at = line_end;
+  }
+  if (line != lines || end - at < 2 || at[0] != '\r' || at[1] != '\n') return false;
+  at += 2;
+  const auto total = static_cast<size_t>(at - start);
+  if (total > kHeadBytes) return false;
+  into->spans.push_back({static_cast<size_t>(from - start), static_cast<size_t>(at - from)});
+  into->bytes.assign(start, total);
+  return true;
+}
+
+/** Of this thread. Freed with the thread. */
+inline thread_local std::array<Head, kSlots> slots;
+
+}  // namespace heads
