@@ -421,7 +421,7 @@ function makeExchange(
 ): CapturedExchange {
   const flags = view.getUint32(at + 52, true);
   const arrival = readNumber(view, at + 56);
-  const end_cause = END_CAUSES[(flags >> END_CAUSE_AT) - 1];
+  const end = flags >> END_CAUSE_AT;
   let requestHeaders = form.headers;
   let answerAt = runCharacters;
   if (form.varying.length > 0) {
@@ -445,11 +445,12 @@ function makeExchange(
     query: fields[6],
     status: view.getUint32(at + 48, true),
     started_at_ms: view.getFloat64(at, true),
-    ...(arrival === null ? {} : { arrival }),
+    arrival: arrival ?? undefined,
     first_byte_ms: readNumber(view, at + 8),
     duration_ms: view.getFloat64(at + 16, true),
     aborted: (flags & ABORTED) !== 0,
-    ...(end_cause === undefined ? {} : { end_cause }),
+    // An index outside of a list, and a spread, are slow in V8.
+    end_cause: end === 0 ? undefined : END_CAUSES[end - 1],
     truncated: (flags & TRUNCATED) !== 0,
     served_by: fields[7],
     request_headers: requestHeaders,

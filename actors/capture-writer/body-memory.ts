@@ -72,7 +72,7 @@ export class BodyMemory {
     else byteEngine.copyBytesAside(from, into, at);
   }
 
-  /** Returns a cell. No thread may read it afterwards. */
+  /** Returns a cell. No thread may read it afterwards. Other memory than cells is ignored. */
   give(cell: Uint8Array): void {
     const cut = this.#cuts.get(cell);
     if (cut === undefined) return;

@@ -74,13 +74,13 @@ export interface CapturedExchange {
   /** Milliseconds since the epoch. */
   started_at_ms: number;
   /** Larger than for every exchange whose request arrived earlier, on any server thread; absent if unknown. */
-  arrival?: number;
+  arrival?: number | undefined;
   /** From the first byte of the request to the head of the answer; null without an answer. */
   first_byte_ms: number | null;
   duration_ms: number;
   aborted: boolean;
   /** Who ended it, and why; absent if it succeeded. */
-  end_cause?: EndCause;
+  end_cause?: EndCause | undefined;
   /** Whether a body was longer than the capture limit. The stored copy is then its beginning. */
   truncated: boolean;
   served_by: ServedBy;

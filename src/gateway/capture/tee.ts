@@ -32,6 +32,7 @@ export interface BodyMemory {
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
   /** Does the same as `copy`, for a copy that this thread does not read. */
   copyAside(from: Uint8Array, into: Uint8Array, at: number): void;
+  /** Other memory than cells is ignored. */
   give(cell: Uint8Array): void;
 }
 
@@ -88,6 +89,13 @@ class BodyCopy {
       this.cells.push(memory.take(Math.max(rest.length, wanted)));
       this.#used = 0;
     }
+    this.kept_bytes += bytes.length;
+  }
+
+  /** Keeps bytes where they are. */
+  appendView(bytes: Uint8Array): void {
+    this.cells.push(bytes);
+    this.#used = bytes.length;
     this.kept_bytes += bytes.length;
   }
 
@@ -173,18 +181,38 @@ export class Tee {
 
   /** Copies a chunk. */
   add(side: BodyCopy, chunk: Uint8Array): void {
-    if (this.#isClosed) return;
+    const kept = this.#reserve(side, chunk);
+    if (kept === null) return;
+    side.append(kept, this.#memory);
+    this.#enlist(side);
+  }
+
+  /**
+   * Keeps a chunk without a copy, as the last one of its side: the batch copies a short body anyway. The chunk must not
+   * change before the exchange is submitted.
+   */
+  keepView(side: BodyCopy, chunk: Uint8Array): void {
+    const kept = this.#reserve(side, chunk);
+    if (kept === null) return;
+    side.appendView(kept);
+    this.#enlist(side);
+  }
+
+  /** @returns the part of the chunk to keep, for which there is room now; null: nothing of it */
+  #reserve(side: BodyCopy, chunk: Uint8Array): Uint8Array | null {
+    if (this.#isClosed) return null;
     side.bytes += chunk.length;
-    if (this.lost) return;
+    if (this.lost) return null;
     const room = this.#mostOf(side) - side.kept_bytes;
     const kept = chunk.length <= room ? chunk : chunk.subarray(0, Math.max(room, 0));
     if (kept.length < chunk.length) this.truncated = true;
-    if (kept.length === 0) return;
-    if (!this.#budget.reserve(kept.length, this)) {
-      this.giveUp();
-      return;
-    }
-    side.append(kept, this.#memory);
+    if (kept.length === 0) return null;
+    if (this.#budget.reserve(kept.length, this)) return kept;
+    this.giveUp();
+    return null;
+  }
+
+  #enlist(side: BodyCopy): void {
     if (side.kept_bytes < this.#budget.large_bytes || this.#isEnlisted) return;
     this.#isEnlisted = true;
     this.#budget.enlist(this);
