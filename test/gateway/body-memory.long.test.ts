@@ -89,7 +89,7 @@ const ROOMS: [string, number][] = [
   ['room for some', 1 << 20],
 ];
 
-it.each(ROOMS)('gives no client the bytes of another, with %s', async (_name, queueBytesMax) => {
+it.each(ROOMS)('no client receives bytes of another client, with %s', async (_name, queueBytesMax) => {
   const prng = createPrng(SEED);
   const seen = { whole: 0, cut: 0, again: 0, captured: 0, left: 0 };
   const wrong: string[] = [];
@@ -206,7 +206,7 @@ it.each(ROOMS)('gives no client the bytes of another, with %s', async (_name, qu
   expect([in_flight, queue_bytes]).toEqual([0, 0]);
 });
 
-it('takes nothing more of a request that was answered before it was there', async () => {
+it('a request answered before it was complete no longer takes memory', async () => {
   const upstream = await startRawUpstream({
     onHead: async (connection, { start_line, raw }) => {
       // Waits until everything that was sent has passed the gateway.

@@ -18,7 +18,7 @@ function readAlerts(): { exprs: string[]; metrics: string[] } {
   return { exprs, metrics: exprs.flatMap((expr) => expr.match(/understudy_\w+\{[^}]*\}/g) ?? []) };
 }
 
-it('every reason and every cause of drops has an alert', () => {
+it('each reason for stopping and each cause of drops has an alert', () => {
   const { exprs, metrics } = readAlerts();
   expect(metrics).toHaveLength(exprs.length);
   expect(new Set(metrics)).toEqual(
@@ -30,7 +30,7 @@ it('every reason and every cause of drops has an alert', () => {
   );
 });
 
-it('they are in what the service shows, which follows its status, as does the health check', {
+it('the alerts’ metrics follow the service’s status, and so does the health check', {
   tags: 'long',
 }, async () => {
   const folder = makeFolder();

@@ -619,7 +619,7 @@ function search(
 }
 
 describe('canaries', () => {
-  it('SVC_REDACT=1: no secret is found again', async () => {
+  it('SVC_REDACT=1: no secret is left anywhere', async () => {
     const canaries = new Canaries();
     const scenes = makeScenes(canaries);
     const left = await play(scenes, {});
@@ -633,7 +633,7 @@ describe('canaries', () => {
     }
   });
 
-  it('SVC_REDACT=0: bodies to the byte; credential headers and own echoes masked all the same', async () => {
+  it('SVC_REDACT=0: bodies stay as they were; credential headers and their echoes are masked all the same', async () => {
     const canaries = new Canaries();
     const scenes: Scene[] = [];
     for (const [name, carry] of Object.entries(CARRIERS)) {

@@ -79,9 +79,9 @@ async function readFile(path: string): Promise<Map<number, string>> {
   return tags;
 }
 
-describe('pages spoilt under load', () => {
+describe('pages damaged under load', () => {
   for (const how of SPOILINGS)
-    it(`by ${how}: traffic goes on, and so does capture in a file that is sound`, {
+    it(`by ${how}: traffic continues, and so does capture, in a sound file`, {
       tags: 'long',
     }, async () => {
       await using started = await start();
@@ -127,7 +127,7 @@ describe('pages spoilt under load', () => {
     });
 });
 
-describe('a file that is damaged before the start', () => {
+describe('a file damaged before the start', () => {
   let whole: string;
   let ids: number;
   beforeAll(async () => {
@@ -148,7 +148,7 @@ describe('a file that is damaged before the start', () => {
 
   const starts = [...SPOILINGS.map((how) => [how, '', 2] as const), ['zeros', ', its heads too', 0] as const];
   for (const [at, [how, heads, from]] of starts.entries())
-    it(`by ${how}${heads}: the start succeeds, and ids go on`, longFrom(at, 1), async () => {
+    it(`by ${how}${heads}: the start succeeds, and ids continue`, longFrom(at, 1), async () => {
       let goneOn = 0;
       // Some damage has no effect: then other pages are chosen.
       for (let round = 0; goneOn === 0; round++) {
@@ -175,7 +175,7 @@ describe('a file that is damaged before the start', () => {
       }
     });
 
-  it('cut off: it is set aside at once, and inspect says what is wrong with it', {
+  it('by truncation: the service sets it aside at once, and inspect says what is wrong with it', {
     tags: 'long',
   }, async () => {
     copy();
@@ -199,7 +199,7 @@ describe('a file that is damaged before the start', () => {
     expect(inspected.stderr.trimEnd().split('\n')).toHaveLength(1);
   });
 
-  it('keeps sealed files, attachments and raw files as they are', { tags: 'long' }, async () => {
+  it('does not affect sealed files, attachments and raw files', { tags: 'long' }, async () => {
     const first = await start();
     await capture(first, 'sealed', 3);
     await flush(first.url);
@@ -219,7 +219,7 @@ describe('a file that is damaged before the start', () => {
     expect(existsSync(join(folder, `${listAside()[0]}-lock`))).toBe(false);
   });
 
-  it('over and over: it is bounded how often the process is started again', { tags: 'long' }, async () => {
+  it('again and again: the number of restarts of the process is bounded', { tags: 'long' }, async () => {
     copy();
     await using started = await start();
     let pid = 0;

@@ -70,8 +70,8 @@ async function readTags(from_id = 1): Promise<string[]> {
 
 const post = (url: string, path: string): Promise<Response> => fetch(`${url}${path}`, { method: 'POST' });
 
-describe('no room', () => {
-  it('a full queue drops what comes, and takes again when there is room', async () => {
+describe('without room', () => {
+  it('a full queue drops new exchanges until it has room again', async () => {
     const gateway = await start({ max_queue: 5 });
     gateway.hold();
     const kept = await makeCalls(gateway.port, 5);
@@ -86,7 +86,7 @@ describe('no room', () => {
     expect(await readTags()).toEqual(kept);
   });
 
-  it('a used-up byte budget drops what comes, and a body beyond all of it passes whole', async () => {
+  it('a used-up byte budget drops new exchanges; a body larger than the budget is forwarded whole', async () => {
     const gateway = await start({ max_queue_bytes: 10_000 });
     gateway.hold();
     await makeCalls(gateway.port, 20);
@@ -109,7 +109,7 @@ describe('no room', () => {
     expect(await readTags()).toHaveLength(after.exchanges.captured);
   });
 
-  it('a body beyond GW_MAX_CAPTURE_BYTES is forwarded whole, and its beginning kept and marked', async () => {
+  it('a body above GW_MAX_CAPTURE_BYTES is forwarded whole; its beginning is stored and marked as cut off', async () => {
     const gateway = await start({ max_capture_bytes: 10_000 });
     upstream.script = {
       onRequest: (connection, { body }) =>
@@ -140,8 +140,8 @@ describe('no room', () => {
   });
 });
 
-describe('no writer', () => {
-  it('after a kill: 409 for flush and rotate, everything dropped, what was written stays', {
+describe('without a writer', () => {
+  it('after a kill: flush and rotate answer 409, exchanges are dropped, stored ones remain', {
     tags: 'long',
   }, async () => {
     const gateway = await start();
@@ -175,7 +175,7 @@ describe('no writer', () => {
     expect(await readTags()).toEqual(kept);
   });
 
-  it('its thread dies: traffic goes on, and so does capture when the thread is back', {
+  it('after the thread died: traffic continues, and capture resumes with the new thread', {
     tags: 'long',
   }, async () => {
     const gateway = await start();
@@ -192,7 +192,7 @@ describe('no writer', () => {
     expect((await readTags()).sort()).toEqual(kept.sort());
   });
 
-  it('its thread dies with a batch in hand: that one is counted as dropped, no other is lost', {
+  it('after the thread died with a batch: that batch counts as dropped, and no other is lost', {
     tags: 'long',
   }, async () => {
     const gateway = await start();
@@ -211,7 +211,7 @@ describe('no writer', () => {
 });
 
 describe('an exchange that makes the writer fail', () => {
-  it('is dropped and counted, and every other one is stored', { tags: 'long' }, async () => {
+  it('is dropped and counted; all others are stored', { tags: 'long' }, async () => {
     const gateway = await start();
     gateway.hold();
     const kept = await makeCalls(gateway.port, 3);
@@ -243,7 +243,7 @@ describe('an exchange that makes the writer fail', () => {
 });
 
 describe('a writer that does not answer', () => {
-  it('is noticed without being asked', async () => {
+  it('is noticed without a request for its status', async () => {
     const gateway = await start({ stuck_ms: 50 });
     expect(await readStats(gateway.url)).toMatchObject({ status: 'ok', reasons: [] });
     gateway.hold();
@@ -256,8 +256,10 @@ describe('a writer that does not answer', () => {
   });
 });
 
-describe('no disk', () => {
-  it('writes fail for a while: everything waits and is written afterwards', { tags: 'long' }, async () => {
+describe('without a disk', () => {
+  it('writes that fail for a while: everything waits and is written afterwards', {
+    tags: 'long',
+  }, async () => {
     const gateway = await start();
     const kept = await makeCalls(gateway.port, 2);
     await flush(gateway.url);
@@ -272,7 +274,7 @@ describe('no disk', () => {
     expect((await readTags()).sort()).toEqual(kept.sort());
   });
 
-  it('writes fail for longer than the queue is: the rest is dropped, and capture resumes', {
+  it('writes that fail until the queue is full: the rest is dropped, and capture resumes', {
     tags: 'long',
   }, async () => {
     const gateway = await start({ max_queue: 10 });
@@ -292,7 +294,7 @@ describe('no disk', () => {
 
   const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
   it.skipIf(!hasPrlimit)(
-    'files may not grow (RLIMIT_FSIZE), as on a full disk, until they may again',
+    'files cannot grow (RLIMIT_FSIZE), as on a full disk: capture resumes when they can',
     { tags: 'long' },
     async () => {
       await using started = await startGatewayProcess(upstream.url, folder);
@@ -335,7 +337,7 @@ describe('no disk', () => {
     },
   );
 
-  it('the folder is removed under it: traffic goes on, and capture begins anew', async () => {
+  it('the folder is removed: traffic continues, and capture starts in a new one', async () => {
     const gateway = await start();
     await makeCalls(gateway.port, 3);
     await flush(gateway.url);

@@ -28,7 +28,7 @@ const startChild = (serverThreads: number) =>
 
 const SEED = Number(process.env.SEED ?? 7);
 
-it('three kills under load', async () => {
+it('every flushed exchange survives three kills under load', async () => {
   const prng = createPrng(SEED);
   /** Calls with complete answers that were flushed afterwards: these must never be lost. */
   const mustBeThere = new Set<string>();

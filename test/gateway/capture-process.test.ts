@@ -42,9 +42,9 @@ beforeEach(() => {
 const start = (env: Record<string, string> = {}) => startGatewayProcess(upstream.url, folder, [], env);
 const drive = ({ port }: GatewayProcess, name: string) => driveRuns(port, name, 8, 5);
 
-describe('a capture process that is killed under load', () => {
+describe('a kill of the capture process under load', () => {
   for (const FRONT_THREADS of ['1', '2'])
-    it(`costs no exchange, and no client a thing (${FRONT_THREADS} server threads)`, {
+    it(`loses no exchange of a client (${FRONT_THREADS} server threads)`, {
       tags: 'long',
     }, async () => {
       await using started = await start({ FRONT_THREADS });
@@ -82,8 +82,8 @@ describe('a capture process that is killed under load', () => {
     });
 });
 
-describe('a capture process that stands still', () => {
-  it('delays no request; the queue fills, the status says so, and capture resumes', {
+describe('a capture process that hangs', () => {
+  it('delays no request; the queue fills, the status reports it, and capture resumes', {
     tags: 'long',
   }, async () => {
     await using started = await start({ GW_MAX_QUEUE: '20' });
@@ -113,8 +113,10 @@ describe('a capture process that stands still', () => {
   });
 });
 
-describe('the capture process and the one that serves', () => {
-  it('end together, and what was flushed is there, when that one is killed', { tags: 'long' }, async () => {
+describe('the capture process and the serving process', () => {
+  it('end together when the serving process is killed; flushed exchanges are stored', {
+    tags: 'long',
+  }, async () => {
     await using started = await start();
     const load = drive(started, 'p');
     await expect.poll(() => load.answered.size).toBeGreaterThan(100);
@@ -130,7 +132,7 @@ describe('the capture process and the one that serves', () => {
     expect(safe.filter((tag) => !tags.has(tag))).toEqual([]);
   });
 
-  it('stop together: all that was answered is stored, and signals for the whole group change nothing', {
+  it('stop together: every answered exchange is stored, and signals to the whole process group change nothing', {
     tags: 'long',
   }, async () => {
     await using started = await start();
@@ -147,7 +149,7 @@ describe('the capture process and the one that serves', () => {
     expect(await readTags(db)).toEqual(load.answered);
   });
 
-  it('share no socket, and nothing secret stands in the arguments', { tags: 'long' }, async () => {
+  it('share no socket, and the arguments contain no secret', { tags: 'long' }, async () => {
     await using started = await start();
     const pid = await findCaptureProcess(started.url);
     const listening = ['/proc/net/tcp', '/proc/net/tcp6']
@@ -166,7 +168,7 @@ describe('the capture process and the one that serves', () => {
   });
 });
 
-it('a folder in the place of the database still refuses the start', async () => {
+it('refuse to start with a folder in the place of the database', async () => {
   mkdirSync(db);
   const child = new CliChild(['gateway', '--port', '0', '--db', db], { env: { DATA_DIR: folder } });
   const { code, stderr } = await child.ended;

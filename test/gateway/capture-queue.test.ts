@@ -92,8 +92,8 @@ async function spread(): Promise<void> {
   await vi.advanceTimersByTimeAsync(0);
 }
 
-describe('capture queues of several threads', () => {
-  it('hold no more exchanges together than GW_MAX_QUEUE', async () => {
+describe('the capture queues of several threads', () => {
+  it('together hold at most GW_MAX_QUEUE exchanges', async () => {
     for (const [most, threads] of [
       [5, 2],
       [1, 3],
@@ -129,8 +129,8 @@ describe('capture queues of several threads', () => {
   });
 });
 
-describe('capture queue', () => {
-  it('goes on after a batch that failed was lost when it was tried again', async () => {
+describe('the capture queue', () => {
+  it('continues after a failed batch whose retry was lost', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
     (await writer.nth(1)).fail('disk_full');
@@ -152,7 +152,7 @@ describe('capture queue', () => {
     });
   });
 
-  it('is settled only when the batch that is tried again is written, too', async () => {
+  it('is settled only once the retried batch is written as well', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
     const first = await writer.nth(1);
@@ -178,7 +178,7 @@ describe('capture queue', () => {
     expect(queue.counters()).toMatchObject({ captured: 3, dropped: 0, queue_depth: 0, queue_bytes: 0 });
   });
 
-  it('drops what waits when it is killed, and what was to be tried again', async () => {
+  it('drops waiting exchanges and waiting retries when it is killed', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
     (await writer.nth(1)).fail('disk_full');
@@ -191,13 +191,13 @@ describe('capture queue', () => {
   });
 });
 
-describe('what is not stored', () => {
+describe('an exchange that is not stored', () => {
   const apart = (provider: string, is_turn: boolean, aborted = false): SetApart => ({
     ...{ cause: 'unstorable', provider, is_turn, aborted },
     ...{ path: '/x', bytes: 1, error: 'RangeError', at: [] },
   });
 
-  it('for its own sake is taken out of every count of what is', async () => {
+  it('because it cannot be stored is subtracted from every count of stored exchanges', async () => {
     const { queue, writer, submit } = makeQueue();
     for (const path of ['/a', '/b', '/c']) submit(path);
     (await writer.nth(1)).succeed([apart('anthropic', true)]);
@@ -215,7 +215,7 @@ describe('what is not stored', () => {
     ['damaged', 'damaged'],
     ['writer_down', 'writer_down'],
     ['writer_busy', 'queue_full'],
-  ] as const)('behind a writer that says %s is dropped for %s', async (failure, cause) => {
+  ] as const)('behind a writer that reports %s is dropped with the cause %s', async (failure, cause) => {
     const told: [DropCause, number][] = [];
     const { queue, writer, submit } = makeQueue({ max_queue: 2, onDrop: (...drop) => told.push(drop) });
     submit('/a');
@@ -239,7 +239,7 @@ describe('what is not stored', () => {
     expect(queue.counters().failing).toBeNull();
   });
 
-  it('and turns out to be no exchange is not counted any more, whatever the cause is by then', async () => {
+  it('because it was cancelled later is not counted at all, whatever fails meanwhile', async () => {
     const { queue, writer, submit } = makeQueue({ max_queue: 1 });
     submit('/a');
     expect(queue.begin()).toBeNull();
@@ -253,7 +253,7 @@ describe('what is not stored', () => {
 });
 
 describe('batches at the writer', () => {
-  it('are three, and as many more as are large', async () => {
+  it('are limited to three and a number of large ones', async () => {
     const large = 16 << 20;
     const { queue, writer, submit } = makeQueue({ max_queue_bytes: 20 * large, max_capture_bytes: large });
     for (let at = 1; at <= 17; at++) submit(`/${at}`, large);
@@ -282,8 +282,8 @@ describe('batches at the writer', () => {
   });
 });
 
-describe('batches that wait for another try', () => {
-  it('are tried at once when the writer is back', async () => {
+describe('batches that wait for a retry', () => {
+  it('are retried at once when the writer is back', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
     // After three failures in a row, the next pause would be 400 ms.

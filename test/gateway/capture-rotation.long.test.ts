@@ -30,7 +30,7 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-it('rotation under load: nothing lost, ids go on, sealed files read-only; inspect reads meanwhile', async () => {
+it('rotation under load: nothing is lost, ids continue, sealed files are read-only; inspect reads meanwhile', async () => {
   upstream.script = { onRequest: answerCall };
   await using started = await startGatewayProcess(upstream.url, folder);
   const { url, port } = started;

@@ -34,7 +34,9 @@ const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 const post = (path: string, body: Buffer, headers: [string, string][] = []): Buffer =>
   messageBytes(`POST ${path} HTTP/1.1`, [['Host', 'gw'], ...headers], body);
 
-it('labels, conversations without a label, the note, providers, turns, flags', { tags: 'long' }, async () => {
+it('stores labels, conversations without a label, the note, providers, turns and flags', {
+  tags: 'long',
+}, async () => {
   const { url, port } = await start('--note', 'before the change');
   const said = (text: string): object => ({
     type: 'message',
@@ -143,7 +145,7 @@ it('labels, conversations without a label, the note, providers, turns, flags', {
   ]);
 });
 
-it('attachments from 1 KiB on lie beside the database once, and bodies come back to the byte', async () => {
+it('attachments from 1 KiB on are stored once beside the database; bodies come back byte for byte', async () => {
   const { url, port } = await start();
   upstream.script = {
     onRequest: (connection) => connection.write(messageBytes('HTTP/1.1 200 OK', [], json({ ok: true }))),

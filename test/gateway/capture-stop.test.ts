@@ -22,23 +22,26 @@ async function startGateway() {
   return { child, url, makeCalls };
 }
 
-it.skipIf(!hasPrlimit)('a stop with a writer that cannot write says how many exchanges it left', async () => {
-  const { child, url, makeCalls } = await startGateway();
-  await makeCalls(3);
-  const { writer } = await waitForStats(url, ({ exchanges }) => exchanges.captured === 3);
-  const pids = [child.process.pid, writer.process?.pid].filter((pid) => pid !== undefined && pid !== null);
-  for (const pid of pids) spawnSync('prlimit', ['--pid', String(pid), '--fsize=1:']);
-  await makeCalls(100);
-  await waitForStats(url, ({ reasons }) => reasons.some(({ reason }) => reason === 'disk_full'));
-  const { exchanges } = await readStats(url);
-  const left = exchanges.attempted - exchanges.captured;
-  expect(left).toBeGreaterThan(50);
-  child.process.kill('SIGTERM');
-  const { code, stderr } = await child.ended;
-  expect(code).toBe(0);
-  // The writer may have some of them at that moment.
-  const told = stderr.matchAll(
-    /"msg":"(\d+) exchanges were not stored before the process ended(?:; the writer has \d+ of them [^:]*)?: Nothing is stored now: the disk is full/g,
-  );
-  expect([...told].reduce((sum, [, count]) => sum + Number(count), 0)).toBe(left);
-});
+it.skipIf(!hasPrlimit)(
+  'a stop with a writer that cannot write reports how many exchanges are lost',
+  async () => {
+    const { child, url, makeCalls } = await startGateway();
+    await makeCalls(3);
+    const { writer } = await waitForStats(url, ({ exchanges }) => exchanges.captured === 3);
+    const pids = [child.process.pid, writer.process?.pid].filter((pid) => pid !== undefined && pid !== null);
+    for (const pid of pids) spawnSync('prlimit', ['--pid', String(pid), '--fsize=1:']);
+    await makeCalls(100);
+    await waitForStats(url, ({ reasons }) => reasons.some(({ reason }) => reason === 'disk_full'));
+    const { exchanges } = await readStats(url);
+    const left = exchanges.attempted - exchanges.captured;
+    expect(left).toBeGreaterThan(50);
+    child.process.kill('SIGTERM');
+    const { code, stderr } = await child.ended;
+    expect(code).toBe(0);
+    // The writer may have some of them at that moment.
+    const told = stderr.matchAll(
+      /"msg":"(\d+) exchanges were not stored before the process ended(?:; the writer has \d+ of them [^:]*)?: Nothing is stored now: the disk is full/g,
+    );
+    expect([...told].reduce((sum, [, count]) => sum + Number(count), 0)).toBe(left);
+  },
+);

@@ -326,7 +326,7 @@ function expectEmpty({ writer }: Stats): void {
 }
 
 describe(`storm, seed ${SEED}`, () => {
-  it('every way to end, room for all', async () => {
+  it('exchanges end in all ways, with room for all', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const { stats, least, most } = await storm(gateway, createPrng(SEED), { exchanges: 500, at_once: 24 });
     const { attempted, captured, dropped } = stats.exchanges;
@@ -355,7 +355,7 @@ describe(`storm, seed ${SEED}`, () => {
     }
   });
 
-  it('a queue of 3 exchanges and 40 KB', async () => {
+  it('the queue holds 3 exchanges and 40 KB', async () => {
     const gateway = await start({ max_queue: 3, max_queue_bytes: 40_000 });
     const { stats } = await storm(gateway, createPrng(SEED + 1), { exchanges: 300, at_once: 24 });
     expectEmpty(stats);
@@ -365,7 +365,7 @@ describe(`storm, seed ${SEED}`, () => {
     expect(await readCaptured(join(folder, 'capture.mdb'))).toHaveLength(stats.exchanges.captured);
   });
 
-  it('writes that fail now and then', async () => {
+  it('writes fail now and then', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const prng = createPrng(SEED + 2);
     const { stats } = await storm(gateway, prng, {
@@ -383,7 +383,7 @@ describe(`storm, seed ${SEED}`, () => {
     expect(await readCaptured(join(folder, 'capture.mdb'))).toHaveLength(stats.exchanges.captured);
   });
 
-  it('the writer killed in the middle', async () => {
+  it('the writer is killed in the middle', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const { stats } = await storm(gateway, createPrng(SEED + 3), {
       exchanges: 300,
@@ -401,7 +401,7 @@ describe(`storm, seed ${SEED}`, () => {
     expect(await readCaptured(join(folder, 'capture.mdb'))).toHaveLength(stats.exchanges.captured);
   });
 
-  it("the writer's thread dying twice", async () => {
+  it('the writer’s thread dies twice', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const { stats } = await storm(gateway, createPrng(SEED + 4), {
       exchanges: 400,
@@ -425,7 +425,7 @@ describe(`storm, seed ${SEED}`, () => {
   });
 });
 
-it('a provider with a closed port', async () => {
+it('the provider’s port is closed', async () => {
   const gateway = await start({ upstream: UNREACHABLE });
   const client = await openRawClient(gateway.port);
   await expects(502, post('/v1/messages', '{}'))(client);

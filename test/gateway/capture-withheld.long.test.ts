@@ -37,7 +37,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-it('are forwarded, stored or withheld with their cause, and the exchanges between them are stored', async () => {
+it('bodies that cannot be masked are forwarded, and stored or withheld with the cause; others are stored', async () => {
   const ordinary = Buffer.from('{"text":"an ordinary answer"}');
   const run = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9'.repeat(170_000);
   const bomb = brotliCompressSync(Buffer.alloc(60 << 20));

@@ -42,7 +42,7 @@ const ANSWERS: [string, boolean][] = [
   ['HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno', true],
 ];
 
-it('are counted once each, with the answer that was passed on', async () => {
+it('uploads answered early are counted once each, with the answer that the client received', async () => {
   for (const [answer] of ANSWERS) {
     upstream.script.onHead = (connection) => {
       connection.pause();

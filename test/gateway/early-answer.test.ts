@@ -75,7 +75,7 @@ async function beginUpload(
 }
 
 it.each(answers)(
-  'an answer %s while the upload waits: the connection goes on',
+  'an answer %s while the upload waits: the connection remains usable',
   async (_name, answer, status) => {
     const { client, upload } = await beginUpload([]);
     await answer(upstream.connections[0]!);
@@ -95,7 +95,7 @@ it.each(answers)(
 );
 
 it.each(answers)(
-  'an answer %s while the upload waits, to a client that closes: it comes before the reset',
+  'an answer %s while the upload waits, to a client that closes: it arrives before the reset',
   async (_name, answer, status) => {
     const { client } = await beginUpload([['connection', 'close']]);
     await answer(upstream.connections[0]!);
@@ -122,9 +122,9 @@ const endings: [string, (connection: UpstreamConnection) => void][] = [
   ['closes', (c) => void c.socket.destroy()],
 ];
 
-describe.each(framings)('an upload %s that goes on', (_framing, header, piece) => {
+describe.each(framings)('an upload %s that continues', (_framing, header, piece) => {
   it.each(refusals.flatMap(([how, answer]) => endings.map(([end, close]) => ({ how, end, answer, close }))))(
-    'gets the answer $how of an upstream that then $end',
+    'receives the answer $how of an upstream that then $end',
     async ({ answer, close }) => {
       upstream.script.onHead = (connection) => {
         connection.pause();

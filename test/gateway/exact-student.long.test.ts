@@ -329,7 +329,7 @@ describe.each([
 it.each([
   ['chat-completions', objectChunks],
   ['messages', objectDeltas],
-] as const)('is never served without its arguments where %s streams them as an object', async (_, side) => {
+] as const)('is never served without arguments where %s streams them as an object', async (_, side) => {
   for (let at = 2_000; at < 2_020; at++) {
     const steps = await run(side, at);
     const inputs = steps.flatMap(({ said }) => ('text' in said ? [] : [said.input]));

@@ -17,7 +17,7 @@ const UPLOAD_BYTES = 800_000_000;
 const TAKEN_MAX = 128_000_000;
 
 it.skipIf(!existsSync(ADDON))(
-  'a fast upload that the upstream does not read stays with its client',
+  'a fast upload waits at its client while the upstream does not read',
   async () => {
     const sockets = new Set<Socket>();
     const upstream = createServer((socket) => {

@@ -12,7 +12,7 @@ import { rawRequest } from '../fixtures/raw-client.ts';
 import { startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { canMount, SmallDisk } from '../fixtures/small-disk.ts';
 
-it.skipIf(!canMount)('the whole service on a full disk', async () => {
+it.skipIf(!canMount)('the whole service survives a full disk', async () => {
   using disk = new SmallDisk('24m');
   const upstream = await startRawUpstream({});
   onTestFinished(() => upstream.close());

@@ -204,7 +204,7 @@ const CASES: [string, string, RegExp, string | null][] = [
   ],
 ];
 
-describe.runIf(isWatched)('at a route with secret headers', () => {
+describe.runIf(isWatched)('a route with secret headers', () => {
   it.each(CASES)('%s', async (_name, sent, status, line) => {
     const client = await openRawClient(port);
     await client.write(sent);
@@ -227,7 +227,7 @@ describe.runIf(isWatched)('at a route with secret headers', () => {
     if (!/websocket/i.test(sent) || /h2c/.test(sent)) expect(head).not.toMatch(/^(upgrade|http2-settings):/m);
   });
 
-  it('a tunnel gets them, and what it echoes of them is masked where it is stored', async () => {
+  it('adds them to a tunnel, and masks their echoes in captures', async () => {
     const socket = new WebSocket(`${url.replace('http', 'ws')}/echo/v1/realtime`, {
       headers: { authorization: 'Bearer mine', 'x-svc-run': 'echoing' },
     });
@@ -246,7 +246,7 @@ describe.runIf(isWatched)('at a route with secret headers', () => {
       .toBe(1);
   });
 
-  it('and the secret is in no file and no line of the log', async () => {
+  it('writes the secret to no file and to no line of the log', async () => {
     await flush(url);
     const stored = await readCaptured(db);
     expect(stored.length).toBeGreaterThan(10);

@@ -188,7 +188,7 @@ interface Fault {
 }
 
 it.skipIf(process.platform !== 'linux')(
-  'a storm of hostile bodies and faults',
+  'survives a storm of hostile bodies and faults',
   async () => {
     const place = mountPlace();
     const folder = place ?? makeFolder();

@@ -110,7 +110,7 @@ describe('an upstream that breaks the protocol', () => {
     client.socket.destroy();
   });
 
-  it('what came before a malformed chunk is shown, in the same packet too', async () => {
+  it('passes on what came before a malformed chunk, also from the same packet', async () => {
     void answerOnce(`${HEAD}transfer-encoding: chunked\r\n\r\n4\r\npart\r\nzz\r\n${SMUGGLED}`);
     const client = await openRawClient(gateway.port);
     await client.write(get('/hostile'));
@@ -124,7 +124,7 @@ describe('an upstream that breaks the protocol', () => {
     ['a length', `${HEAD}content-length: 2\r\n\r\nok`],
     ['chunks', `${HEAD}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n`],
     ['no body', 'HTTP/1.1 204 No Content\r\n\r\n'],
-  ])('bytes behind an answer with %s answer no request', async (_name, bytes) => {
+  ])('answers no request with the bytes behind an answer with %s', async (_name, bytes) => {
     const answered = answerOnce(bytes + SMUGGLED);
     const client = await openRawClient(gateway.port);
     await client.write(get('/first'));
@@ -136,7 +136,7 @@ describe('an upstream that breaks the protocol', () => {
     client.socket.destroy();
   });
 
-  it('an answer on a connection that waits for none ends that connection', async () => {
+  it('loses the connection on which it answers without a request', async () => {
     await rawRequest(gateway.port, get('/warm'));
     const connection = upstream.connections[upstream.requests.at(-1)!.connection]!;
     await connection.write(SMUGGLED);
@@ -145,14 +145,14 @@ describe('an upstream that breaks the protocol', () => {
     expect(upstream.requests.at(-1)!.connection).not.toBe(connection.index);
   });
 
-  it('a request to a connection that has just ended goes over another one', async () => {
+  it('has just ended its connection: the next request goes over another one', async () => {
     await rawRequest(gateway.port, get('/warm'));
     const connection = upstream.connections[upstream.requests.at(-1)!.connection]!;
     connection.halfClose();
     expect((await rawRequest(gateway.port, get('/next'))).body.toString()).toBe('ok');
   });
 
-  it('an answer in single bytes is the same answer', async () => {
+  it('may send an answer in single bytes', async () => {
     upstream.script.onRequest = (connection) =>
       connection.writePieces(
         [
@@ -165,7 +165,7 @@ describe('an upstream that breaks the protocol', () => {
     expect(answer.complete).toBe(true);
   });
 
-  it('a head that never ends is given up with its client', async () => {
+  it('sends a head without an end: it is given up when its client leaves', async () => {
     upstream.script.onRequest = (connection) => connection.write(`${HEAD}x: slow`);
     const client = await openRawClient(gateway.port);
     await client.write(get('/slow'));
@@ -181,7 +181,7 @@ describe('an upstream that goes away', () => {
     ['in its status line', 'HTTP/1.1 2'],
     ['in its head', `${HEAD}content-le`],
     ['behind an informational head', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
-  ])('%s: 502 on a new connection, with a reset or an end', async (_name, bytes) => {
+  ])('%s: 502 on a new connection, after a reset or an end', async (_name, bytes) => {
     for (const how of ['reset', 'halfClose'] as const) {
       const other = await startRawUpstream(async (connection) => {
         await connection.write(bytes);
@@ -196,7 +196,7 @@ describe('an upstream that goes away', () => {
   });
 
   it.each(['', 'HTTP/1.1 2', `${HEAD}content-le`, 'HTTP/1.1 103 Early Hints\r\n\r\n'])(
-    'on a used connection after %j: another attempt only when nothing had come',
+    'on a used connection after %j: the request is retried only if nothing had arrived',
     async (bytes) => {
       await rawRequest(gateway.port, get('/warm'));
       upstream.requests.length = 0;
@@ -221,7 +221,7 @@ describe('an upstream that goes away', () => {
     },
   );
 
-  it('with a reset right behind an answer without framing: never a clean end', async () => {
+  it('with a reset right behind an answer without framing: the answer never ends cleanly', async () => {
     upstream.script.onRequest = (connection) => {
       // In one turn, so that bytes and reset arrive together.
       void connection.write('HTTP/1.1 200 OK\r\n\r\npart');
@@ -236,7 +236,7 @@ describe('an upstream that goes away', () => {
     }
   });
 
-  it('ends its half behind a whole answer: the answer counts, the connection does not', async () => {
+  it('by ending its half behind a whole answer: the answer counts, the connection is not used again', async () => {
     upstream.script.onRequest = async (connection) => {
       await connection.write(OK);
       connection.halfClose();
@@ -245,7 +245,7 @@ describe('an upstream that goes away', () => {
     expect(new Set(upstream.requests.map(({ connection }) => connection)).size).toBe(3);
   });
 
-  it('within an upload: 502, and the rest of the upload is thrown away', async () => {
+  it('during an upload: 502, and the rest of the upload is discarded', async () => {
     upstream.script.onHead = (connection) => connection.reset();
     const client = await openRawClient(gateway.port);
     await client.write(
@@ -266,8 +266,8 @@ describe('an upstream that goes away', () => {
   });
 });
 
-describe('what is sent', () => {
-  it('says no length where the client said none, and 0 where it said 0', async () => {
+describe('a forwarded request', () => {
+  it('has no length if the client’s had none, and 0 if the client’s had 0', async () => {
     await rawRequest(gateway.port, 'POST /none HTTP/1.1\r\nhost: gw\r\n\r\n');
     await rawRequest(gateway.port, 'POST /zero HTTP/1.1\r\nhost: gw\r\ncontent-length: 0\r\n\r\n');
     await rawRequest(gateway.port, 'GET /zero HTTP/1.1\r\nhost: gw\r\ncontent-length: 0\r\n\r\n');
@@ -277,7 +277,7 @@ describe('what is sent', () => {
     expect(lengths).toEqual([[], [['content-length', '0']], [['content-length', '0']]]);
   });
 
-  it('stays chunked when it is empty', async () => {
+  it('stays chunked when its body is empty', async () => {
     await rawRequest(
       gateway.port,
       'POST /empty HTTP/1.1\r\nhost: gw\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
@@ -286,7 +286,7 @@ describe('what is sent', () => {
     expect(upstream.requests[0]!.body).toHaveLength(0);
   });
 
-  it('passes an unasked 100 Continue on', async () => {
+  it('receives an unrequested 100 Continue', async () => {
     upstream.script.onRequest = (connection) =>
       connection.write(`HTTP/1.1 100 Continue\r\n\r\n${OK.toString('latin1')}`);
     const answer = await rawRequest(gateway.port, get('/'));
@@ -294,7 +294,7 @@ describe('what is sent', () => {
     expect(answer.body.toString()).toBe('ok');
   });
 
-  it('keeps a reason phrase that comes in pieces', async () => {
+  it('receives a reason phrase that arrives in pieces', async () => {
     upstream.script.onRequest = (connection) =>
       connection.writePieces(['HTTP/1.1 299 Quite ', 'Fine\r\ncontent-', 'length: 0\r\n\r\n']);
     expect((await rawRequest(gateway.port, get('/'))).start_line).toBe('HTTP/1.1 299 Quite Fine');

@@ -104,7 +104,7 @@ const countUnknown = ({ fallbacks }: RelegationCounters) => fallbacks.unknown_cr
 const unknown = () => countUnknown(gateway.counts()) - countUnknown(before);
 
 describe('a step', () => {
-  it('with an unknown credential is left to the upstream to refuse, every time', async () => {
+  it('with an unknown credential goes to the upstream each time', async () => {
     for (let at = 1; at <= 3; at++) {
       const answer = await step([key('sk-ant-made-up')]);
       expect([answer.status, serverOf(answer)]).toEqual([401, 'upstream']);
@@ -118,7 +118,7 @@ describe('a step', () => {
   it.each([
     ['x-api-key', key],
     ['authorization', bearer],
-  ])('is served once the upstream has taken its %s', async (_name, headerOf) => {
+  ])('is served once the upstream has accepted its %s', async (_name, headerOf) => {
     const credential = headerOf(GOOD);
     expect(await served(credential)).toBe('upstream');
     expect(await served(credential)).toBe('student');
@@ -145,7 +145,7 @@ describe('a step', () => {
   });
 
   it.each([401, 403])(
-    'is the upstream’s again once that has answered %i to its credential',
+    'goes to the upstream again once that has answered the credential with %i',
     async (status) => {
       await served(key(GOOD));
       expect(await served(key(GOOD))).toBe('student');
@@ -173,21 +173,24 @@ describe('a step', () => {
     },
   );
 
-  it.each([300, 400, 404, 429, 500, 529])('has shown nothing by an answer of %i', async (status) => {
-    acceptance = status;
-    expect((await step([key(GOOD)])).status).toBe(status);
-    expect(await served(key(GOOD))).toBe('upstream');
-    expect(unknown()).toBe(2);
-  });
+  it.each([300, 400, 404, 429, 500, 529])(
+    'proves no credential by an answer with status %i',
+    async (status) => {
+      acceptance = status;
+      expect((await step([key(GOOD)])).status).toBe(status);
+      expect(await served(key(GOOD))).toBe('upstream');
+      expect(unknown()).toBe(2);
+    },
+  );
 
-  it('has shown nothing by what the upstream answers to everybody', async () => {
+  it('proves no credential by requests that the upstream answers without one', async () => {
     for (const line of ['GET /', 'POST /', 'POST /v1/messages/count_tokens', 'POST /v1/complete']) {
       expect((await step([key('sk-ant-made-up')], [], line)).status, line).toBe(200);
       expect(await served(key('sk-ant-made-up')), line).toBe('upstream');
     }
   });
 
-  it('counts with all credentials that it comes with', async () => {
+  it('is served only if its combination of credentials is known', async () => {
     const proxy = (value: string): Header => ['x-proxy-auth-token', value];
     expect(await served(key(GOOD), proxy('a'))).toBe('upstream');
     expect(await served(key(GOOD), proxy('a'))).toBe('student');
@@ -195,7 +198,7 @@ describe('a step', () => {
     expect(await served(key(GOOD))).toBe('upstream');
   });
 
-  it('of a stranger takes no sticky run over; one that the upstream takes does', async () => {
+  it('does not take over a sticky run unless the upstream accepts its credential', async () => {
     const run: Header[] = [['x-svc-run', 'r1']];
     expect((await step([key('sk-ant-made-up')], run)).status).toBe(401);
     expect(serverOf(await step([key(OWN)], run))).toBe('student');
@@ -208,7 +211,7 @@ describe('the memory of credentials', () => {
   const headers = (value: string) => ['host', 'gw', 'x-api-key', value];
   const clock = { now_ms: 1_000, wallMs: () => 0, monotonicMs: () => clock.now_ms };
 
-  it('ends an hour after the upstream last took one', () => {
+  it('lasts an hour from the upstream’s last acceptance', () => {
     const known = new KnownCredentials([], clock);
     const digest = known.digest(headers(GOOD));
     const isKnown = () => known.isKnown(headers(GOOD), digest);
@@ -237,13 +240,13 @@ describe('the memory of credentials', () => {
     expect(shown).not.toContain(OWN);
   });
 
-  it('has another hash of the same credential in every process', () => {
+  it('hashes the same credential differently in each process', () => {
     const [first, second] = [new KnownCredentials([], clock), new KnownCredentials([], clock)];
     expect(first.digest(headers(GOOD))).toBe(first.digest(headers(GOOD)));
     expect(first.digest(headers(GOOD))).not.toBe(second.digest(headers(GOOD)));
   });
 
-  it('tells apart where one value ends and the next begins', () => {
+  it('includes the boundary between values in the hash', () => {
     const known = new KnownCredentials([], clock);
     const digests = [
       ['x-api-key', 'ab', 'authorization', 'c'],

@@ -46,7 +46,7 @@ function describe(pairs: Pairs, framing: 'none' | 'length'): Omit<FilteredReques
   };
 }
 
-it('any requests, in any order, with values of equal length', () => {
+it('gives the same head as without the memory, for any order of requests and values of equal length', () => {
   const name = fc.constantFrom(
     'x-a',
     'x-b',
@@ -74,7 +74,7 @@ it('any requests, in any order, with values of equal length', () => {
   );
 });
 
-it('a credential of the same length is the request’s own', () => {
+it('takes a credential of the same length from the request itself', () => {
   const lines = (key: string) =>
     ask(
       [

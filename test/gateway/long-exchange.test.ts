@@ -28,7 +28,7 @@ afterEach(async () => {
   await upstream.close();
 });
 
-it('serves the next request of a connection whose answer was long in coming', async () => {
+it('a connection serves the next request after an answer that took long', async () => {
   const client = await openRawClient(gateway.port);
   for (let time = 1; time <= 3; time += 1) {
     await client.write(POST);
@@ -40,7 +40,7 @@ it('serves the next request of a connection whose answer was long in coming', as
   client.socket.destroy();
 });
 
-it('takes the rest of an upload that pauses in the middle', async () => {
+it('an upload that pauses in the middle arrives in full', async () => {
   upstream.script = { onRequest: (connection) => connection.write(OK) };
   const client = await openRawClient(gateway.port);
   await client.write(POST.subarray(0, -2));

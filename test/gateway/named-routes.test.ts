@@ -99,7 +99,7 @@ async function send(path: string, headers: Record<string, string> = {}): Promise
 }
 
 describe('a prefix', () => {
-  it('leads to its base, as whole segments, the longest first; anything else to the default', async () => {
+  it('leads to its base: whole segments, the longest first; other paths go to the default', async () => {
     for (const [path, target] of [
       ['/local/v1/chat/completions?a=b', '/inner/v1/chat/completions?a=b'],
       ['/local', '/inner/'],
@@ -114,7 +114,7 @@ describe('a prefix', () => {
     }
   });
 
-  it('takes a proper region alone', async () => {
+  it('accepts only a proper region', async () => {
     for (const region of ['', 'EU', 'a..b', 'evil.example', '%2e', '-x', `a-${'b'.repeat(100)}`]) {
       const answer = await fetch(`${url}/cloud/${region}/v1/messages`, { method: 'POST', body: '{}' });
       expect(answer.status, region).toBe(400);
@@ -124,7 +124,7 @@ describe('a prefix', () => {
     expect(await own.text()).toContain('such as us-east-1: /bedrock/{region}/');
   });
 
-  describe('that adds a credential', () => {
+  describe('a prefix that adds a credential', () => {
     const POST = 'POST';
     it.each<[string, string, Record<string, string>, number]>([
       [
@@ -169,7 +169,7 @@ describe('a prefix', () => {
       expect(reached - before).toBe(status === 200 ? 3 : 0);
     });
 
-    it('is no case for a route without one', async () => {
+    it('is not needed for a route without a credential', async () => {
       const answer = await ask('/local/v1/messages', POST, {
         host: 'any.example',
         origin: 'https://a.example',

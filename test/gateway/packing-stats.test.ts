@@ -10,7 +10,7 @@ import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { makeExchange } from '../storage/captured.ts';
 import { makeFolder } from '../storage/folder.ts';
 
-it('the stats and /metrics say how much waits to be packed and indexed, and since when', async () => {
+it('the stats and /metrics show how much waits to be packed and indexed, and since when', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   onTestFinished(() => log.close());

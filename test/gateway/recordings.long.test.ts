@@ -308,7 +308,7 @@ describe.skipIf(!FILES.every(({ is_there }) => is_there))('recorded traffic (../
     expect(faults).toEqual([]);
   });
 
-  it('keeps every body as it was on the wire', async () => {
+  it('is captured with each body as it was on the wire', async () => {
     const flushed = await fetch(`http://127.0.0.1:${port}/__gw/flush`, { method: 'POST' });
     expect(await flushed.json()).toMatchObject({ flushed: true });
     const reader = CaptureReader.open(join(dir, 'capture.mdb'));

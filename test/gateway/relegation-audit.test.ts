@@ -99,7 +99,7 @@ const compared = (count: number) =>
   expect.poll(async () => (await stats()).audit.compared, { timeout: 20_000 }).toBe(count);
 
 describe('an audited step', () => {
-  it('is the upstream’s, byte for byte, is captured as such, and compared', async () => {
+  it('is served by the upstream byte for byte, captured as the upstream’s, and compared', async () => {
     await start();
     says = 'served: this';
     const answer = await send(stepBody('serve this'));
@@ -118,7 +118,7 @@ describe('an audited step', () => {
     expect(captured.map(({ record }) => record.served_by)).toEqual(['upstream']);
   });
 
-  it('that was answered alike leaves a sticky run to the student; another answer gives it to the upstream', {
+  it('leaves a sticky run with the student if the answers agree, and with the upstream if not', {
     tags: 'long',
   }, async () => {
     const { relegation } = await start({ audit_share: 0.05, sticky: true });
@@ -162,7 +162,7 @@ describe('an audited step', () => {
     expect(gateway!.counts().fallbacks.taken_over).toBe(before + 1);
   });
 
-  it('is compared by the bytes of the arguments, with every digit', async () => {
+  it('compares the bytes of the arguments, with every digit', async () => {
     await start();
     const callOf = (input: string): string =>
       `{"id":"msg_u","type":"message","role":"assistant","model":"m","content":[{"type":"tool_use","id":"toolu_1","name":"look","input":${input}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}`;
@@ -181,7 +181,7 @@ describe('an audited step', () => {
     expect((await stats()).audit).toEqual({ asked: 4, compared: 4, agreed, reading_differs: 0 });
   });
 
-  it('of which the upstream has no answer counts for nothing', async () => {
+  it('does not count if the upstream gave no answer', async () => {
     await start();
     says = 'served: this';
     status = '529 Overloaded';
@@ -194,7 +194,7 @@ describe('an audited step', () => {
 });
 
 describe('an upstream that changes silently', () => {
-  it('is noticed: the kind is suspended, what else the student does goes on, a restart changes nothing', {
+  it('is noticed: its kind of answer is suspended, other kinds go on, a restart changes nothing', {
     tags: 'long',
   }, async () => {
     await start();
@@ -232,7 +232,7 @@ describe('an upstream that changes silently', () => {
     expect((await stats()).fallbacks).toMatchObject({ suspended: 1 });
   });
 
-  it('is noticed too where what was kept is damaged: it is begun anew', async () => {
+  it('is noticed also if the stored comparisons are damaged: they start anew', async () => {
     writeFileSync(join(folder, 'student-watch.json'), '{"format":');
     await start();
     says = 'served: this';
@@ -242,8 +242,8 @@ describe('an upstream that changes silently', () => {
   });
 });
 
-describe('a student that is too old', () => {
-  it('serves nothing, and says so', { tags: 'long' }, async () => {
+describe('an expired student', () => {
+  it('serves nothing, and the status says so', { tags: 'long' }, async () => {
     await start({ audit_share: 0 });
     const valid_until = new Date(Date.now() - 1_000).toISOString();
     await publishStudent(gateway!.directory, makeDraft({ valid_until }), await fitOrderStudent());

@@ -112,7 +112,7 @@ async function ask(run: (io: Parameters<typeof runInspect>[1]) => Promise<number
 }
 
 describe('shadow mode', () => {
-  it('keeps each decision with its exchange, and shows where the upstream said something else', {
+  it('stores each decision with its exchange, and shows where the upstream answered differently', {
     tags: 'long',
   }, async () => {
     await start({ mode: 'shadow', scripted: false });
@@ -167,7 +167,7 @@ describe('shadow mode', () => {
     expect(explained.opinion!.nearest!.answers[0]!.kind).toBe('get_order');
   });
 
-  it('masks what the student would have said, as it masks bodies', { tags: 'long' }, async () => {
+  it('masks the student’s answer like a body', { tags: 'long' }, async () => {
     await start({ mode: 'shadow' });
     content = [{ type: 'text', text: 'served: nothing' }];
     await send(stepBody(`serve the key ${SECRET} again`), 'run-secret', 1);
@@ -176,7 +176,7 @@ describe('shadow mode', () => {
     expect(JSON.stringify(only)).not.toContain(SECRET.slice(0, 30));
   });
 
-  it('keeps why the gateway did not ask', { tags: 'long' }, async () => {
+  it('stores why the student was not asked', { tags: 'long' }, async () => {
     await start({ mode: 'shadow', client_keys: [] });
     content = [{ type: 'text', text: 'a' }];
     await send(stepBody('serve this'), 'run-stranger', 1);
@@ -192,8 +192,8 @@ describe('shadow mode', () => {
   });
 });
 
-describe('a refusal', () => {
-  it('is explained by its rule, the nearest golden step and what is new beside it', {
+describe('the explanation of a refusal', () => {
+  it('names the rule, the nearest golden step, and what is new in this one', {
     tags: 'long',
   }, async () => {
     await start({ scripted: false });
@@ -224,7 +224,7 @@ describe('a refusal', () => {
     expect(page.out).toMatch(/nearest .*golden step/);
   });
 
-  it('of a changed prompt names the sentence', { tags: 'long' }, async () => {
+  it('names the sentence of the prompt that changed', { tags: 'long' }, async () => {
     await start({ scripted: false });
     content = [{ type: 'text', text: 'a' }];
     const run = new OrderRun(
@@ -243,7 +243,7 @@ describe('a refusal', () => {
     expect(page.out).toContain('Never say where a parcel is');
   });
 
-  it('of another value where all golden runs had the same one names it', { tags: 'long' }, async () => {
+  it('names a value that was the same in all golden runs', { tags: 'long' }, async () => {
     const rule = (limit: number) => ` Parcels above ${limit} EUR are insured.`;
     await start({ scripted: false, model: fitStudent(makeGoldenSteps(12, 7, rule(200))) });
     content = [{ type: 'text', text: 'a' }];
@@ -266,7 +266,7 @@ describe('a refusal', () => {
     expect(page.out).not.toContain('ORD-');
   });
 
-  it('on a wire that is switched off names the variable', { tags: 'long' }, async () => {
+  it('names the variable that switched a wire off', { tags: 'long' }, async () => {
     await start({});
     const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"serve this"}]}');
     content = [{ type: 'text', text: 'a' }];
@@ -282,7 +282,9 @@ describe('a refusal', () => {
     );
   });
 
-  it('cannot be explained for what is not there, and wrong use says so', { tags: 'long' }, async () => {
+  it('is not available for missing exchanges, and wrong use gets a clear error', {
+    tags: 'long',
+  }, async () => {
     await start({ scripted: false });
     content = [{ type: 'text', text: 'a' }];
     await send(stepBody('a'), 'run', 1);
@@ -300,7 +302,7 @@ describe('a refusal', () => {
   });
 });
 
-describe('ids that a double rounds', () => {
+describe('ids that a double cannot hold exactly', () => {
   /** An audited step: the student's call, from the stored decision, beside the upstream's call. */
   const audited = (student: string, upstreams: string) => {
     const decision = `{"decision":"audit","student_version":1,"agent":"a1","kind":"look","score":0.1,"answer":[{"type":"tool_call","id":"","name":"look","input":{"id":${student}}}]}`;

@@ -84,7 +84,7 @@ const student = (...argv: string[]) =>
   runHere(['student', ...argv, '--dir', gateway.directory], { DATA_DIR: folder });
 
 describe('a directory', () => {
-  it('that is empty at the start gives a student when one is published', { tags: 'long' }, async () => {
+  it('that is empty at the start serves once a student is published', { tags: 'long' }, async () => {
     folder = mkdtempSync(join(tmpdir(), 'understudy-operation-'));
     mkdirSync(join(folder, 'student'));
     isRunning = true;
@@ -98,7 +98,9 @@ describe('a directory', () => {
     expect(await send()).toBe('student');
   });
 
-  it('whose manifest is taken away serves nothing, until there is one again', { tags: 'long' }, async () => {
+  it('whose manifest is removed serves nothing until there is a manifest again', {
+    tags: 'long',
+  }, async () => {
     await start();
     expect(await send()).toBe('student');
     rmSync(join(gateway.directory, 'manifest.json'));
@@ -112,7 +114,7 @@ describe('a directory', () => {
     expect(await send('serve that')).toBe('student');
   });
 
-  it('follows what the command line has serve', { tags: 'long' }, async () => {
+  it('serves the version that the command line chose', { tags: 'long' }, async () => {
     await start();
     await publishOrderStudent(gateway.directory);
     await expect.poll(async () => (await stats()).version, PATIENCE).toBe(2);
@@ -122,8 +124,8 @@ describe('a directory', () => {
   });
 });
 
-describe('an agent that is suspended', () => {
-  it('is the upstream’s, also after a restart, until it is resumed', { tags: 'long' }, async () => {
+describe('a suspended agent', () => {
+  it('is served by the upstream, also after a restart, until it is resumed', { tags: 'long' }, async () => {
     await start();
     expect(await send()).toBe('student');
     const at_ms = Date.now();
@@ -141,7 +143,7 @@ describe('an agent that is suspended', () => {
     expect(await send()).toBe('student');
   });
 
-  it('may be one kind of answer alone', { tags: 'long' }, async () => {
+  it('may be suspended for one kind of answer alone', { tags: 'long' }, async () => {
     await start();
     const at_ms = Date.now();
     await writeOrders(gateway.directory, suspend(NO_ORDERS, { agent: 'scripted', kind: 'look', at_ms }));
@@ -150,7 +152,9 @@ describe('an agent that is suspended', () => {
     expect(await send('serve this')).toBe('student');
   });
 
-  it('by an audit may go on when an operator says so, and is audited first', { tags: 'long' }, async () => {
+  it('may be resumed by an operator after an audit suspended it, and is audited first', {
+    tags: 'long',
+  }, async () => {
     await start({ audit_share: 1 });
     for (let at = 0; (await stats()).suspended.agents === 0; at++) {
       await send(`serve number ${at}`);
@@ -166,7 +170,7 @@ describe('an agent that is suspended', () => {
 });
 
 describe('the ledger', () => {
-  it('counts what was served, audited and wrong, and outlasts a restart', { tags: 'long' }, async () => {
+  it('counts served, audited and wrong answers, and survives a restart', { tags: 'long' }, async () => {
     await start({ prices: { 'claude-demo': { input: 3, output: 15 } } });
     for (let at = 0; at < 3; at++) expect(await send(`serve number ${at}`)).toBe('student');
     const ledger = async () => ((await stats()) as unknown as { ledger: Record<string, unknown>[] }).ledger;
@@ -201,7 +205,7 @@ describe('the ledger', () => {
 });
 
 describe('a late take-over', () => {
-  it('is paid with a cold cache, and the saving says so', { tags: 'long' }, async () => {
+  it('is charged at the price of a cold cache, and the saving includes that', { tags: 'long' }, async () => {
     await start({ prices: { 'claude-demo': { input: 10, output: 15 } } });
     const asked = { role: 'user', content: 'cached' };
     const body = stepBody([asked]);
@@ -225,7 +229,9 @@ describe('a late take-over', () => {
 });
 
 describe('a share of the runs', () => {
-  it('is served, each run always alike, and the others are the upstream’s', { tags: 'long' }, async () => {
+  it('is served, with the same decision for all steps of a run; the upstream serves the others', {
+    tags: 'long',
+  }, async () => {
     await start({ run_headers: ['x-own-run'] });
     const orders = orderShare(NO_ORDERS, 1, 0.5);
     await writeOrders(gateway.directory, orders);

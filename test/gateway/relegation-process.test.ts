@@ -55,7 +55,7 @@ interface Stats {
 }
 
 describe('a process', () => {
-  it('starts with an empty directory, and takes the student that comes', { tags: 'long' }, async () => {
+  it('starts with an empty directory, and loads the student that arrives', { tags: 'long' }, async () => {
     mkdirSync(directory());
     const process = start('gateway');
     const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
@@ -138,32 +138,36 @@ describe('a process', () => {
   });
 
   const off: Record<string, string>[] = [{ SVC_DISTILL_DIR: '' }, { GW_RELEGATION: 'off' }];
-  it.each(off)('without a directory, or told so, has no relegation: %j', { tags: 'long' }, async (env) => {
-    const process = start('gateway', env);
-    const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
-    const { relegation } = (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
-    expect(relegation).toEqual({
-      enabled: false,
-      mode: 'off',
-      student: null,
-      version: null,
-      share: 1,
-      served: 0,
-      fallback: 0,
-      errors: 0,
-      fallbacks: {},
-      tokens_saved: { input: 0, output: 0 },
-      money_saved_usd: null,
-      audit: { asked: 0, compared: 0, agreed: 0, reading_differs: 0 },
-      shadow: { would_serve: 0, compared: 0, agreed: 0, reading_differs: 0 },
-      valid_until: null,
-      expired: false,
-      suspended: { agents: 0, kinds: 0 },
-      ledger: [],
-      ledger_total: null,
-      agents: [],
-    });
-  });
+  it.each(off)(
+    'without a directory, or with relegation switched off, reports no relegation: %j',
+    { tags: 'long' },
+    async (env) => {
+      const process = start('gateway', env);
+      const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
+      const { relegation } = (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
+      expect(relegation).toEqual({
+        enabled: false,
+        mode: 'off',
+        student: null,
+        version: null,
+        share: 1,
+        served: 0,
+        fallback: 0,
+        errors: 0,
+        fallbacks: {},
+        tokens_saved: { input: 0, output: 0 },
+        money_saved_usd: null,
+        audit: { asked: 0, compared: 0, agreed: 0, reading_differs: 0 },
+        shadow: { would_serve: 0, compared: 0, agreed: 0, reading_differs: 0 },
+        valid_until: null,
+        expired: false,
+        suspended: { agents: 0, kinds: 0 },
+        ledger: [],
+        ledger_total: null,
+        agents: [],
+      });
+    },
+  );
 
   const empty = async () => {
     await publishOrderStudent(directory());
@@ -188,7 +192,7 @@ describe('a process', () => {
     ],
   ];
   it.each(damage)(
-    'that is given no student says so in one line and ends: %s',
+    'without a usable student ends with one line that says why: %s',
     { tags: 'long' },
     async (words, act) => {
       await act();

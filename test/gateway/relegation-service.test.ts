@@ -163,7 +163,7 @@ async function converse(first: (response: ServerResponse) => void): Promise<unkn
 }
 
 describe('a service that speaks the Messages API', () => {
-  it('is asked for what is covered, in its own name, and answers in the client’s', async () => {
+  it('is asked for covered steps under its own model name, and answers under the client’s', async () => {
     await open('messages');
     const messages = await converse(
       reply(
@@ -282,7 +282,7 @@ describe('a service that speaks the Messages API', () => {
       },
     ],
   ];
-  it('is not believed: whatever is wrong with its answer, the upstream serves', async () => {
+  it('is not trusted: if anything is wrong with its answer, the upstream serves', async () => {
     await open('messages');
     for (const [what, reason, act] of wrong) {
       answer = act;
@@ -309,7 +309,7 @@ describe('a service that speaks the Messages API', () => {
     expect(results.map(({ by }) => by)).toEqual(Array.from({ length: 12 }, () => 'student'));
   });
 
-  it('may be too slow, and its late answer changes nothing', { tags: 'long' }, async () => {
+  it('may be too slow; its late answer has no effect', { tags: 'long' }, async () => {
     await open('messages', 300);
     const { promise: isGone, resolve: onGone } = Promise.withResolvers<void>();
     answer = (response) => response.on('close', onGone);
@@ -326,7 +326,9 @@ describe('a service that speaks the Messages API', () => {
     expect((await send(stepBody('serve this'), [['x-svc-run', 'slow 1']])).by).toBe('upstream');
   });
 
-  it('is not asked for what is not covered, or what it could not be told', { tags: 'long' }, async () => {
+  it('is not asked for steps that are not covered or that the request cannot express', {
+    tags: 'long',
+  }, async () => {
     await open('messages');
     answer = reply(message([{ type: 'text', text: 'fine' }]));
     expect((await send(stepBody('decline this'))).by).toBe('upstream');
@@ -351,7 +353,7 @@ describe('a service that speaks the Messages API', () => {
 });
 
 describe('a service that speaks chat-completions', () => {
-  it('is asked in its own words, and its answer is put into ours', async () => {
+  it('is asked in its format, and its answer is translated', async () => {
     await open('chat_completions');
     const call = (at: string, id: string) => ({
       id,
@@ -396,7 +398,7 @@ describe('a service that speaks chat-completions', () => {
     expect(JSON.stringify(asked)).not.toContain(CLIENT_CANARY);
   });
 
-  it('is not believed either', async () => {
+  it('is not trusted either', async () => {
     await open('chat_completions');
     const wrong = [
       chat({ content: 'half' }, 'length'),
@@ -476,7 +478,7 @@ describe.each(['messages', 'chat_completions'] as const)(
           );
     const wires = ['chat_completions', 'responses'] as const;
 
-    it('are answered in their own words, whole and streamed', { tags: 'long' }, async () => {
+    it('are answered in their own format, whole and streamed', { tags: 'long' }, async () => {
       await open(style, 30_000, false);
       for (const wire of wires)
         for (const stream of [false, true]) {
@@ -490,7 +492,7 @@ describe.each(['messages', 'chat_completions'] as const)(
         }
     });
 
-    it('get the upstream’s answer alone from a model that is late, and nothing of what it says then', {
+    it('receive only the upstream’s answer if the model is late', {
       tags: 'long',
     }, async () => {
       await open(style, 300, false);
@@ -505,7 +507,7 @@ describe.each(['messages', 'chat_completions'] as const)(
       expect(gateway.counts().served).toBe(0);
     });
 
-    it('that leave while the model answers end its request, and count as neither', {
+    it('that leave while the model answers end its request, and count neither as served nor as an error', {
       tags: 'long',
     }, async () => {
       await open(style, 30_000, false);
@@ -529,7 +531,7 @@ describe.each(['messages', 'chat_completions'] as const)(
       expect(serverOf(await rawRequest(gateway.port, bytesOf('responses', 'serve it')))).toBe('student');
     });
 
-    it('are not served what no agent would say: arguments without an end, or the key', {
+    it('are not served answers that no agent would accept: arguments without an end, or the key', {
       tags: 'long',
     }, async () => {
       await open(style, 30_000, false);

@@ -163,14 +163,14 @@ class Talk {
 }
 
 describe.each(['a-run', null])('a run (label: %s)', (run) => {
-  it('is the student’s as long as it serves, by calls and by words', { tags: 'long' }, async () => {
+  it('stays with the student as long as it serves, with calls and with text', { tags: 'long' }, async () => {
     await open();
     const talk = new Talk(run);
     for (const words of ['call here', 'call there', 'serve 1', 'serve 2', 'call again', 'serve 3'])
       expect(await talk.step(words)).toBe('student');
   });
 
-  it('stays the upstream’s once it has had to take over', async () => {
+  it('stays with the upstream after a take-over', async () => {
     await open();
     for (const first of ['call here', 'serve words', null]) {
       const talk = new Talk(run === null ? null : `${run} ${first}`);
@@ -182,7 +182,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     }
   });
 
-  it('stays so after a failure', async () => {
+  it('stays with the upstream after a failure', async () => {
     await open();
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
@@ -190,7 +190,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await talk.step('serve this')).toBe(run === null ? 'unknown_run' : 'taken_over');
   });
 
-  it('stays so after a word that came too late', { tags: 'long' }, async () => {
+  it('stays with the upstream after a student’s answer that came too late', { tags: 'long' }, async () => {
     await open({ timeout_ms: 300 });
     // On a busy machine, even an answer that is not delayed may be late. That is a take-over, too, and another run
     // begins.
@@ -205,7 +205,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(next).toBe(run === null ? 'unknown_run' : 'taken_over');
   });
 
-  it('is served again when the same step comes again', async () => {
+  it('is served again when the same step is repeated', async () => {
     await open();
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
@@ -220,7 +220,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await talk.step('serve the end')).toBe('student');
   });
 
-  it('is the upstream’s after a step that could not be shown to the student', async () => {
+  it('goes to the upstream after a step that the student could not see', async () => {
     await open();
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
@@ -231,7 +231,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await talk.step('serve this')).toBe(run === null ? 'student' : 'taken_over');
   });
 
-  it('is not continued after a restart, but a new run is served', { tags: 'long' }, async () => {
+  it('does not continue after a restart, but a new run is served', { tags: 'long' }, async () => {
     await open({});
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
@@ -242,7 +242,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await new Talk(run === null ? null : 'another').step('serve this')).toBe('student');
   });
 
-  it('is not continued after the student’s thread has ended', { tags: 'long' }, async () => {
+  it('does not continue after the student’s thread has ended', { tags: 'long' }, async () => {
     await open();
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
@@ -251,7 +251,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await talk.step('serve this')).toBe('unknown_run');
   });
 
-  it('goes on with the student when a newer one takes over', { tags: 'long' }, async () => {
+  it('continues with a newer student that replaces the student', { tags: 'long' }, async () => {
     await open({});
     const talk = new Talk(run);
     const taken = new Talk(run === null ? null : 'taken');
@@ -265,7 +265,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
 });
 
 describe.each(['a-run', null])('a student that comes back (label: %s)', { tags: 'long' }, (run) => {
-  it('serves again behind what the upstream served, whatever the reason was', async () => {
+  it('serves again after steps of the upstream, whatever the reason for them was', async () => {
     await open({ sticky: false, timeout_ms: 30_000 });
     const talk = new Talk(run);
     expect(await talk.step('decline')).toBe('too_far');
@@ -278,7 +278,7 @@ describe.each(['a-run', null])('a student that comes back (label: %s)', { tags: 
     expect(await talk.again()).toBe('student');
   });
 
-  it('goes on with what was begun before a restart, or elsewhere', async () => {
+  it('continues runs that began before a restart, or elsewhere', async () => {
     await open({ sticky: false });
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
@@ -305,7 +305,7 @@ describe.each(['a-run', null])('a student that comes back (label: %s)', { tags: 
 });
 
 describe('a labelled run', () => {
-  it('has one fate for all its conversations', async () => {
+  it('has one server for all its conversations', async () => {
     await open();
     const main = new Talk('family');
     const sub = new Talk('family');
@@ -318,7 +318,7 @@ describe('a labelled run', () => {
     expect(await later.step('serve this', false)).toBe('taken_over');
   });
 
-  it('that is not known may not begin in the middle', async () => {
+  it('that is unknown is served only from its beginning', async () => {
     await open();
     const talk = new Talk('late');
     talk.seq = 4;
@@ -327,7 +327,7 @@ describe('a labelled run', () => {
     expect(await new Talk('without numbers').step('serve this', false)).toBe('student');
   });
 
-  it('does not go on from another one’s answers', async () => {
+  it('does not continue from another run’s answers', async () => {
     await open();
     const first = new Talk('one');
     expect(await first.step('call here')).toBe('student');
@@ -346,7 +346,7 @@ describe('a labelled run', () => {
 });
 
 describe('a run without a label', () => {
-  it('is told from another that began with the same words', async () => {
+  it('is distinguished from another that began with the same words', async () => {
     await open();
     const [first, second] = [new Talk(), new Talk()];
     expect(await first.step('call here')).toBe('student');
@@ -356,7 +356,7 @@ describe('a run without a label', () => {
     expect(await first.step('serve this')).toBe('unknown_run');
   });
 
-  it('does not go on from an answer that the gateway did not pass on', async () => {
+  it('does not continue from an answer that the gateway did not send', async () => {
     await open();
     const talk = new Talk();
     talk.messages.push(
@@ -398,7 +398,7 @@ describe('shadow mode', () => {
   });
 
   it.each(['shadowed', null])(
-    'goes the way that it would have gone (label: %s)',
+    'follows the run that it would have served (label: %s)',
     { tags: 'long' },
     async (run) => {
       await open({ mode: 'shadow' });
@@ -421,7 +421,7 @@ describe('shadow mode', () => {
     expect(gateway.counts().shadow).toEqual({ would_serve: 1, compared: 1, agreed: 1, reading_differs: 0 });
   });
 
-  it('delays no client, whatever the student does', { tags: 'long' }, async () => {
+  it('does not delay a client, whatever the student does', { tags: 'long' }, async () => {
     await open({ mode: 'shadow' });
     for (const task of ['hold it', 'throw', 'crash']) {
       const answer = await rawRequest(gateway.port, stepBytes(stepBody(task)));
@@ -435,7 +435,7 @@ describe('shadow mode', () => {
     expect(gateway.counts()).toMatchObject({ served: 0, fallbacks: { shadow: 1, failed: 1, crashed: 1 } });
   });
 
-  it('delays no client when the student hangs', { tags: 'long' }, async () => {
+  it('does not delay a client when the student hangs', { tags: 'long' }, async () => {
     await open({ mode: 'shadow', ping_ms: 1_000 });
     const answer = await rawRequest(gateway.port, stepBytes(stepBody('hang')));
     expect(serverOf(answer)).toBe('upstream');
@@ -444,8 +444,8 @@ describe('shadow mode', () => {
   });
 });
 
-describe('another student in the directory', () => {
-  it('that cannot be read is told once, and the one before goes on', { tags: 'long' }, async () => {
+describe('a new student in the directory', () => {
+  it('that cannot be read is reported once, and the previous one stays', { tags: 'long' }, async () => {
     await open({});
     spoil('{"format":"svc_student_v1","version":');
     await gateway.until(() => gateway.logged.some((line) => line.includes('cannot be loaded')));

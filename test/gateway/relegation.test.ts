@@ -84,7 +84,7 @@ async function sendSlowly<T>(act: () => Promise<T>): Promise<T> {
 }
 
 describe('a covered step', () => {
-  it('is answered as the upstream would, and the upstream hears nothing of it', async () => {
+  it('is answered as the upstream would, and the upstream receives nothing', async () => {
     const { result, served, fallback } = await gain(() => send(stepBytes(stepBody('serve this'))));
     expect({ served, fallback }).toEqual({ served: 1, fallback: 0 });
     expect(upstream.requests).toEqual([]);
@@ -109,7 +109,7 @@ describe('a covered step', () => {
     });
   });
 
-  it('comes as one burst of events when it is streamed', async () => {
+  it('arrives as one burst of events when it is streamed', async () => {
     const answer = await send(stepBytes(stepBody('call the cellar', { stream: true })));
     expect(headerValue(answer, 'content-type')).toBe('text/event-stream; charset=utf-8');
     const events = answer.body
@@ -131,7 +131,7 @@ describe('a covered step', () => {
     for (const { name, data } of events) expect(data.type).toBe(name);
   });
 
-  it.each(['length', 'chunked'] as const)('may come in pieces: %s', async (framing) => {
+  it.each(['length', 'chunked'] as const)('may arrive in pieces: %s', async (framing) => {
     const bytes = stepBytes(stepBody(`serve ${'x'.repeat(50_000)}`), [], framing);
     const answer = await sendSlowly(() => send(splitBytes(bytes, [300, 7, 20_000])));
     expect(serverOf(answer)).toBe('student');
@@ -155,7 +155,7 @@ describe('a covered step', () => {
     client.socket.destroy();
   });
 
-  it('leaves its connection as it was, for steps and for others', async () => {
+  it('leaves its connection usable for further steps and other requests', async () => {
     const client = await openRawClient(gateway.port);
     const servers: string[] = [];
     for (const task of ['serve 1', 'decline', 'serve 2', 'serve 3', 'decline', 'serve 4']) {
@@ -201,7 +201,7 @@ describe('a covered step', () => {
     expect(kept!.record.request.headers).toContainEqual(['x-api-key', '[redacted]']);
   });
 
-  it('is told in the stats, with what it saved', async () => {
+  it('is counted in the stats, with its saving', async () => {
     const before = (await readStats(gateway.url)).relegation;
     await send(stepBytes(stepBody('serve once more')));
     const after = (await readStats(gateway.url)).relegation;
@@ -213,7 +213,7 @@ describe('a covered step', () => {
   });
 });
 
-describe('what the student does not serve', () => {
+describe('a request that the student does not serve', () => {
   const body = Buffer.from(JSON.stringify(stepBody('serve this')));
   const without = (name: string) => STEP_HEADERS.filter(([header]) => header.toLowerCase() !== name);
   const withHeader = (name: string, value: string): [string, string][] => [
@@ -234,7 +234,7 @@ describe('what the student does not serve', () => {
     ['another shape', post(STEP_HEADERS, body, '/v1/chat/completions')],
     ['another method', messageBytes('PUT /v1/messages HTTP/1.1', STEP_HEADERS, body)],
   ];
-  it.each(notSteps)('is no step: %s', async (_name, bytes) => {
+  it.each(notSteps)('is not a step: %s', async (_name, bytes) => {
     const { result, fallback, served } = await gain(() => send(bytes));
     expect({ fallback, served }).toEqual({ fallback: 0, served: 0 });
     expect(result.body.equals(UPSTREAM_ANSWER)).toBe(true);
@@ -259,7 +259,7 @@ describe('what the student does not serve', () => {
       Buffer.concat([body.subarray(0, -3), Buffer.from([0xff]), body.subarray(-3)]),
     ],
   ];
-  it.each(refused)('is forwarded as it came: %s', async (_name, reason, bytes, sent) => {
+  it.each(refused)('is forwarded unchanged: %s', async (_name, reason, bytes, sent) => {
     const { result, reasons, errors } = await gain(() => send(bytes));
     expect(reasons).toEqual({ [reason]: 1 });
     expect(errors).toBe(0);
@@ -267,7 +267,7 @@ describe('what the student does not serve', () => {
     expect(upstream.requests[0]!.body.equals(sent)).toBe(true);
   });
 
-  it('is forwarded as it came: too large, in chunks', async () => {
+  it('is forwarded unchanged: too large, in chunks', async () => {
     const { result, reasons } = await gain(() => send(stepBytes(large, [], 'chunked')));
     expect(reasons).toEqual({ too_large: 1 });
     expect(result.body.equals(UPSTREAM_ANSWER)).toBe(true);
@@ -275,7 +275,9 @@ describe('what the student does not serve', () => {
     expect(headerValue(upstream.requests[0]!, 'transfer-encoding')).toBe('chunked');
   });
 
-  it('is forwarded when the rest of the body is long in coming, and flows on', { tags: 'long' }, async () => {
+  it('is forwarded when the rest of its body takes long, and the rest follows', {
+    tags: 'long',
+  }, async () => {
     const client = await openRawClient(gateway.port);
     const bytes = stepBytes(body);
     const { reasons } = await gain(async () => {
@@ -299,7 +301,7 @@ describe('what the student does not serve', () => {
       .filter((name) => name !== 'no answer')
       .map((name): [string, string] => [`nonsense ${name}`, 'invalid']),
   ];
-  it.each(failing)('passes as if nothing had happened: %s', async (task, reason) => {
+  it.each(failing)('is forwarded without a trace in the answer: %s', async (task, reason) => {
     for (const framing of ['length', 'chunked'] as const) {
       const more: [string, string][] = [['X-Odd-Header', 'kept']];
       const sent = stepBody(task);
@@ -317,7 +319,7 @@ describe('what the student does not serve', () => {
     }
   });
 
-  it('survives the end of the student’s thread in the middle of a step, and the next is served', {
+  it('survives the end of the student’s thread during its step; the next one is served', {
     tags: 'long',
   }, async () => {
     const { result, reasons, errors } = await gain(() =>
@@ -330,7 +332,7 @@ describe('what the student does not serve', () => {
     expect(serverOf(await send(stepBytes(stepBody('serve again'))))).toBe('student');
   });
 
-  it('is forwarded at once when as many are under way as there may be', async () => {
+  it('is forwarded at once if the maximum number of steps is in progress', async () => {
     const before = gateway.counts();
     const { result, served, reasons } = await gain(async () => {
       const held = send(stepBytes(stepBody('hold all')));
@@ -354,7 +356,7 @@ describe('what the student does not serve', () => {
 });
 
 describe('a student that hangs', () => {
-  it('holds no step up, and is replaced', { tags: 'long' }, async () => {
+  it('does not delay the step, and is replaced', { tags: 'long' }, async () => {
     const own = mkdtempSync(join(tmpdir(), 'understudy-hanging-'));
     const hanging = await startRelegatedGateway({ upstream: upstream.url, folder: own, ping_ms: 1_000 });
     const step = (task: string) => rawRequest(hanging.port, stepBytes(stepBody(task)));
@@ -370,7 +372,7 @@ describe('a student that hangs', () => {
 });
 
 describe('a client that leaves', () => {
-  it('is an aborted exchange, counted once and not served', { tags: 'long' }, async () => {
+  it('leaves an aborted exchange that counts once and not as served', { tags: 'long' }, async () => {
     await flush(gateway.url);
     const before = await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 0);
     const lastId = (await readCaptured(gateway.db)).at(-1)!.record.id;

@@ -75,7 +75,7 @@ const command = async (...argv: string[]) => {
   return stdout;
 };
 
-it('asks before it deletes more than a day for a clock that jumped', async () => {
+it('retention asks before it deletes more than a day after the clock jumped', async () => {
   expect(await command()).toContain('no pass was recorded yet');
   await service.start();
   await passed();

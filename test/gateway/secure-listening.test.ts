@@ -67,8 +67,8 @@ const fetchHere = ((url: string, init: object) => fetch(url, { ...init, dispatch
 
 const MESSAGE = { role: 'user', content: 'Begin.' } as const;
 
-describe('a client that insists on HTTPS', () => {
-  it.skipIf(!hasCurl)('curl (needs the binary)', async () => {
+describe('a client that requires HTTPS', () => {
+  it.skipIf(!hasCurl)('may be curl (needs the binary)', async () => {
     const { stdout } = await run('curl', [
       '-sS',
       '--cacert',
@@ -79,7 +79,7 @@ describe('a client that insists on HTTPS', () => {
     await expect(run('curl', ['-sS', `${gateway}/__gw/stats`])).rejects.toThrow(/certificate/);
   });
 
-  it('fetch and undici, on both ports', async () => {
+  it('may be fetch and undici, on both ports', async () => {
     const health = await fetch(`${api}/health`, { dispatcher });
     expect(health.status).toBe(200);
     const { statusCode, body } = await request(`${gateway}/v1/models`, { dispatcher });
@@ -87,7 +87,7 @@ describe('a client that insists on HTTPS', () => {
     expect(statusCode).toBeGreaterThanOrEqual(200);
   });
 
-  it('the Anthropic SDK, in one piece and as a stream', async () => {
+  it('may be the Anthropic SDK, in one piece and as a stream', async () => {
     const client = new Anthropic({
       apiKey: 'sk-test',
       baseURL: gateway,
@@ -98,7 +98,7 @@ describe('a client that insists on HTTPS', () => {
     expect((await client.messages.stream(asked).finalMessage()).role).toBe('assistant');
   });
 
-  it('the OpenAI SDK, in one piece and as a stream', async () => {
+  it('may be the OpenAI SDK, in one piece and as a stream', async () => {
     const client = new OpenAI({
       apiKey: 'sk-test',
       baseURL: `${gateway}/v1`,
@@ -128,7 +128,7 @@ describe('a certificate that changes', () => {
   const STAYS = /the earlier one stays/;
   const TAKEN = /new connections get the new certificate/;
 
-  it('is told of once, whatever the number of ports and threads; a key of another stays out', {
+  it('is reported once, whatever the number of ports and threads; a certificate for another key is ignored', {
     tags: 'long',
     timeout: 60_000,
   }, async () => {
@@ -158,7 +158,7 @@ describe('a certificate that changes', () => {
   });
 });
 
-describe('files that do not do', () => {
+describe('unusable certificate files', () => {
   const start = async (files: Record<string, string>) => {
     await using child = new CliChild(['gateway', '--port', '0'], {
       cwd: folder,
@@ -199,7 +199,7 @@ describe('files that do not do', () => {
     }
   });
 
-  it('are told about and taken where the certificate has run out and the key is open to others', {
+  it('get a warning, and are used, if the certificate has expired or others can read the key', {
     tags: 'long',
   }, async () => {
     const old = await issueCertificate('old', [-30, -1]);

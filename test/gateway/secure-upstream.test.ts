@@ -95,7 +95,7 @@ async function withGateway(
 
 describe('an upstream behind TLS', () => {
   it.each(['off', 'on'])(
-    'gets requests and answers them byte for byte, with capture %s',
+    'exchanges requests and answers byte for byte, with capture %s',
     { tags: 'long' },
     async (capture) => {
       await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: capture }, async (url) => {
@@ -113,14 +113,14 @@ describe('an upstream behind TLS', () => {
     },
   );
 
-  it('is asked to go on with the session of an earlier connection', { tags: 'long' }, async () => {
+  it('is asked to resume the session of an earlier connection', { tags: 'long' }, async () => {
     await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
       for (let i = 0; i < 3; i++) await (await fetch(`${url}/close`)).arrayBuffer();
       expect(handshakes.map(({ isReused }) => isReused)).toEqual([false, true, true]);
     });
   });
 
-  it('may be known by its address', { tags: 'long' }, async () => {
+  it('may have an IP address as its name', { tags: 'long' }, async () => {
     await withGateway(
       { NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') },
       async (url) => {
@@ -131,7 +131,7 @@ describe('an upstream behind TLS', () => {
     );
   });
 
-  it('gets no byte when its certificate is not trusted', async () => {
+  it('receives no byte if its certificate is not trusted', async () => {
     await withGateway({}, async (url) => {
       const answer = await fetch(`${url}/secret`, {
         method: 'POST',
@@ -145,7 +145,7 @@ describe('an upstream behind TLS', () => {
     });
   });
 
-  it('is asked once more when a connection that was used before says goodbye instead of an answer', {
+  it('gets a request again if it closes a used connection instead of answering', {
     tags: 'long',
   }, async () => {
     await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
@@ -158,7 +158,7 @@ describe('an upstream behind TLS', () => {
     });
   });
 
-  it('that says goodbye within a body never gives the client a whole one', { tags: 'long' }, async () => {
+  it('never completes a body at the client if it closes within the body', { tags: 'long' }, async () => {
     await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: 'on' }, async (url) => {
       const answer = await fetch(`${url}/cut`);
       expect(answer.status).toBe(200);
@@ -169,7 +169,7 @@ describe('an upstream behind TLS', () => {
     });
   });
 
-  it('takes WebSocket connections as wss:// if its certificate is trusted, and no byte otherwise', {
+  it('accepts WebSocket connections as wss:// if its certificate is trusted, and no byte otherwise', {
     tags: 'long',
   }, async () => {
     const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: { threshold: 0 } });
@@ -208,7 +208,7 @@ describe('an upstream behind TLS', () => {
     }
   });
 
-  it('that never ends its handshake is let go when the client leaves', { tags: 'long' }, async () => {
+  it('that never ends its handshake is disconnected when the client leaves', { tags: 'long' }, async () => {
     const sockets: Socket[] = [];
     const { promise: hello, resolve: hear } = Promise.withResolvers<void>();
     const { promise: gone, resolve: end } = Promise.withResolvers<void>();

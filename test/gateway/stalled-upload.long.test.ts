@@ -132,7 +132,7 @@ async function awaitStandstill(port: string, clients: readonly ChildProcess[]): 
 const isMeasurable = existsSync(ADDON) && process.platform === 'linux';
 const isSlow = { timeout: 120_000 };
 
-it.skipIf(!isMeasurable)('an upload that stalls half-way costs little memory', isSlow, async () => {
+it.skipIf(!isMeasurable)('an upload that stalls halfway takes little memory', isSlow, async () => {
   const { port, stalled, measure, upload } = await startStalling(TAKEN_BYTES, 1, {});
   for (let i = 0; i < 100; i++) await readStats(port);
   const before = measure();
@@ -143,7 +143,7 @@ it.skipIf(!isMeasurable)('an upload that stalls half-way costs little memory', i
 });
 
 it.skipIf(!isMeasurable)(
-  'many that stall hold no more than their bound, and keep no other out',
+  'many stalled uploads stay within their bound and do not block others',
   isSlow,
   async () => {
     const { port, stalled, measure, upload } = await startStalling(MANY_TAKEN_BYTES, MANY, {

@@ -65,7 +65,7 @@ function fill(bytes: number, value: number): Uint8Array {
   return new Uint8Array(bytes).fill(value);
 }
 
-it('lends copies that stay as they are to the end, and keeps the same bytes', () => {
+it('lends copies that stay unchanged to the end, and keeps the same bytes', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: LENT_BYTES_MIN, max: 1 << 20 }),
@@ -106,7 +106,7 @@ it('lends copies that stay as they are to the end, and keeps the same bytes', ()
   );
 });
 
-it('lends nothing of a body that does not lie in one piece', () => {
+it('lends nothing of a body that is not contiguous', () => {
   for (const announced of [0, (1 << 20) + 1, BODY_BYTES_MAX + 1]) {
     const { tee, budget } = openTee(announced);
     const before = budget.left;
@@ -123,7 +123,7 @@ it('lends nothing of a body that does not lie in one piece', () => {
   expect(short.lend(fill(100 * KIB, 1))).toBeNull();
 });
 
-it('moves what came before it lends, never what it has lent', () => {
+it('moves what came before the loan, never what it has lent', () => {
   const { memory, tee } = openTee(400 * KIB);
   const first = fill(20 * KIB, 1);
   expect(tee.lend(first)).toBeNull();
@@ -166,7 +166,7 @@ it.each(LOSSES)('keeps what it has lent when there is no room for %s', (_name, l
   expect(memory.given).toEqual([cell]);
 });
 
-it('lends nothing when the exchange is over', () => {
+it('lends nothing after the exchange', () => {
   const { tee, budget, memory } = openTee(300 * KIB);
   tee.lend(fill(100 * KIB, 1));
   const cell = tee.request.cells[0]!;

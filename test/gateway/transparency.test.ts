@@ -45,7 +45,7 @@ const endToEnd = (headers: readonly (readonly [string, string])[], lower = false
     .filter(([name]) => !OWN.has(name.toLowerCase()))
     .map(([name, value]) => [lower ? name.toLowerCase() : name, value]);
 
-describe('request', () => {
+describe('the upstream receives of a request', () => {
   it.each([
     '/a%20b//../c/%2e%2E/;x?x=1&y=%zz&x=2',
     '/a?',
@@ -81,7 +81,7 @@ describe('request', () => {
     expect(upstream.requests[0]!.start_line).toBe(`${method} /m HTTP/1.1`);
   });
 
-  it('headers: order, duplicates and bytes', async () => {
+  it('the headers in order, with duplicates, byte for byte', async () => {
     const headers: [string, string][] = [
       ['Authorization', 'Bearer secret'],
       ['X-Dup', '1'],
@@ -103,7 +103,7 @@ describe('request', () => {
     expect(headerValue(upstream.requests[0]!, 'host')).toBe(`127.0.0.1:${upstream.port}`);
   });
 
-  it('hop-by-hop headers, those that Connection names, and the run headers stay behind; nothing is added', async () => {
+  it('no hop-by-hop headers, no headers that Connection names, no run headers, and nothing added', async () => {
     const headers: [string, string][] = [
       ['Connection', 'close, X-Named'],
       ['X-Named', '1'],
@@ -119,7 +119,7 @@ describe('request', () => {
     expect(endToEnd(upstream.requests[0]!.headers)).toEqual([['x-kept', '1']]);
   });
 
-  it.each([1, 3, 70_000, 1_500_000])('a body of %i bytes with a length', async (size) => {
+  it.each([1, 3, 70_000, 1_500_000])('a body of %i bytes with its length', async (size) => {
     const body = randomBytes(size);
     const bytes = messageBytes('POST /b HTTP/1.1', [['host', 'gw']], body);
     await rawRequest(gateway.port, size > 100_000 ? [bytes.subarray(0, 777), bytes.subarray(777)] : bytes);
@@ -127,7 +127,7 @@ describe('request', () => {
     expect(upstream.requests[0]!.body.equals(body)).toBe(true);
   });
 
-  it('a chunked body stays chunked', async () => {
+  it('a chunked body in chunks', async () => {
     const body = randomBytes(200_000);
     const bytes = messageBytes('POST /b HTTP/1.1', [['host', 'gw']], body, {
       framing: 'chunked',
@@ -138,7 +138,7 @@ describe('request', () => {
     expect(upstream.requests[0]!.body.equals(body)).toBe(true);
   });
 
-  it('a request split at every byte', async () => {
+  it('the same bytes wherever the request is split', async () => {
     const bytes = messageBytes(
       'POST /every?byte HTTP/1.1',
       [
@@ -154,7 +154,7 @@ describe('request', () => {
     expect(upstream.requests[0]!.body.toString()).toBe('0123456789');
   });
 
-  it('the beginning of a body is forwarded before its end has come', async () => {
+  it('the beginning of a body before its end has arrived', async () => {
     const client = await openRawClient(gateway.port);
     const before = upstream.connections.length;
     const arrived = Promise.withResolvers<void>();
@@ -173,8 +173,8 @@ describe('request', () => {
   });
 });
 
-describe('answer', () => {
-  it('status, reason, headers in order with duplicates, names as written', async () => {
+describe('the client receives of an answer', () => {
+  it('status, reason, and headers in order with duplicates, names as written', async () => {
     const headers: [string, string][] = [
       ['Server', 'x'],
       ['Set-Cookie', 'a=1'],
@@ -194,7 +194,7 @@ describe('answer', () => {
     expect(headerValue(answer, 'uwebsockets')).toBeNull();
   });
 
-  it.each([0, 1, 65_536, 3_000_000])('a body of %i bytes with a length', async (size) => {
+  it.each([0, 1, 65_536, 3_000_000])('a body of %i bytes with its length', async (size) => {
     const body = randomBytes(size);
     upstream.script.onRequest = (c) => c.write(messageBytes('HTTP/1.1 200 OK', [], body));
     const answer = await rawRequest(gateway.port, request('/'));
@@ -227,7 +227,7 @@ describe('answer', () => {
     expect(answer.body.toString()).toBe('until the end');
   });
 
-  it('every frame of a stream is passed on before the next one is sent', async () => {
+  it('each frame of a stream before the next one is sent', async () => {
     const client = await openRawClient(gateway.port);
     let next = Promise.withResolvers<void>();
     upstream.script.onRequest = async (c) => {
@@ -251,7 +251,7 @@ describe('answer', () => {
     client.socket.destroy();
   });
 
-  it('the head of an answer with a length is passed on before its body', async () => {
+  it('the head of an answer with a length before its body', async () => {
     const client = await openRawClient(gateway.port);
     const seen = Promise.withResolvers<void>();
     upstream.script.onRequest = async (c) => {
@@ -270,7 +270,7 @@ describe('answer', () => {
     ['a length', [['content-length', '1234']], 'content-length', '1234'],
     ['chunked', [['transfer-encoding', 'chunked']], 'transfer-encoding', 'chunked'],
     ['neither', [], 'content-length', null],
-  ] as const)('HEAD with %s', async (_name, headers, name, value) => {
+  ] as const)('for HEAD with %s the head alone', async (_name, headers, name, value) => {
     upstream.script.onRequest = (c) =>
       c.write(messageBytes('HTTP/1.1 200 OK', headers, undefined, { framing: 'none' }));
     const client = await openRawClient(gateway.port);
@@ -289,7 +289,7 @@ describe('answer', () => {
     ['204 No Content', []],
     ['304 Not Modified', [['etag', '"x"']]],
     ['304 Not Modified', [['content-length', '77']]],
-  ] as const)('%s %j has no body', async (status, headers) => {
+  ] as const)('for %s %j no body', async (status, headers) => {
     upstream.script.onRequest = (c) =>
       c.write(messageBytes(`HTTP/1.1 ${status}`, headers, undefined, { framing: 'none' }));
     const client = await openRawClient(gateway.port);
@@ -308,7 +308,7 @@ describe('answer', () => {
     client.socket.destroy();
   });
 
-  it('informational answers come through, in order, before the final one', async () => {
+  it('informational answers, in order, before the final one', async () => {
     upstream.script.onRequest = async (c) => {
       await c.write('HTTP/1.1 103 Early Hints\r\nlink: <a>\r\nlink: <b>\r\n\r\n');
       await c.write('HTTP/1.1 102 Processing\r\nx-step: 2\r\n\r\n');
@@ -332,7 +332,7 @@ describe('answer', () => {
     expect(answer.body.toString()).toBe('ok');
   });
 
-  it('trailers come through; they cost the connection', async () => {
+  it('trailers, at the price of the connection', async () => {
     upstream.script.onRequest = (c) =>
       c.write(
         messageBytes('HTTP/1.1 200 OK', [['trailer', 'x-sum']], Buffer.from('body'), {
@@ -356,7 +356,7 @@ describe('answer', () => {
   it.each([
     ['an empty chunked answer', ''],
     ['one of trailers alone', 'x-checksum: 7\r\n'],
-  ])('%s has one date', async (_, trailers) => {
+  ])('with %s exactly one date', async (_, trailers) => {
     upstream.script = {
       onRequest: (connection) =>
         connection.write(
@@ -370,7 +370,7 @@ describe('answer', () => {
     expect(answer.body).toHaveLength(0);
   });
 
-  it('redirects are relayed, not followed', async () => {
+  it('a redirect, which the gateway does not follow', async () => {
     upstream.script.onRequest = (c) =>
       c.write(messageBytes('HTTP/1.1 307 Temporary Redirect', [['location', '/elsewhere']]));
     const answer = await rawRequest(gateway.port, request('/'));
@@ -379,7 +379,7 @@ describe('answer', () => {
     expect(upstream.requests).toHaveLength(1);
   });
 
-  it('an answer that comes before the request is over', async () => {
+  it('all of it, also if it arrives before the request has ended', async () => {
     upstream.script = {
       onHead: (c) =>
         c.write(messageBytes('HTTP/1.1 413 Content Too Large', [['connection', 'close']], Buffer.from('no'))),
@@ -396,7 +396,7 @@ describe('answer', () => {
     ['100-continue', 'content-length: 4', 'body'],
     ['100-Continue', 'content-length: 4', 'body'],
     ['100-CONTINUE', 'transfer-encoding: chunked', '4\r\nbody\r\n0\r\n\r\n'],
-  ])('Expect: %s with %s gets its go-ahead before the final answer', async (expectation, framing, body) => {
+  ])('for Expect: %s with %s the go-ahead before the final answer', async (expectation, framing, body) => {
     const client = await openRawClient(gateway.port);
     await client.write(`POST / HTTP/1.1\r\nhost: gw\r\nexpect: ${expectation}\r\n${framing}\r\n\r\n`);
     await client.waitForMatch(/^HTTP\/1\.1 100 Continue\r\n\r\n/);
@@ -441,7 +441,7 @@ describe('prefix routes', () => {
   });
 });
 
-describe('what is refused', () => {
+describe('refused requests', () => {
   const NEXT = 'GET /smuggled HTTP/1.1\r\nhost: gw\r\n\r\n';
   const post = (headers: string, body: string) =>
     `POST /refused HTTP/1.1\r\nhost: gw\r\n${headers}\r\n\r\n${body}`;
@@ -517,7 +517,7 @@ describe('what is refused', () => {
     client.socket.destroy();
   });
 
-  it('CONNECT with a path: 405, also outside of the admin routes', async () => {
+  it('CONNECT with a path: 405, also outside the admin routes', async () => {
     for (const target of ['/', '/v1/messages', '/gemini/x', '/__gw/stats']) {
       const answer = await rawRequest(gateway.port, `CONNECT ${target} HTTP/1.1\r\nhost: gw\r\n\r\n`);
       expect(answer.status, target).toBe(405);
@@ -525,7 +525,7 @@ describe('what is refused', () => {
     expect(upstream.requests).toHaveLength(0);
   });
 
-  it('WebSocket upgrades that no tunnel can be made of: 426', async () => {
+  it('WebSocket upgrades that cannot become a tunnel: 426', async () => {
     const answer = await rawRequest(
       gateway.port,
       request('/v1/realtime', [
@@ -581,21 +581,24 @@ describe('admin routes', () => {
     ['GET', '/__gw/flush'],
     ['POST', '/__gw/writer/kill'],
     ['GET', '/__gw/nothing'],
-  ])('%s %s under a name that another site can have: 421, and what to set', async (method, target) => {
-    const ask = (host: string) =>
-      rawRequest(gateway.port, `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n\r\n`);
-    const answer = await ask('rebound.example.com:8787');
-    expect(answer.status).toBe(421);
-    expect(JSON.parse(answer.body.toString()).error).toEqual({
-      type: 'invalid_request_error',
-      message: expect.stringContaining('ALLOWED_HOSTS'),
-    });
-    for (const host of ['understudy:8787', '127.0.0.1', '[::1]:8787', 'localhost'])
-      expect((await ask(host)).status, host).not.toBe(421);
-    expect(upstream.requests).toHaveLength(0);
-  });
+  ])(
+    '%s %s under a name that another site can have: 421, with the setting that allows it',
+    async (method, target) => {
+      const ask = (host: string) =>
+        rawRequest(gateway.port, `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n\r\n`);
+      const answer = await ask('rebound.example.com:8787');
+      expect(answer.status).toBe(421);
+      expect(JSON.parse(answer.body.toString()).error).toEqual({
+        type: 'invalid_request_error',
+        message: expect.stringContaining('ALLOWED_HOSTS'),
+      });
+      for (const host of ['understudy:8787', '127.0.0.1', '[::1]:8787', 'localhost'])
+        expect((await ask(host)).status, host).not.toBe(421);
+      expect(upstream.requests).toHaveLength(0);
+    },
+  );
 
-  it('forwarding asks for no name', async () => {
+  it('forwarding requires no name', async () => {
     const answer = await rawRequest(gateway.port, 'GET /a HTTP/1.1\r\nhost: any.example.com\r\n\r\n');
     expect(answer.status).toBe(200);
     expect(upstream.requests).toHaveLength(1);
@@ -603,7 +606,7 @@ describe('admin routes', () => {
 });
 
 describe('failures', () => {
-  it('no upstream: 502 in the words of the messages API', async () => {
+  it('no upstream: 502 in the format of the Messages API', async () => {
     const lonely = await startTestGateway(UNREACHABLE);
     const answer = await rawRequest(lonely.port, request('/v1/chat/completions'));
     expect(answer.status).toBe(502);
@@ -641,7 +644,7 @@ describe('failures', () => {
     }
   });
 
-  it('an upstream that resets an answer without framing: never a clean end', async () => {
+  it('an upstream that resets an answer without framing: the answer never ends cleanly', async () => {
     const shown = Promise.withResolvers<void>();
     upstream.script.onRequest = async (c) => {
       await c.write('HTTP/1.1 200 OK\r\nconnection: close\r\n\r\npart');
@@ -656,7 +659,7 @@ describe('failures', () => {
     client.socket.destroy();
   });
 
-  it('one retry on a reused connection that died before an answer, also with a body', async () => {
+  it('a used connection that ended before an answer: one retry, also with a body', async () => {
     await rawRequest(gateway.port, request('/warm'));
     let attempts = 0;
     upstream.script.onRequest = (c) => {
@@ -673,7 +676,7 @@ describe('failures', () => {
     expect(upstream.requests.at(-1)!.body.toString()).toBe('body');
   });
 
-  it('no retry on a fresh connection, none after a byte of the answer, never two', async () => {
+  it('a fresh connection, or a first byte of the answer: no retry, and never two', async () => {
     const fresh = await startRawUpstream((c) => c.reset());
     const other = await startTestGateway(fresh.url);
     expect((await rawRequest(other.port, request('/'))).status).toBe(502);
@@ -692,7 +695,7 @@ describe('failures', () => {
   });
 
   it.each(['before the head', 'in the body', 'while uploading'])(
-    'a client that goes away %s ends the upstream request',
+    'a client that leaves %s ends the upstream’s request',
     async (phase) => {
       upstream.script = {
         onHead: async (c) => {
@@ -720,7 +723,7 @@ describe('failures', () => {
 });
 
 describe('back-pressure', () => {
-  it('a reader that stalls stops the upstream, and gets every byte when it goes on', async () => {
+  it('a reader that stalls stops the upstream, and receives every byte when it continues', async () => {
     const total = 64 * 1024 * 1024;
     const piece = randomBytes(64 * 1024);
     let sent = 0;

@@ -17,7 +17,7 @@ function frame(message: object, isMasked: boolean): Buffer {
   return Buffer.concat([Buffer.from([0xc1, (isMasked ? 0x80 : 0) | payload.length, ...mask]), payload]);
 }
 
-it('a message that is inflated later arrived when its bytes came', async () => {
+it('a message that is decompressed later has the time at which its bytes arrived', async () => {
   const captured = Promise.withResolvers<FinishedExchange>();
   const writer: CaptureWriter = {
     memory: new BodyMemory(),

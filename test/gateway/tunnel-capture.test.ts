@@ -151,8 +151,8 @@ async function countCaptured(): Promise<number> {
   return stats.exchanges.in_flight === 0 ? stats.exchanges.captured : -1;
 }
 
-describe.runIf(canTunnel)('what is kept of a connection', () => {
-  it('of the Responses protocol: its turns, by stream, with what each asked and got', async () => {
+describe.runIf(canTunnel)('the capture of a WebSocket connection', () => {
+  it('of the Responses protocol holds its turns by stream, each with request and answer', async () => {
     const socket = await open('/v1/responses', { 'x-svc-run': 'sockets' });
     await ask(socket, { type: 'response.create', model: 'gpt-demo', input: 'one' });
     await ask(socket, {
@@ -199,7 +199,7 @@ describe.runIf(canTunnel)('what is kept of a connection', () => {
     );
   });
 
-  it('of any other: its frames', async () => {
+  it('of another protocol holds its frames', async () => {
     const before = await countCaptured();
     const socket = await open('/v1/realtime?model=gpt-realtime');
     await ask(socket, { type: 'session.update', session: { instructions: `use ${KEY}` } });
@@ -224,7 +224,7 @@ describe.runIf(canTunnel)('what is kept of a connection', () => {
     expect(lines(response)[0]).toEqual({ at_ms, text: expect.stringContaining('"echo"') });
   });
 
-  it('that goes on from an answer by its id, is one run, over however many connections, and over HTTP', async () => {
+  it('that continues from an answer’s id belongs to one run, over any number of connections and HTTP', async () => {
     const before = await countCaptured();
     const create = (input: string, previous_response_id?: string) => ({
       ...{ type: 'response.create', model: 'gpt-demo', input },
@@ -264,7 +264,7 @@ describe.runIf(canTunnel)('what is kept of a connection', () => {
     });
   });
 
-  it('that was not agreed to, is what the upstream answered', async () => {
+  it('that the upstream refused holds the upstream’s answer', async () => {
     const before = await countCaptured();
     for (const status of ['401', '404', '429', 'gone']) {
       const socket = new WebSocket(`${url.replace('http', 'ws')}/refused/${status}`, {

@@ -174,11 +174,11 @@ async function forAll<T>(all: readonly T[], run: (item: T) => Promise<void>): Pr
   await Promise.all(Array.from({ length: AT_ONCE }, take));
 }
 
-describe.runIf(canTunnel)('cases of', () => {
+describe.runIf(canTunnel)('the Autobahn cases of', () => {
   for (const [section, cases] of Object.entries(WEBSOCKET_CASES)) {
     // Over TLS, the case of letters does not matter.
     if (isSpeakingTls() && section === 'UTF-8') continue;
-    it(`${section}, sent by the client`, { timeout: SECTION_MS }, async () => {
+    it(`${section}, sent by the client, pass`, { timeout: SECTION_MS }, async () => {
       const wrong: string[] = [];
       await forAll(cases, async (testCase) => {
         for (const pieces of waysToSend(testCase, true)) {
@@ -193,7 +193,7 @@ describe.runIf(canTunnel)('cases of', () => {
       expect(wrong).toEqual([]);
     });
 
-    it(`${section}, sent by the upstream`, { timeout: SECTION_MS }, async () => {
+    it(`${section}, sent by the upstream, pass`, { timeout: SECTION_MS }, async () => {
       const wrong: string[] = [];
       await forAll(cases, async (testCase) => {
         for (const [way, pieces] of waysToSend(testCase, false).entries()) {

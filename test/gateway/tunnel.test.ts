@@ -76,7 +76,7 @@ const next = async (socket: WebSocket) => {
 };
 
 describe.runIf(canTunnel)('a handshake', () => {
-  it('reaches the upstream with its headers, and comes back with the upstream’s', async () => {
+  it('reaches the upstream with its headers, and returns with the upstream’s', async () => {
     const socket = connect('/v1/realtime?model=x', {
       headers: { authorization: 'Bearer k', 'x-svc-run': 'r', 'x-kept': '1' },
     });
@@ -101,7 +101,7 @@ describe.runIf(canTunnel)('a handshake', () => {
     await once(socket, 'close');
   });
 
-  it('that the upstream refuses brings its answer', async () => {
+  it('that the upstream refuses returns its answer', async () => {
     const socket = connect('/refused');
     const [, answer] = (await once(socket, 'unexpected-response')) as [
       unknown,
@@ -121,7 +121,7 @@ describe.runIf(canTunnel)('a handshake', () => {
     await lonely.close();
   });
 
-  it('with a body or another method than GET is refused: 426 with what a client needs to go on without it', async () => {
+  it('with a body or a method other than GET gets 426 with how to continue without it', async () => {
     const answer = await rawRequest(
       gateway.port,
       'POST /v1/x HTTP/1.1\r\nhost: gw\r\nconnection: Upgrade\r\nupgrade: websocket\r\ncontent-length: 2\r\n\r\n{}',
@@ -138,7 +138,10 @@ describe.runIf(canTunnel)('a handshake', () => {
 });
 
 describe.runIf(canTunnel)('messages', () => {
-  it('of all sizes, texts and binary, deflated and not', { tags: 'long', timeout: 60_000 }, async () => {
+  it('of all sizes, text and binary, compressed and not, pass', {
+    tags: 'long',
+    timeout: 60_000,
+  }, async () => {
     for (const perMessageDeflate of [false, true]) {
       const socket = await opened(connect('/', { perMessageDeflate }));
       expect(socket.extensions).toBe(perMessageDeflate ? 'permessage-deflate' : '');
@@ -158,7 +161,7 @@ describe.runIf(canTunnel)('messages', () => {
     }
   });
 
-  it('and pings keep their order and their data', async () => {
+  it('keep their order and data, and so do pings', async () => {
     onSocket = (socket) => {
       socket.on('ping', (data) => socket.send(`ping ${data}`));
       socket.ping('from above');
@@ -201,7 +204,7 @@ describe.runIf(canTunnel)('the end', () => {
     ['the client', 4_321, 'späte Läufe'],
     ['the upstream', 1001, ''],
     ['the upstream', 4_000, 'no more'],
-  ] as const)('by %s with %i "%s" reaches the other', async (who, code, reason) => {
+  ] as const)('by %s with %i "%s" reaches the other side', async (who, code, reason) => {
     const upper: WebSocket[] = [];
     onSocket = (socket) => upper.push(socket);
     const socket = await opened(connect());
@@ -215,7 +218,7 @@ describe.runIf(canTunnel)('the end', () => {
     await expect.poll(() => gateway.open()).toBe(0);
   });
 
-  it('within a frame, by either side, is the end of both', async () => {
+  it('within a frame, by either side, ends both sides', async () => {
     for (const isClient of [true, false]) {
       const upper: WebSocket[] = [];
       onSocket = (socket) => upper.push(socket);
@@ -275,7 +278,7 @@ describe.runIf(canTunnel)('bytes', () => {
   const HANDSHAKE =
     'GET /x HTTP/1.1\r\nHost: gw\r\nUPGRADE: websocket\r\nConnection: keep-alive,  Upgrade \r\n\r\n';
 
-  it('that are no frames pass as they are, right behind the handshake, however it is cut', async () => {
+  it('that are not frames pass unchanged, right behind the handshake, wherever they are cut', async () => {
     const sent = randomBytes(300_000);
     for (const step of [1, 7, 1_000_000]) {
       const client = await openRawClient(bare.port);
@@ -301,7 +304,7 @@ describe.runIf(canTunnel)('bytes', () => {
     }
   });
 
-  it('of a request in a tunnel are bytes, and no request', async () => {
+  it('that look like a request in a tunnel are not handled as one', async () => {
     const client = await openRawClient(bare.port);
     const smuggled = 'GET /__gw/stats HTTP/1.1\r\nhost: gw\r\n\r\n';
     await client.write(HANDSHAKE + smuggled);
@@ -310,7 +313,7 @@ describe.runIf(canTunnel)('bytes', () => {
     client.socket.destroy();
   });
 
-  it('stop when one side ends its half: the other ends, too', async () => {
+  it('still pass one way after the other side has ended its half; then both end', async () => {
     for (const isClient of [true, false]) {
       const count = sockets.length;
       const client = await openRawClient(bare.port);
@@ -333,8 +336,8 @@ describe.runIf(canTunnel)('bytes', () => {
   });
 });
 
-describe.runIf(canTunnel && !isSpeakingTls())('many', () => {
-  it('a thousand sockets at once', { tags: 'long', timeout: 60_000 }, async () => {
+describe.runIf(canTunnel && !isSpeakingTls())('a gateway', () => {
+  it('serves a thousand sockets at once', { tags: 'long', timeout: 60_000 }, async () => {
     const all = await Promise.all(
       Array.from({ length: 1_000 }, () => opened(connect('/', { perMessageDeflate: false }))),
     );

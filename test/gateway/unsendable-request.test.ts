@@ -83,7 +83,7 @@ describe('a request that cannot be forwarded', () => {
     },
   );
 
-  it('does not spoil the one that differs in the header alone', async () => {
+  it('does not affect a later one that differs only in the header', async () => {
     const client = await openRawClient(gateway.port);
     for (const [value, status] of [
       ['ab', 200],
@@ -99,7 +99,7 @@ describe('a request that cannot be forwarded', () => {
 });
 
 describe('the head of a request', () => {
-  it('is request line, host, connection, header lines', () => {
+  it('consists of request line, host, connection and header lines', () => {
     expect(makeRequestHead('POST', '/a', 'b', 'up:1', 'x-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n')).toBe(
       'POST /a?b HTTP/1.1\r\nhost: up:1\r\nconnection: keep-alive\r\nx-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n',
     );
@@ -154,7 +154,7 @@ describe('the head of a request', () => {
     expect(areFieldLines(lines)).toBe(false);
   });
 
-  it('has header lines of any names and values, or none', () => {
+  it('may have any header names and values, or no header lines', () => {
     expect(areFieldLines('')).toBe(true);
     expect(areFieldLines('x-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n')).toBe(true);
   });

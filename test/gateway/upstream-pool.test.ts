@@ -82,7 +82,7 @@ async function start(): Promise<{ pool: ConnectionPool; sockets: Socket[]; serve
 }
 
 describe('the connections to an upstream', () => {
-  it('are used again, and opened only for requests at the same time', async () => {
+  it('are reused, and opened only for simultaneous requests', async () => {
     const { pool, sockets } = await start();
     for (let i = 0; i < 5; i++) {
       const { status, requests } = await send(pool, '/');
@@ -95,7 +95,7 @@ describe('the connections to an upstream', () => {
     expect(sockets).toHaveLength(4);
   });
 
-  it('come anew after a reset, which says that the connection was stale', async () => {
+  it('are opened anew after a reset, which reports a stale connection', async () => {
     const { pool, sockets } = await start();
     await send(pool, '/');
     const dead = await send(pool, '/reset');
@@ -119,7 +119,7 @@ describe('the connections to an upstream', () => {
     expect((await send(pool, '/')).status).toBe(200);
   });
 
-  it('end with the pool, those in use too', async () => {
+  it('end with the pool, including those in use', async () => {
     const { pool } = await start();
     const pending = send(pool, '/');
     await pool.destroy();
@@ -129,7 +129,7 @@ describe('the connections to an upstream', () => {
   it.each([
     ['that says nothing', '/', UPSTREAM_IDLE_MS],
     ['that says for how long', '/kept', 10_000],
-  ])('are given up when unused, with an upstream %s', async (_name, path, kept_ms) => {
+  ])('are closed when unused, with an upstream %s', async (_name, path, kept_ms) => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
     const { pool, sockets } = await start();
     const { connection } = await send(pool, path);
@@ -143,7 +143,7 @@ describe('the connections to an upstream', () => {
     await closed;
   });
 
-  it('are given up when the upstream is silent for too long, and not a moment before', async () => {
+  it('are closed when the upstream has been silent for too long, and not earlier', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
     const { pool } = await start();
     let isOver = false;
@@ -161,7 +161,7 @@ describe('the connections to an upstream', () => {
     expect((await outcome).error).toMatchObject({ code: 'ETIMEDOUT', isStaleConnection: false });
   });
 
-  it('are not silent while the client is the one who is waited for', async () => {
+  it('do not count as silent while the gateway waits for the client', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
     const { pool } = await start();
     let sent: UpstreamConnection;
@@ -176,7 +176,7 @@ describe('the connections to an upstream', () => {
     expect((await outcome).status).toBe(200);
   });
 
-  it('are not waited for when the upstream does not answer', async () => {
+  it('that are not established in time fail', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     // Reserved for documentation (RFC 5737): no host answers there, whether there is a route to it or not.
     const pool = new ConnectionPool('http://192.0.2.1:9');
@@ -186,7 +186,7 @@ describe('the connections to an upstream', () => {
     pool.destroy();
   });
 
-  it('lead to whichever address of a name answers', async () => {
+  it('lead to any address of a name that answers', async () => {
     const { server } = await start();
     const { port } = server.address() as AddressInfo;
     // On most machines the name also has the address ::1, where the port is closed.
@@ -213,7 +213,7 @@ describe('the connections to an upstream', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('are opened for every request of a burst, with what was uploaded meanwhile', async () => {
+  it('are opened for each request of a burst, with what was uploaded meanwhile', async () => {
     const { pool, server } = await start();
     const bodies: string[] = [];
     server.on('request', (request) => {
@@ -251,7 +251,7 @@ describe('the connections to an upstream', () => {
     expect(sockets).toHaveLength(20);
   });
 
-  it('tell each request of a burst when the pool ends before they are opened', async () => {
+  it('report the end of the pool to each waiting request of a burst', async () => {
     const { pool, sockets } = await start();
     await send(pool, '/');
     const burst = Array.from({ length: 40 }, () => send(pool, '/'));
@@ -261,7 +261,7 @@ describe('the connections to an upstream', () => {
     expect(sockets.length).toBeLessThan(40);
   });
 
-  it('do not hear of a request that was given up', async () => {
+  it('send no events to a request that was given up', async () => {
     const { pool, sockets } = await start();
     const { connection } = await send(pool, '/');
     let told = 0;

@@ -116,17 +116,20 @@ const answers: [string, string][] = [
 ];
 
 describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
-  it.each(answers)('has the answer %s that has arrived, of an upstream that ended', async (_how, answer) => {
-    const { upload, far } = await begin(framing);
-    far.write(answer);
-    far.destroy();
-    // The first write is answered with a reset, further ones fail.
-    for (let at = 0; at < 4; at++) expect(upload.write()).toBe(true);
-    await upload.over.promise;
-    expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
-  });
+  it.each(answers)(
+    'receives the answer %s that has arrived from an upstream that ended',
+    async (_how, answer) => {
+      const { upload, far } = await begin(framing);
+      far.write(answer);
+      far.destroy();
+      // The first write is answered with a reset, further ones fail.
+      for (let at = 0; at < 4; at++) expect(upload.write()).toBe(true);
+      await upload.over.promise;
+      expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
+    },
+  );
 
-  it.each(answers)('has the answer %s that has arrived before a reset', async (_how, answer) => {
+  it.each(answers)('receives the answer %s that arrived before a reset', async (_how, answer) => {
     const { upload, far } = await begin(framing);
     // The unread bytes make the system reset the connection.
     upload.write();
@@ -137,7 +140,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
   });
 
-  it('has what has arrived of an answer that is not whole, and its failure', async () => {
+  it('receives the part of an answer that arrived, and an error', async () => {
     for (const answer of [
       'HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\nno',
       // It would end with the connection, which was reset.
@@ -158,7 +161,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     ['an end', (far: Socket) => void far.end(), true],
     // What is left unread makes the system reset the connection.
     ['a reset', (far: Socket) => void far.destroy(), false],
-  ])('that waits has the answer that ends with %s, whole or not', async (_how, close, isWhole) => {
+  ])('that waits receives the answer that ends with %s, whole or not', async (_how, close, isWhole) => {
     const { upload, far } = await begin(framing);
     while (upload.write());
     far.write('HTTP/1.1 413 Too Large\r\n\r\nno');
@@ -199,7 +202,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload.error!.isStaleConnection).toBe(false);
   });
 
-  it('says that it was reset', async () => {
+  it('reports that it was reset', async () => {
     const { upload, far } = await begin(framing);
     upload.write();
     far.destroy();
@@ -208,7 +211,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload.error!.code).toBe('ECONNRESET');
   });
 
-  it('has the answer that waited for the client', async () => {
+  it('receives the answer that waited for the client', async () => {
     const { upload, far } = await begin(framing);
     upload.connection.pause(upload);
     while (upload.write());
@@ -223,7 +226,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
   });
 
-  it('ends a connection for good', async () => {
+  it('ends its connection for good', async () => {
     const { pool, upload, far } = await begin(framing);
     far.write('HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno');
     far.destroy();
@@ -235,17 +238,20 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
   });
 });
 
-it.runIf(process.platform === 'linux')('without an upload an end before a reset counts, too', async () => {
-  const { upload, far } = await begin({ kind: 'none' });
-  upload.connection.pause(upload);
-  await endAnswer(far);
-  far.resetAndDestroy();
-  upload.connection.resume(upload);
-  await upload.over.promise;
-  expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
-});
+it.runIf(process.platform === 'linux')(
+  'an answer that ends before a reset counts without an upload, too',
+  async () => {
+    const { upload, far } = await begin({ kind: 'none' });
+    upload.connection.pause(upload);
+    await endAnswer(far);
+    far.resetAndDestroy();
+    upload.connection.resume(upload);
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
+  },
+);
 
-it('an upload whose connection has timed out says so, and is not sent again', async () => {
+it('an upload whose connection timed out says so, and is not sent again', async () => {
   const { upload } = await begin({ kind: 'length', bytes: UPLOAD_BYTES });
   vi.spyOn(socketEngine, 'sendNow').mockReturnValue(-constants.errno.ETIMEDOUT);
   upload.write();
@@ -253,7 +259,7 @@ it('an upload whose connection has timed out says so, and is not sent again', as
   expect(upload.error).toMatchObject({ code: 'ETIMEDOUT', isStaleConnection: false });
 });
 
-it('an upload behind TLS whose write fails has the answer that has arrived', async () => {
+it('an upload over TLS whose write fails receives the answer that has arrived', async () => {
   for (const isReset of [false, true]) {
     const { upload, far } = await begin({ kind: 'chunked' }, true);
     if (isReset) upload.write();

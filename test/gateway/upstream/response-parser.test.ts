@@ -10,7 +10,7 @@ const parse = (text: string, method = 'GET') => parseByUs([bytes(text)], method)
 const OK = 'HTTP/1.1 200 OK\r\n';
 
 describe('an answer', () => {
-  it('gives its head as it came', () => {
+  it('passes its head on unchanged', () => {
     expect(
       parse(
         'HTTP/1.1 299 Quite  \xe9 Fine\r\nSet-Cookie: a=1\r\nX:\t b \t c \t\r\nset-cookie:b\xff\r\nE:\r\n\r\n',
@@ -74,7 +74,7 @@ describe('an answer', () => {
     }
   });
 
-  it('comes behind informational ones', () => {
+  it('may follow informational ones', () => {
     expect(
       parse(
         `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n${OK}content-length: 1\r\n\r\nx`,
@@ -88,12 +88,12 @@ describe('an answer', () => {
     ).toMatchObject({ outcome: 'whole', body: 'x', trailers: ['X-Sum', '\xe9', 'b', 'c'] });
   });
 
-  it('says for how long its connection is kept', () => {
+  it('says how long its connection is kept', () => {
     expect(parse(`${OK}content-length: 0\r\nkeep-alive: max=9, timeout=7\r\n\r\n`).kept_ms).toBe(7_000);
     expect(parse(`${OK}content-length: 0\r\nkeep-alive: xtimeout=7\r\n\r\n`).kept_ms).toBeNull();
   });
 
-  it('ends where it ends: what is behind it is not its own', () => {
+  it('ends where it ends: bytes behind it do not belong to it', () => {
     expect(parse(`${OK}content-length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\n`)).toMatchObject({
       body: 'hi',
       surplus: 17,
@@ -111,12 +111,12 @@ describe('an answer', () => {
     ['chunks', `${OK}transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n`],
     ['its head', `${OK}content-length: 5\r\n`],
     ['nothing', ''],
-  ])('that ends too early with %s is cut', (_name, text) => {
+  ])('that ends too early with %s is cut off', (_name, text) => {
     expect(parse(text).outcome).toBe('cut');
   });
 });
 
-describe('what is refused', () => {
+describe('a malformed answer', () => {
   const length = (value: string) => `${OK}content-length: ${value}\r\n\r\nhello`;
   const coding = (value: string) => `${OK}transfer-encoding: ${value}\r\n\r\n5\r\nhello\r\n0\r\n\r\n`;
   const chunked = (body: string) => `${OK}transfer-encoding: chunked\r\n\r\n${body}`;
@@ -222,7 +222,7 @@ describe('what is refused', () => {
     expect(parseByUs(pieces)).toMatchObject({ outcome: 'refused' });
   });
 
-  it('is refused as soon as it can be known', () => {
+  it('is refused as soon as that is certain', () => {
     for (const beginning of ['SSH-2.0', 'H2', '<html', `HTTP/1.1 200 OK\n`, `${OK}x: y\n`, `${OK}\n`]) {
       expect(parse(beginning).outcome).toBe('refused');
     }
@@ -334,12 +334,12 @@ const brokenAnswer = fc
 
 const RUNS = { numRuns: 1_500 };
 
-describe('in pieces', () => {
+describe('answers in pieces', () => {
   const splits = fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 1, maxLength: 8 });
   it.each([
     ['in order', validAnswer],
     ['broken', brokenAnswer],
-  ])('answers %s are read as in one piece', (_name, answers) => {
+  ])('%s are read as in one piece', (_name, answers) => {
     fc.assert(
       fc.property(answers, splits, fc.constantFrom('GET', 'HEAD'), (answer, sizes, method) => {
         const whole = parse(answer, method);
@@ -373,7 +373,7 @@ const STRICTER = [
   'a status below 100',
 ];
 
-describe('beside llhttp', () => {
+describe('compared with llhttp', () => {
   const shown = ({
     outcome,
     informational,
@@ -392,7 +392,7 @@ describe('beside llhttp', () => {
     trailers,
   });
 
-  it('answers in order are read in the same way', async () => {
+  it('a series of answers is read in the same way', async () => {
     await fc.assert(
       fc.asyncProperty(validAnswer, async (answer) => {
         const ours = parse(answer);
@@ -403,7 +403,7 @@ describe('beside llhttp', () => {
     );
   });
 
-  it('broken answers are never read where it reads none, and never in another way', async () => {
+  it('broken answers are never read where llhttp refuses, and never differently', async () => {
     await fc.assert(
       fc.asyncProperty(brokenAnswer, async (answer) => {
         const ours = parse(answer);
