@@ -128,7 +128,7 @@ describe('a subscription', () => {
     expect(cancelled()).toEqual([]);
   });
 
-  it('that renews keeps its organization and its only member from being deleted, until it is cancelled', async () => {
+  it('protects its organization and the only member from deletion until it is cancelled', async () => {
     const payer = await newPerson();
     const path = `/organizations/${payer.org_id}`;
     const tell = (fields: Record<string, unknown>, created: number) =>
@@ -154,7 +154,7 @@ describe('a subscription', () => {
     expect((await api.call(payer.token, 'DELETE', '/auth/me')).status).toBe(204);
   });
 
-  it('follows the events, plan and cap with it', async () => {
+  it('follows its events, and the plan and cap follow it', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     const checkout = {
@@ -196,7 +196,7 @@ describe('a subscription', () => {
     expect((await api.call(payer.token, 'GET', '/billing/intervention-usage')).body.series).toBeUndefined();
   });
 
-  it('of an unknown customer is left alone', async () => {
+  it('of an unknown customer changes nothing', async () => {
     expect(
       (await send(fullEvent('customer.subscription.updated', subscription('org_unknown')))).body,
     ).toEqual({
@@ -207,7 +207,9 @@ describe('a subscription', () => {
     expect((await send(fullEvent('charge.refunded', { id: 'ch_1' }))).body).toMatchObject({ handled: false });
   });
 
-  it('takes each event once, out of a hundred at once and after a restart', { tags: 'long' }, async () => {
+  it('handles each event once, even if a hundred arrive at once or after a restart', {
+    tags: 'long',
+  }, async () => {
     const payer = await newPerson();
     const payload = fullEvent('customer.subscription.created', subscription(payer.org_id));
     const answers = await Promise.all(Array.from({ length: 100 }, () => send(payload)));
@@ -227,7 +229,7 @@ describe('a subscription', () => {
 });
 
 describe('a subscription without a known organization', () => {
-  it('counts once an event says whose it is, whichever comes first', async () => {
+  it('counts once an event names the organization, whichever event comes first', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     // A payment link leaves such a subscription: it does not name an organization.
@@ -251,7 +253,7 @@ describe('a subscription without a known organization', () => {
     expect(await planOf(payer)).toMatchObject({ plan: 'free', status: 'canceled' });
   });
 
-  it('leaves the organization that it was moved away from', async () => {
+  it('leaves the organization from which it was moved', async () => {
     const [first, second] = [await newPerson(), await newPerson()];
     const id = `sub_moved_${first.org_id}`;
     const of = (org_id: string) => subscription(org_id, { id, customer: 'cus_moving' });
@@ -264,7 +266,7 @@ describe('a subscription without a known organization', () => {
     expect([(await planOf(first)).plan, (await planOf(second)).plan]).toEqual(['free', 'pro']);
   });
 
-  it('in an organization that another customer pays for counts beside the other', async () => {
+  it('of another customer for the same organization counts beside the first', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     await send(fullEvent('customer.subscription.created', subscription(org_id), NOW_S - 30));
@@ -294,7 +296,7 @@ describe('a thin event', () => {
     });
   const sendThin = (payload: string) => send(payload, { secret: THIN_SECRET, path: '/billing/webhook/thin' });
 
-  it('is looked up at the processor, and may come again while that is gone', async () => {
+  it('is looked up at the processor, and may be sent again while the processor is down', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     objects.set(`/v1/subscriptions/sub_${org_id}`, subscription(org_id));
@@ -312,7 +314,7 @@ describe('a thin event', () => {
     expect(await planOf(payer)).toMatchObject({ status: 'active' });
   });
 
-  it('is fetched once, however many copies come at once', async () => {
+  it('is fetched once, however many copies arrive at once', async () => {
     const payer = await newPerson();
     const path = `/v1/subscriptions/sub_${payer.org_id}`;
     objects.set(path, subscription(payer.org_id));
@@ -323,11 +325,11 @@ describe('a thin event', () => {
     expect(fetched.filter((at) => at === path)).toHaveLength(1);
   });
 
-  it('of an object that is gone is received and left alone', async () => {
+  it('about an object that no longer exists is acknowledged and changes nothing', async () => {
     expect((await sendThin(thin('invoice.paid', 'in_gone'))).body).toMatchObject({ handled: false });
   });
 
-  it('belongs on its own route', async () => {
+  it('is accepted only on its own route', async () => {
     const payload = thin('customer.subscription.updated', 'sub_1');
     expect((await send(payload)).status).toBe(400);
     const full = fullEvent('invoice.paid', {});
@@ -336,7 +338,7 @@ describe('a thin event', () => {
 });
 
 describe('a webhook', () => {
-  it('without a signature that holds is refused, whatever is in it', async () => {
+  it('without a valid signature is refused, whatever it contains', async () => {
     const payer = await newPerson();
     const payload = fullEvent('customer.subscription.created', subscription(payer.org_id));
     expect((await send(payload, { secret: 'whsec_wrong' })).status).toBe(400);

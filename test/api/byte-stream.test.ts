@@ -27,7 +27,7 @@ class TestSink implements EventSink {
   }
 }
 
-it('sends each piece, and an empty one not at all', async () => {
+it('sends each piece, but no empty one', async () => {
   const sink = new TestSink();
   streamBytes(
     'org',
@@ -41,7 +41,7 @@ it('sends each piece, and an empty one not at all', async () => {
   expect(sink.written).toEqual(['a', 'b']);
 });
 
-it('ends the making when the reader has left, also while there is nothing to send', async () => {
+it('stops the producer when the reader has left, also while there is nothing to send', async () => {
   const made = createDeferred<void>();
   const stopped = createDeferred<void>();
   const sink = new TestSink();
@@ -64,7 +64,7 @@ it('ends the making when the reader has left, also while there is nothing to sen
   expect(sink.written).toEqual([]);
 });
 
-it('ends the making when the reader leaves before it has taken a piece', async () => {
+it('stops the producer when the reader leaves before the first piece', async () => {
   const stopped = createDeferred<void>();
   const waits = createDeferred<void>();
   class BlockedSink extends TestSink {
@@ -100,7 +100,7 @@ it('cuts the connection after a failure on the way', async () => {
   expect(await sink.ended.promise).toBe('aborted');
 });
 
-it('lets one organization have some of the streams, and leaves others to the rest', async () => {
+it('gives one organization a share of the streams, and leaves the rest to others', async () => {
   const ends = createDeferred<void>();
   const openOne = (owner: string) => {
     const sink = new TestSink();

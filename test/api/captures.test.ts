@@ -188,7 +188,7 @@ describe('a search', () => {
   const search = (q: string, more = '') =>
     read(CAPTURES.searchCaptures, `/capture/search?q=${encodeURIComponent(q)}${more}`);
 
-  it('finds words of prompts and answers, with the place where they stand', async () => {
+  it('finds words of prompts and answers, with their place', async () => {
     const { body } = await search('FIX tests');
     expect(body.hits).toHaveLength(1);
     const [{ run_id, exchange_id, found }] = body.hits;
@@ -206,7 +206,7 @@ describe('a search', () => {
     expect((await search('"like this"')).body.hits[0].found).toMatchObject([{ match: 'like this' }]);
   });
 
-  it('finds a run once, at its latest match, and tells phrases from words', async () => {
+  it('finds a run once, at its latest match, and distinguishes phrases from words', async () => {
     const { body } = await search('"write the docs"');
     expect(body).toMatchObject({ runs: 1, next_cursor: null });
     expect(body.hits).toMatchObject([{ run_id: 'run-two', exchange_id: 3 }]);
@@ -216,7 +216,7 @@ describe('a search', () => {
     expect((await search('absentword')).body).toMatchObject({ hits: [], runs: 0, next_cursor: null });
   });
 
-  it('goes on where the last page ended', async () => {
+  it('continues where the last page ended', async () => {
     const first = (await search('the', '&limit=1')).body;
     expect(first.hits).toMatchObject([{ run_id: 'run-two' }]);
     const second = (await search('the', `&limit=1&cursor=${first.next_cursor}`)).body;
@@ -224,7 +224,7 @@ describe('a search', () => {
     expect(second.next_cursor).toBeNull();
   });
 
-  it('is part of the list of runs, beside the other fields of a query', async () => {
+  it('works in the list of runs together with the other fields of a query', async () => {
     const list = async (q: string) =>
       (await read(CAPTURES.listCapturedRuns, `/capture/runs?q=${encodeURIComponent(q)}`)).body;
     const told = await list('text:tests status:ok,unknown');
@@ -254,29 +254,32 @@ describe('a search', () => {
     expect(answer.status, answer.text).toBe(status);
   });
 
-  it('says how far the index is', async () => {
+  it('reports how much has been indexed', async () => {
     const { body } = await call(service, STATIC_KEY, 'GET', '/capture/stats');
     expect(body.writer.text_index).toMatchObject({ searched_id: 3, unsearched: 0, cut: 0 });
   });
 });
 
-describe('who sees captures', () => {
-  it.each(Object.entries(PATHS))('%s: operators alone, and it is not there for others', async (_, path) => {
-    for (const [who, credential] of operators) {
-      const answer = await call(service, credential, 'GET', path);
-      expect(answer.status, `${who} ${answer.text}`).toBe(200);
-    }
-    for (const [who, credential] of others) {
-      for (const method of ['GET', 'POST', 'DELETE', 'PUT', 'HEAD']) {
-        const answer = await call(service, credential, method, path);
-        const unknown = await call(service, credential, method, '/captured/nothing');
-        expect(readable(answer), `${method} as ${who}`).toEqual(readable(unknown));
-        expect(answer.status).toBe(404);
+describe('access to captures', () => {
+  it.each(Object.entries(PATHS))(
+    '%s: operators only; for others the path does not exist',
+    async (_, path) => {
+      for (const [who, credential] of operators) {
+        const answer = await call(service, credential, 'GET', path);
+        expect(answer.status, `${who} ${answer.text}`).toBe(200);
       }
-    }
-  });
+      for (const [who, credential] of others) {
+        for (const method of ['GET', 'POST', 'DELETE', 'PUT', 'HEAD']) {
+          const answer = await call(service, credential, method, path);
+          const unknown = await call(service, credential, method, '/captured/nothing');
+          expect(readable(answer), `${method} as ${who}`).toEqual(readable(unknown));
+          expect(answer.status).toBe(404);
+        }
+      }
+    },
+  );
 
-  it('markCapturedRun: operators alone, and it is not there for others', async () => {
+  it('markCapturedRun: operators only; for others the path does not exist', async () => {
     const path = '/capture/runs/run-one/mark';
     for (const [who, credential] of others) {
       const answer = await call(service, credential, 'POST', path, { mark: 'bad' });
@@ -299,7 +302,7 @@ describe('who sees captures', () => {
     expect(missing.status).toBe(404);
   });
 
-  it('nameStudentAgent: operators alone, and it is not there for others', async () => {
+  it('nameStudentAgent: operators only; for others the path does not exist', async () => {
     const path = '/capture/student/names';
     const wanted = { agent: 'a1', name: 'Support desk' };
     for (const [who, credential] of others) {
@@ -314,7 +317,7 @@ describe('who sees captures', () => {
       expect((await call(service, STATIC_KEY, 'POST', path, wrong)).status).toBe(422);
   });
 
-  it('says nothing of what is asked for wrongly to others either', async () => {
+  it('others get the same answer to a malformed request', async () => {
     for (const path of ['/capture/runs?limit=x', '/capture/exchanges/x', '/capture/runs?cursor=no']) {
       const answer = await call(service, '', 'GET', path);
       expect(readable(answer)).toEqual(readable(await call(service, '', 'GET', '/captured/nothing')));
@@ -322,13 +325,13 @@ describe('who sees captures', () => {
     }
   });
 
-  it('tells operators what is not there', async () => {
+  it('operators get a 404 for a missing capture', async () => {
     for (const path of ['/capture/runs/none', '/capture/exchanges/999', '/capture/exchanges/999/request'])
       expect((await call(service, STATIC_KEY, 'GET', path)).status, path).toBe(404);
   });
 });
 
-describe('what operators read', () => {
+describe('an operator', () => {
   const list = (query = '') => read(CAPTURES.listCapturedRuns, `/capture/runs${query}`);
   const ids = ({ body }: Answer) => body.runs.map((run: { run_id: string }) => run.run_id);
 
@@ -376,7 +379,7 @@ describe('what operators read', () => {
       expect(ids(await list(query)), query).toEqual(found);
   });
 
-  it('points at the word of a query that it does not know', async () => {
+  it('gets an error that points at the unknown word of a query', async () => {
     const { status, body } = await call(service, STATIC_KEY, 'GET', '/capture/runs?q=cost:%3E1%20modle:x');
     expect(status).toBe(422);
     expect(body.detail).toMatchObject([
@@ -392,7 +395,7 @@ describe('what operators read', () => {
     expect((await call(service, STATIC_KEY, 'GET', other)).status).toBe(422);
   });
 
-  it('lists reported runs beside captured ones, and joins both by their id', async () => {
+  it('lists reported runs beside captured ones, and both as one if they have the same id', async () => {
     const tell = (path: string, body: object) =>
       call(service, STATIC_KEY, 'POST', `/v1/monitor/runs${path}`, { org_id: org, ...body });
     const start = { run_id: 'run-reported', agent_name: 'clerk', task: 'Answer the mail.', model: 'm2' };
@@ -434,7 +437,7 @@ describe('what operators read', () => {
     await expect.poll(async () => ids(await list()), POLL).toEqual(['run-two', 'run-one']);
   });
 
-  it('counts what runs hold in a field, to complete a query', async () => {
+  it('gets the values of a field with the number of runs, to complete a query', async () => {
     const values = async (query: string) =>
       (await read(CAPTURES.listCapturedRunValues, `/capture/run-values?${query}`)).body;
     const all = await values('field=model');
@@ -448,7 +451,7 @@ describe('what operators read', () => {
       expect((await call(service, STATIC_KEY, 'GET', `/capture/run-values?${query}`)).status).toBe(422);
   });
 
-  it('gives an operator captured runs over MCP, cut to what fits', async () => {
+  it('gets captured runs over MCP, cut to what fits', async () => {
     const ask = async (name: string, input: object) => {
       const params = { name, arguments: input };
       const response = await fetch(`${service.api}/mcp`, {
@@ -472,7 +475,7 @@ describe('what operators read', () => {
     expect(first).toMatchObject({ run: { run_id: 'run-two' }, next_cursor: null });
   });
 
-  it('tells a run as a conversation: what is new in each turn, images by reference', async () => {
+  it('reads a run as a conversation: each turn’s new content, with references to images', async () => {
     const { body } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-two');
     expect(body.run.run_id).toBe('run-two');
     expect(body.next_cursor).toBeNull();
@@ -503,7 +506,7 @@ describe('what operators read', () => {
     expect(rest.body.next_cursor).toBeNull();
   });
 
-  it('shows what is hostile as JSON and as a download, never as a page', async () => {
+  it('gets hostile content as JSON and as a download, never as a page', async () => {
     const { body, headers } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-one');
     expect(body.turns[0].messages_added[0].content[0].text).toBe(`fix the tests ${HOSTILE}`);
     expect(body.turns[0].system).toEqual([{ type: 'text', text: 'be brief' }]);
@@ -520,7 +523,7 @@ describe('what operators read', () => {
     expect(JSON.parse(answer.text)).toMatchObject({ id: 'msg', stop_reason: 'end_turn' });
   });
 
-  it('says of a run what a person and its monitor run say of it, as soon as they do', {
+  it('gets a run with its marks and its monitor run as soon as they change', {
     tags: 'long',
   }, async () => {
     const owner = operators.get("the organization's owner")!;
@@ -592,7 +595,7 @@ describe('what operators read', () => {
     expect(entries).toHaveLength(7);
   });
 
-  it('exports runs, the turns of one, and figures, to operators alone', async () => {
+  it('exports runs, the turns of a run, and figures; other users cannot', async () => {
     const paths = ['runs?format=csv', 'runs/run-one/turns', 'figures?by=tag'].map(
       (at) => `/capture/export/${at}`,
     );
@@ -625,7 +628,7 @@ describe('what operators read', () => {
     expect(lines(exported).map(({ run_id }) => run_id)).toEqual(listed);
   });
 
-  it('keeps the tags of requests, finds runs and figures by them, and sends them to no provider', async () => {
+  it('finds runs and figures by the tags of requests, which no provider receives', async () => {
     const said = { messages: [{ role: 'user', content: 'tagged' }] };
     await service.capture('run-tagged', said, { 'x-svc-tags': 'night, a b,,night' });
     await flush();
@@ -640,7 +643,7 @@ describe('what operators read', () => {
     expect(figures.total.exchanges).toBe(1);
   });
 
-  it('counts a run whose answer the next request repeats in another way, once, and shows both sides', async () => {
+  it('gets a run whose answer the next request repeats in another form once, with both sides', async () => {
     const said = (words: string) => ({ role: 'user', content: words });
     const count = async () =>
       Number(
@@ -670,12 +673,12 @@ describe('what operators read', () => {
     );
   });
 
-  it('has the stats of the gateway', async () => {
+  it('gets the stats of the gateway', async () => {
     const { body } = await read(CAPTURES.readCaptureStats, '/capture/stats');
     expect(body.db.path).toBe(join(dir, 'capture.mdb'));
   });
 
-  it('goes on with what is captured meanwhile, and over a rotation', async () => {
+  it('gets exchanges as they are captured, also after a rotation', async () => {
     await service.capture('run-three', { messages: [{ role: 'user', content: 'go on' }] });
     await flush();
     expect(ids(await list())).toEqual(['run-three', 'run-echo', 'run-tagged', 'run-two', 'run-one']);
@@ -692,7 +695,7 @@ describe('what operators read', () => {
     expect(body.turns).toHaveLength(2);
   });
 
-  it('joins a captured run with what was reported under its trace or its session', async () => {
+  it('gets a captured run together with what was reported under its trace or its session', async () => {
     const said = { messages: [{ role: 'user', content: 'which bill is open?' }] };
     const trace = 'a3ce929d0e0e47364bf92f3577b34da6';
     const session = 'session-of-the-clerk';
@@ -775,7 +778,7 @@ describe('captures that cannot be read', { tags: 'long' }, () => {
     ]);
   });
 
-  it('is told, and the service goes on', async () => {
+  it('are reported, and the service goes on', async () => {
     await using api = new ApiChild();
     await api.start();
     const none = await api.get('/capture/runs');

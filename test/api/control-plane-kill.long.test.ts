@@ -5,7 +5,7 @@ import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 const api = new ControlPlaneChild();
 afterAll(() => api[Symbol.asyncDispose]());
 
-it('keeps every acknowledged write over three kills', async () => {
+it('every acknowledged write survives three kills', async () => {
   await api.start();
   const owner = await api.person('owner');
   const projects = new Map<string, string>();

@@ -49,7 +49,7 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
     await new Promise((resolve) => issuer.close(resolve));
   });
 
-  it('is asked anew for a key that it did not have before, and signs in the same user with each', async () => {
+  it('is asked again for an unknown key, and signs in the same user with each key', async () => {
     const [first, second, stranger] = [await newKey('one'), await newKey('two'), await newKey('three')];
     const me = async (token: string) => api.call(token, 'GET', '/auth/me');
 
@@ -101,8 +101,8 @@ const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example'
 beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
-describe('an address', () => {
-  it('that was not proven stays so when a later token does not name it', async () => {
+describe('an e-mail address', () => {
+  it('that was not verified stays unverified when a later token omits it', async () => {
     const owner = await api.person('host');
     await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
       email: 'victim@example.com',
@@ -121,7 +121,7 @@ describe('an address', () => {
     expect((await api.call(silent, 'GET', '/auth/bootstrap')).body.invitations).toEqual([]);
   });
 
-  it('is compared without regard to case, but a letter that only looks the same is another', async () => {
+  it('is compared without regard to case, but a look-alike letter makes another address', async () => {
     const owner = await api.person('inviter');
     const invited = await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
       email: 'Kim@example.com',
@@ -137,7 +137,7 @@ describe('an address', () => {
     ['something that is no address', 'no at sign'],
     ['controls and right-to-left marks', 'a\u0000\u202e\u200d@b.co'],
     ['as long as a claim may be', `${'ü'.repeat(240)}@example.com`],
-  ])('may be %s, and the person is a user all the same', async (name, email) => {
+  ])('may be %s, and the person becomes a user all the same', async (name, email) => {
     const person = await api.person(`odd ${name}`, { claims: { email, name: `\u0007${name}`.repeat(9) } });
     expect(person.id).toMatch(/^usr_/);
     const bootstrap = await api.call(person.token, 'GET', '/auth/bootstrap');
@@ -166,7 +166,7 @@ describe('an address', () => {
     });
   });
 
-  it('and names of any letters go in and come out', async () => {
+  it('and a name keep letters of any script', async () => {
     const { token, org_id } = await api.person('letters');
     for (const name of ['\u0000', '🦊'.repeat(100), 'ﷺ', 'e\u0301', '\u202egnp.exe', ' ', '<script>']) {
       const made = await api.call(token, 'POST', '/organizations', { name });
@@ -194,7 +194,7 @@ describe('an address', () => {
 });
 
 describe('a request', () => {
-  it('to rotate a key may come without a body; one to change a profile must bring an object', async () => {
+  it('may omit the body when it rotates a key, and must send an object when it changes a profile', async () => {
     const { token } = await api.person('bodies');
     const { id } = (await api.call(token, 'POST', '/api-keys/', { name: 'k' })).body;
     const rotated = await api.call(token, 'POST', `/api-keys/${id}/rotate`);
@@ -207,7 +207,7 @@ describe('a request', () => {
     expect((await api.call(token, 'PATCH', '/auth/me', {})).status).toBe(200);
   });
 
-  it('is answered with what a browser needs, by HEAD as by GET, and 405 names the methods', async () => {
+  it('gets the headers that a browser needs, by HEAD as by GET, and 405 names the methods', async () => {
     const { token, org_id } = await api.person('browser');
     const url = `${api.url}/projects/?org_id=${org_id}`;
     const headers = { authorization: `Bearer ${token}`, origin: 'https://dash.example' };
@@ -220,7 +220,7 @@ describe('a request', () => {
     expect([put.status, put.headers.get('allow')]).toEqual([405, 'GET, HEAD, POST']);
   });
 
-  it('of a removed member finds nothing on /v1 either, from the next one on', async () => {
+  it('of a removed member finds nothing on /v1 either, from the next request on', async () => {
     const [owner, guest] = [await api.person('host'), await api.person('guest')];
     await api.join(owner, owner.org_id, guest, 'viewer');
     const report = () =>
@@ -238,12 +238,12 @@ describe('a request', () => {
   });
 });
 
-describe('requests of one user', () => {
+describe('the rate of one user’s requests', () => {
   const api = new ControlPlaneChild({ RATE_LIMIT_PER_SEC: '1', RATE_LIMIT_BURST: '5' });
   beforeAll(() => api.start());
   afterAll(() => api[Symbol.asyncDispose]());
 
-  it('are limited together, with whichever token, and no other user with them', async () => {
+  it('is shared by all tokens of that user, and does not affect other users', async () => {
     const tokens = [await signToken('busy'), await signToken('busy', { expires_in_s: 500 })];
     const startedMs = performance.now();
     const answers: Answer[] = [];
@@ -274,7 +274,7 @@ describe('several server threads', () => {
   /** On so many connections at once that each thread has some. */
   const many = <Value>(work: () => Promise<Value>) => Promise.all(Array.from({ length: 24 }, work));
 
-  it('refuse a revoked key at once, all of them', async () => {
+  it('refuse a revoked key at once', async () => {
     const { token } = await api.person('revoker');
     const key = (await api.call(token, 'POST', '/api-keys/', { name: 'k' })).body;
     const use = async () => (await api.call(key.raw_key, 'GET', '/v1/monitor/experiments/x/report')).status;
@@ -283,7 +283,7 @@ describe('several server threads', () => {
     expect(new Set(await many(use))).toEqual(new Set([401]));
   });
 
-  it("show a user's own change in bootstrap at once, all of them", async () => {
+  it("show a user's change in bootstrap at once", async () => {
     const { token } = await api.person('changer');
     const names = async () =>
       (await api.call(token, 'GET', '/auth/bootstrap')).body.organizations.map(

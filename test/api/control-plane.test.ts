@@ -23,7 +23,7 @@ let people = 0;
 const newPerson = () => api.person(`p${++people}`);
 
 describe('feedback', () => {
-  it('is kept without the secrets in it', async () => {
+  it('is stored without the secrets in it', async () => {
     const { token } = await newPerson();
     const key = `svc_live_${'aB1'.repeat(12)}`;
     const said = { message: `401 with ${key}; password: hunter22`, page: '/keys?token=short' };
@@ -37,7 +37,7 @@ describe('feedback', () => {
 });
 
 describe('a person', () => {
-  it('becomes a user with an organization by signing in, once however often and from however many places', async () => {
+  it('becomes one user with an organization by signing in, however often and at however many places', async () => {
     const token = await signToken('newcomer');
     const answers = await Promise.all(Array.from({ length: 20 }, () => api.call(token, 'GET', '/auth/me')));
     expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
@@ -65,7 +65,7 @@ describe('a person', () => {
     });
   });
 
-  it('changes their profile, and nothing that is not theirs to change', async () => {
+  it('changes their profile, but not the fields that are not theirs', async () => {
     const { token, id: user } = await newPerson();
     const patch = (body: unknown) => api.call(token, 'PATCH', '/auth/me', body);
     expect((await patch({ display_name: 'New', account_type: 'team', onboarded: true })).body).toMatchObject({
@@ -88,7 +88,7 @@ describe('a person', () => {
     expect((await api.call(token, 'GET', '/auth/me')).body).toMatchObject({ id: user, account_type: 'team' });
   });
 
-  it('sees their own change in bootstrap at once', async () => {
+  it('sees their change in bootstrap at once', async () => {
     const { token } = await newPerson();
     const bootstrap = async () => (await api.call(token, 'GET', '/auth/bootstrap')).body;
     expect((await bootstrap()).organizations).toHaveLength(1);
@@ -100,7 +100,7 @@ describe('a person', () => {
 });
 
 describe('an invitation', () => {
-  it('adds a member with the role that it gives', async () => {
+  it('adds a member with its role', async () => {
     const [owner, guest] = [await newPerson(), await newPerson()];
     const invite = (email: string, role?: string) =>
       api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, { email, role });
@@ -147,7 +147,7 @@ describe('an invitation', () => {
     expect((await api.call(owner.token, 'DELETE', path)).body.status).toBe('revoked');
   });
 
-  it('to an unproven address is shown to no user', async () => {
+  it('to an unverified address is shown to no user', async () => {
     const owner = await newPerson();
     const name = 'unproven';
     const invited = await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
@@ -177,7 +177,7 @@ describe('an organization', () => {
     expect(left.map(({ status }) => status).sort()).toEqual([200, 409]);
   });
 
-  it('tells its admins who changed what, once for each change', async () => {
+  it('shows its admins who changed what, one entry for each change', async () => {
     const owner = await newPerson();
     const base = `/organizations/${owner.org_id}`;
     await api.call(owner.token, 'PATCH', base, { name: 'Renamed' });
@@ -213,7 +213,7 @@ describe('an organization', () => {
 });
 
 describe('a saved search', () => {
-  it('is kept for its user in one organization, until they forget it or leave', async () => {
+  it('is stored for its user in one organization until the user deletes it or leaves', async () => {
     const [owner, guest, stranger] = [await newPerson(), await newPerson(), await newPerson()];
     await api.join(owner, owner.org_id, guest, 'viewer');
     const at = `/organizations/${owner.org_id}/searches`;
@@ -239,7 +239,7 @@ describe('a saved search', () => {
     expect(await list(guest)).toEqual([]);
   });
 
-  it('is refused with the reason: no query, a secret, one too many', async () => {
+  it('is refused with the reason: no query, a secret, too many', async () => {
     const { token, org_id } = await newPerson();
     const save = (query: string) => api.call(token, 'POST', `/organizations/${org_id}/searches`, { query });
     for (const query of ['', '  ', 'modle:opus', `"svc_live_${'aB1'.repeat(12)}"`, 'x'.repeat(2_001)])
@@ -251,7 +251,7 @@ describe('a saved search', () => {
   });
 });
 
-describe('a key', () => {
+describe('an API key', () => {
   const start = (key: string, body: object = {}) =>
     api.call(key, 'POST', '/v1/monitor/runs', { run_id: `run-${Math.random()}`, ...body });
 
@@ -311,7 +311,7 @@ describe('a key', () => {
     expect(over.status).toBe(422);
   });
 
-  it('of a project ends with the project, and stays listed', async () => {
+  it('of a project ends with the project, and remains listed', async () => {
     const owner = await newPerson();
     const project = (
       await api.call(owner.token, 'POST', `/projects/?org_id=${owner.org_id}`, { name: 'one' })
@@ -347,7 +347,7 @@ describe('a key', () => {
     });
   });
 
-  it('counts as usage of its organization and project', () =>
+  it('counts its usage for its organization and project', () =>
     onOneDay(async () => {
       const owner = await newPerson();
       const project = (
@@ -375,7 +375,7 @@ describe('a key', () => {
 });
 
 describe('lists', () => {
-  it('go page by page, newest first, with the total', async () => {
+  it('have pages, newest first, with the total', async () => {
     const owner = await newPerson();
     const names = Array.from({ length: 7 }, (_, n) => `p${n}`);
     for (const name of names)
@@ -594,7 +594,7 @@ describe('every route', () => {
     credentials.set('a former admin', gone.token);
   });
 
-  it('is tried here', async () => {
+  it('is covered by these tests', async () => {
     const declared = await loadDeclaredEndpoints();
     const router = new Router(declared.map((endpoint) => ({ endpoint, handle: () => Promise.reject() })));
     const tried = new Set<string>();
@@ -656,7 +656,7 @@ describe('every route', () => {
     }
   });
 
-  it('answers a foreign id byte for byte as an unknown one', async () => {
+  it('answers an id of another tenant byte for byte like an unknown one', async () => {
     const stranger = await newPerson();
     const there = await api.call(owner.token, 'GET', `/projects/?org_id=${owner.org_id}`);
     const project = there.body[0].id as string;
@@ -701,7 +701,7 @@ describe('every route', () => {
     }
   });
 
-  it('takes no field that it does not name', async () => {
+  it('refuses undeclared fields', async () => {
     const { token, id: user } = await newPerson();
     const organization = await api.call(token, 'POST', '/organizations/', {
       name: 'Mine',
@@ -728,7 +728,7 @@ describe('every route', () => {
 
 const CASES = sharedFile('spec/validation-cases.json');
 describe.skipIf(!CASES.is_there)(`the recorded validation cases ${CASES.needed}`, () => {
-  it('are answered alike over the wire', async () => {
+  it('get the same answers over the wire', async () => {
     const { token } = await newPerson();
     // biome-ignore lint/suspicious/noExplicitAny: recorded JSON
     const cases: any[] = JSON.parse(readFileSync(CASES.path, 'utf8'));
@@ -762,7 +762,7 @@ describe.skipIf(!CASES.is_there)(`the recorded validation cases ${CASES.needed}`
   });
 });
 
-describe('an organization or a project that nothing is called', () => {
+describe('an organization or a project that does not exist', () => {
   it.each(['', '\0', ' ', 'x\u202ey', 'org_01'])(
     'is not found, whatever its name looks like: %j',
     async (name) => {

@@ -55,7 +55,7 @@ describe('the dashboard', () => {
     }
   });
 
-  it('comes compressed, small, and by names that mean the same for ever', async () => {
+  it('is compressed and small; its file names change with their content', async () => {
     let bytes = 0;
     for (const path of ['/', ...(await listLinks())]) {
       const plain = await get(path, 'identity');
@@ -78,7 +78,7 @@ describe('the dashboard', () => {
     expect(bytes).toBeLessThan(PAGE_BYTES);
   });
 
-  it('makes no markup of text', () => {
+  it('inserts no text as markup', () => {
     const names = globSync('**/*.{ts,tsx}', { cwd: fileURLToPath(SOURCES), exclude: ['dist*/**'] });
     expect(names.length).toBeGreaterThan(30);
     for (const name of names)
@@ -87,7 +87,7 @@ describe('the dashboard', () => {
       );
   });
 
-  it('knows what this server has, and no internal address', async () => {
+  it('knows what this server offers, and no internal address', async () => {
     const answer = await fetch(`${api.url}/dashboard/config.json`);
     expect(answer.headers.get('content-type')).toBe('application/json');
     expect(await answer.json()).toEqual({
@@ -100,13 +100,13 @@ describe('the dashboard', () => {
     });
   });
 
-  it('opens signed in with the token of the command that the start names', async () => {
+  it('opens signed in with the token of the command that the start shows', async () => {
     const headers = { authorization: `Bearer ${await api.ownerToken()}` };
     const me = await fetch(`${api.url}/auth/bootstrap`, { headers });
     expect(await me.json()).toMatchObject({ profile: { display_name: 'Owner' }, role: 'owner' });
   });
 
-  it('opens signed in from the link on the terminal, the same user', { tags: 'long' }, async () => {
+  it('opens signed in from the link on the terminal, as the same user', { tags: 'long' }, async () => {
     const dir = mkdtempSync(join(tmpdir(), 'understudy-terminal-'));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
     const env = { DATA_DIR: dir, AUTH_DB_URL: 'embedded:', PORT: '0' };
@@ -132,7 +132,7 @@ describe('the dashboard', () => {
     expect(stdout + stderr).not.toMatch(/#token|eyJ/);
   });
 
-  it('has a token for anybody from the command line, of the same secret', async () => {
+  it('accepts a token from the command line that was signed with the same secret', async () => {
     const child = new CliChild(['token', '--email', 'ann@example.com'], {
       env: { DATA_DIR: api.dir },
       cwd: api.dir,

@@ -100,12 +100,12 @@ function boundsOf(field: Field): { inside: unknown[]; outside: unknown[] } {
 }
 
 describe('the declared endpoints', () => {
-  it('are found', () => {
+  it('are not empty', () => {
     expect(withBody.length).toBeGreaterThan(3);
     expect(new Set(endpoints.map(({ id }) => id)).size).toBe(endpoints.length);
   });
 
-  it('bound every text and every list of a body', () => {
+  it('bound each text and each list of a body', () => {
     const unbounded = withBody.flatMap(({ id, body }) =>
       fieldsOf(body)
         .filter(([, { type, maxLength, maxItems, ...field }]) => {
@@ -122,7 +122,7 @@ describe('the declared endpoints', () => {
 });
 
 describe.each(withBody.map((declared) => [declared.id, declared] as const))('%s', (_id, declared) => {
-  it('takes each field at its bound and refuses it one past', () => {
+  it('accepts each field at its bound, and refuses it one beyond', () => {
     for (const [name, field] of fieldsOf(declared.body)) {
       const { inside, outside } = boundsOf(field);
       for (const value of inside) {
@@ -139,7 +139,7 @@ describe.each(withBody.map((declared) => [declared.id, declared] as const))('%s'
     }
   });
 
-  it('survives whatever stands in a body', () => {
+  it('survives any content of a body', () => {
     const names = fieldsOf(declared.body).map(([name]) => name);
     const odd = fc.constantFrom<unknown>(
       ...[null, true, 0, -1, 1.5, 1e300, '', '\u0000', '\ud800', 'x'.repeat(70_000), [], {}, [[]], { a: {} }],
@@ -159,7 +159,7 @@ describe.each(withBody.map((declared) => [declared.id, declared] as const))('%s'
 describe.each(withQuery.map((declared) => [declared.id, declared] as const))(
   'the query of %s',
   (_id, declared) => {
-    it('survives whatever stands in it', () => {
+    it('survives any content', () => {
       const names = Object.keys(declared.query!.shape);
       const value = fc.oneof(
         fc.string({ unit: 'binary' }).map((text) => encodeURIComponent(text.toWellFormed())),

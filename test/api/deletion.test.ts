@@ -166,7 +166,7 @@ const readable = ({ status, text, headers }: Answer) => ({
 });
 
 describe('every route of /v1 that deletes one thing', () => {
-  it('is tried here', async () => {
+  it('is covered by these tests', async () => {
     const declared = (await loadDeclaredEndpoints()).filter(
       ({ auth, method, path }) => auth === 'bearer' && method === 'DELETE' && path.startsWith('/v1/'),
     );
@@ -177,39 +177,42 @@ describe('every route of /v1 that deletes one thing', () => {
     expect(KINDS.map(({ id }) => id).sort()).toEqual(ids.sort());
   });
 
-  it.each(KINDS)('$id is for those alone whose it is, and leaves an entry each time', async (kind) => {
-    let id = await kind.make('thing-0');
-    let deleted = 0;
-    for (const [who, caller] of callers) {
-      const where = `${kind.id} as ${who}`;
-      const isSharer = kind.is_shared === true && who.startsWith("another project's");
-      const status = isSharer ? 204 : caller.status;
-      const unknown = await remove(caller, kind.path('thing-none'));
-      const answer = await remove(caller, kind.path(id));
-      expect(answer.status, `${where} ${answer.text}`).toBe(status);
-      if (status !== 204) {
-        expect(readable(answer), where).toEqual(readable(unknown));
-        expect(await isThere(kind, id), where).toBe(true);
-        continue;
+  it.each(KINDS)(
+    '$id works only for those who own the thing, and leaves an audit entry each time',
+    async (kind) => {
+      let id = await kind.make('thing-0');
+      let deleted = 0;
+      for (const [who, caller] of callers) {
+        const where = `${kind.id} as ${who}`;
+        const isSharer = kind.is_shared === true && who.startsWith("another project's");
+        const status = isSharer ? 204 : caller.status;
+        const unknown = await remove(caller, kind.path('thing-none'));
+        const answer = await remove(caller, kind.path(id));
+        expect(answer.status, `${where} ${answer.text}`).toBe(status);
+        if (status !== 204) {
+          expect(readable(answer), where).toEqual(readable(unknown));
+          expect(await isThere(kind, id), where).toBe(true);
+          continue;
+        }
+        expect(answer.text, where).toBe('');
+        expect(unknown.status, where).toBe(404);
+        expect(await isThere(kind, id), where).toBe(false);
+        const again = await remove(caller, kind.path(id));
+        expect(readable(again), where).toEqual(readable(unknown));
+        deleted++;
+        id = await kind.make(`thing-${deleted}`);
       }
-      expect(answer.text, where).toBe('');
-      expect(unknown.status, where).toBe(404);
-      expect(await isThere(kind, id), where).toBe(false);
-      const again = await remove(caller, kind.path(id));
-      expect(readable(again), where).toEqual(readable(unknown));
-      deleted++;
-      id = await kind.make(`thing-${deleted}`);
-    }
-    const log = await api.call(owner.token, 'GET', `/organizations/${owner.org_id}/audit-log?limit=200`);
-    const entries = log.body.filter(({ action }: { action: string }) => action === kind.action);
-    expect(entries).toHaveLength(deleted);
-    expect(entries.every(({ address }: { address: string }) => address === '127.0.0.1')).toBe(true);
-    expect(new Set(entries.map(({ actor_type }: { actor_type: string }) => actor_type))).toEqual(
-      new Set(['key', 'user', 'operator']),
-    );
-  });
+      const log = await api.call(owner.token, 'GET', `/organizations/${owner.org_id}/audit-log?limit=200`);
+      const entries = log.body.filter(({ action }: { action: string }) => action === kind.action);
+      expect(entries).toHaveLength(deleted);
+      expect(entries.every(({ address }: { address: string }) => address === '127.0.0.1')).toBe(true);
+      expect(new Set(entries.map(({ actor_type }: { actor_type: string }) => actor_type))).toEqual(
+        new Set(['key', 'user', 'operator']),
+      );
+    },
+  );
 
-  it('leaves room for a new thing of the same name, which knows nothing of the first', async () => {
+  it('frees the name for a new thing that has nothing of the first', async () => {
     const usage = () => api.call(owner.token, 'GET', `/usage?org_id=${owner.org_id}`);
     for (const kind of KINDS.filter(({ id }) => id === 'deleteRun' || id === 'deleteTrace')) {
       await kind.make('again');
@@ -224,7 +227,7 @@ describe('every route of /v1 that deletes one thing', () => {
     expect(list.body.runs.filter(({ run_id }: { run_id: string }) => run_id === 'again')).toHaveLength(1);
   });
 
-  it('lets a run go on with the profile that it began with, and no other begin with it', async () => {
+  it('lets a run keep the profile with which it started, and no new run use it', async () => {
     await write('/v1/monitor/profiles', { name: 'strict', weights: { semantic_loop: 3 } });
     await write('/v1/monitor/runs', { run_id: 'profiled', task_profile: 'strict' });
     expect((await api.call(inside, 'DELETE', '/v1/monitor/profiles/strict')).status).toBe(204);
@@ -242,7 +245,7 @@ describe('every route of /v1 that deletes one thing', () => {
     expect((await api.call(inside, 'DELETE', '/v1/monitor/profiles/coding')).status).toBe(409);
   });
 
-  it('keeps what everybody has: universal patterns are the operator’s, and starters stay', async () => {
+  it('does not delete what all share: universal patterns are the operator’s, and starters stay', async () => {
     const universal = await api.call(CHILD_KEY, 'POST', '/v1/patterns', {
       tier: 'e3',
       patterns: [{ situation: 'zebra yonder xylem willow', dead_ends: '', unlock: 'u' }],
@@ -255,7 +258,7 @@ describe('every route of /v1 that deletes one thing', () => {
     expect((await api.call(CHILD_KEY, 'DELETE', `/v1/patterns/${starter.pattern_id}`)).status).toBe(409);
   });
 
-  it('holds when the process is killed right behind the answer', { tags: 'long' }, async () => {
+  it('stays in effect when the process is killed right after the answer', { tags: 'long' }, async () => {
     const ids = new Map<Kind, string>();
     for (const kind of KINDS) ids.set(kind, await kind.make('killed'));
     for (const [kind, id] of ids) expect((await api.call(inside, 'DELETE', kind.path(id))).status).toBe(204);

@@ -35,14 +35,14 @@ const call = dispatcher(
 );
 
 describe('the service routes', () => {
-  it('answers health with its version', async () => {
+  it('answer /health with the version', async () => {
     expect(await call('GET', '/health')).toMatchObject({
       status: 200,
       body: { status: 'ok', version: '9.8.7' },
     });
   });
 
-  it('answers with a trailing slash and to HEAD alike', async () => {
+  it('answer with a trailing slash and to HEAD alike', async () => {
     for (const [method, path] of [
       ['GET', '/health/'],
       ['HEAD', '/health'],
@@ -52,7 +52,7 @@ describe('the service routes', () => {
     }
   });
 
-  it('is ready when every probe says yes, and names those that do not', async () => {
+  it('are ready when every probe succeeds, and name those that fail', async () => {
     expect((await call('GET', '/ready')).body).toEqual({
       status: 'ready',
       checks: { storage: true, actors: true },
@@ -70,7 +70,7 @@ describe('the service routes', () => {
     expect(reply.headers.get('retry-after')).toBe('1');
   });
 
-  it('says 404 for an unknown path and 405 with Allow for an unknown method', async () => {
+  it('answer 404 for an unknown path, and 405 with Allow for an unknown method', async () => {
     expect(await call('GET', '/nothing')).toMatchObject({ status: 404, body: { detail: 'Not Found' } });
     expect(await call('GET', '/health//')).toMatchObject({ status: 404 });
     expect(await call('GET', '/')).toMatchObject({ status: 200 });
@@ -79,7 +79,7 @@ describe('the service routes', () => {
     expect(refused.headers.get('allow')).toBe('GET, HEAD');
   });
 
-  it('describes itself in OpenAPI 3.1, without the routes that only describe', async () => {
+  it('describe themselves in OpenAPI 3.1, without the routes that only describe', async () => {
     const { body } = await call('GET', '/openapi.json');
     expect(body).toMatchObject({
       openapi: '3.1.0',
@@ -104,7 +104,7 @@ describe('the service routes', () => {
     expect(described).not.toEqual(expect.arrayContaining(['/docs']));
   });
 
-  it('shows the description as a page that loads nothing from elsewhere', async () => {
+  it('show the description as a page that loads nothing from elsewhere', async () => {
     const { headers, body } = await call('GET', '/docs');
     expect(headers.get('content-type')).toBe('text/html; charset=utf-8');
     expect(body).toContain('<span class="method">GET</span> /health<');
@@ -153,7 +153,7 @@ describe('routes with parameters', () => {
     },
   ];
 
-  it('decodes a segment, serves aliases, and takes nothing over a slash', async () => {
+  it('decode a segment, serve aliases, and match nothing across a slash', async () => {
     const ask = dispatcher(routes);
     expect((await ask('GET', '/v1/things/a%20b%2Fc')).body).toEqual({ id: 'a b/c' });
     expect((await ask('GET', '/things/x/')).body).toEqual({ id: 'x' });
@@ -162,7 +162,7 @@ describe('routes with parameters', () => {
     expect((await ask('DELETE', '/v1/things/x')).headers.get('allow')).toBe('GET, HEAD, POST');
   });
 
-  it('passes an error of the catalogue on and hides any other, telling the log its cause', async () => {
+  it('return a catalogue error, and hide any other, whose cause is logged', async () => {
     const reported: unknown[] = [];
     expect(await dispatcher(routes)('POST', '/v1/things/x')).toMatchObject({
       status: 503,
@@ -175,7 +175,7 @@ describe('routes with parameters', () => {
     expect(reported).toEqual([failure]);
   });
 
-  it('leads any path somewhere or nowhere, and fails at none', async () => {
+  it('survive any path', async () => {
     const reported: unknown[] = [];
     const ask = dispatcher(routes, reported);
     const odd = fc.constantFrom(
@@ -201,7 +201,7 @@ describe('routes with parameters', () => {
     expect(reported).toEqual([]);
   });
 
-  it('refuses a declaration whose path and parameters disagree', () => {
+  it('refuse a declaration whose path and parameters disagree', () => {
     expect(() => endpoint({ ...get, path: '/v1/things/{other}' })).toThrow(/path names \(other\)/);
     expect(() => endpoint({ ...get, path: '/v1/things/{id}/' })).toThrow(/must begin but not end/);
   });
@@ -222,7 +222,7 @@ describe('the description of declared endpoints', async () => {
     replies: { 200: { description: 'Things', schema: z.object({ things: z.array(thing) }) } },
   });
 
-  it('names parameters, what is required, credentials and shared shapes', () => {
+  it('names parameters, required fields, credentials and shared shapes', () => {
     expect(describeApi([declared], '1.0.0')).toMatchObject({
       paths: {
         '/v1/{org}/things': {
@@ -251,7 +251,7 @@ describe('the description of declared endpoints', async () => {
     });
   });
 
-  it('fails when one name stands for two shapes, as with a default that only a request may leave out', () => {
+  it('fails when one name stands for two shapes, as with a default that only a request may omit', () => {
     const options = z.object({ top: z.number().default(5) }).meta({ id: 'Options' });
     const echo = endpoint({
       id: 'echo',

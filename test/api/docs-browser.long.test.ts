@@ -75,7 +75,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
   }
 
   it.each(WIDTHS)(
-    'is tried from the page itself at a width of %i',
+    'sends a request from its form at a width of %i',
     async (width) => {
       const { page, complaints } = await open(width);
       const run = `walk-${width}`;
@@ -107,7 +107,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
     180_000,
   );
 
-  it('is reached by the keyboard, and axe finds nothing serious', async () => {
+  it('works with the keyboard, and axe finds nothing serious', async () => {
     const { page } = await open(1_280);
     await page.locator('#key').focus();
     const summary = page.getByText('Try it: startRun', { exact: true });

@@ -63,7 +63,7 @@ async function press(operationId: string, filled: Record<string, string>, key = 
 }
 
 describe('the page', () => {
-  it('may load its own style and script, and ask this address alone', async () => {
+  it('may load its own style and script, and contact only this address', async () => {
     const [, style] = /<style>([\s\S]*?)<\/style>/.exec(page)!;
     const hash = createHash('sha256').update(style!).digest('base64');
     expect(policy.split('; ')).toEqual([
@@ -84,7 +84,7 @@ describe('the page', () => {
     expect(text).not.toMatch(/localStorage|cookie|innerHTML|https?:/);
   });
 
-  it('begins with a quickstart that a shell takes as it stands', () => {
+  it('begins with a quickstart that a shell runs unchanged', () => {
     const first = /<h2 id="([^"]+)">/.exec(page)![1];
     expect(first).toBe('quickstart');
     const [, shell] = /<pre tabindex="0">(API=[\s\S]*?)<\/pre>/.exec(page)!;
@@ -98,7 +98,7 @@ describe('the page', () => {
     }
   });
 
-  it('has a label for every field, and says where the key is kept', () => {
+  it('has a label for every field, and says where the key is stored', () => {
     for (const [field] of page.matchAll(/<(?:input|textarea)[^>]*>/g)) {
       const before = page.slice(0, page.indexOf(field));
       expect(before.lastIndexOf('<label>'), field).toBeGreaterThan(before.lastIndexOf('</label>'));
@@ -108,7 +108,7 @@ describe('the page', () => {
 });
 
 describe('its forms', () => {
-  it('ask the service with what stands in them', async () => {
+  it('send what was typed into them', async () => {
     const org = { 'query:org_id': 'from-the-page' };
     expect((await press('startRun', {})).body).toMatchObject({ status: 'running' });
     expect((await press('logStep', { 'path:id': 'run-1' })).body.fired).toEqual([]);
@@ -123,7 +123,7 @@ describe('its forms', () => {
     expect((await press('health', {}, '')).body).toMatchObject({ status: 'ok' });
   });
 
-  it('send a credential and a body where there are some, and nothing else', () => {
+  it('send a credential and a body where these exist, and nothing else', () => {
     expect(buildRequest('GET', '/x/{id}', { 'path:id': 'ä /', 'query:a': '', 'query:b': '1 2' }, '')).toEqual(
       {
         url: '/x/%C3%A4%20%2F?b=1+2',
@@ -163,7 +163,7 @@ class FakeElement {
 }
 
 describe('its script', () => {
-  it('keeps the key in the tab, sends what a form holds, and shows what comes back', async () => {
+  it('stores the key in the tab, sends a form’s content, and shows the answer', async () => {
     const key = new FakeElement();
     const form = new FakeElement();
     form.dataset = { method: 'GET', path: '/v1/monitor/runs/{id}' };

@@ -9,7 +9,9 @@ import { CliChild } from '../cli/child.ts';
 
 const KEY = 'a-static-key';
 
-it('answers a request whose body was still coming, and ends with 0', { tags: 'long' }, async () => {
+it('a stop answers the request whose body is still arriving, and exits with 0', {
+  tags: 'long',
+}, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-drain-'));
   try {
     await using child = new CliChild(['serve', '--port', '0'], { env: { DATA_DIR: folder, SVC_KEYS: KEY } });

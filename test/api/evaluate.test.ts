@@ -49,7 +49,7 @@ function freshStep(at: number) {
 }
 
 describe('evaluation', () => {
-  it('catches a loop: names it, quotes it, says what to do', async () => {
+  it('reports a loop: its name, its text, and what to do', async () => {
     const { status, body } = await api.post(EVALUATE, {
       model: 'm',
       task_profile: 'coding',
@@ -90,14 +90,14 @@ describe('evaluation', () => {
     expect(Object.keys(none.scores)).toEqual([...MONITOR_NAMES]);
   });
 
-  it('keeps nothing: the same steps get the same answer', async () => {
+  it('stores nothing: the same steps get the same answer', async () => {
     const request = { steps: Array.from({ length: 7 }, (_, at) => loopStep(at)), task_profile: 'qa' };
     const first = await api.post(EVALUATE, request);
     expect((await api.post('/monitors/evaluate', request)).text).toBe(first.text);
     expect((await api.post(EVALUATE, { ...request, org_id: 'another' })).text).toBe(first.text);
   });
 
-  it('says of a run what it says of its steps, at each of them', { tags: 'long' }, async () => {
+  it('gives a run the same answer as its steps, after each step', { tags: 'long' }, async () => {
     const random = createPrng(19);
     const injections: number[] = [];
     for (let run = 0; run < 12; run++) {
@@ -120,7 +120,7 @@ describe('evaluation', () => {
     expect(injections.length).toBeGreaterThan(12);
   });
 
-  it('speaks twice in a streak, of what has come by then: a nudge, and that it did not help', async () => {
+  it('intervenes twice in a streak, with the current count: a nudge, and then a stop', async () => {
     const said: [calls: number, level: string, text: string][] = [];
     for (let calls = 1; calls <= 9; calls++) {
       const steps = Array.from({ length: calls }, (_, at) => loopStep(at));
@@ -134,7 +134,7 @@ describe('evaluation', () => {
     for (const [calls, , text] of said) expect(text).toContain(`${calls} times`);
   });
 
-  it('hands each text out once per level, at whichever evaluation comes next', async () => {
+  it('returns each text once per level, at the next evaluation', async () => {
     const said: [number, string][] = [];
     for (let calls = 4; calls <= 24; calls += 4) {
       const { body } = await evaluateLoop('every fourth', calls);
@@ -146,7 +146,7 @@ describe('evaluation', () => {
     ]);
   });
 
-  it('gives the same steps the same answer again, whatever came since', async () => {
+  it('gives the same steps the same answer again, whatever came later', async () => {
     const asked = Array.from({ length: 9 }, (_, at) => at + 1);
     const first: string[] = [];
     for (const calls of asked) first.push((await evaluateLoop('again', calls)).text);
@@ -155,7 +155,7 @@ describe('evaluation', () => {
     expect(await countedOf('again')).toMatchObject({ evaluations: 18, injections_evaluate: 2 });
   });
 
-  it('tells a run that it sees for the first time what its streak is due', async () => {
+  it('tells a run that it sees for the first time what its streak requires', async () => {
     await evaluateLoop('seen', 9);
     const other = [freshStep(3), ...Array.from({ length: 8 }, (_, at) => loopStep(at + 1))];
     const answer = await api.post(EVALUATE, { org_id: 'org_seen', task: 'seen', steps: other });
@@ -171,7 +171,7 @@ describe('evaluation', () => {
     expect((await evaluateLoop('seen', 10)).body).toMatchObject({ inject: false });
   });
 
-  it('tells a new streak of the same run', async () => {
+  it('intervenes again in a new streak of the same run', async () => {
     const steps = (loops: number) =>
       [
         ...Array.from({ length: 4 }, (_, at) => loopStep(at)),
@@ -196,7 +196,7 @@ describe('evaluation', () => {
     expect(levels).toEqual(['nudge', 'stop', '', '', '', '', '']);
   });
 
-  it('takes no step for another because of a rounded number', async () => {
+  it('does not confuse steps because of a rounded number', async () => {
     const steps = Array.from({ length: 6 }, (_, at) => ({
       ...loopStep(at),
       action_input: `{"id":25122920421210000${at.toString().padStart(2, '0')}}`,
@@ -206,7 +206,7 @@ describe('evaluation', () => {
     expect((await api.post(EVALUATE, { steps })).body).toMatchObject({ inject: false, fired: [] });
   });
 
-  it('tells a run that it did not tell at once, and the same when it is asked again', async () => {
+  it('returns a run’s intervention at once, and the same one when asked again', async () => {
     await api.post('/v1/monitor/runs', { run_id: 'mine', task: 'find the needle' });
     const steps = Array.from({ length: 8 }, (_, at) => loopStep(at));
     for (const step of steps) await api.post('/v1/monitor/runs/mine/steps', step);
@@ -236,7 +236,7 @@ describe('evaluation', () => {
   });
 
   it.each([[{}], [{ run_id: null, task: 'mend it' }], [{ task_profile: 'coding', beyond: [1] }]])(
-    'says what was sent where the steps are missing %#',
+    'repeats the body if the steps are missing %#',
     async (body) => {
       const answer = await api.post(EVALUATE, body);
       expect(answer.status).toBe(422);
@@ -246,7 +246,7 @@ describe('evaluation', () => {
     },
   );
 
-  it('looks at as many steps as it says', async () => {
+  it('evaluates the documented maximum of steps', async () => {
     const steps = Array.from({ length: EVALUATE_STEPS_MAX }, (_, at) => freshStep(at));
     expect((await api.post(EVALUATE, { steps })).status).toBe(200);
   });

@@ -12,7 +12,7 @@ function evaluate(child: ApiChild, calls: number) {
   return child.post('/v1/monitors/evaluate', { task: 'find it', steps: Array(calls).fill(step) }, APART);
 }
 
-it('are one run on every server thread, counted once when they come at once, and known after a kill', async () => {
+it('evaluations are one run on every server thread, counted once if simultaneous, and known after a kill', async () => {
   await using child = new ApiChild({ SERVER_THREADS: '3', ACTOR_THREADS: '1' });
   await child.start();
   const injected: [number, string][] = [];

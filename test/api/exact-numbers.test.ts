@@ -17,7 +17,7 @@ afterAll(() => api[Symbol.asyncDispose]());
 const BIG = '2512292042121000001';
 const OTHER = '2512292042121000002';
 
-describe('a body', () => {
+describe('the exact numbers of a body', () => {
   it.each<[string, z.ZodType, boolean]>([
     ['of a start', runStartBody, true],
     ['of a trace', traceBody, true],
@@ -29,7 +29,7 @@ describe('a body', () => {
     expect(holdsFreeJson(schema)).toBe(holds);
   });
 
-  it('may write its own numbers in any way', async () => {
+  it('may have any form', async () => {
     const start = (index: string) => `{"run_id":"ways","metadata":{"n":${index}},"task":"t"}`;
     expect((await api.post('/v1/monitor/runs', start('1'))).status).toBe(200);
     expect((await api.post('/v1/monitor/runs', start('9e999'))).status).toBe(409);
@@ -46,7 +46,7 @@ describe('a body', () => {
   });
 });
 
-it('metadata of a finding comes back with all its digits', async () => {
+it('come back with all digits in a finding’s metadata', async () => {
   const body = `{"content":"The archive keeps messages by id.","metadata":{"id":${BIG},"list":[1.50,-0.0]}}`;
   const stored = await api.post('/v1/findings/c', body);
   expect(stored.status).toBe(200);
@@ -56,13 +56,13 @@ it('metadata of a finding comes back with all its digits', async () => {
   expect(await answer.text()).toContain(`"metadata":{"id":${BIG},"list":[1.50,-0.0]}`);
 });
 
-it('starts that differ in such a number are two starts', async () => {
+it('make two starts different that differ only in such a number', async () => {
   const start = (id: string) => api.post('/v1/monitor/runs', `{"run_id":"exact","metadata":{"id":${id}}}`);
   const statuses = [(await start(BIG)).status, (await start(BIG)).status, (await start(OTHER)).status];
   expect(statuses).toEqual([200, 200, 409]);
 });
 
-it('calls of a trace keep them, and a trace that differs in one is another', () => {
+it('stay in a trace’s calls, and make two traces different', () => {
   const call = (id: string) =>
     parseExact(
       `{"request":{"messages":[{"role":"user","content":"Archive it"}]},"response":{"content":[{"type":"tool_use","id":"t","name":"archive","input":{"id":${id}}}]}}`,

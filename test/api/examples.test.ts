@@ -82,12 +82,12 @@ function operations(): Map<string, Json> {
 }
 
 describe('the examples', () => {
-  it('are there for every operation that answers with JSON', () => {
+  it('exist for every operation that answers with JSON', () => {
     const missing = endpoints.filter(({ id }) => EXAMPLES[id] === undefined).map(({ id }) => id);
     expect(new Set(missing)).toEqual(WITHOUT_EXAMPLE);
   });
 
-  it('are what the service is asked, and of the shape that it answers', () => {
+  it('are valid requests, and the service’s answers have their shape', () => {
     const now = pickExamples(answers);
     expect(Object.keys(now).sort()).toEqual(Object.keys(EXAMPLES).sort());
     const found = Object.entries(EXAMPLES).flatMap(([id, { request, replies }]) => [
@@ -98,7 +98,7 @@ describe('the examples', () => {
     expect(differences({ a: [{ b: 1 }] }, { a: [{ b: '1', c: 2 }] }, '')).toEqual(['.a[].b', '.a[].c']);
   });
 
-  it('are what the description says of request and answer', () => {
+  it('match the described requests and answers', () => {
     const found = operations();
     const check = (schema: unknown, example: unknown, where: string) => {
       const rooted = { ...(schema as object), components: document.components };
@@ -123,7 +123,7 @@ describe('the examples', () => {
     expect(() => check({ type: 'string' }, 1, 'here')).toThrow('here');
   });
 
-  it('hold no key', () => {
+  it('contain no key', () => {
     expect(JSON.stringify(EXAMPLES)).not.toMatch(/svc_(live|test)_(?!EXAMPLE)/);
   });
 });
@@ -160,7 +160,7 @@ async function readEvents(
 }
 
 describe('the events of the stream', () => {
-  it('hold what the description says, and nothing else', async () => {
+  it('contain exactly what the description says', async () => {
     const owner = await api.person('ann');
     const { body } = await api.call(owner.token, 'POST', '/api-keys/', { name: 'stream' });
     // The example's run and project were deleted with their events.
@@ -184,7 +184,7 @@ describe('the events of the stream', () => {
 });
 
 describe('the headers of an answer', () => {
-  it('are those that the description promises', () => {
+  it('are those that the description declares', () => {
     const { headers: described } = document.components as { headers: Record<string, { required: boolean }> };
     const found = operations();
     for (const { id, status, headers } of answers) {

@@ -105,7 +105,7 @@ describe('GET /v1/monitor/experiments/{experiment_id}/report', () => {
     expect(body).toMatchObject({ experiment_id: 'none', arms: { on: { runs: 0, success_rate: null } } });
   });
 
-  it('shows an organization all its projects, a project its own, and nothing of other tenants', async () => {
+  it('shows an organization all its projects, a project only itself, and nothing of other tenants', async () => {
     await addRuns(10, (index) => ({ experiment_id: 'shared', project_id: index < 6 ? 'p1' : 'p2' }));
     await addRuns(4, () => ({ experiment_id: 'shared', org_id: 'other' }));
     await addRuns(3, () => ({ experiment_id: 'shared-2' }));

@@ -21,7 +21,7 @@ async function download(path: string, method = 'GET') {
   return { response, text: await response.text() };
 }
 
-it('has every page of the list, in its order', async () => {
+it('an export contains every page of the list, in order', async () => {
   const { response, text } = await download('/v1/export/runs?format=jsonl');
   expect(response.headers.get('content-type')).toBe('application/octet-stream');
   expect(response.headers.get('content-disposition')).toBe('attachment; filename="understudy-runs.jsonl"');
@@ -37,7 +37,7 @@ it('has every page of the list, in its order', async () => {
   expect(rest).toEqual(['']);
 });
 
-it('has patterns, and Parquet', async () => {
+it('patterns can be exported, and Parquet is a format', async () => {
   const { text } = await download('/v1/export/patterns?format=jsonl');
   const situations = text
     .trimEnd()
@@ -49,7 +49,7 @@ it('has patterns, and Parquet', async () => {
   expect([parquet.slice(0, 4), parquet.slice(-4)]).toEqual(['PAR1', 'PAR1']);
 });
 
-it('refuses what cannot be read before the file begins', async () => {
+it('an export that cannot be read is refused before the file begins', async () => {
   for (const query of ['format=xlsx', 'q=modle:x', 'q=%22'])
     expect((await download(`/v1/export/runs?${query}`)).response.status, query).toBe(422);
   const response = await fetch(`${api.url}/v1/export/runs`);

@@ -81,7 +81,7 @@ describe('thousands of wrong credentials from one address', () => {
     expect(refused).toBeLessThanOrEqual(FAILED_SIGN_INS.burst + Math.ceil(5 * seconds) + 1);
   }, 120_000);
 
-  it('leave what is valid alone, of every kind', async () => {
+  it('do not affect valid credentials of any kind', async () => {
     // Some tries may have become free in the meantime.
     let status = 401;
     for (let at = 0; status === 401 && at < 1_000; at++) ({ status } = await look('wrong'));
@@ -93,7 +93,7 @@ describe('thousands of wrong credentials from one address', () => {
 });
 
 describe('every route that asks for a credential', () => {
-  it('counts and limits those that are wrong', { timeout: 120_000 }, async () => {
+  it('counts and limits wrong ones', { timeout: 120_000 }, async () => {
     await using api = new ControlPlaneChild({
       AUTH_FAIL_RATE_PER_SEC: '1',
       VECTOR_STORE_URL: 'embedded:',
@@ -130,8 +130,8 @@ describe('every route that asks for a credential', () => {
   });
 });
 
-describe('with AUTH_FAIL_RATE_PER_SEC=0', () => {
-  it('no client is limited', async () => {
+describe('AUTH_FAIL_RATE_PER_SEC=0', () => {
+  it('limits no client', async () => {
     await using api = new ControlPlaneChild({ AUTH_FAIL_RATE_PER_SEC: '0' });
     await api.start();
     const statuses = new Set<number>();
@@ -141,7 +141,7 @@ describe('with AUTH_FAIL_RATE_PER_SEC=0', () => {
   });
 });
 
-describe('an address', () => {
+describe('the limit of an address', () => {
   const memory = () => allocateRateTable(FAILED_SIGN_INS.buckets);
   const failUntilLimited = (failed: FailedSignIns, address: string) => {
     let count = 0;
@@ -149,14 +149,14 @@ describe('an address', () => {
     return count;
   };
 
-  it('is all of a /64, or one IPv4 address', () => {
+  it('applies to a whole /64, or to one IPv4 address', () => {
     const six = '2001:0db8:0000:0001:0000:0000:0000:0001';
     expect(networkOf(six)).toBe(networkOf('2001:0db8:0000:0001:ffff:ffff:ffff:ffff'));
     expect(networkOf(six)).not.toBe(networkOf('2001:0db8:0000:0002:0000:0000:0000:0001'));
     expect(networkOf('192.0.2.1')).not.toBe(networkOf('192.0.2.2'));
   });
 
-  it('shares its burst with its neighbours in a /64 and with no other, on every thread', () => {
+  it('is shared within a /64 and with no other, on every thread', () => {
     const shared = memory();
     const [first, other] = [new FailedSignIns(shared, 1), new FailedSignIns(shared, 1)];
     for (let at = 0; at < FAILED_SIGN_INS.burst; at++) {
@@ -168,12 +168,12 @@ describe('an address', () => {
     expect(first.take('2001:0db8:0000:0002:0000:0000:0000:0001')).toBe(true);
   });
 
-  it('has a burst that holds a full second at least', () => {
+  it('allows at least the requests of a full second', () => {
     expect(failUntilLimited(new FailedSignIns(memory(), 1), '192.0.2.1')).toBeLessThan(110);
     expect(failUntilLimited(new FailedSignIns(memory(), 2_000), '192.0.2.1')).toBeGreaterThanOrEqual(2_000);
   });
 
-  it('finds a bucket after 200,000 others, which take no more memory', () => {
+  it('finds a bucket among 200,000 others, which take no more memory', () => {
     const shared = memory();
     const { byteLength } = shared;
     const failed = new FailedSignIns(shared, 1_000_000);

@@ -37,8 +37,8 @@ const NOTES = [
   'Feature flags are read once at startup and need a restart to change.',
 ];
 
-describe('findings of a process', () => {
-  it('are found by what they mean, and still there after kill -9', async () => {
+describe('the findings of a process', () => {
+  it('are found by meaning, also after kill -9', async () => {
     const first = await start();
     const stored: unknown[] = [];
     for (const [at, content] of NOTES.entries()) {

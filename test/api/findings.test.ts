@@ -237,7 +237,7 @@ describe('findings', () => {
     expect(await api.ok('org', 'POST', `${path}/coverage`, { file_paths })).toEqual({ coverage: 0 });
   });
 
-  it('leave an entry in the audit log when they are deleted, and none when they come', async () => {
+  it('leave an audit entry when they are deleted, but not when they are stored', async () => {
     await using api = new Process();
     for (const file_path of ['a.ts', 'b.ts', 'c.ts'])
       await api.ok('acme/web', 'POST', '/v1/findings/shop', { content: `about ${file_path}`, file_path });
@@ -264,7 +264,7 @@ describe('findings', () => {
     ]);
   });
 
-  it('are the same finding when the same is stored again, also at once', async () => {
+  it('that are stored twice become one, also at the same time', async () => {
     await using api = new Process();
     const body = { content: 'one', file_path: 'a.ts', metadata: { a: 1, b: 2 } };
     const again = { ...body, metadata: { b: 2, a: 1 } };
@@ -282,7 +282,7 @@ describe('findings', () => {
     expect(await api.ok('org', 'POST', '/v1/findings/c', body)).not.toEqual(first);
   });
 
-  it('outlive the process, and each life finds them alike', async () => {
+  it('survive the process, and are found alike after each restart', async () => {
     const disk: MemoryTableDisk = new Map();
     let before: Body;
     {
@@ -307,7 +307,7 @@ describe('findings', () => {
     });
   });
 
-  it('page newest first, limits held within their range, filters exact', async () => {
+  it('have pages, newest first; limits stay within their range; filters are exact', async () => {
     await using api = new Process();
     for (let i = 0; i < 7; i++)
       await api.ok('org', 'POST', '/v1/findings/c', {
@@ -350,7 +350,7 @@ describe('findings', () => {
     expect(contents(unfiltered)).toHaveLength(7);
   });
 
-  it('refuse what they cannot take, store nothing of it, and cut what is only long', async () => {
+  it('that are invalid are refused and not stored; those that are only long are cut', async () => {
     await using api = new Process();
     const path = '/v1/findings/c';
     const refused: [string, string, unknown, number][] = [
@@ -428,7 +428,7 @@ describe('findings', () => {
     expect((await api.ok('org', 'GET', `/v1/findings/${odd}`)).total).toBe(1);
   });
 
-  it('keep no key that stood in them', async () => {
+  it('are stored without the keys in them', async () => {
     const disk: MemoryTableDisk = new Map();
     await using api = new Process(disk);
     const secret = ['sk-ant-', 'api03-', 'Qw7'.repeat(30), 'AA'].join('');
@@ -443,7 +443,7 @@ describe('findings', () => {
     expect(JSON.stringify(await api.ok('org', 'GET', '/v1/findings/c'))).not.toContain(secret.slice(0, 30));
   });
 
-  it('are at most so many: one more takes the place of the longest unused one', {
+  it('are limited: a new one replaces the one unused for longest', {
     tags: 'long',
   }, async () => {
     await using api = new Process();
@@ -477,7 +477,7 @@ describe('findings', () => {
 });
 
 describe('a large code base', () => {
-  it('finds the same while its graph is being made and when it is there', { tags: 'long' }, async () => {
+  it('gives the same results while its graph is being built and afterwards', { tags: 'long' }, async () => {
     await using api = new Process(new Map(), new WordEmbedder('words', 1_024));
     const codebase = { org_id: 'org', codebase_id: 'c' };
     const words = (seq: number) =>
@@ -497,7 +497,7 @@ describe('a large code base', () => {
 });
 
 describe('tenants', () => {
-  it('see and change their own findings alone, whatever they do', { tags: 'long' }, async () => {
+  it('see and change only their own findings', { tags: 'long' }, async () => {
     const keys = ['a', 'a/p', 'a/q', 'b', 'b/p', 'static'] as const;
     const codebases = ['c', 'd'] as const;
     const action = fc.record({
@@ -579,8 +579,8 @@ describe('tenants', () => {
   });
 });
 
-describe('many at once', () => {
-  it('are as if one after the other: what is answered is what is stored', { tags: 'long' }, async () => {
+describe('simultaneous requests', () => {
+  it('have the results of a sequence: the answers match what is stored', { tags: 'long' }, async () => {
     const action = fc.record({
       act: fc.constantFrom(
         'store',
@@ -659,7 +659,7 @@ describe('many at once', () => {
     );
   });
 
-  it('are written side by side', async () => {
+  it('write in parallel', async () => {
     await using api = new Process();
     await api.ok('org', 'GET', '/v1/findings/c');
     api.tables.turns = 3;
@@ -675,8 +675,8 @@ describe('many at once', () => {
   });
 });
 
-describe('when something does not work', () => {
-  it('a finding is stored without its vector and found once the model answers', async () => {
+describe('in case of a failure', () => {
+  it('a finding is stored without its vector, and found once the model answers', async () => {
     await using api = new Process();
     api.embedder.isUp = false;
     for (let i = 0; i < 10; i++)
@@ -695,7 +695,7 @@ describe('when something does not work', () => {
     expect([...api.client.outdated()]).toEqual([]);
   });
 
-  it('a changed model embeds everything anew in the background, from the start of the process', async () => {
+  it('a changed model embeds all findings again in the background, from the start of the process', async () => {
     const disk: MemoryTableDisk = new Map();
     {
       await using api = new Process(disk);
@@ -722,7 +722,7 @@ describe('when something does not work', () => {
     expect(api.embedder.embedded).toBe(16 + 3);
   });
 
-  it('a failed write is a 503 that changes nothing, or has happened; the next request knows which', async () => {
+  it('a failed write is a 503 that changed nothing or happened; the next request sees which', async () => {
     await using api = new Process();
     await api.ok('org', 'POST', '/v1/findings/c', { content: 'kept', file_path: 'kept.ts' });
     const total = async () => (await api.ok('org', 'GET', '/v1/findings/c')).total;

@@ -27,13 +27,13 @@ function pageAt(path: string): Promise<string> {
   return pages.get(path)!;
 }
 
-it('are found at all', () => {
+it('the guides exist', () => {
   expect(names).toContain('README');
   expect(names).toContain('gateway');
 });
 
 describe.each(names)('%s', (name) => {
-  it('is a page that runs nothing and loads nothing', async () => {
+  it('is a page without scripts and external files', async () => {
     const answer = await fetch(api.url + addressOf(name));
     expect(answer.status).toBe(200);
     expect(answer.headers.get('content-type')).toBe('text/html; charset=utf-8');
@@ -44,7 +44,7 @@ describe.each(names)('%s', (name) => {
     expect(page).not.toMatch(/<(?:script|img|iframe|link)\b| style="| on\w+="/);
   });
 
-  it('links to pages and headings that are there', async () => {
+  it('links to existing pages and headings', async () => {
     const page = await pageAt(addressOf(name));
     for (const [, href = ''] of page.matchAll(/<a href="([^"]+)"/g)) {
       if (/^https:\/\//.test(href) || href === 'http://127.0.0.1:8000/docs') continue;
@@ -56,7 +56,7 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-describe('a path that is no guide', () => {
+describe('a path without a guide', () => {
   /** The path exactly as written; `fetch` would normalize it. */
   async function ask(path: string): Promise<number> {
     const { hostname, port } = new URL(api.url);
@@ -85,11 +85,11 @@ describe('a path that is no guide', () => {
     expect(await ask(path)).toBe(404);
   });
 
-  it('is refused by other methods like any other page', async () => {
+  it('is refused for other methods like any other page', async () => {
     expect((await fetch(`${api.url}/docs/guides/gateway`, { method: 'POST' })).status).toBe(405);
   });
 
-  it('are listed in the order in which the guide about them names them', async () => {
+  it('the guides are listed in the order of the guide about them', async () => {
     const page = await (await fetch(`${api.url}/docs/guides/gateway`)).text();
     const list = page.slice(page.indexOf('<p>Guides</p>'));
     const listed = [...list.matchAll(/href="\/docs\/guides(?:\/([\w-]+))?"/g)].map(
@@ -120,7 +120,7 @@ describe('a text', () => {
     expect(page).toContain('Two &amp; &lt;more&gt;');
   });
 
-  it('links to guides, to the web, and names other files', () => {
+  it('links to guides and the web, and names other files', () => {
     const page = render(
       '# A\n\n[to two](two.md#two--more) [code](../src/main.ts#L1) [web](https://example.com/a?b=1&c=2) [bad](javascript:alert(1)) [none](three.md)',
     );
@@ -131,7 +131,7 @@ describe('a text', () => {
     expect(page).toContain('none <small>(<code>three.md</code>)</small>');
   });
 
-  it('has a name for each heading, also where two are the same', () => {
+  it('has an anchor for each heading, also for equal ones', () => {
     const page = render('# A\n\n## The [same](two.md)\n\n## The [same](two.md)\n');
     expect(page).toContain('<h2 id="the-same">');
     expect(page).toContain('<h2 id="the-same-1">');

@@ -45,13 +45,13 @@ async function readAll(tables: MemoryTables, range: ListRange, passes: (n: numbe
   return { found, looked };
 }
 
-it('looks at so many rows and no more, page after page, where nothing passes', async () => {
+it('reads a limited number of rows for each page when no row passes', async () => {
   const { found, looked } = await readAll(await fill(), RANGE, () => false);
   expect(found).toEqual([]);
   expect(looked).toEqual([PAGE_SCAN_ROWS, PAGE_SCAN_ROWS, 150]);
 });
 
-it('finds what passes once, newest first, and ends with its last row', async () => {
+it('returns passing rows once, newest first, and ends with the last row', async () => {
   const tables = await fill();
   const rare = await readAll(tables, RANGE, (n) => n % 350 === 3);
   expect(rare.found).toEqual([703, 353, 3]);
@@ -68,7 +68,7 @@ it('stops at the first row that is too old', async () => {
   expect(looked).toEqual([20]);
 });
 
-it('lets others have their turn between slices', async () => {
+it('lets other work run between slices', async () => {
   const tables = await fill();
   let turns = 0;
   let isOver = false;

@@ -112,7 +112,7 @@ const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, i
 const opened = (sink: TestSink) => until(() => expect(sink.text).toContain('retry: '));
 
 describe('readers of the live stream', () => {
-  it('get what happens from the moment their stream begins, with the place to resume from', async () => {
+  it('receive what happens after the start of their stream, with a cursor to resume', async () => {
     const { client, open } = setUp();
     client.publish(step('a', 'before'));
     const sink = open('a');
@@ -127,7 +127,7 @@ describe('readers of the live stream', () => {
     });
   });
 
-  it('resume where they left off, page by page, and are told what cannot be resumed', async () => {
+  it('resume where they left off, page by page, and learn what cannot be resumed', async () => {
     const { asker, client, open } = setUp({ page_events: 7 });
     const runs = Array.from({ length: 50 }, (_, at) => `r${at + 1}`);
     for (const run of runs) client.publish(step('a', run));
@@ -149,7 +149,7 @@ describe('readers of the live stream', () => {
     await until(() => expect(sink.runs.slice(-2)).toEqual(['reset', 'new']));
   });
 
-  it('see their organization alone, and with a project its events alone', async () => {
+  it('see only their organization, and with a project only its events', async () => {
     const { client, open } = setUp();
     const scopes = [
       ['a', null],
@@ -197,7 +197,7 @@ describe('readers of the live stream', () => {
     await until(() => expect(sinks[2]!.runs).toEqual(['3', '5', '7', '9', '11', '13']));
   });
 
-  it('open while the hub is down, and go on when it is back', async () => {
+  it('connect while the hub is down, and continue when it is back', async () => {
     const { asker, client, open } = setUp();
     client.publish(step('a', '1'));
     await asker.ask({ kind: LIVE_HUB_KIND, key: 'a' }, 'replay', {
@@ -213,7 +213,7 @@ describe('readers of the live stream', () => {
     expect(sink.text.match(/retry: /g)).toHaveLength(1);
   });
 
-  it('leave nothing behind, however they come and go', async () => {
+  it('leave nothing behind, however they connect and disconnect', async () => {
     const { asker, readers, open } = setUp();
     for (let round = 0; round < 3; round++) {
       const sinks = Array.from({ length: 2_000 }, (_, at) => open(`org-${at % 50}`, null, at % 3 ? null : 7));
@@ -227,7 +227,7 @@ describe('readers of the live stream', () => {
     expect(asker.topics).toBe(0);
   });
 
-  it('are refused beyond the bound, and all ended when the house closes', async () => {
+  it('are refused beyond the bound, and disconnected when the service stops', async () => {
     const { readers, open } = setUp({ max_readers: 2 });
     const first = open('a');
     const promised = readers.stream({ org_id: 'a', project_id: null }, null);
@@ -246,7 +246,7 @@ describe('readers of the live stream', () => {
     expect(readers.size).toBe(0);
   });
 
-  it('are kept alive by comments that no event is mistaken for', async () => {
+  it('are kept alive by comments that cannot be mistaken for events', async () => {
     const { open, readers } = setUp({ heartbeat_ms: 60 });
     const sinks = Array.from({ length: 120 }, () => open('a'));
     for (const sink of sinks) {
@@ -256,7 +256,7 @@ describe('readers of the live stream', () => {
     readers.close();
   });
 
-  it('are sent away when what they came with holds no longer', async () => {
+  it('are disconnected when their credential is no longer valid', async () => {
     const { asker, readers } = setUp({ heartbeat_ms: 60 });
     let holds = true;
     const join = (mayStay: (() => Promise<boolean>) | null) => {
@@ -275,7 +275,7 @@ describe('readers of the live stream', () => {
     expect(asker.topics).toBe(0);
   });
 
-  it('are told nothing after a revocation in their organization before it is known that they may stay', async () => {
+  it('receive nothing after a revocation in their organization until their access is confirmed', async () => {
     const { client, revocations, open } = setUp();
     /** The unanswered checks of whether readers may stay. */
     const asked: PromiseWithResolvers<boolean>[] = [];
@@ -310,7 +310,7 @@ describe('readers of the live stream', () => {
     expect([first.is_open, other.is_open, free.is_open]).toEqual([true, true, true]);
   });
 
-  it('get every event of their scope once and in order, whatever happens in between', async () => {
+  it('receive every event of their scope once and in order, whatever happens in between', async () => {
     const action = fc.oneof(
       fc.record({ do: fc.constant('publish' as const), project: fc.constantFrom('p', 'q', null) }),
       fc.record({ do: fc.constant('join' as const), project: fc.constantFrom('p', 'q', null) }),

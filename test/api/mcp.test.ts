@@ -52,7 +52,7 @@ async function recall(handler?: Handler<Endpoint>) {
 }
 
 describe('a tool whose endpoint', () => {
-  it('breaks tells the model nothing of the cause, and the log all', async () => {
+  it('fails hides the cause from the model and logs it', async () => {
     const cause = new Error('the table "findings" is torn at page 7');
     const { is_error, text, told } = await recall(() => {
       throw cause;
@@ -73,7 +73,7 @@ describe('a tool whose endpoint', () => {
     expect(told.map(({ code }) => code)).toEqual(['deadline_exceeded']);
   });
 
-  it('has enough tells the model, and not the log', async () => {
+  it('refuses more content tells the model, and logs nothing', async () => {
     const { text, told } = await recall(() => {
       throw new CatalogueError('conflict', 'The code base holds 10000 findings');
     });
@@ -83,13 +83,13 @@ describe('a tool whose endpoint', () => {
     expect(told).toEqual([]);
   });
 
-  it('answers something else is not believed', async () => {
+  it('returns another shape reports an error', async () => {
     const { is_error, text } = await recall(() => ({ body: { findings: 'none' } }));
     expect(is_error).toBe(true);
     expect(text).toContain('not the API of Understudy');
   });
 
-  it('is not there says so', async () => {
+  it('is missing says so', async () => {
     const { is_error, text } = await recall();
     expect(is_error).toBe(true);
     expect(text).toContain('Not Found');

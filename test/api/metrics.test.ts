@@ -212,7 +212,7 @@ describe('the counters', () => {
     expect(text).not.toContain('acme-secret-name');
   });
 
-  it('are counters by type and by name, and nothing else is', async () => {
+  it('have the type of a counter and its name', async () => {
     const types = [...(await read()).matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name, type]) => [
       name!,
       type!,
@@ -225,8 +225,8 @@ describe('the counters', () => {
   });
 });
 
-describe('what deploy/ asks Prometheus for', () => {
-  it('is PromQL on metrics and labels that there are', async () => {
+describe('what deploy/ asks of Prometheus', () => {
+  it('is valid PromQL on existing metrics and labels', async () => {
     const text = await read();
     const names = new Map<string, string[]>();
     for (const [, name, type] of text.matchAll(/^# TYPE (\w+) (\w+)$/gm)) {
@@ -243,7 +243,7 @@ describe('what deploy/ asks Prometheus for', () => {
     }
   });
 
-  it('has panels that do not overlap, each with its number and its words', () => {
+  it('has panels that do not overlap, each with its number and its text', () => {
     const panels = readPanels();
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
     const taken = new Set<string>();
@@ -261,7 +261,7 @@ describe('what deploy/ asks Prometheus for', () => {
     }
   });
 
-  it('would be told from what is no PromQL', () => {
+  it('is checked by a parser that refuses invalid PromQL', () => {
     expect(() => selectorsOf({ from: 'here', expr: 'sum(rate(up[5m])' })).toThrow('no PromQL');
     expect(() => selectorsOf({ from: 'here', expr: 'rate(up[5x])' })).toThrow('no PromQL');
   });

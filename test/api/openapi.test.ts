@@ -63,7 +63,7 @@ function allSchemas(): Json[] {
 }
 
 describe('the description', () => {
-  it('holds every declared endpoint that is not hidden, once, and none of the aliases', () => {
+  it('contains every declared endpoint that is not hidden, once, and no alias', () => {
     const shown = endpoints.filter(({ hidden }) => hidden !== true);
     expect(operations.length).toBe(shown.length);
     expect(operations.length).toBeGreaterThan(10);
@@ -77,7 +77,7 @@ describe('the description', () => {
     for (const { path } of operations) expect(described).toContain(path);
   });
 
-  it('holds the routes of document 2', () => {
+  it('contains the routes of document 2', () => {
     const places = operations.map(({ method, path }) => `${method} ${path.replaceAll(/\{\w+\}/g, '{}')}`);
     for (const place of [
       'get /health',
@@ -95,7 +95,7 @@ describe('the description', () => {
     }
   });
 
-  it('holds the routes of document 1 as they are written there', () => {
+  it('contains the routes of document 1 as they are written there', () => {
     const places = operations.map(({ method, path }) => `${method} ${path}`);
     for (const place of [
       'get /auth/me',
@@ -177,7 +177,7 @@ describe('the description', () => {
     expect(bounds('ProjectOut', 'key_count')).toMatchObject({ type: 'integer', default: 0 });
   });
 
-  it('says what a body must hold where that depends on its shape', () => {
+  it('says what a body must contain where that depends on its shape', () => {
     const { schemas } = document.components as { schemas: Record<string, Json> };
     expect(schemas.Trace!.anyOf).toEqual([
       { required: ['manifest', 'calls'] },
@@ -189,7 +189,7 @@ describe('the description', () => {
     expect(schemas.FindingNote!.properties).toMatchObject({ content: { type: 'string', minLength: 1 } });
   });
 
-  it('describes each operation as OpenAPI 3.1 wants it', () => {
+  it('describes each operation as OpenAPI 3.1 requires', () => {
     expect(document.openapi).toBe('3.1.0');
     for (const { path, method, operation } of operations) {
       const where = `${method} ${path}`;
@@ -224,7 +224,7 @@ describe('the description', () => {
     }
   });
 
-  it('says of each guarded operation what credential it takes and what the checks may answer', () => {
+  it('says for each guarded operation which credential it accepts and what the checks may answer', () => {
     const { securitySchemes } = document.components as { securitySchemes: Json };
     expect(securitySchemes).toEqual({ bearer: { type: 'http', scheme: 'bearer' } });
     for (const declared of endpoints.filter(({ hidden }) => hidden !== true)) {
@@ -243,7 +243,7 @@ describe('the description', () => {
     }
   });
 
-  it('says of each place for the organization whose requests it is read of', () => {
+  it('says for each org_id for which requests it counts', () => {
     const described: string[] = [];
     for (const { operation, path, method } of operations) {
       if (!path.startsWith('/v1/')) continue;
@@ -269,7 +269,7 @@ describe('the description', () => {
     expect(schemas.ValidationError).toMatchObject({ required: ['loc', 'msg', 'type'] });
   });
 
-  it('points only at what is there, with keywords and patterns that are known', () => {
+  it('has references only to existing parts, and known keywords and patterns', () => {
     const { schemas } = document.components as { schemas: Json };
     for (const name of Object.keys(schemas)) expect(name).toMatch(/^[A-Za-z0-9._-]+$/);
     for (const schema of allSchemas()) {
@@ -320,7 +320,7 @@ describe('a linter', () => {
     expect(await lint({ ...document, servers: [] })).not.toEqual([]);
   });
 
-  it('need not find what is not described: everything is', () => {
+  it('finds a description for each field', () => {
     const missing: string[] = [];
     const { schemas } = document.components as { schemas: Record<string, Json> };
     const look = (schema: Json, place: string): void => {
@@ -355,7 +355,7 @@ describe('a linter', () => {
 });
 
 describe('the page', () => {
-  it('shows every operation and every shape, and links only to what it shows', () => {
+  it('shows every operation and every shape, and links only to these', () => {
     const page = renderDocs(document, '1.2.3');
     for (const { path, method, operation } of operations) {
       expect(page).toContain(

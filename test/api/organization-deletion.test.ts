@@ -77,7 +77,7 @@ async function tablesWith(needle: string): Promise<string[]> {
 }
 
 describe('a deleted organization', () => {
-  it('is gone for everybody at once, and from the disk but for what was counted', {
+  it('is gone at once for all users, and from the disk except for its usage', {
     tags: 'long',
     timeout: 120_000,
   }, async () => {
@@ -139,7 +139,7 @@ describe('a deleted organization', () => {
     await api.start();
   });
 
-  it('is gone all the same when the process is killed behind the answer or before it', {
+  it('is gone also if the process is killed after the answer or before it', {
     tags: 'long',
     timeout: 120_000,
   }, async () => {
@@ -172,7 +172,7 @@ describe('a deleted organization', () => {
     expect((await send(spared, 'GET', '/v1/findings/base-spared')).total).toBe(1);
   });
 
-  it('is deleted by an owner alone', async () => {
+  it('is deleted only by an owner', async () => {
     const owner = await newPerson();
     for (const role of ['admin', 'member', 'viewer']) {
       const person = await newPerson();
@@ -187,7 +187,7 @@ describe('a deleted organization', () => {
     expect(await statusOf(owner.token, path)).toBe(200);
   });
 
-  it('is deleted once, however many ask at once, and takes nothing in meanwhile', async () => {
+  it('is deleted once, however many requests ask, and accepts nothing meanwhile', async () => {
     const owner = await newPerson();
     const org_id = await newOrganization(owner, 'raced');
     const key = await newKey(owner, org_id);
@@ -211,7 +211,7 @@ describe('a deleted account', () => {
   const tokenOf = (name: string, iat: number) => signToken(name, { claims: { iat } });
   const nowS = () => Math.floor(Date.now() / 1_000);
 
-  it('is refused at once, and its address signs up anew', { tags: 'long' }, async () => {
+  it('is refused at once, and its address can sign up again', { tags: 'long' }, async () => {
     const [friend, name] = [await newPerson(), `leaver${++people}`];
     const old = await tokenOf(name, nowS() - 5);
     const me = await api.person(name, { claims: { iat: nowS() - 5 } });
@@ -266,7 +266,7 @@ describe('a deleted account', () => {
     }
   });
 
-  it('hands over what others belong to, or deletes it, first', async () => {
+  it('must first hand over or delete organizations with other members', async () => {
     const [me, other] = [await newPerson(), await newPerson()];
     const org_id = await newOrganization(me, 'Left behind');
     await api.join(me, org_id, other, 'member');
@@ -281,12 +281,12 @@ describe('a deleted account', () => {
     expect(await statusOf(me.token, '/auth/me')).toBe(401);
   });
 
-  it('is unknown to an API key', async () => {
+  it('cannot be deleted by an API key', async () => {
     expect(await statusOf(CHILD_KEY, '/auth/me', 'DELETE')).toBe(403);
     expect(await statusOf('', '/auth/me', 'DELETE')).toBe(401);
   });
 
-  it('makes nothing new by what was under way', async () => {
+  it('creates nothing with requests that were in progress', async () => {
     const me = await newPerson();
     const making = Array.from({ length: 20 }, (_, n) =>
       statusOf(me.token, '/organizations/', 'POST', { name: `late-${me.name}-${n}` }),
@@ -307,8 +307,8 @@ describe('a deleted account', () => {
   });
 });
 
-describe('a deleted project whose content is still there', () => {
-  it('is as if it had never been, and takes nothing in', { tags: 'long', timeout: 120_000 }, async () => {
+describe('a deleted project whose content still exists', () => {
+  it('is as if it had never existed, and accepts nothing', { tags: 'long', timeout: 120_000 }, async () => {
     const owner = await newPerson();
     const { org_id } = owner;
     const key = await newKey(owner, org_id);

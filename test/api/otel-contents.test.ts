@@ -97,7 +97,7 @@ const result = (id: string, response: unknown) => ({
   parts: [{ type: 'tool_call_response', id, response }],
 });
 
-describe('reported', () => {
+describe('a problem reported earlier', () => {
   const CASES: Record<string, { run: string; task?: string; steps: object[] }> = {
     'otlp-no-content': {
       run: 'no-content',
@@ -176,7 +176,7 @@ describe('reported', () => {
   });
 });
 
-describe('contents that are not told', () => {
+describe('contents that are not sent', () => {
   it.each<[string, Record<string, Value>]>([
     ['GenAI', tool('search')],
     [
@@ -232,7 +232,7 @@ describe('contents that are not told', () => {
     expect(fired).toEqual([]);
   });
 
-  it('what is told and empty is a loop', async () => {
+  it('that are sent but empty make a loop', async () => {
     const attributes = tool('list', {
       'gen_ai.tool.call.arguments': '{"of":"x"}',
       'gen_ai.tool.call.result': '',
@@ -245,7 +245,7 @@ describe('contents that are not told', () => {
 });
 
 describe('one call is one step', () => {
-  it("in Traceloop's wrapper and in the messages of the model, in one request and in two", async () => {
+  it("if Traceloop's wrapper and the model’s messages contain it, in one request or in two", async () => {
     const wrapper = {
       name: 'get_weather.tool',
       attributes: {
@@ -271,7 +271,7 @@ describe('one call is one step', () => {
     expect((await readRun('wrapped')).run).toMatchObject({ steps: 2, task: 'Weather?' });
   });
 
-  it('in a tool span and in the messages, with one id for all calls', async () => {
+  it('if a tool span and the messages contain it, with one id for all calls', async () => {
     const messages: object[] = [user('Go')];
     for (let n = 0; n < 3; n++) {
       messages.push(call('same', 'look', { n }), result('same', `result ${n}`));
@@ -290,7 +290,7 @@ describe('one call is one step', () => {
     expect(steps.map(({ action_input }) => action_input)).toEqual(['{"n":0}', '{"n":1}', '{"n":2}']);
   });
 
-  it('a failure belongs to its call, even if all calls have one id', async () => {
+  it('with its failure, even if all calls have one id', async () => {
     const attributes = tool('look', { 'gen_ai.tool.call.id': 'same' });
     await sendSpans(
       'failures',
@@ -302,7 +302,7 @@ describe('one call is one step', () => {
     expect(steps.map(({ is_error }) => is_error)).toEqual([false, true, false]);
   });
 
-  it("a part of Claude Code's span says how the call went", async () => {
+  it("with its outcome from a part of Claude Code's span", async () => {
     await sendSpans(
       'execution',
       { id: 'aaaaaaaaaaaaaaaa', name: 'claude_code.tool', attributes: tool('Bash', { full_command: 'ls' }) },
@@ -317,7 +317,7 @@ describe('one call is one step', () => {
     ]);
   });
 
-  it('two results of one id in one answer go to its calls in their order', async () => {
+  it('with its result, also if two results in one answer have the same id', async () => {
     const both = {
       role: 'assistant',
       parts: [...call('c', 'one', { n: 1 }).parts, ...call('c', 'two', { n: 2 }).parts],
@@ -331,7 +331,7 @@ describe('one call is one step', () => {
     ]);
   });
 
-  it('calls of one answer stand in three messages, with its words', async () => {
+  it('also if three messages contain the calls of one answer, with its text', async () => {
     const said = { role: 'assistant', parts: [{ type: 'text', content: 'I look at both.' }] };
     await sendSpans('three', {
       attributes: chat([
@@ -370,7 +370,7 @@ describe('failures and numbers', () => {
     },
   );
 
-  it('numbers keep their digits, in texts, in values and as bare JSON', async () => {
+  it('numbers keep their digits in texts, in values and as bare JSON', async () => {
     const big = '2512292042121000001';
     const pair = (key: string, value: object) => ({ key, value });
     const kvlist = {
@@ -485,7 +485,7 @@ describe('the task', () => {
     expect((await readRun(encodeURIComponent(session))).run).toMatchObject({ task: 'Mend it', steps: 1 });
   });
 
-  it('is not what a tool was given or gave back', async () => {
+  it('is not taken from a tool’s input or output', async () => {
     const events = [
       {
         name: 'gen_ai.client.inference.operation.details',

@@ -112,7 +112,7 @@ describe.each([
     ]);
   });
 
-  it('makes steps of tool spans of the GenAI conventions, in the order of time', async () => {
+  it('makes steps of tool spans of the GenAI conventions, in order of time', async () => {
     const session = `genai-${form}-${compression}`;
     const spans = await makeSpans('an.agent', { 'svc.task_profile': 'qa' }, (tracer) => {
       for (const [name, at] of [
@@ -209,7 +209,7 @@ describe.each(Object.entries(INSTRUMENTATIONS))(
   },
 );
 
-it("makes steps of the AI SDK's own spans, with the first prompt as the task", async () => {
+it("makes steps of the AI SDK's spans, with the first prompt as the task", async () => {
   const spans = await makeSpans('ai', {}, async (tracer) => {
     let calls = 0;
     const model = new MockLanguageModelV4({
@@ -261,7 +261,7 @@ it("makes steps of the AI SDK's own spans, with the first prompt as the task", a
   ]);
 });
 
-it('makes a step of a result that a model is told, if the tool was not seen', async () => {
+it('makes a step of a result that the model received, if the tool has no span', async () => {
   const messages = [
     { role: 'user', parts: [{ type: 'text', content: 'Mend it.' }] },
     {
@@ -295,7 +295,7 @@ it('makes a step of a result that a model is told, if the tool was not seen', as
 });
 
 describe('the same call', () => {
-  it('is one step, however often and in whatever form it comes', async () => {
+  it('is one step, however often and in whatever form it arrives', async () => {
     const session = 'again';
     const logs = await makeLogs('com.anthropic.claude_code.events', {}, claudeCodeEvents(session));
     const spans = await makeSpans('com.anthropic.claude_code.tracing', {}, (tracer) => {
@@ -321,7 +321,7 @@ describe('the same call', () => {
     expect((await readRun(session)).run).toMatchObject({ steps: 1 });
   });
 
-  it('is one of each run where two runs have it, and none where a run is finished', async () => {
+  it('is a step of each of two runs, but not of a finished run', async () => {
     const send = async (session: string) =>
       exportLogs(await makeLogs('com.anthropic.claude_code.events', {}, claudeCodeEvents(session)), target());
     await send('one');
@@ -343,7 +343,7 @@ describe('the same call', () => {
   });
 });
 
-it('scores the steps as posted ones, so that a loop fires', async () => {
+it('scores the steps like posted ones, so that a loop fires', async () => {
   const events = Array.from({ length: 12 }, (_, at) => ({
     ...claudeCodeEvents('loop', `toolu_${at}`).at(-1)!,
     at_ms: 1_795_459_738_000 + at * 1_000,
@@ -356,7 +356,7 @@ it('scores the steps as posted ones, so that a loop fires', async () => {
   expect(body).toMatchObject({ inject: true });
 });
 
-it('keeps tenants apart, and takes nothing of who may not write', async () => {
+it('keeps tenants apart, and accepts nothing from keys that may not write', async () => {
   const send = async (credential: string, session: string) =>
     exportLogs(
       await makeLogs('com.anthropic.claude_code.events', {}, claudeCodeEvents(session)),
@@ -436,7 +436,7 @@ describe('metrics', () => {
   };
   const words = 'Metrics are not kept here; set OTEL_METRICS_EXPORTER=none to stop sending them';
 
-  it('are answered as a success of which nothing was kept, in either encoding', async () => {
+  it('are answered as a success without stored data, in either encoding', async () => {
     expect(await post('/otel/v1/metrics', JSON.stringify(request))).toEqual({
       status: 200,
       type: 'application/json',
@@ -480,7 +480,7 @@ describe('a hostile body', () => {
   const wrap = (field: number, inner: Uint8Array): Buffer =>
     Buffer.concat([Buffer.from([(field << 3) | 2, ...varint(inner.length)]), inner]);
 
-  it('is answered in its own encoding, as OTLP says', async () => {
+  it('gets an answer in its own encoding, as OTLP requires', async () => {
     const all = await post('/otel/v1/traces', '', PROTOBUF);
     expect(all).toEqual({ status: 200, type: 'application/x-protobuf', text: '' });
     expect(await post('/otel/v1/traces', '{}')).toEqual({
@@ -497,7 +497,7 @@ describe('a hostile body', () => {
     expect(await post('/otel/v1/traces', 'x', { 'content-encoding': 'br' })).toMatchObject({ status: 415 });
   });
 
-  it('is a 400 or 413 whatever is cut off, nested or of another type', async () => {
+  it('is a 400 or 413 if it is cut off, nested or of another type', async () => {
     const spans = await makeSpans('s', {}, (tracer) => {
       const parent = tracer.startSpan('execute_tool x', {
         attributes: { 'gen_ai.operation.name': 'execute_tool', list: ['a', 'b'], number: 1.5 },
@@ -545,7 +545,7 @@ describe('a hostile body', () => {
     expect(await post('/otel/v1/traces', json)).toMatchObject({ status: 400 });
   });
 
-  it('is not unpacked further than a body may be', async () => {
+  it('is not decompressed beyond the maximum of a body', async () => {
     const bomb = gzipSync(Buffer.alloc(100 << 20));
     expect(await post('/otel/v1/traces', bomb, { ...PROTOBUF, 'content-encoding': 'gzip' })).toMatchObject({
       status: 413,
@@ -556,7 +556,7 @@ describe('a hostile body', () => {
     expect(large).toMatchObject({ status: 413 });
   });
 
-  it('does not make steps without end, nor harm what comes behind it', async () => {
+  it('makes a limited number of steps, and does not affect what follows', async () => {
     const attributes = (call: number) => eventAsJson('many', `toolu_${call}`);
     const logRecords = Array.from({ length: OTLP_BOUNDS.steps + 3 }, (_, call) => attributes(call));
     const answer = await post(

@@ -11,7 +11,7 @@ const lesson = (situation: string) => ({
 const FLAKY = 'The integration test times out now and then while the postgres container is still starting';
 const SOCKS = 'Choose a wool for knitting warm winter socks';
 
-describe('patterns in a process', () => {
+describe('the patterns of a process', () => {
   it('are found after a kill, with their counts, by the shipped model', () =>
     onOneDay(async () => {
       await using api = new ApiChild({ VECTOR_STORE_URL: 'embedded:', PLAN_CAPS: '{"free": 3}' });
@@ -47,7 +47,7 @@ describe('patterns in a process', () => {
       expect(universal.body.traces[0]).toMatchObject({ tier: 'e3' });
     }));
 
-  it('are found by no tenant without a vector store', async () => {
+  it('are not found without a vector store, by any tenant', async () => {
     await using api = new ApiChild();
     await api.start();
     expect((await api.post('/v1/traces/retrieve', { context: FLAKY })).body).toEqual({ traces: [] });

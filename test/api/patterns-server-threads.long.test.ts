@@ -111,7 +111,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-it('are found as soon as they are stored and no more once they are gone, on every thread', async () => {
+it('patterns are found as soon as they are stored, and not after their deletion, on every thread', async () => {
   const orgs = CUSTOMERS.map((name) => `${name}-${randomUUID()}`);
   const kept = new Map(orgs.map((org_id) => [org_id, new Map<string, Stored>()]));
   await Promise.all(orgs.map((org_id) => live(org_id, 0, kept.get(org_id)!)));

@@ -14,8 +14,8 @@ const lesson = (situation: string, more: object = {}) => ({
 const manySituations = (count: number) =>
   Array.from({ length: count }, (_, at) => lesson(`alpha${at} beta${at} gamma${at} delta${at}`));
 
-describe('importing patterns', () => {
-  it('stores them, and merges what is there already', async () => {
+describe('an import of patterns', () => {
+  it('stores them, and merges those that exist already', async () => {
     const { post } = createPatternApi();
     const first = await post('/v1/patterns', { tier: 'e1', patterns: manySituations(3) }, 'alice-web');
     expect(first.status).toBe(200);
@@ -32,7 +32,7 @@ describe('importing patterns', () => {
     });
   });
 
-  it('stands in the audit log of the organization, once a request that changed something', async () => {
+  it('has one entry in the organization’s audit log if it changed something', async () => {
     const { post, tables } = createPatternApi();
     await post('/v1/patterns', { tier: 'e1', patterns: manySituations(2) }, 'alice-web');
     await post('/v1/patterns', { tier: 'e1', patterns: [] }, 'alice-web');
@@ -72,7 +72,7 @@ describe('importing patterns', () => {
     });
   });
 
-  it('lets only the operator make universal patterns', async () => {
+  it('makes universal patterns only for the operator', async () => {
     const { post, store } = createPatternApi();
     for (const key of ['alice-web', 'alice-all']) {
       const refused = await post('/v1/patterns', { tier: 'e3', patterns: manySituations(1) }, key);
@@ -85,7 +85,7 @@ describe('importing patterns', () => {
     expect(found.body.traces).toMatchObject([{ tier: 'e3' }]);
   });
 
-  it('puts them where the key, the body or the default says', async () => {
+  it('stores them for the tenant that the key, the body or the default names', async () => {
     const { post } = createPatternApi();
     const place = async (key: string | undefined, more: object, context: string) => {
       await post('/v1/patterns', { tier: 'e1', patterns: [lesson(context)], ...more }, key);
@@ -121,7 +121,7 @@ describe('importing patterns', () => {
     expect(store.state().patterns).toBe(0);
   });
 
-  it('takes every text at its bound, and gives it back whole', async () => {
+  it('takes every text at its bound, and returns it whole', async () => {
     const { post } = createPatternApi();
     const texts = {
       situation: 'word '.repeat(800).trim(),

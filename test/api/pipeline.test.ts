@@ -201,7 +201,7 @@ describe('the order of checks', () => {
     expect((await call('POST', note('n'), sent)).status).toBe(status);
   });
 
-  it('counts a request before it looks at it, and after it knows whose it is', async () => {
+  it('counts a request before validation, after authentication', async () => {
     for (const as of ['org', 'operator']) {
       const refused = await limited('POST', note('n'), { as, bytes: notJson });
       expect(refused).toMatchObject({ status: 429, json: { detail: 'Too many requests' } });
@@ -214,7 +214,7 @@ describe('the order of checks', () => {
     expect((await limited('POST', note('n'), { as: 'anonymous', bytes: notJson })).status).toBe(401);
   });
 
-  it('tells of the rate on every answer of a limited route, and of the scheme on a 401', async () => {
+  it('includes the rate in every answer of a limited route, and the scheme in a 401', async () => {
     for (const sent of [{ body: { title: 'a' } }, { body: {} }, { bytes: notJson }]) {
       expect((await call('POST', note('n'), sent)).headers).toMatchObject({ ratelimit: '"default";r=7;t=2' });
     }
@@ -223,7 +223,7 @@ describe('the order of checks', () => {
     expect(headers).not.toHaveProperty('ratelimit');
   });
 
-  it('hides what fails in us, and tells the log', async () => {
+  it('hides internal failures, and logs them', async () => {
     const reported: unknown[] = [];
     const { status, json } = await createCaller(createChecks(), reported)('POST', note('n'), {
       body: { title: 'broken' },
@@ -232,7 +232,7 @@ describe('the order of checks', () => {
     expect(reported).toMatchObject([{ message: 'a secret of ours' }]);
   });
 
-  it('answers what the endpoints declare', async () => {
+  it('answers as the endpoints declare', async () => {
     checkReply(NOTES.writeNote, (await call('POST', note('n'), { body: { title: 'a' } })).reply);
     checkReply(NOTES.searchNotes, (await call('POST', note('search'), { body: { words: 'a' } })).reply);
     checkReply(NOTES.listNotes, (await call('GET', '/v1/notes')).reply);
@@ -240,7 +240,7 @@ describe('the order of checks', () => {
     checkReply(NOTES.writeNote, (await call('POST', note('n'), { body: {} })).reply);
   });
 
-  it('limits failed authentications by address where it is told to', async () => {
+  it('limits failed authentications by address if that is configured', async () => {
     const seen: string[] = [];
     const checks: Checks = {
       ...createChecks(),
@@ -259,7 +259,7 @@ describe('the order of checks', () => {
   });
 });
 
-describe('whose data a request reaches', () => {
+describe('the tenant of a request', () => {
   const tenantOf = async (sent: Sent, method = 'POST', path = note('n')) =>
     (await call(method, path, { ...(method === 'POST' ? { body: { title: 'a' } } : {}), ...sent })).json
       ?.tenant;
@@ -278,7 +278,7 @@ describe('whose data a request reaches', () => {
     expect(await tenantOf({ as: 'org', body: { title: 'a', org_id: 5 } })).toMatchObject({ org_id: 'acme' });
   });
 
-  it('is what a static key names: in the body where there is one, else in the query', async () => {
+  it('is what a static key names: in the body if there is one, otherwise in the query', async () => {
     const as = 'operator';
     const inBody = { title: 'a', org_id: 'one', project_id: 'p' };
     expect(await tenantOf({ as, body: inBody, query: 'org_id=two' })).toMatchObject({
@@ -306,14 +306,14 @@ describe('whose data a request reaches', () => {
     },
   );
 
-  it('is a name where a static key has it in the query and it is ignored', async () => {
+  it('must have a valid name also in a query that is ignored', async () => {
     const query = `org_id=${'x'.repeat(129)}`;
     const { status, json } = await call('POST', note('n'), { as: 'operator', body: { title: 'a' }, query });
     expect(status).toBe(422);
     expect(json?.detail).toMatchObject([{ loc: ['query', 'org_id'] }]);
   });
 
-  it("is what a user's token names in the query, where the user belongs", async () => {
+  it("is what a user's token names in the query, if the user is a member", async () => {
     expect(await tenantOf({ as: 'member', query: 'org_id=acme&project_id=p9' })).toEqual({
       org_id: 'acme',
       project_id: 'p9',
@@ -326,7 +326,7 @@ describe('whose data a request reaches', () => {
     expect((await call('GET', '/v1/notes', { as: 'member', query: 'org_id=other' })).status).toBe(404);
   });
 
-  it('lets a viewer read, also by POST, and not write', async () => {
+  it('can be read by a viewer, also by POST, but not written', async () => {
     const query = 'org_id=acme';
     expect((await call('GET', '/v1/notes', { as: 'viewer', query })).status).toBe(200);
     expect((await call('POST', note('search'), { as: 'viewer', query, body: { words: 'a' } })).status).toBe(
@@ -336,8 +336,8 @@ describe('whose data a request reaches', () => {
   });
 });
 
-describe('requests that are wrong', () => {
-  it('says all that is wrong at once, path first, in order', async () => {
+describe('an invalid request', () => {
+  it('gets all its errors at once, path first, in order', async () => {
     const { json } = await call('POST', note('%00'), {
       as: 'operator',
       body: { index: 'x', tags: ['a', 5, 'toolong'], tier: 'E1', org_id: 7, metadata: [] },
@@ -355,7 +355,7 @@ describe('requests that are wrong', () => {
     ]);
   });
 
-  it('refuses unknown keys only where the schema says so', async () => {
+  it('is one with unknown keys only if the schema says so', async () => {
     expect((await call('POST', note('n'), { body: { title: 'a', more: 1 } })).json?.body).not.toHaveProperty(
       'more',
     );
@@ -410,7 +410,7 @@ describe('requests that are wrong', () => {
   });
 
   it.each(['gzip', 'br', 'deflate', 'zstd', 'GZIP', 'identity, gzip', 'x-made-up', 'identityidentity'])(
-    'says that a body encoded with %s is not accepted',
+    'may have a body encoded with %s, and the error says so',
     async (encoding) => {
       const headers = { 'content-encoding': encoding };
       const bytes = gzipSync('{"title":"a"}');
@@ -428,14 +428,14 @@ describe('requests that are wrong', () => {
   );
 
   it.each(['identity', 'Identity', '', 'identity, identity'])(
-    'takes a body encoded with %j',
+    'is not one with a body encoded with %j',
     async (encoding) => {
       const headers = { 'content-encoding': encoding };
       expect((await call('POST', note('n'), { body: { title: 'a' }, headers })).status).toBe(200);
     },
   );
 
-  it('takes JSON by its media type alone', async () => {
+  it('is one whose media type is not JSON', async () => {
     const body = { title: 'a' };
     for (const type of ['application/json; charset=utf-8', 'Application/JSON', 'application/vnd.api+json']) {
       expect((await call('POST', note('n'), { body, headers: { 'content-type': type } })).status, type).toBe(
@@ -456,7 +456,7 @@ describe('requests that are wrong', () => {
     }
   });
 
-  it('shows no secret of an offending body', async () => {
+  it('gets an answer without the secrets in its body', async () => {
     const key = 'sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCdEfGhIjKl';
     const { status, json } = await call('POST', note('n'), {
       body: { password: 'hunter2', nested: [{ api_key: 'hunter3', text: `see ${key}` }] },
@@ -467,7 +467,7 @@ describe('requests that are wrong', () => {
   });
 });
 
-describe('hostile bodies', () => {
+describe('a hostile body', () => {
   const quickly = async (text: string | Buffer, status: number) => {
     const got = await call('POST', note('n'), { bytes: Buffer.from(text) });
     expect(got.status).toBe(status);
@@ -510,7 +510,7 @@ describe('hostile bodies', () => {
     await quickly(`{"title":"a","more":[${'1e1,'.repeat(JSON_BOUNDS.kept_numbers + 5)}`, 400);
   });
 
-  it('may hold what is no Unicode', async () => {
+  it('may contain invalid Unicode', async () => {
     await quickly(Buffer.from([...Buffer.from('{"title":"'), 0xff, ...Buffer.from('"}')]), 400);
     for (const text of ['{"title":"\\ud800"}', '{"title":"\\udc00x"}']) {
       expect((await quickly(text, 422)).json).toMatchObject({ detail: [{ type: 'string_unicode' }] });
@@ -520,7 +520,7 @@ describe('hostile bodies', () => {
     await quickly('{"title":"\\ud83d\\ude00"}', 200);
   });
 
-  it('may play with prototypes', async () => {
+  it('may contain the names of prototype properties', async () => {
     await quickly('{"title":"a","metadata":{"x":{"__proto__":{"is_admin":true}}}}', 422);
     const { json } = await quickly('{"title":"a","__proto__":{"tier":"e1"},"constructor":1}', 200);
     expect(json?.body).toEqual({ title: 'a', index: 0, is_error: false, tags: [] });
@@ -528,7 +528,7 @@ describe('hostile bodies', () => {
     await quickly('{"__proto__":{"title":"a"}}', 422);
   });
 
-  it('may be large but for a byte, and hold long texts full of quotes', async () => {
+  it('may be one byte below the maximum, with long texts full of quotes', async () => {
     const body = JSON.stringify({ title: 'a', more: '\\"'.repeat(600_000) });
     await quickly(body, 200);
     await quickly(JSON.stringify({ title: 'x'.repeat(5_000_000) }), 422);
@@ -545,7 +545,7 @@ describe('hostile bodies', () => {
   });
 });
 
-describe('what surrounds an answer', () => {
+describe('the frame of an answer', () => {
   const lines: object[] = [];
   const api = caller(
     createApi(
@@ -563,7 +563,7 @@ describe('what surrounds an answer', () => {
     ),
   );
 
-  it('names the request, by the name the caller gave when it is a sane one', async () => {
+  it('has the request’s id, which is the caller’s if that is well-formed', async () => {
     const named = await api('GET', '/health', { headers: { 'x-request-id': 'trace-1/a:b' } });
     expect(named.headers['x-request-id']).toBe('trace-1/a:b');
     for (const bad of ['', 'a b', 'x'.repeat(129), 'a\r\nb: c']) {
@@ -572,7 +572,7 @@ describe('what surrounds an answer', () => {
     }
   });
 
-  it('logs a request without its query, headers and body', async () => {
+  it('includes a log line without the query, headers and body', async () => {
     lines.length = 0;
     await api('GET', '/health', { query: 'key=hunter2', as: 'hunter3', headers: { 'x-request-id': 'r' } });
     await api('GET', '/no/hunter4');
@@ -583,7 +583,7 @@ describe('what surrounds an answer', () => {
     expect(JSON.stringify(lines)).not.toContain('hunter');
   });
 
-  it('lets pages of the listed origins call, and no others', async () => {
+  it('allows calls from pages of the listed origins only', async () => {
     const preflight = {
       headers: { origin: 'https://app.example.com', 'access-control-request-method': 'POST' },
       as: null,
@@ -622,7 +622,7 @@ describe('aliases', () => {
     expect((await call('PATCH', '/notes')).headers.allow).toBe('GET, HEAD');
   });
 
-  it('find a literal segment before a parameter, whatever the method', async () => {
+  it('match a literal segment before a parameter, for each method', async () => {
     expect((await call('POST', note('search'), { body: { words: 'a' } })).status).toBe(200);
     const refused = await call('DELETE', note('search'));
     expect([refused.status, refused.headers.allow]).toEqual([405, 'POST']);

@@ -67,7 +67,7 @@ beforeAll(async () => {
 afterAll(() => api[Symbol.asyncDispose]());
 
 describe('a deleted project', () => {
-  it('is gone with all that was its own, and nothing else is', async () => {
+  it('is gone with all that belonged to it, and nothing else is', async () => {
     const [gone, stays] = [await newProject('gone'), await newProject('stays')];
     await fill(gone, 3);
     await fill(stays, 2);
@@ -82,7 +82,7 @@ describe('a deleted project', () => {
     expect(log.filter(({ action }: { action: string }) => action === 'project.delete')).toHaveLength(1);
   });
 
-  it('is not looked for under a text that no project can have as its name', async () => {
+  it('is not looked up under a text that cannot be a project’s name', async () => {
     for (const project_id of ['\ud800', 'x'.repeat(200_000)]) {
       const run_id = `ignores-${project_id.length}`;
       await send('POST', '/v1/monitor/runs', { run_id });
@@ -95,7 +95,7 @@ describe('a deleted project', () => {
     expect(removed.status, removed.text).toBe(404);
   });
 
-  it('is gone all the same when the process is killed behind the answer or before it', {
+  it('is gone also if the process is killed after the answer or before it', {
     tags: 'long',
   }, async () => {
     const [gone, stays] = [await newProject('killed'), await newProject('spared')];

@@ -164,7 +164,7 @@ const readable = ({ status, text, headers }: Answer) => ({
 });
 
 describe('every route of /v1 that reads', () => {
-  it('is tried here', async () => {
+  it('is covered by these tests', async () => {
     const declared = (await loadDeclaredEndpoints()).filter(
       ({ auth, method, path, hidden }) =>
         auth === 'bearer' && method === 'GET' && path.startsWith('/v1/') && hidden !== true,
@@ -174,7 +174,7 @@ describe('every route of /v1 that reads', () => {
     expect(attempts.map(({ id }) => id).sort()).toEqual(ids.sort());
   });
 
-  it('shows each principal what is theirs, and to all others what an unknown id shows', async () => {
+  it('shows each principal only its own data, and answers all others as for an unknown id', async () => {
     for (const { id, path, known, unknown_is, is_shared } of attempts) {
       for (const [who, caller] of callers) {
         const where = `${id} as ${who}`;
@@ -238,7 +238,7 @@ describe('lists of several tenants', () => {
     return items;
   }
 
-  it('have what was written there, each once, newest first, at any page size', async () => {
+  it('contain what each wrote, once, newest first, at any page size', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(write1, { minLength: 1, maxLength: 25 }),

@@ -40,7 +40,7 @@ describe('patterns', () => {
     return ids;
   };
 
-  it('are listed newest first, the project’s before the organization’s and all others', async () => {
+  it('are listed newest first, the project’s before the organization’s and universal ones', async () => {
     const own = [...made.e1!].reverse();
     const shared = [...made.e2!].reverse();
     expect(await list('project_id=p1&tier=e1')).toEqual(own);
@@ -52,7 +52,7 @@ describe('patterns', () => {
     expect(await list('project_id=p2&tier=e1')).toEqual([]);
   });
 
-  it('are read one by one, and are not there for strangers', async () => {
+  it('can be read one by one, and do not exist for other tenants', async () => {
     const [id] = made.e1!;
     const { body } = await api.get(`/v1/patterns/${id}?project_id=p1`);
     expect(body).toMatchObject({ pattern_id: id, tier: 'e1', project_id: 'p1', support: 1 });
@@ -62,7 +62,7 @@ describe('patterns', () => {
     expect(await api.get(`/v1/patterns/${id}?project_id=p1&org_id=another`)).toEqual(unknown);
   });
 
-  it('are narrowed by when they were created', async () => {
+  it('can be filtered by the time of their creation', async () => {
     const { body } = await api.get('/v1/patterns?project_id=p1&tier=e1');
     const times = body.patterns.map(({ created_at }: { created_at: string }) => created_at) as string[];
     const [newest, , oldest] = times;
@@ -74,7 +74,7 @@ describe('patterns', () => {
     expect(await within('from=2999-01-01T00:00:00Z')).toBe(0);
   });
 
-  it('refuse what is no cursor in words', async () => {
+  it('refuse an invalid cursor with an error that says so', async () => {
     const { text } = await api.get('/v1/patterns?cursor=WyJlMSJd');
     expect(text).toContain('not a cursor of this list');
   });
@@ -97,7 +97,7 @@ describe('traces', () => {
   const ids = async (query = '') =>
     (await readAll('/v1/traces', 'traces', query)).map(({ trace_id }) => trace_id);
 
-  it('are listed newest first, by project, state and time, and read one by one', async () => {
+  it('are listed newest first, by project, state and time, and can be read one by one', async () => {
     for (let at = 0; at < 5; at++) {
       const place = at % 2 === 0 ? {} : { project_id: 'p1' };
       const trace = { trace_id: `t${at}`, outcome: 'success', steps: [], ...place };
@@ -117,7 +117,7 @@ describe('traces', () => {
 });
 
 describe('experiments', () => {
-  it('are listed by their ids, one seek each, and those of a project alone under it', async () => {
+  it('are listed by their ids, one seek each; a project sees only its own', async () => {
     for (const [run_id, experiment_id, project_id] of [
       ['x1', '2026-01-first', 'p1'],
       ['x2', '2026-01-first', 'p2'],
@@ -141,7 +141,7 @@ describe('findings', () => {
   const texts = async (query = '') =>
     (await readAll('/v1/findings/shop', 'findings', query)).map(({ content }) => content);
 
-  it('are listed by code base, newest first, page by page, and read one by one', async () => {
+  it('are listed by code base, newest first, page by page, and can be read one by one', async () => {
     for (let at = 0; at < 5; at++) {
       const project_id = at % 2 === 0 ? 'p1' : 'p2';
       await api.post('/v1/findings/shop', { content: `note ${at}`, project_id });
@@ -162,7 +162,7 @@ describe('findings', () => {
     expect(await texts('to=2000-01-01T00:00:00Z')).toEqual([]);
   });
 
-  it('tell of which code bases they are, to a project of those in which it has some', async () => {
+  it('have a list of code bases; a project sees those in which it has findings', async () => {
     const list = (query: string) => readAll('/v1/findings', 'codebases', query);
     const all = [
       { codebase_id: 'shop', findings: 5 },
@@ -175,7 +175,7 @@ describe('findings', () => {
   });
 });
 
-describe('a cursor that no page has given', () => {
+describe('a forged cursor', () => {
   it.each([
     ['/v1/traces', [1, 'x'.repeat(2_900), '']],
     ['/v1/traces', [1, '\uffee'.repeat(128), '\uffee'.repeat(128)]],

@@ -14,8 +14,8 @@ const NOW = Date.parse('2026-11-23T12:00:00.000Z');
 const DAY_MS = 86_400_000;
 const at = (daysAgo: number) => NOW - daysAgo * DAY_MS;
 
-describe('what is too old', () => {
-  it('is what began before, and is over: of each kind as many days as are set, in every organization', async () => {
+describe('expired data', () => {
+  it('is finished and older than the days set for its kind, in every organization', async () => {
     const [runs, main] = [new MemoryTables(), new MemoryTables()];
     const putRun = (org: string, run_id: string, ms: number, status: string, lastStepMs?: number) =>
       runs.transact((tx) => {
@@ -86,7 +86,7 @@ describe('what is too old', () => {
   });
 });
 
-describe('a service that keeps for a while', () => {
+describe('a service with a retention', () => {
   const preload = fileURLToPath(new URL('../fixtures/days-ago.mjs', import.meta.url));
   const env: Record<string, string> = {
     NODE_OPTIONS: `--import=${preload}`,
@@ -123,7 +123,7 @@ describe('a service that keeps for a while', () => {
     ),
   });
 
-  it('deletes what is older by itself, keeps the rest, and says so in /metrics', {
+  it('deletes older data by itself, keeps the rest, and reports it in /metrics', {
     tags: 'long',
   }, async () => {
     await api.start();

@@ -16,8 +16,8 @@ const lesson = (situation: string, more: object = {}) => ({
   ...more,
 });
 
-describe('retrieving patterns', () => {
-  it('gives what fits, in the documented shape', async () => {
+describe('a retrieval of patterns', () => {
+  it('returns matches in the documented shape', async () => {
     const { post } = createPatternApi();
     await post('/v1/patterns', { tier: 'e1', patterns: [lesson(FLAKY), lesson(ROUTER)] }, 'alice-web');
     const { status, body } = await post('/v1/traces/retrieve', { context: FLAKY }, 'alice-web');
@@ -40,7 +40,7 @@ describe('retrieving patterns', () => {
     expect(alias).toMatchObject({ status: 200, body });
   });
 
-  it('gives an empty list where nothing fits', async () => {
+  it('returns an empty list without a match', async () => {
     const { post } = createPatternApi();
     await post('/v1/patterns', { tier: 'e1', patterns: [lesson(FLAKY)] }, 'alice-web');
     for (const context of ['knitting patterns for winter socks', '', ' ', '???', '\u0000'])
@@ -83,7 +83,7 @@ describe('retrieving patterns', () => {
     expect((await post('/v1/traces/retrieve', { context: FLAKY })).body.traces).toEqual([]);
   });
 
-  it('takes null for what may be left out', async () => {
+  it('accepts null for optional fields', async () => {
     const { post } = createPatternApi();
     await post('/v1/patterns', { tier: 'e1', patterns: [lesson(FLAKY)] }, 'alice-web');
     const body = { context: FLAKY, tier: null, model: null, failure_type: null, project_id: null };
@@ -92,7 +92,7 @@ describe('retrieving patterns', () => {
     expect((await post('/v1/traces/retrieve', empty, 'alice-web')).body.traces).toHaveLength(1);
   });
 
-  it('is empty without a vector store, and says so where something should be stored', async () => {
+  it('is empty without a vector store, and storing is refused with the reason', async () => {
     const { post } = createPatternApi({ hasStore: false });
     expect(await post('/v1/traces/retrieve', { context: FLAKY })).toMatchObject({
       status: 200,
@@ -115,7 +115,7 @@ describe('retrieving patterns', () => {
 });
 
 describe('the monthly cap', () => {
-  it('allows exactly so many, then gives empty lists; other organizations go on', async () => {
+  it('allows exactly its number, then returns empty lists; other organizations are not affected', async () => {
     const { post, meter, plan } = createPatternApi({ caps: { free: 3, pro: 5 } });
     await post('/v1/patterns', { tier: 'e3', patterns: [lesson(FLAKY)] });
     const ask = async (key: string, context = FLAKY) =>
@@ -132,7 +132,7 @@ describe('the monthly cap', () => {
     expect(await meter.used('bob')).toBe(1);
   });
 
-  it('is told: by a header each time, by the live stream once', async () => {
+  it('is reported by a header each time, and by the live stream once', async () => {
     const { post, events } = createPatternApi({ caps: { free: 1 } });
     await post('/v1/patterns', { tier: 'e3', patterns: [lesson(FLAKY)] });
     const ask = async (context = FLAKY) =>
@@ -166,7 +166,7 @@ describe('the monthly cap', () => {
     expect(await meter.used('alice')).toBe(7);
   });
 
-  it('serves nothing that cannot be counted', async () => {
+  it('is enforced: what cannot be counted is not served', async () => {
     const api = createPatternApi({ caps: { free: 3 } });
     await api.post('/v1/patterns', { tier: 'e3', patterns: [lesson(FLAKY)] });
     const { ask } = api.asker;
@@ -177,7 +177,7 @@ describe('the monthly cap', () => {
   });
 });
 
-describe('a bad retrieval', () => {
+describe('an invalid retrieval', () => {
   it.each([
     [{}, 'missing', 'context'],
     [{ context: 1 }, 'string_type', 'context'],
@@ -201,7 +201,7 @@ describe('a bad retrieval', () => {
     expect(reply.body.detail[0]).toMatchObject({ type, loc: ['body', field] });
   });
 
-  it('takes every field at its bound', async () => {
+  it('is not one with every field at its bound', async () => {
     const { post } = createPatternApi();
     const body = {
       context: '😀'.repeat(65_536),
@@ -222,7 +222,7 @@ describe('a bad retrieval', () => {
     status: number;
     detail: unknown;
   }
-  it.skipIf(!CASES.is_there)(`answers the recorded cases as they were recorded ${CASES.needed}`, async () => {
+  it.skipIf(!CASES.is_there)(`gets the recorded answers ${CASES.needed}`, async () => {
     const all = JSON.parse(readFileSync(CASES.path, 'utf8')) as ValidationCase[];
     const cases = all.filter(({ path, method }) => method === 'POST' && path === '/v1/traces/retrieve');
     expect(cases.length).toBeGreaterThanOrEqual(10);

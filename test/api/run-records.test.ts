@@ -53,11 +53,11 @@ beforeAll(async () => {
 });
 afterAll(() => api[Symbol.asyncDispose]());
 
-describe('marks of a run', () => {
+describe('the marks of a run', () => {
   const path = (id: string) => `/v1/runs/${id}/marks`;
   const search = async (q: string) => idsOf(await listAll(`q=${encodeURIComponent(q)}`));
 
-  it('are merged, found by a query, shown in lists, and taken away', async () => {
+  it('are merged, found by a query, shown in lists, and removed', async () => {
     expect((await api.get(path('first'))).body).toEqual({
       run_id: 'first',
       mark: null,
@@ -94,7 +94,7 @@ describe('marks of a run', () => {
     expect((await api.get(path('first'))).body.marked_at).toBeNull();
   });
 
-  it('refuse what is no mark, and a run that is not there', async () => {
+  it('refuse an invalid mark and a missing run', async () => {
     const many = Array.from({ length: 20 }, (_, at) => `tag-${at}`);
     for (const wrong of [
       {},
@@ -113,7 +113,7 @@ describe('marks of a run', () => {
     expect(await api.delete(path('none'))).toBe(404);
   });
 
-  it('go with the run', async () => {
+  it('are deleted with the run', async () => {
     await makeRun('marked', {}, [], 'success');
     expect((await api.post(path('marked'), { tags: ['gone'] })).status).toBe(200);
     expect(await api.delete(`${RUNS}/marked`)).toBe(204);
@@ -127,7 +127,7 @@ describe('a query over runs', () => {
   const search = async (q: string, rest = ''): Promise<string[]> =>
     idsOf(await listAll(`q=${encodeURIComponent(q)}${rest}`));
 
-  it('lists what matches, in any order, page by page', async () => {
+  it('lists matches, in any order, page by page', async () => {
     const all = idsOf(await listAll());
     for (const [q, found] of [
       ['status:failed', ['looping']],
@@ -156,7 +156,7 @@ describe('a query over runs', () => {
     expect(await search('sort:started', '&fired=infinite_loop&project_id=p1')).toEqual(['looping']);
   });
 
-  it('counts what matches, and tells the state of each', async () => {
+  it('counts matches, in total and by state', async () => {
     const { body } = await api.get(`${RUNS}?limit=2&q=profile:qa`);
     expect(body).toMatchObject({ matched_runs: 5, scanned_runs: 8, is_whole: true });
     const { body: failed } = await api.get(`${RUNS}?q=status:failed`);
@@ -167,7 +167,7 @@ describe('a query over runs', () => {
     expect(plain).toMatchObject({ matched_runs: null, scanned_runs: 2, is_whole: false });
   });
 
-  it('keeps its pages right while runs arrive, and forgets deleted ones', async () => {
+  it('has stable pages while runs arrive, and omits deleted ones', async () => {
     const first = await api.get(`${RUNS}?limit=3&q=sort:started`);
     await makeRun('late', { agent_name: 'late' }, [], 'success');
     const second = await api.get(`${RUNS}?limit=50&q=sort:started&cursor=${first.body.next_cursor}`);
@@ -193,7 +193,7 @@ describe('a query over runs', () => {
 });
 
 describe('a list of runs', () => {
-  it('has them newest first, page by page, each once', async () => {
+  it('has runs newest first, page by page, each once', async () => {
     const all = idsOf(await listAll());
     expect(all).toEqual([
       ...Array.from({ length: 5 }, (_, at) => `more-${4 - at}`),
@@ -204,7 +204,7 @@ describe('a list of runs', () => {
     for (const limit of [1, 3]) expect(idsOf(await listAll(`limit=${limit}`))).toEqual(all);
   });
 
-  it('says of each what it adds up to, also while it goes on', async () => {
+  it('shows each run’s sums, also while it continues', async () => {
     const { body } = await api.get(`${RUNS}?agent_name=fixer`);
     expect(body.next_cursor).toBeNull();
     expect(body.runs).toMatchObject([
@@ -221,7 +221,7 @@ describe('a list of runs', () => {
     expect(body.runs[0]).not.toHaveProperty('org_id');
   });
 
-  it('is narrowed by outcome, status, profile, project, what fired, and time', async () => {
+  it('can be filtered by outcome, status, profile, project, fired monitor, and time', async () => {
     expect(idsOf(await listAll('outcome=failure: stuck'))).toEqual(['looping']);
     expect(idsOf(await listAll('status=running'))).toEqual(['open']);
     expect(idsOf(await listAll('task_profile=qa&limit=2'))).toHaveLength(5);
@@ -234,7 +234,7 @@ describe('a list of runs', () => {
   });
 
   it.each(['cursor=x', 'cursor=WzFd', 'limit=none', 'status=maybe', 'fired=nothing', 'from=yesterday'])(
-    'refuses %s in words',
+    'refuses %s with an error in words',
     async (query) => {
       expect(await api.get(`${RUNS}?${query}`)).toMatchObject({ status: 422 });
     },
@@ -242,12 +242,12 @@ describe('a list of runs', () => {
 });
 
 describe('one run', () => {
-  it('is read as the list has it', async () => {
+  it('has the same fields as in the list', async () => {
     const [listed] = (await listAll('agent_name=finder')) as Run[];
     expect((await api.get(`${RUNS}/looping`)).body).toEqual(listed);
   });
 
-  it('has its steps with what the monitors said, and the words of the intervention once', async () => {
+  it('has its steps with the monitors’ scores, and the intervention’s text once', async () => {
     const { body } = await api.get(`${RUNS}/looping/steps?limit=4`);
     expect(body.steps).toHaveLength(4);
     expect(body.steps[0]).toMatchObject({ step_index: 0, action: 'search', intervention: null, fired: [] });
@@ -261,7 +261,7 @@ describe('one run', () => {
     expect(told[0].intervention.text).toContain('search');
   });
 
-  it('has the same steps and pages once it is finished and they share a row', async () => {
+  it('has the same steps and pages after it has finished and its steps share a row', async () => {
     const steps = Array.from({ length: 7 }, (_, at) => ({ action: `act ${at}`, tokens: at }));
     await makeRun('gathered', { project_id: 'p2' }, steps);
     const before = await api.get(`${RUNS}/gathered/steps`);
@@ -277,7 +277,7 @@ describe('one run', () => {
     expect(await api.delete(`${RUNS}/gathered`)).toBe(204);
   });
 
-  it('is the same to strangers whether it is there or not', async () => {
+  it('gets the same answer for another tenant whether it exists or not', async () => {
     for (const path of ['', '/steps']) {
       const unknown = await api.get(`${RUNS}/nowhere${path}`);
       const foreign = await api.get(`${RUNS}/first${path}?org_id=another`);

@@ -22,7 +22,7 @@ function finishRun(run: string, outcome: string, fields: object, child: ApiChild
   return child.post(`${RUNS}/${run}/finish`, { outcome, ...fields });
 }
 
-it('a killed process has lost no step that it acknowledged, and answers each as the first time', async () => {
+it('after a kill, every acknowledged step exists, and a repeated request gets the first answer', async () => {
   await using child = new ApiChild();
   await child.start();
   const starts = await Promise.all([0, 1, 2].map((at) => child.post(RUNS, { run_id: `k${at}` })));

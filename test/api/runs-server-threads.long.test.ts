@@ -19,7 +19,7 @@ const MANY = [
 ];
 
 it.each(MANY)(
-  'are found from every server, told of to every reader, and go on with another number ($SERVER_THREADS)',
+  'runs are found by every server, sent to every reader, and survive a new number of threads ($SERVER_THREADS)',
   async (threads) => {
     const env = { ...threads, AUTH_DB_CONN_URL: 'embedded:' };
     await using child = new ApiChild(env);
@@ -73,7 +73,7 @@ it.each(MANY)(
 );
 
 it(
-  'are counted by the time they are answered, whichever server is asked',
+  'runs are counted by the time of the answer, whichever server answers',
   () =>
     onOneDay(async () => {
       await using child = new ControlPlaneChild({ SERVER_THREADS: '3', ACTOR_THREADS: '1' });
@@ -105,7 +105,7 @@ it(
 it.each([
   { SERVER_THREADS: '2', ACTOR_THREADS: '1' },
   { SERVER_THREADS: '5', ACTOR_THREADS: '3' },
-])('finish what they have accepted when the process is told to end ($SERVER_THREADS)', async (threads) => {
+])('runs in progress finish the accepted requests at a stop ($SERVER_THREADS)', async (threads) => {
   await using child = new ApiChild(threads);
   await child.start();
   for (let run = 0; run < RUNS; run++) await child.post('/v1/monitor/runs', { run_id: `r${run}` }, APART);

@@ -57,7 +57,7 @@ describe('a run over HTTP', () => {
     expect(finished.body.max_total_score).toBeGreaterThanOrEqual(last.body.total_score);
   });
 
-  it('answers everything that is sent again as the first time, also after the finish', async () => {
+  it('answers every repeated request like the first time, also after the finish', async () => {
     const start = { run_id: 'again', task: 't', metadata: { b: 1, a: { d: 2, c: 3 } }, org_id: 'org_again' };
     const sent = () => api.post(RUNS, start);
     const started = await sent();
@@ -85,7 +85,7 @@ describe('a run over HTTP', () => {
     expect(finished.body.steps).toBe(3);
   });
 
-  it('refuses what its state forbids', async () => {
+  it('refuses what its state does not allow', async () => {
     const run = await startRun();
     expect((await api.post(RUNS, { run_id: run, task: 'another' })).status).toBe(409);
     expect((await logStep('unknown', 0)).status).toBe(404);
@@ -99,7 +99,7 @@ describe('a run over HTTP', () => {
     expect((await api.post(RUNS, { run_id: run, task: 'another' })).body.detail).toBeTypeOf('string');
   });
 
-  it('is not there for another organization or another project', async () => {
+  it('does not exist for another organization or another project', async () => {
     const run = await startRun({ org_id: 'org_one', project_id: 'proj_one' });
     await logStep(run, 0, { org_id: 'org_one', project_id: 'proj_one' });
     for (const scope of [{}, { org_id: 'org_two' }, { org_id: 'org_one', project_id: 'proj_two' }]) {
@@ -116,7 +116,7 @@ describe('a run over HTTP', () => {
     );
   });
 
-  it('may have any printable id, and is served under the old paths', async () => {
+  it('may have any printable id, and has aliases of its paths', async () => {
     const id = 'a/b c?#%20—ü😀';
     expect((await api.post('/monitor/runs', { run_id: id })).status).toBe(200);
     expect((await logStep(id, 0)).status).toBe(200);
@@ -172,7 +172,7 @@ describe('a run over HTTP', () => {
     expect((await finishRun(run, 'success')).body.steps).toBe(0);
   });
 
-  it('takes every field at its bound', async () => {
+  it('accepts every field at its bound', async () => {
     const run = await startRun({
       task: 'x'.repeat(RUN_TASK_CHARACTERS),
       agent_name: 'é'.repeat(200),
@@ -199,7 +199,7 @@ describe('a run over HTTP', () => {
 describe('custom profiles', () => {
   const PROFILES = '/v1/monitor/profiles';
 
-  it('are stored for the organization, and runs and evaluations go by them', async () => {
+  it('are stored for the organization, and runs and evaluations use them', async () => {
     const scope = { org_id: 'org_profiles' };
     const stored = await api.post(PROFILES, {
       ...scope,

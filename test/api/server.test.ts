@@ -122,7 +122,7 @@ describe('host names', () => {
   });
 
   it.each(['/', '/dashboard/config.json', '/docs', '/openapi.json', '/docs/guides'])(
-    'GET %s: 421 under one that is not ours, whatever credential is shown: none is checked there',
+    'GET %s: 421 under a foreign name, with any credential, because none is checked there',
     async (path) => {
       for (const key of ['wrong', STATIC])
         expect((await send('GET', path, { key, headers: HOST })).status).toBe(421);
@@ -132,7 +132,7 @@ describe('host names', () => {
     },
   );
 
-  it('do not matter to probes, to who has a credential, and to pages that may call', async () => {
+  it('do not matter for probes, for requests with a credential, and for allowed pages', async () => {
     for (const path of ['/health', '/ready']) {
       expect((await send('GET', path, { key: null, headers: HOST })).status).toBe(200);
     }
@@ -152,7 +152,7 @@ describe('host names', () => {
 });
 
 describe('credentials', () => {
-  it('reach their own organization and no other, and end when they are revoked', async () => {
+  it('reach only their own organization, and end when they are revoked', async () => {
     const { raw, ...made } = makeApiKey('test');
     const tables = new LmdbTables(join(folder, 'main.mdb'), 'disk');
     const record = {
@@ -177,7 +177,7 @@ describe('credentials', () => {
     await tables.close();
   });
 
-  it('take a JWT of the embedded secret for a stranger to an unknown organization', async () => {
+  it('in the form of a JWT of the embedded secret belong to a user without an organization', async () => {
     const token = await new SignJWT({ sub: 'u' })
       .setProtectedHeader({ alg: 'HS256' })
       .setExpirationTime('1h')
@@ -196,7 +196,7 @@ describe('bodies', () => {
     JSON.stringify({ run_id: 'r', pad: '' }).replace('""', `"${'x'.repeat(bytes)}"`);
   const frame = padded(0).length;
 
-  it('pass at the cap, and are 413 one byte beyond it, for every sender', async () => {
+  it('are accepted at the cap, and are 413 one byte beyond it, for every sender', async () => {
     expect((await send('POST', RUNS, { body: padded(CAP - frame) })).status).toBe(200);
     for (const key of [STATIC, null]) {
       const refused = await send('POST', RUNS, { key, body: padded(CAP - frame + 1) });
@@ -205,7 +205,7 @@ describe('bodies', () => {
     }
   });
 
-  it('are read and dropped for a while, for the client to see its answer, and the connection goes on', async () => {
+  it('beyond the cap are read for a while so that the client sees the answer; the connection stays open', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const post = (bytes: number) => send('POST', RUNS, { body: padded(bytes), agent });
     expect((await post(8_000_000)).status).toBe(413);
@@ -226,7 +226,7 @@ describe('bodies', () => {
     expect((await send('GET', '/health', { key: null })).status).toBe(200);
   });
 
-  it('are 413 in chunks, too, with the headers that a page needs to read it', async () => {
+  it('in chunks beyond the cap are 413, too, with the headers that a page needs to read it', async () => {
     const refused = await send('POST', RUNS, {
       body: padded(CAP),
       headers: { 'transfer-encoding': 'chunked', origin: 'https://app.example.com' },
@@ -236,7 +236,7 @@ describe('bodies', () => {
   });
 });
 
-describe('a client that waits to be told to go on', () => {
+describe('a client that waits for 100 Continue', () => {
   const expecting = (length: number) => {
     const sent = httpRequest(`${running.api_url}${RUNS}`, {
       method: 'POST',
@@ -252,7 +252,7 @@ describe('a client that waits to be told to go on', () => {
     return sent;
   };
 
-  it('is told, and answered', async () => {
+  it('receives it, and the answer', async () => {
     const body = '{"run_id":"patient"}';
     const sent = expecting(body.length);
     await once(sent, 'continue');
@@ -263,7 +263,7 @@ describe('a client that waits to be told to go on', () => {
     await once(answer, 'end');
   });
 
-  it('is refused before it sends what is too much', async () => {
+  it('is refused before it sends too much', async () => {
     const sent = expecting(CAP + 1);
     const [answer] = (await once(sent, 'response')) as [IncomingMessage];
     expect(answer.statusCode).toBe(413);
@@ -271,8 +271,8 @@ describe('a client that waits to be told to go on', () => {
   });
 });
 
-describe('the rate', () => {
-  it('is one for both threads, to the request', async () => {
+describe('the rate limit', () => {
+  it('is shared by both threads, exact to the request', async () => {
     const answers = await Promise.all(
       Array.from({ length: BURST + 20 }, () => send('GET', '/v1/monitor/unknown-runs', { key: 'busy-key' })),
     );
@@ -299,7 +299,7 @@ describe('the rate', () => {
 });
 
 describe('the service routes', () => {
-  it('count for both threads on /metrics, for the operator alone', async () => {
+  it('include both threads in /metrics, for the operator only', async () => {
     const healthCount = (metrics: string) => {
       const line = /understudy_http_requests_total\{route="health",method="GET",status="200"\} (\d+)/.exec(
         metrics,
@@ -329,7 +329,7 @@ describe('the service routes', () => {
     expect((await send('GET', '/metrics', { headers: passedOn })).status).toBe(200);
   });
 
-  it('answer HEAD without a body, and OPTIONS for the listed origins alone', async () => {
+  it('answer HEAD without a body, and OPTIONS for the listed origins only', async () => {
     const head = await send('HEAD', '/health', { key: null });
     expect(head).toMatchObject({ status: 200, text: '' });
     const preflight = { origin: 'https://app.example.com', 'access-control-request-method': 'POST' };

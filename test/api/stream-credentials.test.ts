@@ -56,7 +56,7 @@ const tenantOf = (type: 'key' | 'user' | 'static', project_id: string | null = n
 });
 
 describe('a stream', () => {
-  it('ends with its key: revoked, or of another scope', async () => {
+  it('ends when its key is revoked or gets another scope', async () => {
     const { world, mayStay, scope } = await open(tenantOf('key', 'proj_a'), { project_id: 'proj_b' });
     expect(scope, 'a project key cannot look into another project').toEqual({
       org_id: 'org_a',
@@ -85,7 +85,7 @@ describe('a stream', () => {
     expect(await mayStay!()).toBe(false);
   });
 
-  it("stays with the operator's own key", async () => {
+  it("continues with the operator's key", async () => {
     expect((await open(tenantOf('static'))).mayStay).toBeNull();
   });
 });

@@ -25,7 +25,7 @@ describe('a ticket', () => {
   const key = StreamTickets.allocate();
   const tickets = new StreamTickets(key, clock);
 
-  it('stands for its credential and tenant, in every thread that has the key, until it expires', async () => {
+  it('represents its credential and tenant, in every thread that has the key, until it expires', async () => {
     const ticket = await tickets.issue(AUTHORIZATION, { org_id: 'org_a' }, 'proj_a');
     expect(ticket).toMatch(/^[\w.-]+$/);
     expect(Buffer.from(ticket, 'base64').toString('latin1')).not.toContain('svc_live_');
@@ -46,7 +46,7 @@ describe('a ticket', () => {
     });
   });
 
-  it('means nothing to another process, damaged, or beside a credential', async () => {
+  it('is invalid in another process, when it is damaged, or beside a credential', async () => {
     const ticket = await tickets.issue(AUTHORIZATION, { org_id: 'org_a' }, null);
     const query = `ticket=${ticket}`;
     const other = new StreamTickets(StreamTickets.allocate(), clock);
@@ -58,7 +58,7 @@ describe('a ticket', () => {
     expect(redeemTicket(requestWith('project_id=p'), tickets)).toBeNull();
   });
 
-  it('is refused to a credential that no query can hold', async () => {
+  it('is refused to a credential that cannot stand in a query', async () => {
     const long = `Bearer ${'a'.repeat(STREAM_TICKET.characters)}`;
     await expect(tickets.issue(long, { org_id: 'org_a' }, null)).rejects.toMatchObject({
       code: 'body_too_large',

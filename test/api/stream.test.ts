@@ -132,7 +132,7 @@ describe('GET /v1/monitor/stream', () => {
     }
   });
 
-  it('tells what happens to runs as it happens, to their organization alone', async () => {
+  it('reports a run’s events as they happen, only to its organization', async () => {
     const { url } = service;
     const [mine, project, others] = await Promise.all([
       Reader.join(`${url}/v1/monitor/stream?org_id=org_a`),
@@ -175,7 +175,7 @@ describe('GET /v1/monitor/stream', () => {
     for (const reader of [mine, project, others]) reader.close();
   });
 
-  it('is read by an EventSource with a ticket, of its organization and project alone', async () => {
+  it('is read by an EventSource with a ticket, of its organization and project only', async () => {
     const { url } = service;
     const issue = async (body: object) => (await post(`${url}/v1/monitor/stream/tickets`, body)).json();
     const { ticket, expires_in_s } = (await issue({ org_id: 'org_t', project_id: 'proj_t' })) as {
@@ -229,7 +229,7 @@ describe('GET /v1/monitor/stream', () => {
     for (const reader of readers) await until(() => expect(reader.is_over).toBe(true));
   });
 
-  it('resumes by header or query, and after a kill goes on above every id, with a reset', {
+  it('resumes by header or query, and after a kill with higher ids and a reset', {
     tags: 'long',
   }, async () => {
     const first = await start();
@@ -263,7 +263,7 @@ describe('GET /v1/monitor/stream', () => {
     back.close();
   });
 
-  it('tells nothing more to a key once it is revoked, nor to a member once removed, on any thread', {
+  it('sends nothing more to a revoked key or a removed member, on any thread', {
     tags: 'long',
   }, async () => {
     await using api = new ControlPlaneChild({ AUTH_DB_CONN_URL: 'embedded:', SERVER_THREADS: '2' });
@@ -314,7 +314,7 @@ describe('GET /v1/monitor/stream', () => {
     }
   });
 
-  it('takes a thousand readers that connect and vanish', async () => {
+  it('survives a thousand readers that connect and vanish', async () => {
     const { url } = service;
     const { hostname, port } = new URL(url);
     const stay = await Reader.join(`${url}/v1/monitor/stream?org_id=org_x`);
@@ -346,7 +346,7 @@ describe('GET /v1/monitor/stream', () => {
     stay.close();
   });
 
-  it('answers HEAD, and lets no stream hold up the end of the process, which the tests before have used', async () => {
+  it('answers HEAD, and no open stream delays the stop of the process', async () => {
     const { child, url } = service;
     const head = await fetch(`${url}/v1/monitor/stream`, { method: 'HEAD', headers: AUTH });
     expect(head.status).toBe(200);

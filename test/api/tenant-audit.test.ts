@@ -24,7 +24,7 @@ async function send(token: string, method: string, path: string, body?: unknown)
   return answer as any;
 }
 
-it('is one entry for each request that decided something, and none for what agents report', async () => {
+it('the audit log has one entry for each decision of a person, and no entry for reports of agents', async () => {
   const owner = await api.ownerToken();
   const [{ id: org_id }] = await send(owner, 'GET', '/organizations/');
   const key = await send(owner, 'POST', '/api-keys/', { name: 'ci', org_id });

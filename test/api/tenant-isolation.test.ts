@@ -396,7 +396,7 @@ class Session {
 }
 
 describe('people of several organizations', () => {
-  it('do what their roles allow, see what is theirs, and nothing else', async () => {
+  it('do what their roles allow, see only their own data, and nothing else', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 30, maxLength: 80 }), async (steps) => {
         const session = new Session();
@@ -421,7 +421,7 @@ function scheduledTables(scheduler: fc.Scheduler, inner: Tables): Tables {
   };
 }
 
-describe('in any order', () => {
+describe('in any order of events', () => {
   /** 1,000 orders found no more faults than this many. */
   const ORDERS = 250;
   const SEED = 20_261_121;
@@ -510,7 +510,7 @@ describe('in any order', () => {
     );
   });
 
-  it('a deleted organization admits no member, and a deleted account makes nothing', async () => {
+  it('a deleted organization admits no member, and a deleted account creates nothing', async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), fc.infiniteStream(fc.nat({ max: 99 })), async (scheduler, chance) => {
         const inner = new MemoryTables();

@@ -76,7 +76,7 @@ describe('a service with an issuer and an audience', () => {
   });
   afterAll(() => api[Symbol.asyncDispose]());
 
-  it('takes its own tokens, also one that names further applications', async () => {
+  it('accepts its own tokens, also one that names further applications', async () => {
     expect(await status(await provider.sign('ann'))).toBe(200);
     expect(await status(await provider.sign('ann', { aud: ['billing', AUDIENCE] }))).toBe(200);
   });
@@ -102,7 +102,7 @@ describe('a service with an issuer and an audience', () => {
     expect(await status(await provider.sign('ann', claims))).toBe(401);
   });
 
-  it('refuses a token whose algorithm makes the published key a shared secret', async () => {
+  it('refuses a token whose algorithm uses the published key as a shared secret', async () => {
     const { publicKey } = await provider.rsa;
     const jwk = await exportJWK(publicKey);
     const pem = await exportSPKI(publicKey);
@@ -122,7 +122,7 @@ describe('a service with an issuer and an audience', () => {
     }
   });
 
-  it('refuses a token without a signature, and one whose header or claims were put in another’s place', async () => {
+  it('refuses a token without a signature, and one with another token’s header or claims', async () => {
     const good = await provider.sign('ann');
     const [head, , signature] = good.split('.');
     const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -143,7 +143,7 @@ describe('a service with an issuer and an audience', () => {
     }
   });
 
-  it('refuses a token signed by a key that it brings along or points at', async () => {
+  it('refuses a token signed by a key that it contains or links to', async () => {
     const own = await generateKeyPair('ES256', { extractable: true });
     const jwk = await exportJWK(own.publicKey);
     for (const more of [{ jwk }, { jku: provider.url }, { x5u: provider.url }, { kid: '../../keys' }]) {
@@ -153,7 +153,7 @@ describe('a service with an issuer and an audience', () => {
     }
   });
 
-  describe('and an invitation', () => {
+  describe('an invitation', () => {
     let host: string;
     let org_id: string;
     beforeAll(async () => {
@@ -189,7 +189,7 @@ describe('a service with an issuer and an audience', () => {
       expect(await accept(victim, id)).toBe(200);
     });
 
-    it('is not accepted with an address that was claimed unproven and proven as another', async () => {
+    it('is not accepted for an address that its claimer did not verify and another user did', async () => {
       const id = await invite('boss@example.com');
       const claimed = { email: 'boss@example.com', email_verified: undefined };
       await api.call(await provider.sign('mallory', claimed), 'GET', '/auth/me');
@@ -204,7 +204,7 @@ describe('a service with an issuer and an audience', () => {
       }
     });
 
-    it('is not accepted by a member of the same organization in another person’s place', async () => {
+    it('is not accepted by a member of the same organization instead of the invited person', async () => {
       const id = await invite('guest@example.com');
       expect(await accept(host, id)).toBe(404);
       expect(await accept(await provider.sign('guest'), id)).toBe(200);
@@ -213,7 +213,7 @@ describe('a service with an issuer and an audience', () => {
 });
 
 describe('a service that signs its own tokens', () => {
-  it('shows their owners what they were invited to', { tags: 'long' }, async () => {
+  it('shows their owners the invitations', { tags: 'long' }, async () => {
     await using api = new ControlPlaneChild({ AUTH_JWT_SECRET: '' });
     await api.start();
     const tokenOf = async (email: string) => {
@@ -250,7 +250,7 @@ describe('a start with published keys', () => {
     expect(stderr).toMatch(new RegExp(`^understudy: ${name}="": AUTH_JWKS_URL requires .+\n$`));
   });
 
-  it('says aloud that any audience is taken; another issuer still is not', { tags: 'long' }, async () => {
+  it('warns that any audience is accepted; another issuer is still refused', { tags: 'long' }, async () => {
     const DATA_DIR = mkdtempSync(join(tmpdir(), 'understudy-any-'));
     try {
       await using child = new CliChild(['serve'], {

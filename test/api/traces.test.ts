@@ -275,7 +275,7 @@ beforeEach(() => {
 afterEach(() => process.end());
 
 describe('POST /v1/traces', () => {
-  it('distils a legacy trace before it answers', async () => {
+  it('makes patterns of a legacy trace before it answers', async () => {
     const answer = [200, { trace_id: 't-1', status: 'accepted', patterns_created: 1 }];
     expect(await process.send('POST', '/v1/traces', LEGACY)).toEqual(answer);
     const [scope, patterns] = merged[0]!;
@@ -304,7 +304,7 @@ describe('POST /v1/traces', () => {
     expect(merged).toHaveLength(1);
   });
 
-  it('queues a v2 trace, and says what became of it', async () => {
+  it('queues a v2 trace, and returns its state later', async () => {
     const answer = [202, { trace_id: 't-2', status: 'queued' }];
     const day = utcDay();
     expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
@@ -325,7 +325,7 @@ describe('POST /v1/traces', () => {
     expect([status, body]).toEqual([409, { detail: 'This trace_id was submitted with a different body' }]);
   });
 
-  it('learns nothing from a run that went well, or badly to the end', async () => {
+  it('learns nothing from a run that succeeded throughout or failed to the end', async () => {
     const [first, ...others] = STEPS;
     for (const [trace_id, steps] of [
       ['good', others],
@@ -338,7 +338,7 @@ describe('POST /v1/traces', () => {
     expect(merged).toEqual([]);
   });
 
-  it('names what a body lacks', async () => {
+  it('names the missing fields of a body', async () => {
     const lacks = async (body: unknown) => {
       const [status, answer] = await process.send('POST', '/v1/traces', body);
       expect(status).toBe(422);
@@ -365,7 +365,7 @@ describe('POST /v1/traces', () => {
     expect((await process.send('POST', '/v1/traces', LEGACY, 'wrong'))[0]).toBe(401);
   });
 
-  it('takes what hostile calls hold without harm', async () => {
+  it('accepts hostile content of calls without harm', async () => {
     const nest = (depth: number) => `${'{"a":['.repeat(depth)}1${']}'.repeat(depth)}`;
     const strange = [
       null,
@@ -397,7 +397,7 @@ describe('POST /v1/traces', () => {
     expect(await process.settled('/v1/traces/h')).toMatchObject({ status: 'done', error: null });
   });
 
-  it('keeps no secret, on the way nor in the end', async () => {
+  it('stores no secret, neither in the queue nor in patterns', async () => {
     const key = `sk-ant-api03-${'Zq9x'.repeat(8)}`;
     const leaky = structuredClone(LEGACY);
     leaky.steps[0]!.observation = `Error: key ${key} may not read orders`;
@@ -420,7 +420,7 @@ describe.each([
     await restart();
   });
 
-  it('loses no queued trace and makes no pattern twice', async () => {
+  it('loses no queued trace, and makes no pattern twice', async () => {
     await restart(false);
     expect((await process.send('POST', '/v1/traces', V2))[0]).toBe(202);
     // The store has received the patterns, and the process ends before it reports that.
@@ -434,7 +434,7 @@ describe.each([
     expect(await process.patternMakers.resume()).toBe(0);
   });
 
-  it('lets a legacy trace that comes again hear what became of it', async () => {
+  it('lets a repeated legacy trace return its result', async () => {
     await restart(false);
     const lost = process.send('POST', '/v1/traces', LEGACY);
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -448,7 +448,7 @@ describe.each([
   });
 });
 
-describe('tenants', () => {
+describe('the traces of a tenant', () => {
   const tenant = (org_id: string, project_id: string | null): Tenant => ({
     org_id,
     project_id,
@@ -465,7 +465,7 @@ describe('tenants', () => {
     }
   };
 
-  it('see their own traces alone', async () => {
+  it('are visible only to it', async () => {
     const body = TRACES.submitTrace.body.parse(LEGACY);
     await submit(tenant('a', 'p1'), body);
     expect(merged[0]![0]).toEqual({ org_id: 'a', project_id: 'p1' });
@@ -480,14 +480,14 @@ describe('tenants', () => {
     expect((await submit(tenant('b', null), other)).body).toMatchObject({ status: 'accepted' });
   });
 
-  it('name a project in the body where their credential has none', async () => {
+  it('belong to the project in the body if the credential names no project', async () => {
     await submit(tenant('a', null), TRACES.submitTrace.body.parse({ ...LEGACY, project_id: 'p9' }));
     expect(merged[0]![0]).toEqual({ org_id: 'a', project_id: 'p9' });
     await submit(tenant('a', 'p1'), TRACES.submitTrace.body.parse({ ...LEGACY, project_id: 'p9' }));
     expect(merged[1]![0]).toEqual({ org_id: 'a', project_id: 'p1' });
   });
 
-  it('have them hidden over the wire too', async () => {
+  it('are also hidden over the wire', async () => {
     await process.send('POST', '/v1/traces', { ...LEGACY, org_id: 'mine' });
     expect((await process.send('GET', '/v1/traces/t-1?org_id=mine'))[0]).toBe(200);
     expect(await process.send('GET', '/v1/traces/t-1?org_id=other')).toEqual([404, { detail: 'Not Found' }]);
