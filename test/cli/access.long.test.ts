@@ -18,7 +18,7 @@ function walk(path: string): { path: string; isFolder: boolean; mode: string }[]
 
 // The umask that removes no permissions.
 describe('under umask 000', () => {
-  it('a service and the commands leave nothing that others may use', async () => {
+  it('the files of a service and of the commands are closed to other users', async () => {
     const folder = makeFolder();
     await using service = new WholeService(join(folder, 'data'), {}, '000');
     await service.start();
@@ -62,8 +62,8 @@ describe('under umask 000', () => {
   });
 });
 
-describe('what an earlier version left open to others', () => {
-  it('is told once at the start with what closes it, and stays as it is', async () => {
+describe('files that an earlier version left open to other users', () => {
+  it('are reported once at the start with the command that closes them, and stay unchanged', async () => {
     const data = makeFolder();
     chmodSync(data, 0o755);
     mkdirSync(join(data, 'secrets'), { mode: 0o755 });

@@ -132,12 +132,12 @@ describe('sequential agents without labels', () => {
     [5, 2],
   ] as const;
   for (const [threads, ms] of settings)
-    it(`have whole runs with ${threads} server threads and an upstream of ${ms} ms`, async () => {
+    it(`make whole runs with ${threads} server threads and an upstream of ${ms} ms`, async () => {
       delayMs = () => ms;
       expect(await capture(threads, (agent) => `Task ${agent}`)).toEqual(ALL);
     });
 
-  it('have whole runs though all say the same', async () => {
+  it('make whole runs although all have the same texts', async () => {
     delayMs = (n) => n % 6;
     expect(await capture(3, () => 'The task')).toEqual(ALL);
   });

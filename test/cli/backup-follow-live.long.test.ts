@@ -7,7 +7,7 @@ import { ApiChild } from '../fixtures/api-child.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild, runCli } from './child.ts';
 
-it('has every run that was acknowledged before the time that the last point names', async () => {
+it('a backup contains every run acknowledged before the time that its last point names', async () => {
   await using api = new ApiChild({ AUTH_DB_URL: 'embedded:' });
   await api.start();
   const place = join(makeFolder(), 'place');

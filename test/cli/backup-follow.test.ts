@@ -13,7 +13,7 @@ interface PointLine {
   from: string;
 }
 
-it('makes points until a signal ends it, and a restore brings back the time that it names', async () => {
+it('backup --follow makes points until a signal ends it, and a restore returns to the named time', async () => {
   const folder = makeFolder();
   const [DATA_DIR, place] = [join(folder, 'data'), join(folder, 'place')];
   const main = new LmdbTables(join(DATA_DIR, 'main.mdb'), 'disk');
@@ -53,7 +53,7 @@ it('makes points until a signal ends it, and a restore brings back the time that
   });
 });
 
-describe('it is refused in one line', () => {
+describe('backup --follow is refused in one line', () => {
   it.each([
     [['backup', '--out', 'x', '--every', '5s'], 2, '--every and --keep require --follow'],
     [['backup', '--follow', '--out', 'x', '--every', '5'], 2, '--every takes a time from 1s to 1d'],
@@ -66,7 +66,7 @@ describe('it is refused in one line', () => {
     expect(refused.stderr).toContain(words);
   });
 
-  it('without a DATA_DIR, with an empty one, and with --to for a backup as of one time', async () => {
+  it('without a DATA_DIR, with an empty one, and with --to for a backup of one moment', async () => {
     const folder = makeFolder();
     const follow = (DATA_DIR: string) =>
       runHere(['backup', '--follow', '--out', join(folder, 'place')], { DATA_DIR });

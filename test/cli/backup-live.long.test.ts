@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';
 import { runCli } from './child.ts';
 
-it('has every acknowledged write from before it began, runs among them, and keeps tokens and keys good', async () => {
+it('a backup contains every write acknowledged before it began, and tokens and keys remain valid', async () => {
   await using api = new ApiChild({ AUTH_DB_URL: 'embedded:' });
   await api.start();
   const env = { DATA_DIR: api.dir };

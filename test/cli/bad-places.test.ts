@@ -38,7 +38,7 @@ async function refuse(argv: string[], DATA_DIR: string): Promise<string> {
   return stderr.trimEnd();
 }
 
-describe('a DATA_DIR that is not a folder', () => {
+describe('one line names a DATA_DIR that is not a folder:', () => {
   const commands = [
     ['token', '--email', 'ann@example.com'],
     ['keys', 'list', '--org', 'acme'],
@@ -46,7 +46,7 @@ describe('a DATA_DIR that is not a folder', () => {
     ['patterns', 'export', '--tier', 'e2', '-'],
   ];
 
-  it('below a file', async () => {
+  it('a path below a file', async () => {
     const all = [...commands, ['backup', '--out', join(root, 'other')], ['restore', '--from', backup]];
     for (const DATA_DIR of [file, join(file, 'below')]) {
       for (const argv of all) {
@@ -58,7 +58,7 @@ describe('a DATA_DIR that is not a folder', () => {
     }
   });
 
-  it('where no user can make folders', { tags: 'long' }, async () => {
+  it('a place where no user can make folders', { tags: 'long' }, async () => {
     for (const DATA_DIR of ['/proc/understudy', '/proc/understudy/data']) {
       for (const argv of [commands[0]!, ['restore', '--from', backup]]) {
         const line = await refuse(argv, DATA_DIR);
@@ -68,7 +68,7 @@ describe('a DATA_DIR that is not a folder', () => {
     }
   });
 
-  it('with something else in the place of its secret', async () => {
+  it('a folder with something else in the place of its secret', async () => {
     const secret = join(root, 'strange', 'secrets', 'jwt-secret');
     mkdirSync(secret, { recursive: true });
     const line = await refuse(commands[0]!, join(root, 'strange'));
@@ -81,7 +81,7 @@ describe('a DATA_DIR that is not a folder', () => {
   });
 });
 
-describe('a path that cannot be', () => {
+describe('one line names an impossible path:', () => {
   it('below a file', async () => {
     const below = join(file, 'below');
     for (const argv of [
@@ -98,7 +98,7 @@ describe('a path that cannot be', () => {
     expect(await refuse(['trace', '--db', below], data)).toContain(`cannot be read: ${file} is not a folder`);
   });
 
-  it('where nothing can be made', async () => {
+  it('where nothing can be created', async () => {
     for (const out of ['/proc/understudy', '/proc/understudy/below'])
       expect(await refuse(['backup', '--out', out], data)).toBe(
         'understudy: nothing can be made in /proc: name another place',
@@ -107,7 +107,7 @@ describe('a path that cannot be', () => {
     expect(line).toBe('understudy: there is no /proc/understudy: name another place');
   });
 
-  it('to a backup: an invalid or missing capture database is reported, not left out', async () => {
+  it('for a backup: an invalid or missing capture database is reported, not left out', async () => {
     const out = join(root, 'partial');
     expect(await refuse(['backup', '--out', out, '--db', file], data)).toContain(`${file} is not a database`);
     const missing = join(root, 'missing.mdb');
@@ -117,13 +117,13 @@ describe('a path that cannot be', () => {
     expect(readdirSync(root).filter((name) => name.startsWith('partial'))).toEqual([]);
   });
 
-  it('to import from: a device whose line has no end', async () => {
+  it('for an import: a device whose line has no end', async () => {
     expect(await refuse(['patterns', 'import', '--tier', 'e2', '/dev/zero'], data)).toBe(
       'understudy: line 1: the line is too long; nothing was imported',
     );
   });
 
-  it('is wrong use when it is empty', async () => {
+  it('an empty path is wrong use', async () => {
     for (const argv of [
       ['inspect', '--db', ''],
       ['trace', '--db='],

@@ -19,25 +19,25 @@ function banner(env: NodeJS.ProcessEnv, surroundings: Partial<typeof SURROUNDING
 }
 
 describe('the banner', () => {
-  it('shows paths below the working directory as one would type them', () => {
+  it('shows paths below the working directory in relative form', () => {
     expect(banner({})).toContain('\n  npx understudy-gateway inspect --db data/capture.mdb\n');
     expect(banner({}, { cwd: '/srv' })).toContain('--db /home/me/understudy/data/capture.mdb\n');
   });
 
-  it('brings Node along where this one came with npx and will be gone', () => {
+  it('includes Node in its commands if npx brought the running Node only for now', () => {
     const exec_path = '/home/me/.npm/_npx/0123456789abcdef/node_modules/node/bin/node';
     expect(banner({}, { exec_path })).toContain(
       '\n  npx -y -p node@22 -c "node src/cli/understudy.mjs inspect --db data/capture.mdb"\n',
     );
   });
 
-  it('marks headings where colours are shown, and nothing else changes', () => {
+  it('marks headings where colours are shown, and changes nothing else', () => {
     const colored = banner({}, { has_color: true });
     expect(colored).toContain('\u001b[1mPoint an agent at the gateway:\u001b[22m');
     expect(colored.replace(/\u001b\[\d+m/g, '')).toBe(banner({}));
   });
 
-  it('shows the threads that were chosen', () => {
+  it('shows the chosen threads', () => {
     const { cores, server_threads, actor_threads } = loadConfig({ listener: 'gateway' }, {});
     const chosen = `${server_threads} server, ${actor_threads} actor, on ${cores} core`;
     expect(banner({})).toContain(`\n  Threads   ${chosen}`);
@@ -52,7 +52,7 @@ describe('the banner', () => {
     expect(text).not.toMatch(/inspect|capture database/);
   });
 
-  it('leads to the dashboard, signed in if no other service makes tokens', () => {
+  it('links to the dashboard, signed in if no other service makes tokens', () => {
     expect(banner({})).toContain('\nDashboard:\n  http://127.0.0.1:8000/\n');
     const signed = renderBanner(
       loadConfig({ listener: 'gateway' }, {}),
@@ -62,7 +62,7 @@ describe('the banner', () => {
     expect(signed).toContain('\n  http://127.0.0.1:8000/#token=a.b.c\n');
   });
 
-  it('shows no token where there is no terminal, and says how to get one', () => {
+  it('shows no token without a terminal, and says how to get one', () => {
     const piped = (data_dir: string) => {
       const config = loadConfig({ listener: 'gateway' }, { DATA_DIR: data_dir });
       const urls = { ...URLS, owner_token: 'a.b.c' };
@@ -77,7 +77,7 @@ describe('the banner', () => {
     );
   });
 
-  it('names the folder in which the proxy keeps its authority', () => {
+  it('names the folder in which the proxy stores its authority', () => {
     const proxied = { ...URLS, proxy_url: 'http://127.0.0.1:8788' };
     const render = (DATA_DIR: string) =>
       renderBanner(loadConfig({ listener: 'gateway' }, { DATA_DIR }), proxied, SURROUNDINGS);
@@ -85,13 +85,13 @@ describe('the banner', () => {
     expect(render('/srv/data')).toContain('needs: DATA_DIR=/srv/data npx understudy-gateway proxy --trust)');
   });
 
-  it('leads to the public address where there is one', () => {
+  it('links to the public address if there is one', () => {
     const text = banner({ PUBLIC_URL: 'https://understudy.example.com' });
     expect(text).toContain('\nDashboard:\n  https://understudy.example.com/\n');
     expect(text).toContain('  API       http://127.0.0.1:8000\n');
   });
 
-  it('says who may answer in the upstream’s place', () => {
+  it('says who may answer instead of the upstream', () => {
     const env = { SVC_DISTILL_DIR: '/home/me/understudy/student' };
     expect(banner(env)).toContain('\n  Student   student  (serves what it has mastered)\n');
     expect(banner({ ...env, GW_RELEGATION: 'shadow' })).toContain('serves nothing)\n');

@@ -12,7 +12,7 @@ import { makeFolder } from '../storage/folder.ts';
 import { Caller, filesWithCanary, fillService, holdSnapshots, KEPT } from './deleted-content.ts';
 import { runHere } from './here.ts';
 
-it('what was deleted is in no file after the next start, and after understudy compact', {
+it('deleted data is in no file after the next start, and after understudy compact', {
   tags: 'long',
 }, async () => {
   const folder = makeFolder();
@@ -54,7 +54,7 @@ it('what was deleted is in no file after the next start, and after understudy co
   );
 });
 
-it('understudy compact is refused while a service runs, and where there is nothing', async () => {
+it('understudy compact is refused while a service runs, and without a database', async () => {
   const folder = makeFolder();
   const compact = () => runHere(['compact'], { DATA_DIR: folder });
   expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('holds no databases') });
@@ -64,7 +64,7 @@ it('understudy compact is refused while a service runs, and where there is nothi
   expect((await runHere(['compact', '--help'])).stdout).toContain('Usage: understudy compact');
 });
 
-it('understudy compact --captures needs a capture database, and says what it gave back', async () => {
+it('understudy compact --captures needs a capture database, and says how many bytes it freed', async () => {
   const folder = makeFolder();
   const compact = (...flags: string[]) => runHere(['compact', ...flags], { DATA_DIR: folder });
   expect(await compact('--db', 'x.mdb')).toMatchObject({ code: 2 });

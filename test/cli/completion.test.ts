@@ -77,12 +77,12 @@ describe.each(Object.keys(TRIALS))('completion of %s', (shell) => {
     },
   );
 
-  it.skipIf(!isInstalled(shell))(`leaves an option's value to the names of files (needs ${shell})`, () => {
+  it.skipIf(!isInstalled(shell))(`completes file names for an option's value (needs ${shell})`, () => {
     expect(offer('backup', '--out', 'scr').filter((word) => word.startsWith('--'))).toEqual([]);
   });
 });
 
-it('names the shells that it knows', async () => {
+it('the command lists the shells that it knows', async () => {
   const { code, stderr } = await runHere(['completion', 'tcsh']);
   expect({ code, stderr }).toEqual({
     code: 2,

@@ -86,7 +86,7 @@ async function expectRefusal(db: string, named: string = db): Promise<void> {
   }
 }
 
-it('inspect and trace print no character that acts on a terminal, and the same values', async () => {
+it('inspect and trace print the same values without characters that control a terminal', async () => {
   const db = path.join(folder, 'hostile.mdb');
   const log = await CaptureLog.open({ path: db, redact: false });
   const hostile = '\u009b31m \u0085 \u007f \u202e red';
@@ -108,7 +108,7 @@ it('inspect and trace print no character that acts on a terminal, and the same v
 });
 
 describe('inspect and trace refuse', () => {
-  it('what is no capture database', async () => {
+  it('a file that is not a capture database', async () => {
     const text = path.join(folder, 'text.mdb');
     for (const content of ['', 'x', 'no database at all '.repeat(2_000)]) {
       writeFileSync(text, content);
@@ -134,7 +134,7 @@ describe('inspect and trace refuse', () => {
     }
   });
 
-  it('a sealed file beside the live one: of a newer format, empty, a folder, cut off', async () => {
+  it('a damaged sealed file beside the live one: of a newer format, empty, a folder, cut off', async () => {
     const db = path.join(folder, 'live', 'capture.mdb');
     mkdirSync(path.dirname(db));
     const log = await CaptureLog.open({ path: db, redact: false, decode: decodeExchange });
@@ -160,7 +160,7 @@ describe('inspect and trace refuse', () => {
     await expectRefusal(db, sealed!);
   });
 
-  it('a wiped page, although it may end its reader', { tags: 'long' }, async () => {
+  it('a file with a wiped page, although reading it may end the process', { tags: 'long' }, async () => {
     const wiped = path.join(folder, 'wiped.mdb');
     const bytes = readFileSync(whole);
     const env = openCaptureEnv(whole, 'read');
@@ -211,7 +211,7 @@ describe('a guarded command', () => {
     return { status: await runGuarded(['inspect', '--x'], io as never, 'the file', entry), out: '', err };
   };
 
-  it.each(['SIGSEGV', 'SIGBUS', 'SIGABRT'])('ended by %s fails with one line', async (signal) => {
+  it.each(['SIGSEGV', 'SIGBUS', 'SIGABRT'])('that ends by %s fails with one line', async (signal) => {
     const noise =
       'internal error, index points to a 00 page!?\\n../x/liblmdb/mdb.c:8079: Assertion failed\\n';
     const { status, err } = await guard(
@@ -224,7 +224,7 @@ describe('a guarded command', () => {
   });
 
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGKILL'])(
-    'ended by %s from outside calls no file damaged',
+    'that another process ends by %s reports no damaged file',
     async (signal) => {
       const { status, err } = await guard(
         `process.kill(process.pid, '${signal}'); setInterval(() => {}, 1000);`,
@@ -238,7 +238,7 @@ describe('a guarded command', () => {
     },
   );
 
-  it('passes on its arguments, what it tells and how it ends', async () => {
+  it('gets its arguments; its messages and its exit status are passed on', async () => {
     const { status, err } = await guard(
       `process.stderr.write(process.argv.slice(2).join(' ') + '\\ninternal affairs\\n\\r\\x1b[Kdone 5 %'); process.exitCode = 78;`,
     );
@@ -247,7 +247,7 @@ describe('a guarded command', () => {
   });
 });
 
-describe('inspect and trace go past what is damaged, say how much that is, and end with 1', () => {
+describe('inspect and trace skip what is damaged, say how much that is, and exit with 1', () => {
   const keys = [null, randomBytes(32)];
   for (const data_key of keys)
     it(`${data_key === null ? 'without' : 'under'} a data key`, async () => {

@@ -52,7 +52,7 @@ function expectNothing(folder: string, picture: Buffer): void {
     for (const needle of needles) expect(bytes.includes(needle), `${needle} in ${path}`).toBe(false);
 }
 
-it('leaves nothing on the disk of what it was given, in no file and at no moment, and reads it again', {
+it('encrypts all data on the disk, in every file at every moment, and the data can be read again', {
   tags: 'long',
 }, async () => {
   await using service = sealed;
@@ -93,7 +93,7 @@ it('leaves nothing on the disk of what it was given, in no file and at no moment
   expect(await again.stop()).toBe(0);
 });
 
-it('is refused by every command under another key, under none, and where nothing is encrypted', {
+it('is required by every command: another key, none, or one for unencrypted data is refused', {
   tags: 'long',
 }, async () => {
   const other = { DATA_KEY_FILE: writeKey(folder, 'other') };
@@ -143,7 +143,7 @@ it('is refused by every command under another key, under none, and where nothing
   expect(readAllFiles(plain.dir).some(({ bytes }) => bytes.includes(CANARY))).toBe(true);
 });
 
-it('says what is wrong with a key file, and not what is in it', async () => {
+it('in an invalid file is reported without the file’s content', async () => {
   const missing = await runHere(['inspect'], { DATA_DIR: folder, DATA_KEY_FILE: join(folder, 'none') });
   expect(missing).toMatchObject({
     code: 78,
@@ -157,7 +157,7 @@ it('says what is wrong with a key file, and not what is in it', async () => {
   expect(refused.stderr).not.toContain('only-some-letters');
 });
 
-it('is changed by rekey --captures for captures alone, and names both keys', async () => {
+it('is changed by rekey --captures for captures alone, which names both keys', async () => {
   const dir = makeFolder();
   const [first, second] = [writeKey(dir, 'first'), writeKey(dir, 'second')];
   const path = join(dir, 'capture.mdb');
@@ -180,7 +180,7 @@ it('is changed by rekey --captures for captures alone, and names both keys', asy
     expect(await runHere(['inspect'], { DATA_DIR: dir, DATA_KEY_FILE })).toMatchObject({ code: 0 });
 });
 
-it('is changed by rekey: for what was not encrypted, to another one, and back to none', {
+it('is changed by rekey: from no encryption, to another key, and back to none', {
   tags: 'long',
 }, async () => {
   const [first, second] = [writeKey(folder, 'first'), writeKey(folder, 'second')];

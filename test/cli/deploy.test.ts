@@ -30,7 +30,7 @@ it('docs/deploy.md names alerts that exist', () => {
   for (const name of named) expect(rules).toContain(`alert: ${name}\n`);
 });
 
-it('deploy/compose.yaml mounts what is there and sets variables that exist', () => {
+it('deploy/compose.yaml mounts existing files and sets existing variables', () => {
   const { services, volumes } = parse(read('deploy/compose.yaml')) as {
     services: Record<string, { environment?: object; volumes: string[] }>;
     volumes: object;
@@ -77,7 +77,7 @@ it('deploy/compose-gateways.yaml sends captures of two gateways to the place tha
   }
 });
 
-it('the Kubernetes manifests and the chart start what compose starts, with variables that exist', () => {
+it('the Kubernetes manifests and the chart start the same as compose, with existing variables', () => {
   const text = read('deploy/kubernetes/understudy.yaml');
   const [, stateful] = parseAllDocuments(text).map((document) => document.toJS());
   const { securityContext, containers } = stateful.spec.template.spec;
@@ -106,7 +106,7 @@ it('the Kubernetes manifests and the chart start what compose starts, with varia
 });
 
 const hasCaddy = spawnSync('caddy', ['version']).status === 0;
-it.skipIf(!hasCaddy)('deploy/Caddyfile is what Caddy takes, where the machine has it', () => {
+it.skipIf(!hasCaddy)('deploy/Caddyfile is valid for Caddy, where that is installed', () => {
   const { status, stderr } = spawnSync(
     'caddy',
     ['validate', '--adapter', 'caddyfile', '--config', join(root, 'deploy/Caddyfile')],
@@ -122,8 +122,8 @@ const UNITS = [
   'understudy-follow.service',
 ];
 
-describe('the units', () => {
-  it('set variables that exist', () => {
+describe('the systemd units', () => {
+  it('set existing variables', () => {
     for (const unit of UNITS)
       for (const [, assignments = ''] of read(join('deploy', unit)).matchAll(/^Environment=(.+)$/gm))
         for (const [, name = ''] of assignments.matchAll(/(\w+)=/g))
@@ -133,7 +133,7 @@ describe('the units', () => {
   });
 
   const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
-  it.skipIf(!hasSystemd)('are what systemd takes, where the machine has it', () => {
+  it.skipIf(!hasSystemd)('are valid for systemd, where that is installed', () => {
     for (const unit of UNITS) {
       const text = read(join('deploy', unit)).replaceAll('/usr/bin/node', process.execPath);
       // This machine has no such user.
@@ -145,7 +145,7 @@ describe('the units', () => {
     expect(stderr).not.toContain('understudy');
   });
 
-  it('back up what the service keeps, and delete what is too old', { tags: 'long' }, async () => {
+  it('back up the service’s data, and delete expired data', { tags: 'long' }, async () => {
     const data = join(folder, 'data');
     const backups = join(folder, 'backups');
     mkdirSync(join(backups, 'of-long-ago'), { recursive: true });
@@ -177,7 +177,7 @@ describe('the units', () => {
 });
 
 const hasNginx = spawnSync('nginx', ['-v']).status === 0;
-describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where the machine has it', () => {
+describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where nginx is installed', () => {
   const api = new ApiChild({ AUTH_DB_CONN_URL: 'embedded:', PUBLIC_URL: 'https://understudy.example.com' });
   let stop: () => Promise<void>;
   let dispatcher: Agent;
@@ -225,17 +225,17 @@ describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where the machine has 
     return { status: statusCode, body };
   };
 
-  it('leads to the pages under the public name', async () => {
+  it('serves the pages under the public name', async () => {
     expect((await ask('/')).status).toBe(200);
     expect((await ask('/docs/guides/deploy')).status).toBe(200);
   });
 
-  it('shows the metrics to no client without a key', async () => {
+  it('refuses the metrics to clients without a key', async () => {
     expect((await ask('/metrics')).status).toBe(401);
     expect((await ask('/metrics', { authorization: `Bearer ${CHILD_KEY}` })).status).toBe(200);
   });
 
-  it('passes on events of the live stream as they come', async () => {
+  it('passes on events of the live stream at once', async () => {
     const stream = await ask('/v1/monitor/stream?org_id=o', { authorization: `Bearer ${CHILD_KEY}` });
     expect(stream.status).toBe(200);
     expect(String((await once(stream.body, 'data'))[0])).not.toBe('');

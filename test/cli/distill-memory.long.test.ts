@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { RoundOptions } from '../../src/teaching/round.ts';
 import { runRoundInThread } from '../../src/teaching/round-thread.ts';
 
-it('begins again with half as much, until it fits', async () => {
+it('distill starts again with half as many runs until they fit into memory', async () => {
   const told: string[] = [];
   const teller = { tell: () => {}, announce: (what: string) => told.push(what), warn: () => {} };
   const entry = new URL('../fixtures/full-round.ts', import.meta.url);

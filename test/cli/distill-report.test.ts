@@ -97,7 +97,7 @@ function describe(over: Partial<RoundJson> = {}): string {
   return describeRound(round, 'e2', Number.POSITIVE_INFINITY, choosePalette(false));
 }
 
-it('leads with what would be served, and says how many runs it took of how many', () => {
+it('starts with what would be served, and says how many of the runs were used', () => {
   const lines = describe().split('\n');
   expect(lines[0]).toBe('served          30 of 40 steps held out (75 %)');
   expect(lines[1]).toMatch(/^wrong +1 of 30/);

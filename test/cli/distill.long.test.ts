@@ -141,7 +141,7 @@ const loop = (...more: string[]) =>
   runCli(['loop', '--db', join(folder, 'capture.mdb'), '--out', join(folder, 'student'), ...more], env);
 
 describe('a student from captured runs', () => {
-  it('is distilled by loop while the gateway writes, and serves the same kind of task', async () => {
+  it('is made by loop while the gateway writes, and serves the same kind of task', async () => {
     await using capturing = await startGateway();
     for (let at = 0; at < 90; at += 1) {
       await runOrder(capturing.url, `order-${at}`, at % 3 === 0);
@@ -214,7 +214,7 @@ describe('a student from captured runs', () => {
     expect(next.golden).toBe(155);
   }, 600_000);
 
-  it('leaves patterns that can be imported', async () => {
+  it('comes with patterns that can be imported', async () => {
     const path = join(folder, 'student', 'patterns.jsonl');
     const lines = readFileSync(path, 'utf8')
       .trimEnd()
@@ -232,7 +232,7 @@ describe('a student from captured runs', () => {
     }
   });
 
-  it('goes on where an interrupted distill stood', async () => {
+  it('is completed after an interruption from the state that distill kept', async () => {
     const out = join(folder, 'resumed');
     const argv = ['distill', '--db', join(folder, 'capture.mdb'), '--out', out];
     const whole = await runCli([...argv, '--json'], env);

@@ -46,7 +46,7 @@ async function fill(dir: string): Promise<Map<number, { run: string; body: Buffe
   return made;
 }
 
-it('erases all or nothing, and leaves the rest as it came', async () => {
+it('a kill during an erasure leaves all or nothing erased, and other data unchanged', async () => {
   const full = join(root, 'full');
   mkdirSync(full);
   const made = await fill(full);

@@ -56,7 +56,7 @@ describe('understudy erase', () => {
     expect((await erase('--run', 'a')).stderr).toContain('no such capture database');
   });
 
-  it('erases what it is told to, and says how much', async () => {
+  it('erases the named data, and says how much', async () => {
     await fill();
     expect(await erase('--run', 'one', '--dry-run')).toMatchObject({
       code: 0,
@@ -73,7 +73,7 @@ describe('understudy erase', () => {
     expect((await erase('--before', '2000-01-01')).stdout).toBe('There is nothing to erase.\n');
   });
 
-  it('erases while a gateway captures, which forwards on', { tags: 'long' }, async () => {
+  it('erases while a gateway captures; the gateway continues to forward', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const gateway = new CliChild(['gateway'], {
       env: { GW_PORT: '0', DATA_DIR: folder, GW_UPSTREAM_BASE: await startUpstream() },

@@ -121,7 +121,7 @@ describe('distill --export', () => {
     expect(await checkTypes(OPENAI, [{ ...line, messages: [{ role: 'assistent' }] }])).toContain('error');
   });
 
-  it('writes them for Messages, without conversations that hold answers of others', {
+  it('writes them for Messages, without conversations that contain answers of other models', {
     tags: 'long',
   }, async () => {
     const report = await exportAs('anthropic', 'anthropic');
@@ -135,7 +135,7 @@ describe('distill --export', () => {
     expect(await checkTypes(ANTHROPIC, lines.slice(0, 20))).toBe('');
   });
 
-  it('keeps the share apart that is asked for, and replaces an export alone', { tags: 'long' }, async () => {
+  it('holds out the requested share, and replaces only an export', { tags: 'long' }, async () => {
     const report = await exportAs('openai', 'again', '--held-out', '0.5');
     expect(report.held_out).toBe(0.5);
     expect(report.held_out_runs.length).toBeGreaterThan(RUNS / 4);
@@ -157,7 +157,7 @@ describe('distill --export', () => {
     expect(readFileSync(join(folder, 'other', 'train.jsonl'), 'utf8')).toBe('mine');
   });
 
-  it('tells a person where the files are, and how the taught model is tried', { tags: 'long' }, async () => {
+  it('says where the files are, and how to try the taught model', { tags: 'long' }, async () => {
     const argv = ['distill', '--db', db, '--out', join(folder, 'told'), '--export', 'openai'];
     const { code, stdout } = await runHere(argv, { DATA_DIR: join(folder, 'data') });
     expect(code).toBe(0);
@@ -166,7 +166,7 @@ describe('distill --export', () => {
   });
 });
 
-it('says in one line that there is no room, and leaves no part of a file', { tags: 'long' }, async () => {
+it('says in one line that no space is left, and leaves no part of a file', { tags: 'long' }, async () => {
   const out = join(folder, 'full');
   const argv = ['distill', '--db', db, '--out', out, '--export', 'openai'];
   await using child = new CliChild(argv, {

@@ -59,14 +59,14 @@ const COMMANDS: Record<string, Entry> = {
 };
 
 describe.each(Object.entries(COMMANDS))('understudy %s', (_name, { run, text, words }) => {
-  it('has no option that it does not know', async () => {
+  it('refuses unknown options', async () => {
     expect(await refusalOf(() => run(['--bogus']))).toBe('there is no option --bogus');
     expect(await refusalOf(() => run(['--bogus=secret']))).toBe('there is no option --bogus');
     expect(await refusalOf(() => run(['-x']))).toBe('there is no option -x');
     expect(await refusalOf(() => run(['--hlep']))).toBe('there is no option --hlep; did you mean --help?');
   });
 
-  it('wants a value where one belongs, and none elsewhere', async () => {
+  it('requires a value only for options that take one', async () => {
     expect(await refusalOf(() => run([text]))).toBe(`${text} takes a value: write ${text} VALUE`);
     expect(await refusalOf(() => run([text, '--help']))).toBe(
       `${text} takes a value; if --help is that value, write ${text}=--help`,
@@ -74,14 +74,14 @@ describe.each(Object.entries(COMMANDS))('understudy %s', (_name, { run, text, wo
     expect(await refusalOf(() => run(['--help=yes']))).toBe('--help takes no value: write only --help');
   });
 
-  it('takes no word too many', async () => {
+  it('refuses extra words', async () => {
     expect(await refusalOf(() => run(words))).toBe(
       'extra belongs to no option: put its option before it, or leave it out',
     );
   });
 });
 
-it('one command has nothing of another', async () => {
+it('commands refuse the options of other commands', async () => {
   const wrong: [string, string][] = [
     ['serve', '--note'],
     ['serve', '--db'],
@@ -97,7 +97,7 @@ it.each([
   ['trace', '--nope'],
   ['token', '--email'],
   ['keys', 'list', 'extra'],
-])('a process ends with 2, one line, and where to read more: %s %s', async (...argv) => {
+])('a process exits with 2 after one line that says where to read more: %s %s', async (...argv) => {
   const { code, stdout, stderr } = await runCli(argv);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(stderr).toMatch(/^understudy: [^\n]+\nSee: understudy \w+ --help\n$/);
@@ -107,7 +107,7 @@ it.each([
 const KINDS = { db: 'text', 'not-golden': 'switch' } as const;
 
 describe('flags', () => {
-  it('are read in any order and both forms, the last of one counts, and words are kept apart', () => {
+  it('are read in any order and both forms, the last one counts, and words are separate', () => {
     const argv = ['--db', 'a', 'one', '--not-golden', '--db=--b', 'two', '--', '--db', '-'];
     expect(readFlagsAndWords(argv, KINDS)).toEqual({
       values: { db: '--b', 'not-golden': true },
@@ -118,7 +118,7 @@ describe('flags', () => {
     expect(readFlags([], KINDS)).toEqual({});
   });
 
-  it('are suggested when one is nearly right', async () => {
+  it('are suggested for a near miss', async () => {
     const refusal = (flag: string) => refusalOf(() => readFlags([flag], KINDS));
     expect(await refusal('--golden')).toBe('there is no option --golden');
     expect(await refusal('--not-goldn')).toBe('there is no option --not-goldn; did you mean --not-golden?');
@@ -128,7 +128,7 @@ describe('flags', () => {
     expect(await refusal('--toString')).toBe('there is no option --toString');
   });
 
-  it('are refused in one bounded line that acts on no terminal, whatever was typed', () => {
+  it('are refused in one bounded line without terminal control characters', () => {
     const word = fc.oneof(
       fc.string({ unit: 'binary', maxLength: 300 }),
       fc.constantFrom(
@@ -165,7 +165,7 @@ describe('flags', () => {
   });
 });
 
-it('the nearest name is within two edits, and shares something with what was typed', () => {
+it('a suggested name is within two edits, and shares something with the input', () => {
   const names = ['up', 'serve', 'inspect'];
   expect(findNearestName('inpsect', names)).toBe('inspect');
   expect(findNearestName('serv', names)).toBe('serve');

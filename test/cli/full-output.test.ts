@@ -14,7 +14,7 @@ import { CliChild, runCli } from './child.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 
-it('says that the output cannot be written, and fails', () => {
+it('a command says that its output cannot be written, and fails', () => {
   const full = openSync('/dev/full', 'w');
   try {
     const { status, stderr } = spawnSync(process.execPath, [ENTRY, '--help'], {
@@ -40,8 +40,8 @@ async function makeData(): Promise<string> {
   return DATA_DIR;
 }
 
-describe('a place that takes no more is named', () => {
-  it('where lines are written', { tags: 'long' }, async () => {
+describe('an error names the path that is full', () => {
+  it('for files of lines', { tags: 'long' }, async () => {
     const DATA_DIR = await makeData();
     const traces = join(DATA_DIR, 'traces.jsonl');
     symlinkSync('/dev/full', `${traces}.partial`);
@@ -65,7 +65,7 @@ describe('a place that takes no more is named', () => {
   });
 
   const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
-  it.skipIf(!hasPrlimit)('where databases and secrets are', { tags: 'long' }, async () => {
+  it.skipIf(!hasPrlimit)('for databases and secrets', { tags: 'long' }, async () => {
     const DATA_DIR = await makeData();
     const lastLine = async (argv: string[], data: string, bytesMax: string): Promise<string | undefined> => {
       const env = { DATA_DIR: data };

@@ -36,7 +36,7 @@ const HEALTHY = { code: 0, said: 'capture: ok\n' };
 const NOT_CAPTURING = { code: 0, said: 'capture: none\n' };
 const ILL = { code: 1, said: 'capture: none\n' };
 
-describe('beside listeners that answer', () => {
+describe('a health check beside listeners that answer', () => {
   const answer = (path: string) => JSON.stringify(path === '/__gw/stats' ? { status: 'ok' } : {});
   const plain = createServer((request, response) => response.end(answer(request.url!)));
   const secure = createSecureServer({ cert: TEST_CERTIFICATE, key: TEST_KEY }, (request, response) =>
@@ -69,14 +69,14 @@ describe('beside listeners that answer', () => {
     return String(child.pid);
   }
 
-  it('asks over TLS where the variables name a certificate', async () => {
+  it('uses TLS where the variables name a certificate', async () => {
     const ports = { PORT: securePort, GW_PORT: securePort };
     expect(await check({ ...ports, TLS_CERT: cert, GW_TLS_CERT: cert })).toEqual(HEALTHY);
     expect(await check(ports)).toEqual(ILL);
     expect(await check({ PORT: plainPort, GW_PORT: securePort, GW_TLS_CERT: cert })).toEqual(HEALTHY);
   });
 
-  it('takes a part that was not started for healthy, where it does not know what was started', async () => {
+  it('accepts one healthy part if it does not know which parts were started', async () => {
     expect(await check({ PORT: plainPort, GW_PORT: CLOSED })).toEqual(NOT_CAPTURING);
     expect(await check({ PORT: CLOSED, GW_PORT: plainPort })).toEqual(HEALTHY);
     expect(await check({ PORT: CLOSED, GW_PORT: CLOSED })).toEqual(ILL);
@@ -89,13 +89,13 @@ describe('beside listeners that answer', () => {
     expect(await check({ PORT: CLOSED, GW_PORT: CLOSED }, serve)).toEqual(NOT_CAPTURING);
   });
 
-  it('asks for each part that the command starts', async () => {
+  it('checks each part that the command starts', async () => {
     const up = await actAsService('--no-warnings', 'up');
     expect(await check({ PORT: CLOSED, GW_PORT: plainPort }, up)).toEqual({ code: 1, said: 'capture: ok\n' });
     expect(await check({ PORT: plainPort, GW_PORT: CLOSED }, up)).toEqual(ILL);
   });
 
-  it("reads the files of Node's --env-file, which variables replace", async () => {
+  it("reads the files of Node's --env-file, which variables override", async () => {
     const file = join(folder, 'own.env');
     writeFileSync(file, `GW_PORT=${securePort}\nGW_TLS_CERT=${cert}\nPORT=${CLOSED}\n`);
     const service = await actAsService(`--env-file=${file}`, 'up');
@@ -103,7 +103,7 @@ describe('beside listeners that answer', () => {
   });
 });
 
-it('finds the service healthy when both ports speak TLS, and not when it is gone', {
+it('succeeds when both ports speak TLS, and fails after the service has ended', {
   tags: 'long',
 }, async () => {
   const tls = { TLS_CERT: cert, TLS_KEY: key, GW_TLS_CERT: cert, GW_TLS_KEY: key };

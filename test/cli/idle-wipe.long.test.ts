@@ -13,7 +13,7 @@ const countWipes = (service: WholeService, file: string) =>
     .split('\n')
     .filter((line) => line.includes('deleted content was overwritten') && line.includes(file)).length;
 
-it('what was deleted is in no file of an idle service', async () => {
+it('deleted data disappears from all files of an idle service', async () => {
   const folder = makeFolder();
   await using service = new WholeService(folder);
   await service.start();

@@ -75,7 +75,7 @@ function captureLoop(
 }
 
 describe('inspect on a capture file', () => {
-  it('shows labelled and found runs, and both golden', async () => {
+  it('shows labelled runs and runs without a label, and both are golden', async () => {
     const models = captured(
       {
         ...captureLoop(null)[0]!,
@@ -102,7 +102,7 @@ describe('inspect on a capture file', () => {
     );
   });
 
-  it('says how many exchanges are not indexed yet, and what it knows of one', async () => {
+  it('says how many exchanges are not indexed yet, and shows what is known of one', async () => {
     const file = await write('unread.mdb', captureLoop('mend-1'), false);
     const table = JSON.parse((await inspect('--db', file, '--json')).out.toString());
     expect(table).toMatchObject({ runs: [], without_run: null, not_indexed: 4 });
@@ -111,7 +111,7 @@ describe('inspect on a capture file', () => {
     expect(record).toMatchObject({ id: 1, run_id: 'mend-1', model: null, not_indexed: true });
   });
 
-  it('does not call a run golden that lost an exchange on the way to the disk', async () => {
+  it('does not call a run golden if one of its exchanges was lost on the way to the disk', async () => {
     const lost = await write(
       'lost.mdb',
       captureLoop(null).filter((_, i) => i !== 2),
@@ -122,7 +122,7 @@ describe('inspect on a capture file', () => {
     expect(run.reasons.map((reason: { code: string }) => reason.code)).toContain('unlinked');
   });
 
-  it('gives back the bytes, and names a file that is no database or is cut off', async () => {
+  it('returns the bytes, and names a file that is not a database or is cut off', async () => {
     const [first] = captureLoop('mend-1');
     const file = await write('bytes.mdb', [first!], true);
     for (const side of ['request', 'response'] as const) {

@@ -10,7 +10,7 @@ import { CliChild } from './child.ts';
 const EXCHANGES = 80_000;
 const HEAP_MB = 40;
 
-it('goes through a file without an index in a heap that does not grow with it', async () => {
+it('inspect reads a file without an index in a heap whose size does not depend on the file', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true });
   for (let at = 0; at < EXCHANGES; at += 1_000) {

@@ -33,7 +33,7 @@ async function inspect(...argv: string[]): Promise<{ status: number; out: string
   return { status, ...told };
 }
 
-it('finds words of answers and phrases, and says how many exchanges it has not searched', async () => {
+it('inspect finds words and phrases of answers, and says how many exchanges it has not searched', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({
     path,

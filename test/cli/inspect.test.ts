@@ -68,7 +68,7 @@ describe('a query', () => {
     source.add({ shape: null, path: '/v1/models' });
   };
 
-  it('lists the runs that match, in its order', async () => {
+  it('lists the matching runs in its order', async () => {
     const { status, out } = await inspect(['sort:turns'], fill);
     expect(status).toBe(0);
     const lines = out.split('\n');
@@ -140,7 +140,7 @@ describe('an export', () => {
     return source;
   }
 
-  it.each(['csv', 'jsonl', 'otlp'])('reads as much for each run of a long list: %s', async (format) => {
+  it.each(['csv', 'jsonl', 'otlp'])('reads each run of a long list only once: %s', async (format) => {
     const [few, many] = [await countReads(format, 10), await countReads(format, 40)];
     expect(many.looked).toBe(4 * few.looked);
     expect(many.read).toBe(4 * few.read);
@@ -148,7 +148,7 @@ describe('an export', () => {
 });
 
 describe('the table of runs', () => {
-  it('has a line a run and sums up', async () => {
+  it('has one line for each run, and a sum', async () => {
     const { status, out } = await inspect([], (source) => {
       loop(source);
       source.add({ run_id: 'cut', seq: 4, aborted: true, request: {}, response: '' });
@@ -166,7 +166,7 @@ describe('the table of runs', () => {
     expect(out).not.toContain('\u001b');
   });
 
-  it('says so when there is nothing', async () => {
+  it('says so when it is empty', async () => {
     expect(await inspect([])).toMatchObject({
       status: 0,
       out: 'The database has no exchange yet.\n',
@@ -174,7 +174,7 @@ describe('the table of runs', () => {
     });
   });
 
-  it('cuts a name that would pad every line, and keeps it whole in JSON', async () => {
+  it('cuts a long name, and keeps it whole in JSON', async () => {
     const long = `run-${'long'.repeat(1_250)}`;
     const fill = (source: MadeSource): void => {
       loop(source);
@@ -205,14 +205,14 @@ describe('the table of runs', () => {
     expect(out).toContain('GOLDEN');
   });
 
-  it('colours a terminal that shows colours, and no other', async () => {
+  it('has colours only on a terminal that shows colours', async () => {
     expect((await inspect([], loop, { columns: 120, has_color: true })).out).toContain(
       '\u001b[32myes\u001b[39m',
     );
     expect((await inspect([], loop, { columns: 120 })).out).not.toContain('\u001b');
   });
 
-  it('shows the latest runs on a terminal, and others when asked', async () => {
+  it('shows the latest runs on a terminal, and all when asked', async () => {
     const fill = (source: MadeSource): void => {
       for (let i = 1; i <= 230; i += 1)
         source.add({
@@ -248,7 +248,7 @@ describe('the table of runs', () => {
     expect((await inspect(['--since', '30s'], loop)).out).toBe('No such run.\n');
   });
 
-  it('says how long and how much in units that people read', async () => {
+  it('has durations and sizes in readable units', async () => {
     const { out } = await inspect([], (source) => {
       for (const seq of [1, 2]) {
         const usage = { input_tokens: 6_200_000, output_tokens: 12_345 };
@@ -272,7 +272,7 @@ describe('the table of runs', () => {
 });
 
 describe('--run', () => {
-  it('reads as the conversation that it was', async () => {
+  it('reads as the conversation', async () => {
     const { status, out } = await inspect(['--run', 'mend-1'], loop);
     expect(status).toBe(0);
     expect(out).toBe(`run      mend-1
@@ -317,7 +317,7 @@ note     baseline
     expect(out).toContain('does not continue the previous turn');
   });
 
-  it('tells the conversations of a run apart, and what goes on with what', async () => {
+  it('separates the conversations of a run, and shows which continues which', async () => {
     const ask = (
       source: MadeSource,
       seq: number,
@@ -351,7 +351,7 @@ note     baseline
     expect(out).toMatch(/#4 .*\n +does not continue the previous turn\n/);
   });
 
-  it('marks who served a turn, what broke off, and lists long arguments', async () => {
+  it('marks who served a turn and what broke off, and lists long arguments', async () => {
     const input = { path: 'a.ts', text: 'first line\nsecond line', note: 'x'.repeat(100) };
     const { out } = await inspect(['--run', 'r'], (source) => {
       const content = [{ type: 'tool_use', id: 'toolu_1', name: 'write_file', input }];
@@ -366,24 +366,27 @@ note     baseline
     expect(out).toContain('                second line\n              note: xxx');
   });
 
-  it.each([40, 72])('wraps to a terminal of %i columns, colours and wide characters too', async (columns) => {
-    const text = `${'a word and 漢字 '.repeat(30)}${'x'.repeat(200)} 🎉${'運'.repeat(90)}`;
-    const fill = (source: MadeSource): void => {
-      const messages = [{ role: 'user', content: text }];
-      const content = [
-        { type: 'thinking', thinking: text },
-        { type: 'text', text },
-      ];
-      source.add({ run_id: 'r', request: { system: text, messages }, response: { content } });
-    };
-    const { out } = await inspect(['--run', 'r', '--full'], fill, { columns, has_color: true });
-    for (const line of out.replaceAll(/\u001b\[\d+m/g, '').split('\n'))
-      expect(measureWidth(line)).toBeLessThanOrEqual(columns);
-    const words = out.replaceAll(/\u001b\[\d+m|\s/g, '');
-    expect(words.split(text.replaceAll(/\s/g, '')).length - 1).toBe(4);
-  });
+  it.each([40, 72])(
+    'wraps to a terminal of %i columns, also with colours and wide characters',
+    async (columns) => {
+      const text = `${'a word and 漢字 '.repeat(30)}${'x'.repeat(200)} 🎉${'運'.repeat(90)}`;
+      const fill = (source: MadeSource): void => {
+        const messages = [{ role: 'user', content: text }];
+        const content = [
+          { type: 'thinking', thinking: text },
+          { type: 'text', text },
+        ];
+        source.add({ run_id: 'r', request: { system: text, messages }, response: { content } });
+      };
+      const { out } = await inspect(['--run', 'r', '--full'], fill, { columns, has_color: true });
+      for (const line of out.replaceAll(/\u001b\[\d+m/g, '').split('\n'))
+        expect(measureWidth(line)).toBeLessThanOrEqual(columns);
+      const words = out.replaceAll(/\u001b\[\d+m|\s/g, '');
+      expect(words.split(text.replaceAll(/\s/g, '')).length - 1).toBe(4);
+    },
+  );
 
-  it('shortens long texts, and not with --full', async () => {
+  it('shortens long texts, except with --full', async () => {
     const text = 'word '.repeat(2000);
     const fill = (source: MadeSource): void => {
       source.add({ run_id: 'r', request: { messages: [{ role: 'user', content: text }] }, response: '{}' });
@@ -417,7 +420,7 @@ describe('--exchange', () => {
     expect(JSON.parse(out)).toEqual(record);
   });
 
-  it('prints it for people', async () => {
+  it('prints a readable form', async () => {
     const { out } = await inspect(['--exchange', '1'], loop);
     expect(out).toMatch(/^#1 {2}seq 1 {2}POST \/v1\/messages {2}200/);
     expect(out).toContain('\nrequest headers\n  content-type  application/json\n');
@@ -431,7 +434,7 @@ describe('--exchange', () => {
     expect(out).toContain('unread    request: not JSON');
   });
 
-  it('writes the stored bytes and nothing else with --raw', async () => {
+  it('writes only the stored bytes with --raw', async () => {
     const body = Buffer.from(Array.from({ length: 512 }, (_, i) => i % 256));
     const fill = (source: MadeSource): void => void source.add({ shape: null, request: '', response: body });
     const unread = (source: MadeSource): void => {
@@ -445,8 +448,8 @@ describe('--exchange', () => {
   });
 });
 
-describe('what strangers wrote', () => {
-  it('acts on no terminal', async () => {
+describe('hostile text in captures', () => {
+  it('does not control a terminal', async () => {
     const fill = (source: MadeSource): void => {
       source.add({
         run_id: `run${HOSTILE}`,
@@ -502,7 +505,7 @@ describe('what strangers wrote', () => {
   });
 });
 
-describe('mistakes', () => {
+describe('wrong use', () => {
   it.each([
     [['--exchange', '0'], /--exchange takes a number from 1 on/],
     [['--exchange', 'x'], /--exchange takes a number from 1 on/],
@@ -528,14 +531,14 @@ describe('mistakes', () => {
     [['--run', 'none'], /no run "none"/],
     [['--exchange', '9'], /no exchange 9/],
     [['--db', path.join(tmpdir(), 'not-there.mdb')], /no capture database at .*not-there\.mdb[\s\S]*--db/],
-  ])('%j fails with a word on what to do', async (argv, message) => {
+  ])('%j fails with a line that says what to do', async (argv, message) => {
     const { status, out, err } = await inspect(argv);
     expect(status).toBe(1);
     expect(out).toBe('');
     expect(err).toMatch(message);
   });
 
-  it('has help worth reading', async () => {
+  it('is not needed to read the help', async () => {
     const { status, out } = await inspect(['--help']);
     expect(status).toBe(0);
     for (const flag of ['--db', '--run', '--exchange', '--raw', '--json', '--full'])
@@ -562,7 +565,7 @@ describe('--cache', () => {
     add({ tools: tools.toReversed(), messages: [first, said, { role: 'user', content: 'More.' }] }, written);
   };
 
-  it('shows why a turn missed, where, and what it cost', async () => {
+  it('shows which turn missed the cache, why, and at what cost', async () => {
     const { status, out } = await inspect(['--run', 'mend-1', '--cache'], twoTurns);
     expect(status).toBe(0);
     expect(out).toContain('#1  first  read 0 tokens');
@@ -610,7 +613,7 @@ describe('--limits', () => {
     );
   };
 
-  it('shows what is left, of which credential, and who used it', async () => {
+  it('shows the remaining limits of each credential, and who used them', async () => {
     const { status, out } = await inspect(['--limits'], limited);
     expect(status).toBe(0);
     expect(out).toContain('tokens  75 % used  50,000 of 200,000 left  anthropic, credential 0123456789ab\n');
@@ -622,12 +625,12 @@ describe('--limits', () => {
     });
   });
 
-  it('says so where no answer told any', async () => {
+  it('says so if no answer named a limit', async () => {
     expect((await inspect(['--limits'])).out).toBe('No answer of the last 24 hours reported a limit.\n');
   });
 });
 
-it('shows the tier of service of an answer, and that it has no price', async () => {
+it('shows the service tier of an answer, and that it has no price', async () => {
   const { out } = await inspect(['--run', 'mend-1'], (source) => {
     source.add({
       run_id: 'mend-1',
@@ -653,7 +656,7 @@ describe('--by', () => {
     for (const record of source.records) record.tools = ['read_file'];
   };
 
-  it('sums figures, with a line for all of them', async () => {
+  it('sums figures, with a line for the total', async () => {
     const { status, out } = await inspect(['--by', 'tool'], tools);
     expect(status).toBe(0);
     const [title, row, all, end] = out.split('\n');
@@ -665,7 +668,7 @@ describe('--by', () => {
     );
   });
 
-  it('gives the same as JSON, of whole days', async () => {
+  it('gives the same figures as JSON, of whole days', async () => {
     const { out } = await inspect(['--by', 'day', '--since', '2026-01-01', '--json'], tools);
     expect(JSON.parse(out)).toMatchObject({
       by: 'day',
@@ -676,7 +679,7 @@ describe('--by', () => {
     });
   });
 
-  it('names the dimensions that there are', async () => {
+  it('names the existing dimensions', async () => {
     await expect(inspect(['--by', 'size'])).rejects.toThrow(
       '--by takes model, provider, agent, tool, tag, note, credential, served_by, day, not "size"',
     );

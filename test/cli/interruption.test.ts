@@ -60,7 +60,7 @@ for (const [at, signal] of SIGNALS.entries())
       expect(existsSync(out) ? readdirSync(out).filter((name) => name.endsWith('.partial')) : []).toEqual([]);
     });
 
-    it('while a model is only tried says that not all was asked', { tags: 'long' }, async () => {
+    it('during a trial of a model says that not all questions were asked', { tags: 'long' }, async () => {
       const argv = ['distill', '--db', db, '--model-url', address(), '--model', 'm'];
       await using child = new CliChild(argv, { env: env() });
       await once(model, 'request');
@@ -72,7 +72,7 @@ for (const [at, signal] of SIGNALS.entries())
       );
     });
 
-    it('while inspect writes says that it is not all', async () => {
+    it('while inspect writes says that the output is incomplete', async () => {
       const large = join(folder, `large-${signal}.mdb`);
       const request_body = Buffer.from(JSON.stringify({ text: 'x'.repeat(LARGE_BYTES) }));
       await captureExchanges(large, [makeExchange({ request_body })]);

@@ -93,8 +93,8 @@ async function expectRefusal(argv: string[], words: string, run: RunCommand = ru
   expect(stderr).toContain(words);
 }
 
-describe('what cannot be read or written', () => {
-  it('is told in one line, and nothing is left behind', { tags: 'long' }, async () => {
+describe('an input or output that cannot be used', () => {
+  it('is reported in one line, and nothing is left behind', { tags: 'long' }, async () => {
     const out = join(folder, 'refused');
     await expectRefusal(
       ['distill', '--db', join(folder, 'none.mdb'), '--out', out],
@@ -113,7 +113,7 @@ describe('what cannot be read or written', () => {
     expect(existsSync(out)).toBe(false);
   });
 
-  it('is an output that is something else', { tags: 'long' }, async () => {
+  it('may be a directory with other content', { tags: 'long' }, async () => {
     const full = join(folder, 'full');
     mkdirSync(full);
     writeFileSync(join(full, 'thesis.txt'), 'mine');
@@ -128,7 +128,7 @@ describe('what cannot be read or written', () => {
 });
 
 describe('a round', () => {
-  it('promises no answer that the gateway would decline', { tags: 'long' }, async () => {
+  it('counts no answer as served that the gateway would decline', { tags: 'long' }, async () => {
     const strict = join(folder, 'strict.mdb');
     // The upstream's model violated one schema, and the gateway enforces all of them.
     await captureOrders(strict, 0, 60, (body) => ({
@@ -194,7 +194,7 @@ describe('wrong use', () => {
 });
 
 describe('loop at an interval', () => {
-  it('goes on after a failed round, says a line a round, and ends when it is told to', {
+  it('continues after a failed round, prints one line a round, and ends on request', {
     tags: 'long',
   }, async () => {
     const ends: RoundEnd[] = [
@@ -243,7 +243,7 @@ describe('loop at an interval', () => {
     expect(seen).toEqual(Array(4).fill(['--out', 'x', '--db', 'y', '--once', '--json']));
   });
 
-  it('publishes as a process, hears SIGTERM, and a later round sees what came since', {
+  it('publishes as a process, ends on SIGTERM, and a later round uses new captures', {
     tags: 'long',
   }, async () => {
     const out = join(folder, 'kept-up');
@@ -259,8 +259,8 @@ describe('loop at an interval', () => {
   });
 });
 
-describe('a database that was made anew at the same path', () => {
-  it('is read anew, though its runs have the same names and times', { tags: 'long' }, async () => {
+describe('a database that was recreated at the same path', () => {
+  it('is read again, although its runs have the same names and times', { tags: 'long' }, async () => {
     const own = join(folder, 'anew.mdb');
     const out = join(folder, 'anew');
     const round = async (): Promise<RoundJson> => {
@@ -283,8 +283,8 @@ describe('a database that was made anew at the same path', () => {
   });
 });
 
-describe('a round while an operator holds a version', () => {
-  it('keeps what it makes, says so, and makes it once', { tags: 'long' }, async () => {
+describe('a round while an operator has pinned a version', () => {
+  it('stores its student unpublished, says so, and makes it only once', { tags: 'long' }, async () => {
     const out = join(folder, 'held');
     const round = async () => {
       const argv = ['loop', '--once', '--db', db, '--out', out, '--share', '0.25', '--json'];
@@ -347,7 +347,7 @@ describe('a student that asks a cheaper model', () => {
     );
 
   it.each(['messages', 'chat_completions'])(
-    'is measured by asking it, in the style of %s',
+    'is measured by asking that model, in the style of %s',
     { tags: 'long' },
     async (style) => {
       const service = await startFakeProvider({ script: orderScript });
@@ -372,7 +372,7 @@ describe('a student that asks a cheaper model', () => {
     },
   );
 
-  it('is not published when the model is often wrong, or not there', { tags: 'long' }, async () => {
+  it('is not published if the model is often wrong, or missing', { tags: 'long' }, async () => {
     let calls = 0;
     const service = await startFakeProvider({
       script: (request) => (calls++ % 3 === 0 ? { text: 'I would not know.' } : orderScript(request)),

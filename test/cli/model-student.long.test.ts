@@ -119,7 +119,7 @@ describe('a model behind the student', () => {
     }
   });
 
-  it('is left out where it is wrong, and serves what it is right about', async () => {
+  it('is left out where it is wrong, and serves where it is right', async () => {
     const { code } = await distil(makeForgetful(3), asking('forgetful'));
     expect(code).toBe(0);
     const manifest = readManifest('forgetful');
@@ -135,7 +135,7 @@ describe('a model behind the student', () => {
     expect(existsSync(join(folder, 'bad', 'manifest.json'))).toBe(false);
   });
 
-  it('may have to agree with itself: what that costs and gains is measured', async () => {
+  it('may be required to agree with itself: the round measures cost and gain', async () => {
     const flags = ['--answers', '2', '--held-out', '0.6'];
     const { code, stdout } = await distil(makeForgetful(9), asking('agreeing', ...flags));
     expect(code).toBe(0);
@@ -150,7 +150,7 @@ describe('a model behind the student', () => {
     expect(stdout).toMatch(/agreement +answers to \d+ steps disagreed/);
   });
 
-  it('may have to agree with golden steps', async () => {
+  it('may be required to agree with golden steps', async () => {
     const { code } = await distil(basketScript, asking('both', '--with-exemplar'));
     expect(code).toBe(0);
     const { student, measured } = readManifest('both');
@@ -180,7 +180,7 @@ describe('distill --model-url', () => {
     expect(round).toMatchObject({ outcome: 'evaluated', student: { measured: { coverage: 1, errors: 0 } } });
   });
 
-  it('says so when the model is not there', async () => {
+  it('says so when the model is missing', async () => {
     const gone: FakeProvider = await startFakeProvider({ script: basketScript });
     await gone.close();
     const { code, stdout, stderr } = await runHere(['distill', '--db', db, ...trying(gone.url)], env);

@@ -12,7 +12,7 @@ import { CliChild } from './child.ts';
 const folder = mkdtempSync(join(tmpdir(), 'node-server-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-it('forwards, captures and answers on the API', { tags: 'long' }, async () => {
+it('a service on node:http forwards, captures and answers on the API', { tags: 'long' }, async () => {
   const upstream = createServer((request, response) => {
     request.resume().on('end', () => response.end(`{"path":"${request.url}"}`));
   });

@@ -45,7 +45,7 @@ it.each([
   });
 });
 
-it.each(workspaces)('refuses in the npm script prepack of %s', (folder) => {
+it.each(workspaces)('an old Node is refused in the npm script prepack of %s', (folder) => {
   const words = readManifest(folder).scripts.prepack!.split(' ').slice(1);
   expect(runOnOldNode(words, 'prepack', folder)).toEqual({
     status: 1,
@@ -54,7 +54,7 @@ it.each(workspaces)('refuses in the npm script prepack of %s', (folder) => {
   });
 });
 
-it('leaves no npm script that hands a file with types to Node itself', () => {
+it('no npm script starts a TypeScript file with Node directly', () => {
   for (const folder of ['.', ...workspaces])
     for (const [name, line] of Object.entries(readManifest(folder).scripts))
       expect(line.split('&&')[0], name).not.toMatch(/node (-\S+ )*\S+\.ts\b|^vitest/);
@@ -64,7 +64,7 @@ it.each([
   ['src/cli/understudy.mjs', 'keys', 'create', '--org', 'acme'],
   ['examples/tutorial/provider.mjs'],
   ['examples/tutorial/agent.mjs', '1', '80'],
-])('refuses in %s', (...words) => {
+])('an old Node is refused in %s', (...words) => {
   expect(runOnOldNode(words)).toEqual({
     status: 1,
     stdout: '',
@@ -72,16 +72,16 @@ it.each([
   });
 });
 
-it('repeats no word that a shell would read otherwise', () => {
+it('the suggested command omits words that a shell would interpret', () => {
   const { stderr } = runOnOldNode(['src/cli/understudy.mjs', 'keys', 'create', '--org', 'a; b']);
   expect(stderr).toMatch(/ node src\/cli\/understudy\.mjs \.\.\.\n$/);
 });
 
-it('lets an agent wait for nothing: hooks end well', () => {
+it('hooks exit with 0 on an old Node, so that the agent does not wait', () => {
   expect(runOnOldNode(['src/cli/understudy.mjs', 'hook', 'claude-code'])).toMatchObject({ status: 0 });
 });
 
-it('says what installs packages that `npm ci` left out', () => {
+it('the error says how to install packages that `npm ci` left out', () => {
   const dir = mkdtempSync(join(tmpdir(), 'understudy-left-out-'));
   try {
     const place = (path: string, text: string) => {

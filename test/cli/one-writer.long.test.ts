@@ -71,8 +71,8 @@ function holdEntry(): { path: string; reached(): Promise<() => Promise<void>> } 
 
 const findUrl = async (child: CliChild) => (await child.waitForOutput(GATEWAY))[1]!;
 
-describe('a capture database that another process writes to', () => {
-  it('is waited for while that one drains, and both have all that they served', async () => {
+describe('a capture database to which another process writes', () => {
+  it('is claimed when that process has drained, and holds all that both served', async () => {
     const folder = makeFolder();
     const { url, finish } = await openUpstream();
     const first = startGateway(folder, url);
@@ -108,7 +108,7 @@ describe('a capture database that another process writes to', () => {
   });
 });
 
-describe('a DATA_DIR that another process serves from', () => {
+describe('a DATA_DIR from which another process serves', () => {
   const API = /^ {2}API +(http:\/\/\S+)/m;
   const KEY = 'static-key-of-this-test';
 
@@ -121,7 +121,7 @@ describe('a DATA_DIR that another process serves from', () => {
     return child;
   }
 
-  it('is refused while that one runs, and the operator is not', async () => {
+  it('is refused while that process runs, but not to the operator’s commands', async () => {
     const folder = makeFolder();
     const first = start('serve', folder);
     await first.waitForOutput(API);
@@ -152,7 +152,7 @@ describe('a DATA_DIR that another process serves from', () => {
     // A dozen processes, one after the other.
   }, 600_000);
 
-  it('is waited for while that one drains', async () => {
+  it('is claimed when that process has drained', async () => {
     const folder = makeFolder();
     const first = start('serve', folder);
     const [, url] = await first.waitForOutput(API);

@@ -17,7 +17,7 @@ function startGateway(folder: string, upstream: string): CliChild {
 
 const findUrl = (child: CliChild) => child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
 
-it('a capture database that another process writes to is refused while that one runs', async () => {
+it('a capture database is refused while another process writes to it', async () => {
   const folder = makeFolder();
   const first = startGateway(folder, 'http://127.0.0.1:9');
   await findUrl(first);

@@ -22,7 +22,7 @@ async function run(dir: string, ...argv: string[]) {
 const here = (dir: string, ...argv: string[]) => runHere(['patterns', ...argv], { DATA_DIR: dir });
 
 describe('understudy patterns', () => {
-  it('brings patterns into a running service and writes them out again', { tags: 'long' }, async () => {
+  it('imports patterns into a running service, and exports them', { tags: 'long' }, async () => {
     await using api = new ApiChild({ VECTOR_STORE_URL: 'embedded:' });
     await api.start();
     const file = join(api.dir, 'in.jsonl');
@@ -64,7 +64,7 @@ describe('understudy patterns', () => {
     }
   });
 
-  it('neither reads a folder nor writes over one', async () => {
+  it('does not read a folder or overwrite one', async () => {
     const dir = makeFolder();
     expect((await here(dir, 'import', '--tier', 'e3', '/dev/null')).code).toBe(0);
     for (const action of ['import', 'export']) {

@@ -30,7 +30,7 @@ async function backUp(env: Record<string, string>, terminal: boolean): Promise<s
 }
 
 it.skipIf(!hasTerminals)(
-  'is shown on a terminal, where the machine has script',
+  'progress is shown on a terminal, where `script` is installed',
   { tags: 'long' },
   async () => {
     expect(await backUp({}, true)).toContain(`\r${ESCAPE}[K1 of `);
@@ -38,13 +38,13 @@ it.skipIf(!hasTerminals)(
 );
 
 it.skipIf(!hasTerminals)(
-  'is not shown with NO_COLOR, where the machine has script',
+  'progress is not shown with NO_COLOR, where `script` is installed',
   { tags: 'long' },
   async () => {
     expect(await backUp({ NO_COLOR: '1' }, true)).not.toContain(ESCAPE);
   },
 );
 
-it('is not shown where standard error is no terminal', async () => {
+it('progress is not shown if standard error is not a terminal', async () => {
   expect(await backUp({}, false)).not.toContain(ESCAPE);
 });

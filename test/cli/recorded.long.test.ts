@@ -64,7 +64,7 @@ function* recordedExchanges(): Generator<CapturedExchange> {
 }
 
 describe.skipIf(!haveRecordings)('trace of recorded traffic (../shared/recordings)', () => {
-  it('tells every run, and judges each as inspect does', async () => {
+  it('contains every run, and judges each as inspect does', async () => {
     const db = path.join(folder, 'recorded.mdb');
     const log = await CaptureLog.open({ path: db, redact: true, decode: decodeExchange });
     let batch: CapturedExchange[] = [];

@@ -41,8 +41,8 @@ function lineOf(ended: { code: number | null; stdout: string; stderr: string }) 
   return { code: ended.code, line: lines[0]! };
 }
 
-describe('a start that cannot be', () => {
-  it('says which file is no database', { tags: 'long' }, async () => {
+describe('a start that fails', () => {
+  it('names the file that is not a database', { tags: 'long' }, async () => {
     for (const [name, ask] of [
       ['main.mdb', refuse],
       ['runs.mdb', refuseHere],
@@ -55,7 +55,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says the same to other commands on the database', async () => {
+  it('gives the same reason as other commands on the database', async () => {
     const DATA_DIR = makeFolder();
     const main = join(DATA_DIR, 'main.mdb');
     writeFileSync(main, Buffer.alloc(20_000, 'no database '));
@@ -92,7 +92,7 @@ describe('a start that cannot be', () => {
     );
   });
 
-  it('says that a named pipe is no manifest of a student', { tags: 'long' }, async () => {
+  it('says that a named pipe is not a student’s manifest', { tags: 'long' }, async () => {
     const SVC_DISTILL_DIR = makeFolder();
     const pipe = join(SVC_DISTILL_DIR, 'manifest.json');
     execFileSync('mkfifo', [pipe]);
@@ -101,7 +101,7 @@ describe('a start that cannot be', () => {
     expect(line).toBe(`understudy: ${pipe}: not a file`);
   });
 
-  it('says that DATA_DIR is no folder and cannot become one', async () => {
+  it('says that DATA_DIR is not a folder and cannot become one', async () => {
     const file = join(makeFolder(), 'file');
     writeFileSync(file, '');
     const reasons = {
@@ -120,7 +120,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says whose port is in use', { tags: 'long' }, async () => {
+  it('says which setting’s port is in use', { tags: 'long' }, async () => {
     const other = createServer();
     onTestFinished(() => void other.close());
     await new Promise<void>((resolve) => {
@@ -135,7 +135,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says which folder holds no embedding model, and what one is', { tags: 'long' }, async () => {
+  it('names the folder without an embedding model, and what one consists of', { tags: 'long' }, async () => {
     const broken = makeFolder();
     writeFileSync(join(broken, 'model.onnx'), 'no graph');
     writeFileSync(join(broken, 'tokenizer.json'), '{}');
@@ -152,7 +152,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says that what runs the embedding model is not installed', { tags: 'long' }, async () => {
+  it('says that the packages for the embedding model are not installed', { tags: 'long' }, async () => {
     const hook = `import { registerHooks } from 'node:module';
       registerHooks({ resolve(name, context, next) {
         if (name === 'onnxruntime-node') throw new Error('Cannot find package ' + name);
@@ -168,7 +168,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says that the embedding service refuses, and keeps its key to itself', { tags: 'long' }, async () => {
+  it('says that the embedding service refuses, and does not show its key', { tags: 'long' }, async () => {
     const service = createHttpServer((_request, response) => response.writeHead(401).end('{"error":"no"}'));
     onTestFinished(() => void service.close());
     await new Promise<void>((resolve) => {
@@ -231,7 +231,7 @@ describe('a start that cannot be', () => {
     expect(line).toContain(`${join(DATA_DIR, 'main.mdb')} and`);
   });
 
-  it('is over when a signal comes first, however far it is', { tags: 'long' }, async () => {
+  it('ends at once on a signal, at any stage', { tags: 'long' }, async () => {
     const DATA_DIR = makeFolder();
     const given = { DATA_DIR, PORT: '0', GW_PORT: '0' };
     const config = loadConfig({ listener: 'gateway' }, given);
@@ -250,7 +250,7 @@ describe('a start that cannot be', () => {
     expect(ended.stderr).toMatch(/^SIGTERM: (?:the start is given up|finishing requests in flight.*)\n$/);
   });
 
-  it('says that an address is not this machine’s', { tags: 'long' }, async () => {
+  it('says that an address does not belong to this machine', { tags: 'long' }, async () => {
     const { line } = await refuseHere({ DATA_DIR: makeFolder(), HOST: '203.0.113.7' });
     expect(line).toContain("the address is not this machine's");
   });

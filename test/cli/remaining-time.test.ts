@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { Progress } from '../../src/cli/progress.ts';
 import { describeRemaining, RemainingTime } from '../../src/cli/remaining-time.ts';
 
-describe('the time that is left', () => {
+describe('the remaining time', () => {
   it('follows from the pace of the last half minute', () => {
     const remaining = new RemainingTime();
     expect(remaining.estimate(0, 0, 1_000)).toBeNull();
@@ -17,7 +17,7 @@ describe('the time that is left', () => {
     expect(remaining.estimate(65_000, 81, 1_000)).toBeCloseTo(919_000, 0);
   });
 
-  it('is unknown at the beginning of another part, and where the total is', () => {
+  it('is unknown at the beginning of another part, and without a total', () => {
     const remaining = new RemainingTime();
     remaining.estimate(0, 0, 10);
     expect(remaining.estimate(5_000, 5, 10)).toBe(5_000);
@@ -28,7 +28,7 @@ describe('the time that is left', () => {
     expect(remaining.estimate(40_000, 9, 0)).toBeNull();
   });
 
-  it('is not told when everything is finished', () => {
+  it('is not shown when everything is finished', () => {
     const remaining = new RemainingTime();
     remaining.estimate(0, 0, 10);
     expect(remaining.estimate(5_000, 10, 10)).toBeNull();
@@ -60,7 +60,7 @@ function watch(terminal: boolean, hasLines: boolean) {
 }
 
 describe('progress', () => {
-  it('is one line on a terminal that is renewed, with the share and the time that is left', () => {
+  it('is one updated line on a terminal, with the share and the remaining time', () => {
     const { clock, told, progress } = watch(true, true);
     progress.announce('calibrating on 90 runs, 1 of 4', 0, 34);
     clock.ms = 10_000;
@@ -76,7 +76,7 @@ describe('progress', () => {
     ]);
   });
 
-  it('is a line each half minute where there is no terminal, and none for quick work', () => {
+  it('is one line each half minute without a terminal, and no line for quick work', () => {
     const { clock, told, progress } = watch(false, true);
     progress.announce('reading runs', 0, 100);
     for (clock.ms = 1_000; clock.ms < 75_000; clock.ms += 1_000) {
@@ -89,7 +89,7 @@ describe('progress', () => {
     expect(told[1]).toContain('(60 %, about 40 s left)');
   });
 
-  it('says nothing without a terminal in commands that are quick', () => {
+  it('is not shown without a terminal for quick commands', () => {
     const { clock, told, progress } = watch(false, false);
     progress.announce('listing');
     clock.ms = 100_000;

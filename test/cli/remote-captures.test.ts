@@ -29,7 +29,7 @@ async function sendRun(place: string, run_id: string, dataKey: Buffer | null = n
   return readNote(path)!.gateway;
 }
 
-it('lists the runs of all gateways, and reads the bodies of one', { tags: 'long' }, async () => {
+it('inspect lists the runs of all gateways, and reads the bodies of one', { tags: 'long' }, async () => {
   const place = pathToFileURL(join(makeFolder(), 'bucket')).href;
   const env = { DATA_DIR: makeFolder() };
   const first = await sendRun(place, 'run-of-a');
@@ -60,7 +60,7 @@ it('lists the runs of all gateways, and reads the bodies of one', { tags: 'long'
   });
 });
 
-it('says that captures are encrypted', async () => {
+it('inspect says that captures are encrypted', async () => {
   const place = pathToFileURL(join(makeFolder(), 'bucket')).href;
   await sendRun(place, 'run-of-a', Buffer.alloc(32, 9));
   const read = await runHere(['inspect', '--db', place], { DATA_DIR: makeFolder() });

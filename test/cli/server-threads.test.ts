@@ -41,7 +41,7 @@ afterAll(async () => {
 
 const EXCHANGES = 200;
 
-it('serves from both and counts as one', async () => {
+it('two server threads both serve, and count as one', async () => {
   const port = Number(new URL(running.gateway_url!).port);
   const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hello"}]}');
   const request = messageBytes('POST /v1/messages HTTP/1.1', [['host', 'gw']], body);

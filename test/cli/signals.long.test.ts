@@ -9,7 +9,7 @@ import { drawSignal, READERS } from '../fixtures/signal-draw.ts';
 const SEED = Number(process.env.SEED ?? 7);
 const DRAWS = Number(process.env.SIGNAL_DRAWS ?? 200);
 
-it('ends at every one of them', { timeout: 3_600_000 }, async () => {
+it('a service ends at every signal', { timeout: 3_600_000 }, async () => {
   const random = createPrng(SEED + 1);
   let watched = 0;
   for (let draw = 0; draw < DRAWS; draw++)

@@ -8,7 +8,7 @@ const DRAWS = 3;
 
 describe('a service that gets a signal', () => {
   for (const reader of READERS)
-    it(`ends by itself when its reader ${reader}`, { tags: 'long' }, async () => {
+    it(`ends without the watcher when its reader ${reader}`, { tags: 'long' }, async () => {
       const random = createPrng(SEED);
       for (let draw = 0; draw < DRAWS; draw++) expect(await drawSignal(random, reader)).toBe(true);
     });

@@ -6,7 +6,7 @@ import { ApiChild } from '../fixtures/api-child.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
-it('keeps the model’s library silent', async () => {
+it('the model’s library writes no device id in a service', async () => {
   const HOME = makeFolder();
   await using api = new ApiChild({ HOME });
   await api.start();
@@ -16,7 +16,7 @@ it('keeps the model’s library silent', async () => {
   expect(readdirSync(HOME)).toEqual([]);
 });
 
-it('keeps it silent in the evaluation of the model too', async () => {
+it('the model’s library writes no device id in an evaluation', async () => {
   const HOME = makeFolder();
   const entry = fileURLToPath(new URL('../../bench/eval/run.ts', import.meta.url));
   const argv = ['retrieval', '--sets', makeFolder(), '--no-save'];

@@ -28,7 +28,7 @@ const SHORT_SECRET = 'warning: AUTH_JWT_SECRET has fewer than 32 bytes';
 const WHOLE = /inspect --db .*\n\n$/;
 
 describe('understudy up', () => {
-  it('brings up both ports, says where they are, and drains on SIGTERM', async () => {
+  it('opens both ports, says where they are, and drains on SIGTERM', async () => {
     await using child = new CliChild(['up', '--db', join(dir, 'my captures.mdb')], {
       env: env({ VECTOR_STORE_URL: 'embedded:', AUTH_DB_URL: 'embedded:' }),
     });
@@ -54,7 +54,7 @@ describe('understudy up', () => {
     expect(child.stderr).toContain('SIGTERM: finishing requests in flight');
   });
 
-  it('warns of a secret that is too short to sign tokens, by its bytes, and of a key that nothing uses', {
+  it('warns of a secret with too few bytes to sign tokens, and of a key that nothing uses', {
     tags: 'long',
   }, async () => {
     await using child = new CliChild(['serve'], {
@@ -69,7 +69,7 @@ describe('understudy up', () => {
     expect(stderr).not.toContain('hunter2');
   });
 
-  it('warns when the admin routes can be reached from elsewhere', { tags: 'long' }, async () => {
+  it('warns when the admin routes can be reached from other machines', { tags: 'long' }, async () => {
     await using child = new CliChild(['gateway', '--host', '0.0.0.0'], { env: env() });
     await child.waitForOutput(WHOLE);
     child.process.kill('SIGINT');
@@ -81,7 +81,7 @@ describe('understudy up', () => {
 });
 
 describe('understudy serve', () => {
-  it('brings up the API alone', { tags: 'long' }, async () => {
+  it('starts the API alone', { tags: 'long' }, async () => {
     await using child = new CliChild(['serve'], { env: env({ AUTH_JWT_SECRET: 'ü'.repeat(16) }) });
     const [, api = ''] = await child.waitForOutput(/^ {2}API +(\S+)\n(?:.*\n)*\n$/m);
     expect(child.stdout).not.toContain('Gateway');
@@ -102,7 +102,7 @@ describe('understudy serve', () => {
 });
 
 describe('the drain', () => {
-  it('lets a request in flight finish', { tags: 'long' }, async () => {
+  it('lets a request in progress finish', { tags: 'long' }, async () => {
     const upstream = createServer();
     upstream.listen(0, '127.0.0.1');
     await once(upstream, 'listening');
@@ -133,7 +133,7 @@ describe('the drain', () => {
     ['SIGTERM', 143, '1'],
     ['SIGINT', 130, '3'],
   ] as const)(
-    'a second %s ends it at once with %i, with server threads: %s',
+    'ends at once on a second %s with %i, with server threads: %s',
     { tags: 'long' },
     async (signal, status, servers) => {
       const upstream = createTcpServer((each) => each.on('error', () => {}));

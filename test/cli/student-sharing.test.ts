@@ -14,7 +14,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 import { CliChild } from './child.ts';
 import { runHere } from './here.ts';
 
-it('needs the directory of the student', async () => {
+it('STUDENT_BUCKET_URL requires the directory of the student', async () => {
   const started = await runHere(['gateway'], { STUDENT_BUCKET_URL: 'file:///nowhere', DATA_DIR: '/nowhere' });
   expect(started).toMatchObject({
     code: 78,
@@ -24,7 +24,7 @@ it('needs the directory of the student', async () => {
   });
 });
 
-it('brings a version and a suspension to a gateway’s directory until a signal ends both', {
+it('a version and a suspension reach a gateway’s directory until a signal ends the sharing', {
   tags: 'long',
 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-sharing-'));
@@ -55,7 +55,7 @@ it('brings a version and a suspension to a gateway’s directory until a signal 
   }
 });
 
-it('a service publishes its student, and other gateways serve it, and obey its orders', {
+it('a service publishes its student; other gateways serve it and follow its orders', {
   tags: 'long',
 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-sharing-'));

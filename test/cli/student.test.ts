@@ -66,7 +66,7 @@ function publish(mark: string, threshold = 0.25, kinds: Kinds = []) {
 }
 
 describe('versions', () => {
-  it('are listed, shown, published and put back', async () => {
+  it('are listed, shown, published and rolled back', async () => {
     for (const mark of ['one', 'two', 'three']) await publish(mark);
     expect(await json('list')).toMatchObject({
       held: false,
@@ -119,7 +119,7 @@ describe('versions', () => {
     await refuse(1, 'orders.json: damaged', 'suspend', '--all');
   });
 
-  it('put one agent back and leave the others', async () => {
+  it('can be rolled back for one agent alone', async () => {
     const first = await publish('one', 0.1);
     await publish('two', 0.3);
     expect(await json('rollback', 'triage')).toMatchObject({
@@ -206,7 +206,7 @@ describe('agents', () => {
     expect((await run('show')).stderr).toContain('names of agent variants cannot be read');
   });
 
-  it('say why a kind of answer is not served, and what would change that', async () => {
+  it('are shown with the reason why a kind of answer is not served, and what would change that', async () => {
     const kind = {
       kind: 'book',
       threshold: null,
@@ -227,7 +227,7 @@ describe('agents', () => {
     );
   });
 
-  it('show what audits have found, and let that be taken back', async () => {
+  it('are shown with their audits, whose suspension can be undone', async () => {
     await publish('one');
     const state = { observed: 40, wrong: 9, bets: [1, 1, 1, 1] };
     await writeWatchFile(join(folder, 'data', 'student-watch.json'), {
@@ -262,7 +262,7 @@ describe('agents', () => {
 });
 
 describe('wrong use', () => {
-  it('is told, and changes nothing', async () => {
+  it('is refused, and changes nothing', async () => {
     await publish('one');
     const before = readdirSync(directory);
     await refuse(2, 'name the action: list, show', 'dance');

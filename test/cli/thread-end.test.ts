@@ -17,40 +17,45 @@ async function lastWords(how: string): Promise<Record<string, unknown>[]> {
 it.each([
   ['throw', 'uncaughtException'],
   ['reject', 'unhandledRejection'],
-])('by an error (%s): which one, where, and the exit code', async (how, origin) => {
-  const [failed, ended, ...more] = await lastWords(how);
-  expect(failed).toMatchObject({
-    level: 60,
-    msg: 'a server thread fails',
-    error: 'TypeError',
-    code: 'E_NO',
-    origin,
-  });
-  expect(failed!.reason).toMatch(/^no \[redacted\] at all /);
-  expect((failed!.reason as string).length).toBeLessThanOrEqual(300);
-  expect((failed!.at as string[])[0]).toContain('ending-thread.ts');
-  expect(JSON.stringify(failed)).not.toContain(KEY);
-  expect(ended).toMatchObject({ level: 60, msg: 'a server thread ends', exit_code: 1 });
-  expect(more).toEqual([]);
-});
+])(
+  'an error that ends a thread (%s) is logged with its type, its place and the exit code',
+  async (how, origin) => {
+    const [failed, ended, ...more] = await lastWords(how);
+    expect(failed).toMatchObject({
+      level: 60,
+      msg: 'a server thread fails',
+      error: 'TypeError',
+      code: 'E_NO',
+      origin,
+    });
+    expect(failed!.reason).toMatch(/^no \[redacted\] at all /);
+    expect((failed!.reason as string).length).toBeLessThanOrEqual(300);
+    expect((failed!.at as string[])[0]).toContain('ending-thread.ts');
+    expect(JSON.stringify(failed)).not.toContain(KEY);
+    expect(ended).toMatchObject({ level: 60, msg: 'a server thread ends', exit_code: 1 });
+    expect(more).toEqual([]);
+  },
+);
 
-it('by what a parser throws: nothing of what it parsed', async () => {
+it('an error of a parser that ends a thread is logged without the parsed text', async () => {
   const [failed] = await lastWords('parse');
   expect(failed).toMatchObject({ error: 'SyntaxError', reason: '' });
   expect(JSON.stringify(failed)).not.toContain('secret');
 });
 
-it('by an exit: with its code', async () => {
+it('an exit of a thread is logged with its code', async () => {
   expect(await lastWords('exit')).toMatchObject([{ msg: 'a server thread ends', exit_code: 7 }]);
 });
 
-it('by a full heap: beforehand, which thread it is and what gives it more', { tags: 'long' }, async () => {
+it('a nearly full heap of a thread is logged in advance, with the option that enlarges it', {
+  tags: 'long',
+}, async () => {
   const [told, ...more] = await lastWords('memory');
   expect(told).toMatchObject({ level: 50, thread: 1, limit_mb: 96 });
   expect(told!.msg).toMatch(/nearly used up its memory.*--max-old-space-size/);
   expect(more).toEqual([]);
 });
 
-it('as it was asked to: nothing', async () => {
+it('a requested end of a thread is not logged', async () => {
   expect(await lastWords('asked')).toEqual([]);
 });

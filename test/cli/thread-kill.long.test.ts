@@ -145,7 +145,7 @@ afterAll(async () => {
 });
 
 it.each(['actor', 'compute', 'student'])(
-  'failing %s threads come back, and the process goes on',
+  'failed %s threads are replaced, and the process goes on',
   async (role) => {
     const { pid } = service;
     load();
@@ -167,7 +167,7 @@ it.each(['actor', 'compute', 'student'])(
   },
 );
 
-it('a capture process that is killed comes back, and no request notices', async () => {
+it('a killed capture process is replaced without a failed request', async () => {
   load();
   await waitForAll();
   refused.clear();
@@ -188,7 +188,7 @@ it('a capture process that is killed comes back, and no request notices', async 
   await checkSteps();
 });
 
-it('failing server threads end the process; all acknowledged is there after the next start', async () => {
+it('failed server threads end the process; everything acknowledged exists after the next start', async () => {
   load();
   await waitForAll();
   fail('server');

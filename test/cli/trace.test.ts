@@ -126,7 +126,7 @@ const codesOf = (line: { provenance: { reasons: { code: string }[] } }): string[
   line.provenance.reasons.map(({ code }) => code);
 
 describe('trace of what a gateway captured', () => {
-  it('goes on behind a body that is nested deeper than the stack', {
+  it('continues after a body that is nested deeper than the stack', {
     tags: 'long',
     timeout: 30_000,
   }, async () => {
@@ -163,7 +163,7 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('traces labelled and unlabelled runs of a live database, retries, gaps and aborts told', {
+  it('contains labelled and unlabelled runs of a live database, and reports retries, gaps and aborts', {
     tags: 'long',
   }, async () => {
     const db = path.join(folder, 'live.mdb');
@@ -251,7 +251,7 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('follows runs through rotations, labelled or not, and reads a sealed file alone', {
+  it('follows runs through rotations, labelled or not, and can read a sealed file alone', {
     tags: 'long',
   }, async () => {
     const db = path.join(folder, 'turned.mdb');
@@ -292,7 +292,9 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('gives whole lines at any moment while the gateway writes and rotates', { tags: 'long' }, async () => {
+  it('consists of whole lines at any moment while the gateway writes and rotates', {
+    tags: 'long',
+  }, async () => {
     const db = path.join(folder, 'busy.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db });
     try {
@@ -376,7 +378,7 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('asks the monitor runs of the same id how it went', async () => {
+  it('takes the outcome from the monitor run with the same id', async () => {
     const db = path.join(folder, 'live.mdb');
     const tables = new LmdbTables(path.join(folder, 'runs.mdb'), 'process');
     const row = (run_id: string, status: string, outcome: string) => ({ run_id, status, outcome });
@@ -426,7 +428,7 @@ describe('trace of what a gateway captured', () => {
 });
 
 describe('trace --out', () => {
-  it('makes the file when all is written, and tells progress on a terminal alone', async () => {
+  it('names the file only when it is complete, and shows progress only on a terminal', async () => {
     const db = path.join(folder, 'live.mdb');
     const out = path.join(folder, 'all.jsonl');
     const { lines } = await trace(['--db', db]);
@@ -442,7 +444,7 @@ describe('trace --out', () => {
     expect((await trace(['--db', db], { terminal: true })).err).toBe('');
   });
 
-  it('goes on where it was interrupted, wherever that was', async () => {
+  it('continues after an interruption at any point', async () => {
     const db = path.join(folder, 'live.mdb');
     const whole = path.join(folder, 'all.jsonl');
     let bodies = 0;
@@ -482,7 +484,7 @@ describe('trace --out', () => {
     }
   });
 
-  it('does not go on with what an interrupted trace of something else left', async () => {
+  it('does not continue the interrupted trace of another database', async () => {
     const out = path.join(folder, 'other.jsonl');
     writeFileSync(`${out}.partial`, 'x'.repeat(5000));
     const line = {
@@ -503,7 +505,7 @@ describe('trace --out', () => {
   });
 });
 
-describe('trace of what is no whole database', () => {
+describe('trace of an incomplete database', () => {
   it('fails with one line that names the file', async () => {
     const source = path.join(folder, 'turned.mdb');
     const [sealed] = listSealed(source);
@@ -573,7 +575,7 @@ describe('trace of what is no whole database', () => {
     }
   });
 
-  it('does not guess when the monitor runs cannot be read, and does not write over the database', async () => {
+  it('does not guess if the monitor runs cannot be read, and does not overwrite the database', async () => {
     const db = path.join(folder, 'live.mdb');
     const broken = mkdtempSync(path.join(folder, 'broken-'));
     writeFileSync(path.join(broken, 'runs.mdb'), 'x'.repeat(10_000));
@@ -590,7 +592,7 @@ describe('trace of what is no whole database', () => {
     expect(existsSync(`${folder}.partial`)).toBe(false);
   });
 
-  it('has its help, exit statuses and a quiet pipe as a process', async () => {
+  it('has help and exit statuses, and ends quietly when a pipe closes', async () => {
     const db = path.join(folder, 'live.mdb');
     const env = { DATA_DIR: path.join(folder, 'nothing-here') };
     const [help, wrong, none, piped] = await Promise.all([

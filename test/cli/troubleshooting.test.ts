@@ -20,7 +20,7 @@ const blocks = [...page.matchAll(/^## (.+)\n[\s\S]*?(?=^## |$(?![\s\S]))/gm)].fl
 );
 
 const hasTools = spawnSync('jq', ['--version']).status === 0 && spawnSync('curl', ['--version']).status === 0;
-describe.skipIf(!hasTools)('each command, where the machine has jq and curl', { tags: 'long' }, () => {
+describe.skipIf(!hasTools)('each command runs, where jq and curl are installed', { tags: 'long' }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'troubleshooting-'));
   let service: CliChild;
   let provider: ChildProcess;
@@ -89,11 +89,11 @@ describe.skipIf(!hasTools)('each command, where the machine has jq and curl', { 
 });
 
 describe('the page', () => {
-  it('has a command in most parts', () => {
+  it('has a command in most sections', () => {
     expect(blocks.length).toBeGreaterThan(8);
   });
 
-  it('names reasons that the code has', () => {
+  it('names reasons that exist in the code', () => {
     const golden = read('src/domain/golden.ts');
     const relegation = read('docs/relegation.md');
     const part = (title: string) => page.slice(page.indexOf(`## ${title}\n`)).split(/\n## /)[0]!;

@@ -12,18 +12,18 @@ const { version } = JSON.parse(readFileSync(new URL('../../package.json', import
 };
 
 describe('understudy', () => {
-  it('tells its version, alone', async () => {
+  it('prints only its version with --version', async () => {
     expect(await runCli(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: '' });
   });
 
-  it('helps', async () => {
+  it('prints its help', async () => {
     const { code, stdout, stderr } = await runCli(['--help']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     for (const command of ['up', 'serve', 'gateway', 'inspect'])
       expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'));
   });
 
-  it('says how to use it when it is given nothing', async () => {
+  it('prints its usage without arguments', async () => {
     const { code, stdout, stderr } = await runCli([]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain('Usage: understudy COMMAND');
@@ -34,7 +34,7 @@ describe('understudy', () => {
     ['serv', 'did you mean serve?'],
     ['toString', 'there is no command "toString"\n'],
     ['--bogus', 'there is no command "--bogus"\n'],
-  ])('does not know %s', async (typed, words) => {
+  ])('refuses %s', async (typed, words) => {
     const run = typed === 'inpsect' ? runCli : runHere;
     const { code, stdout, stderr } = await run([typed]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
@@ -61,7 +61,7 @@ describe('help of up', () => {
 });
 
 describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
-  it('helps, naming the flags and variables it takes', async () => {
+  it('prints help that names the flags and variables it takes', async () => {
     const { code, stdout } = await runHere([command, '--help']);
     expect(code).toBe(0);
     expect(stdout).toContain(`Usage: understudy ${command}`);
@@ -77,7 +77,7 @@ describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
     expect(stderr).toContain(`See: understudy ${command} --help`);
   });
 
-  it('stops at a bad variable or flag with one line and 78', async () => {
+  it('ends at a bad variable or flag with one line and status 78', async () => {
     const byVariable = await (command === 'up' ? runCli : runHere)([command], { GW_MAX_QUEUE: 'many' });
     expect(byVariable).toMatchObject({ code: 78, stdout: '' });
     expect(byVariable.stderr).toBe(

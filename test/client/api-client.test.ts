@@ -48,7 +48,7 @@ async function serve(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-describe('the operations', () => {
+describe('the client’s operations', () => {
   it('are those of the contract', async () => {
     const declared = (await loadDeclaredEndpoints())
       .filter(({ path, id }) => path === '/health' || (path.startsWith('/v1/') && id !== 'live_stream'))
@@ -59,7 +59,7 @@ describe('the operations', () => {
     expect(known.sort()).toEqual(declared.sort());
   });
 
-  it('work one after the other, typed', async () => {
+  it('work one after the other, with types', async () => {
     const { api } = connect(`${service.url}/`);
     expect((await api.health()).status).toBe('ok');
     const run_id = 'a/run with ünicode?';
@@ -90,8 +90,8 @@ describe('the operations', () => {
   });
 });
 
-describe('what goes wrong', () => {
-  it('is told by class, status and field', async () => {
+describe('a failure', () => {
+  it('has a class, status and field', async () => {
     await expect(
       connect(service.url, { apiKey: 'unknown' }).api.startRun({ body: { run_id: 'r' } }),
     ).rejects.toThrow(AuthenticationError);
@@ -110,7 +110,7 @@ describe('what goes wrong', () => {
     await expect(connect('http://127.0.0.1:1').api.health()).rejects.toBeInstanceOf(ConnectionError);
   });
 
-  it('may be an answer that is not the API’s', async () => {
+  it('may be an answer that does not come from the API', async () => {
     const proxy = await serve((_, response) => response.writeHead(404).end('<h1>Not here</h1>'));
     await expect(connect(proxy).api.health()).rejects.toMatchObject({ status: 404, message: 'HTTP 404' });
     const page = await serve((_, response) => response.end('<h1>Welcome</h1>'));
@@ -121,7 +121,7 @@ describe('what goes wrong', () => {
     await expect(connect(elsewhere).api.health()).rejects.toMatchObject({ status: 302 });
   });
 
-  it('is tried again where that repeats nothing, and no sooner than the service says', {
+  it('is retried where that repeats nothing, and not before the service allows it', {
     tags: 'long',
   }, async () => {
     let asked = 0;
@@ -140,7 +140,7 @@ describe('what goes wrong', () => {
     expect(backOffMs(1, limited)).toBe(7_000);
   });
 
-  it('is not tried again where that could count twice', async () => {
+  it('is not retried where that could count twice', async () => {
     let asked = 0;
     const url = await serve((request, response) => {
       asked += 1;
@@ -151,7 +151,7 @@ describe('what goes wrong', () => {
     expect(asked).toBe(1);
   });
 
-  it('ends with the caller’s own signal', async () => {
+  it('may come from the caller’s signal', async () => {
     const url = await serve((request) => request.resume());
     const abort = new AbortController();
     const { api } = connect(url);

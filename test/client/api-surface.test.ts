@@ -12,6 +12,6 @@ const HEAD = `# What agents import
 
 `;
 
-it('is the surface that was accepted', { tags: 'long' }, async () => {
+it('the package’s surface is the accepted one', { tags: 'long' }, async () => {
   await expect(HEAD + describeSurface()).toMatchFileSnapshot('../../docs/client-api.md');
 });

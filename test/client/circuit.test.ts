@@ -23,7 +23,7 @@ describe('a circuit', () => {
     expect(Array.from({ length: 7 }, fail)).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
   });
 
-  it('lets one request try, and closes by its answer', () => {
+  it('lets one request try, and closes if that succeeds', () => {
     fail();
     fail();
     expect(circuit.admit()).toBe(false);
@@ -34,7 +34,7 @@ describe('a circuit', () => {
     expect(fail()).toBe(1_000);
   });
 
-  it('opens by errors in a row alone', () => {
+  it('opens only after consecutive errors', () => {
     for (let round = 0; round < 3; round++) {
       for (let at = 0; at < 4; at++) circuit.noteServerError();
       expect(circuit.state).toBe('closed');
@@ -44,12 +44,12 @@ describe('a circuit', () => {
     expect(circuit.state).toBe('open');
   });
 
-  it('is opened once by all that were under way', () => {
+  it('is opened once by all requests in progress', () => {
     for (let at = 0; at < 9; at++) circuit.noteSilence();
     expect(circuit.waitMs).toBe(1_000);
   });
 
-  it('may be hurried, and lets the next one try where a request was given up', () => {
+  it('can be hurried, and lets the next request try if one was given up', () => {
     fail();
     circuit.hurry();
     expect(circuit.admit()).toBe(true);

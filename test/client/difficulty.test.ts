@@ -54,7 +54,7 @@ describe('the difficulty score', () => {
     expect(measureSignals(word)).toMatchObject({ hedging: 0, error_language: 1 });
   });
 
-  it('takes what is no text as nothing to judge', () => {
+  it('ignores values that are not text', () => {
     for (const value of [undefined, null, 7, {}, []]) expect(scoreStep(value as never)).toBe(0.5);
   });
 
@@ -132,7 +132,7 @@ describe('the difficulty machine', () => {
     );
   });
 
-  it('moves along the drawn edges alone: never from SLOW to SKIP', () => {
+  it('moves only along the drawn edges: never from SLOW to SKIP', () => {
     fc.assert(
       fc.property(thresholds, fc.array(score, { minLength: 2, maxLength: 60 }), (given, scores) => {
         const states = ['FAST', ...follow(given, scores)];
@@ -151,7 +151,7 @@ describe('the difficulty machine', () => {
     );
   });
 
-  it('depends on no step before its largest window, but by its state', () => {
+  it('depends only on its state and the steps of its largest window', () => {
     fc.assert(
       fc.property(
         thresholds,
@@ -168,7 +168,7 @@ describe('the difficulty machine', () => {
     );
   });
 
-  it('needs a larger change to end a state than to begin it', () => {
+  it('needs a larger change to leave a state than to enter it', () => {
     const given = { hysteresisMargin: 0.1, fastWindow: 1, slowWindow: 1, skipWindow: 1 };
     fc.assert(
       fc.property(
@@ -183,13 +183,13 @@ describe('the difficulty machine', () => {
 });
 
 describe('the model of a state', () => {
-  it('is what the routing names, or none', () => {
+  it('is the one that the routing names, or null', () => {
     const routing = readModelRouting({ FAST: 'small', SLOW: 'large' });
     expect(DIFFICULTY_STATES.map((state) => routeModel(routing, state))).toEqual(['small', 'large', null]);
     expect(routeModel(readModelRouting(), 'FAST')).toBeNull();
   });
 
-  it('is refused for an unknown state and for no name', () => {
+  it('is refused for an unknown state and without a name', () => {
     expect(() => readModelRouting({ fast: 'small' } as never)).toThrow(/modelRouting\.fast is unknown/);
     expect(() => readModelRouting({ FAST: '' })).toThrow(/modelRouting\.FAST must be/);
     expect(() => readModelRouting({ SLOW: 7 } as never)).toThrow(/modelRouting\.SLOW must be/);
@@ -197,7 +197,7 @@ describe('the model of a state', () => {
 });
 
 describe('the token budget', () => {
-  it('tells once, at the step that reaches it, and stops nothing', () => {
+  it('reports once, at the step that reaches it, and stops nothing', () => {
     const told: unknown[] = [];
     const budget = new TokenBudget(100, (reached) => told.push(reached));
     for (const tokens of [60, undefined, -5, Number.NaN, 39, 1, 70]) budget.spend(tokens);
@@ -205,7 +205,7 @@ describe('the token budget', () => {
     expect([budget.spent, budget.is_reached]).toEqual([170, true]);
   });
 
-  it('counts without a budget, and drops what the callback throws or rejects with', async () => {
+  it('counts without a limit, and ignores errors and rejections of the callback', async () => {
     const free = new TokenBudget();
     free.spend(1e9);
     expect([free.spent, free.is_reached]).toEqual([1e9, false]);

@@ -50,7 +50,7 @@ describe('the client for edge functions', () => {
     expect(code).not.toMatch(/\brequire\(|\bnode:/);
   });
 
-  it('sends runs, and brings patterns and findings', async () => {
+  it('sends runs, and retrieves patterns and findings', async () => {
     const fields = { situation: 's', dead_ends: '', unlock: 'u' };
     const traces = [{ tier: 'e2', pattern_id: 'p', similarity: 1, fields }];
     const service = await startService(200, { traces, finding_id: 'f', findings: [] });
@@ -75,7 +75,7 @@ describe('the client for edge functions', () => {
     expect(service.asked.at(-1)!.body).toEqual({ outcome: 'failure: RangeError' });
   });
 
-  it('never rejects where no service listens', async () => {
+  it('never rejects if no service listens', async () => {
     const warned: unknown[] = [];
     const { Understudy } = load();
     const onWarning = (warning: unknown) => warned.push(warning);
@@ -88,7 +88,7 @@ describe('the client for edge functions', () => {
     expect(await understudy.close({ timeoutMs: 1 })).toBe(false);
   });
 
-  it('has the run of the code, through awaits where the platform can', async () => {
+  it('knows the current run, also after an await where the platform can', async () => {
     const { AsyncLocalStorage } = await import('node:async_hooks');
     for (const [more, isKept] of [
       [{}, false],
@@ -105,7 +105,7 @@ describe('the client for edge functions', () => {
     }
   });
 
-  it('assigns the arms of both languages', () => {
+  it('assigns the same arms as both other clients', () => {
     const { assignArm } = load();
     const cases = readCases<{ experiment_id: string; unit: string; arm: string }[]>('experiment-arms');
     for (const { experiment_id, unit, arm } of cases) expect(assignArm(experiment_id, unit)).toBe(arm);

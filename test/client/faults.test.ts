@@ -140,8 +140,8 @@ const PATIENT = { TIMEOUT_MS: String(PATIENCE_MS), EXIT_FLUSH_MS: String(PATIENC
 /** For one that is not. */
 const QUICK = { TIMEOUT_MS: '300', EXIT_FLUSH_MS: '1000' };
 
-describe('the agent does what it does', () => {
-  it('with the service there, and all is there when it has ended', { tags: 'long' }, async () => {
+describe('the agent behaves as without the client', () => {
+  it('if the service answers, and all steps are stored at the end', { tags: 'long' }, async () => {
     const { stats, stderr } = await watch(service.url, [], { ...PATIENT, RUN_ID: 'there' });
     expect(stats.steps).toMatchObject({ logged: 6, sent: 6, dropped: 0, queued: 0 });
     expect(warnings(stderr)).toEqual([]);
@@ -149,20 +149,20 @@ describe('the agent does what it does', () => {
     expect(run).toMatchObject({ status_code: 200, steps: 6, tokens: 30 });
   });
 
-  it('when it fails itself', { tags: 'long' }, async () => {
+  it('if the agent fails', { tags: 'long' }, async () => {
     const { code } = await watch(service.url, ['--failing'], { ...PATIENT, RUN_ID: 'failing' });
     expect(code).toBe(3);
     const run = await service.readRun('failing', 'failure: NothingFound');
     expect(run).toMatchObject({ status_code: 200, steps: 6 });
   });
 
-  it('where the port is closed', { tags: 'long' }, async () => {
+  it('if the port is closed', { tags: 'long' }, async () => {
     const { stats } = await watch('http://127.0.0.1:1');
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 6 });
     expect(stats.circuit).toBe('open');
   });
 
-  it('where the service does not answer: that costs one timeout', { tags: 'long' }, async () => {
+  it('if the service does not answer: that costs one timeout', { tags: 'long' }, async () => {
     const silent = await serveRaw(() => {});
     const { stats } = await watch(silent, ['--steps', '100']);
     // Requests for patterns, and probes, however long the machine takes.
@@ -170,24 +170,24 @@ describe('the agent does what it does', () => {
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 600 });
   });
 
-  it('where an answer begins and never ends', { tags: 'long' }, async () => {
+  it('if an answer begins and never ends', { tags: 'long' }, async () => {
     const begun = await serveRaw((socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{'));
     expect((await watch(begun)).stats.steps.sent).toBe(0);
   });
 
-  it('where connections break', { tags: 'long' }, async () => {
+  it('if connections break', { tags: 'long' }, async () => {
     const broken = await serveRaw((socket) => socket.once('data', () => socket.destroy()));
     expect((await watch(broken)).stats.steps.sent).toBe(0);
   });
 
-  it('where every answer is a 500', { tags: 'long' }, async () => {
+  it('if every answer is a 500', { tags: 'long' }, async () => {
     const failing = await serve((request, response) => {
       request.resume().on('end', () => response.writeHead(500).end('{"detail":"no"}'));
     });
     expect((await watch(failing)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
   });
 
-  it('where answers come late: it waits for none of them', { tags: 'long' }, async () => {
+  it('if answers come late: it waits for none of them', { tags: 'long' }, async () => {
     const held: (() => void)[] = [];
     let last = 0;
     onTestFinished(() => {
@@ -210,7 +210,7 @@ describe('the agent does what it does', () => {
     expect(stats.steps).toMatchObject({ sent: 6, dropped: 0, queued: 0 });
   });
 
-  it('where some answers are a 429, and then all is there', { tags: 'long' }, async () => {
+  it('if some answers are a 429, and then all steps are stored', { tags: 'long' }, async () => {
     let answered = 0;
     const limited = await serve((request, response) => {
       answered += 1;
@@ -223,7 +223,7 @@ describe('the agent does what it does', () => {
     expect(warnings(stderr)).toEqual([]);
   });
 
-  it('where every answer is a 429', { tags: 'long' }, async () => {
+  it('if every answer is a 429', { tags: 'long' }, async () => {
     const limited = await serve((request, response) => {
       const headers = { 'retry-after': '1' };
       request.resume().on('end', () => response.writeHead(429, headers).end('{"detail":"slow"}'));
@@ -231,7 +231,7 @@ describe('the agent does what it does', () => {
     expect((await watch(limited)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
   });
 
-  it('where something else answers', { tags: 'long' }, async () => {
+  it('if another server answers', { tags: 'long' }, async () => {
     const page = await serve((request, response) => {
       request.resume().on('end', () => response.end('<h1>Welcome</h1>'));
     });
@@ -240,14 +240,14 @@ describe('the agent does what it does', () => {
     expect((await watch(noise)).stats.steps.sent).toBe(0);
   });
 
-  it('with a key that the service does not know, and says so once', { tags: 'long' }, async () => {
+  it('with a key that the service does not know, and warns once', { tags: 'long' }, async () => {
     const { stats, stderr } = await watch(service.url, [], { ...PATIENT, SVC_API_KEY: 'unknown' });
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 6 });
     expect(warnings(stderr)).toEqual(['UNDERSTUDY_UNAUTHORIZED']);
     expect(stderr).not.toContain('unknown');
   });
 
-  it('when the service dies under it', async () => {
+  it('if the service dies during the run', async () => {
     let answered = 0;
     const dying = createServer((request, response) => {
       request.resume().on('end', () => {
@@ -263,19 +263,19 @@ describe('the agent does what it does', () => {
     expect(stats.steps.logged).toBe(240);
   });
 
-  it('when the clock jumps', { tags: 'long' }, async () => {
+  it('if the clock jumps', { tags: 'long' }, async () => {
     const { stats } = await watch(service.url, ['--jumping'], { ...PATIENT, RUN_ID: 'jumping' });
     expect(stats.steps).toMatchObject({ sent: 6, dropped: 0 });
   });
 
-  it('when it is killed, and what it had flushed is there', async () => {
+  it('if it is killed, and flushed steps are stored', async () => {
     const { code } = await watch(service.url, ['--killed', 'flushed'], { ...PATIENT, RUN_ID: 'killed' });
     expect(code).toBe('SIGKILL');
     expect(await readSteps('killed')).toEqual([0, 1, 2, 3, 4, 5]);
     expect(await service.readRun('killed', 'failure: Killed')).toMatchObject({ status_code: 200, steps: 6 });
   });
 
-  it('when it is killed in the midst of sending, and what is there are its first steps', {
+  it('if it is killed while sending, and its first steps are stored', {
     tags: 'long',
   }, async () => {
     const args = ['--killed', 'at once', '--steps', '200'];
@@ -284,12 +284,12 @@ describe('the agent does what it does', () => {
     expect(indexes).toEqual(Array.from(indexes, (_, at) => at));
   });
 
-  it('when it ends in the middle', { tags: 'long' }, async () => {
+  it('if it ends in the middle', { tags: 'long' }, async () => {
     const { stats } = await watch(service.url, ['--exiting'], { ...PATIENT, RUN_ID: 'exiting' });
     expect(stats.runs).toEqual({ started: 1, finished: 1 });
   });
 
-  it('with a step of ten million characters, which is cut, and that is said', { tags: 'long' }, async () => {
+  it('with a step of ten million characters, which is cut with a note', { tags: 'long' }, async () => {
     const args = ['--size', '10000000', '--turns', '2'];
     const { stats, stderr } = await watch(service.url, args, { ...PATIENT, RUN_ID: 'long' });
     expect(stats.steps).toMatchObject({ sent: 2, dropped: 0, truncated: 2 });
@@ -297,7 +297,7 @@ describe('the agent does what it does', () => {
     expect(stderr).toContain('observation has 10000000 characters, of which 131072 are kept');
   });
 
-  it('with a million steps, of which those are dropped that cannot wait', { tags: 'long' }, async () => {
+  it('with a million steps, of which those beyond the queue are dropped', { tags: 'long' }, async () => {
     const dead = await serveRaw(() => {});
     const { stats, stderr } = await watch(dead, ['--turns', '10', '--steps', '100000']);
     expect(stats.steps).toMatchObject({ logged: 1_000_000, sent: 0, dropped: 1_000_000 });

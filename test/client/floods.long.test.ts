@@ -52,22 +52,25 @@ async function listen(server: Server): Promise<string> {
 }
 
 describe('a million steps', () => {
-  it.each(['silent', 'there'])('leave a Node agent a heap of 96 MB, the service %s', async (how) => {
-    const url = how === 'there' ? service.url : await startSilence();
-    const argv = ['--max-old-space-size=96', AGENT, '--provider', await startProvider()];
-    argv.push('--turns', '10', '--steps', '100000', '--size', '1000');
-    const env = { ...process.env, TIMEOUT_MS: '1000', EXIT_FLUSH_MS: '1000' };
-    const watched = { WATCHED: '1', SVC_BASE_URL: url, SVC_API_KEY: CLIENT_KEY, RUN_ID: `flood-${how}` };
-    const [alone, ended] = await Promise.all([
-      run(process.execPath, argv, { env }),
-      run(process.execPath, argv, { env: { ...env, ...watched } }),
-    ]);
-    expect(ended.stdout).toBe(alone.stdout);
-    const { logged, sent, dropped, queued } = JSON.parse(/^STATS (.*)$/m.exec(ended.stderr)![1]!).steps;
-    expect({ logged, all: sent + dropped + queued }).toEqual({ logged: 1_000_000, all: 1_000_000 });
-    if (how === 'silent') expect(sent).toBe(0);
-    else expect(sent).toBeGreaterThan(0);
-  });
+  it.each(['silent', 'there'])(
+    'leave a Node agent a heap of 96 MB, with a service that is %s',
+    async (how) => {
+      const url = how === 'there' ? service.url : await startSilence();
+      const argv = ['--max-old-space-size=96', AGENT, '--provider', await startProvider()];
+      argv.push('--turns', '10', '--steps', '100000', '--size', '1000');
+      const env = { ...process.env, TIMEOUT_MS: '1000', EXIT_FLUSH_MS: '1000' };
+      const watched = { WATCHED: '1', SVC_BASE_URL: url, SVC_API_KEY: CLIENT_KEY, RUN_ID: `flood-${how}` };
+      const [alone, ended] = await Promise.all([
+        run(process.execPath, argv, { env }),
+        run(process.execPath, argv, { env: { ...env, ...watched } }),
+      ]);
+      expect(ended.stdout).toBe(alone.stdout);
+      const { logged, sent, dropped, queued } = JSON.parse(/^STATS (.*)$/m.exec(ended.stderr)![1]!).steps;
+      expect({ logged, all: sent + dropped + queued }).toEqual({ logged: 1_000_000, all: 1_000_000 });
+      if (how === 'silent') expect(sent).toBe(0);
+      else expect(sent).toBeGreaterThan(0);
+    },
+  );
 
   const python = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']);
   it.skipIf(python.status !== 0)('cost a Python agent less than 150 MB (needs python3)', async () => {

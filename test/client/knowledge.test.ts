@@ -22,7 +22,7 @@ afterAll(async () => {
 });
 
 describe('patterns', () => {
-  it('are a text for the system prompt, within the tokens that it may take', async () => {
+  it('become a text for the system prompt, within its tokens', async () => {
     const run = understudy.start({ task: 'unit tests of the date parser fail by one day' });
     const text = await run.patterns();
     expect(text).toContain(`1. Situation: ${SITUATION}`);
@@ -48,7 +48,7 @@ describe('patterns', () => {
     expect(renderPatterns([], 100)).toBe('');
   });
 
-  it('are not asked for where they are switched off', async () => {
+  it('are not requested if they are switched off', async () => {
     const without = new Understudy({ apiKey: CLIENT_KEY, baseUrl: service.url, eTracesEnabled: false });
     expect(await without.start({ task: SITUATION }).patterns()).toBe('');
     expect(without.stats().requests.sent).toBe(0);
@@ -57,7 +57,7 @@ describe('patterns', () => {
 });
 
 describe('a run', () => {
-  it('is there though the service would refuse its metadata', async () => {
+  it('exists although the service would refuse its metadata', async () => {
     const warned: string[] = [];
     const own = new Understudy({
       apiKey: CLIENT_KEY,
@@ -79,7 +79,7 @@ describe('a run', () => {
 });
 
 describe('an experiment', () => {
-  it('gives a unit the same arm each time, and each arm its share', () => {
+  it('assigns a unit the same arm each time, and to each arm its share', () => {
     const units = Array.from({ length: 4_000 }, (_, at) => `unit-${at}`);
     const arms = units.map((unit) => assignArm('e', unit));
     expect(units.map((unit) => assignArm('e', unit))).toEqual(arms);
@@ -94,7 +94,7 @@ describe('an experiment', () => {
     expect(units.some((unit, at) => assignArm('f', unit) !== arms[at])).toBe(true);
   });
 
-  it('is told with the run, and leaves the runs that are off alone', async () => {
+  it('is sent with the run, and does not affect runs without it', async () => {
     const options = { task: SITUATION, experimentId: 'exp', assignmentUnit: 'ann' };
     const [on, off] = (['on', 'off'] as const).map((arm) => understudy.start({ ...options, arm }));
     expect(understudy.start(options).arm).toBe(assignArm('exp', 'ann'));
@@ -148,7 +148,7 @@ describe('findings', () => {
     expect(await findings.recall('q'.repeat(9_000_000), { scoreThreshold: 0 })).toHaveLength(1);
   });
 
-  it('are empty values where the service does not answer, refuses or is wrong', async () => {
+  it('are empty values if the service does not answer, refuses or answers wrongly', async () => {
     const dead = new Understudy({ apiKey: 'k', baseUrl: 'http://127.0.0.1:1' });
     const wrong = new Understudy({ apiKey: 'wrong', baseUrl: service.url });
     for (const client of [dead, wrong]) {

@@ -56,23 +56,26 @@ describe('the lines of a stream', () => {
     events: { kind: string; id: string; data: object }[];
     last_id: string;
   }
-  it.each(readCases<StreamCase[]>('event-streams'))('hold $name, however they are cut', async (testCase) => {
-    const bytes = Buffer.from(testCase.text);
-    for (const size of [bytes.length, 7, 1]) {
-      const lines = new EventLines();
-      for (let at = 0; at < bytes.length; at += size) [...lines.read(bytes.subarray(at, at + size))];
-      expect(lines.lastId).toBe(testCase.last_id);
-      const { url } = await serve((response) => {
-        response.writeHead(200, EVENTS).write('retry: 1\n\n');
-        for (let at = 0; at < bytes.length; at += size) response.write(bytes.subarray(at, at + size));
-        response.end();
-      }, tell('id: last\nevent: the_end\ndata: {}\n\n'));
-      const heard = await hear(connect(url).subscribe(), testCase.events.length + 1);
-      expect(heard).toEqual([...testCase.events, { kind: 'the_end', id: 'last', data: {} }]);
-    }
-  });
+  it.each(readCases<StreamCase[]>('event-streams'))(
+    'contain $name, wherever they are cut',
+    async (testCase) => {
+      const bytes = Buffer.from(testCase.text);
+      for (const size of [bytes.length, 7, 1]) {
+        const lines = new EventLines();
+        for (let at = 0; at < bytes.length; at += size) [...lines.read(bytes.subarray(at, at + size))];
+        expect(lines.lastId).toBe(testCase.last_id);
+        const { url } = await serve((response) => {
+          response.writeHead(200, EVENTS).write('retry: 1\n\n');
+          for (let at = 0; at < bytes.length; at += size) response.write(bytes.subarray(at, at + size));
+          response.end();
+        }, tell('id: last\nevent: the_end\ndata: {}\n\n'));
+        const heard = await hear(connect(url).subscribe(), testCase.events.length + 1);
+        expect(heard).toEqual([...testCase.events, { kind: 'the_end', id: 'last', data: {} }]);
+      }
+    },
+  );
 
-  it('are no event that never ends', () => {
+  it('are dropped with an event that never ends', () => {
     const read = () => [...new EventLines().read(Buffer.from(`data: ${'x'.repeat(EVENT_UNITS_MAX)}`))];
     expect(read).toThrow('An event of the stream is longer than');
   });
@@ -90,7 +93,7 @@ describe('a subscription', () => {
     await service.stop();
   });
 
-  it('hears of the runs of the organization, and goes on behind what it has heard', async () => {
+  it('receives the organization’s runs, and continues after the last event received', async () => {
     await understudy.run({ runId: 'heard', projectId: 'p' } as never, (run) => {
       run.step({ action: 'look', thought: 'this stays private', tokens: 3 });
     });
@@ -103,14 +106,14 @@ describe('a subscription', () => {
     expect(await hear(behind, 2)).toEqual(heard.slice(1));
   });
 
-  it('is told what it has missed: that it has', async () => {
+  it('is told that it missed events', async () => {
     await understudy.run({ runId: 'missed' }, () => {});
     expect(await understudy.flush({ timeoutMs: PATIENCE_MS })).toBe(true);
     const [first, second] = await hear(understudy.subscribe({ lastEventId: 'of another service' }), 2);
     expect([first!.kind, second!.kind]).toEqual(['reset', 'run_start']);
   });
 
-  it('hears while others end, and ends with its client', async () => {
+  it('continues while others end, and ends with its client', async () => {
     const other = connect(service.url, { apiKey: CLIENT_KEY, liveStreamingEnabled: false });
     const kept: LiveEvent[] = [];
     const last = await hear(understudy.subscribe({ lastEventId: '0' }), 1);
@@ -128,8 +131,8 @@ describe('a subscription', () => {
   });
 });
 
-describe('a subscription whose service fails', () => {
-  it('comes again where the stream ends or breaks, behind the last whole event', {
+describe('a subscription whose stream fails', () => {
+  it('reconnects after an end or a break, from the last whole event', {
     tags: 'long',
   }, async () => {
     const { url, asked } = await serve(
@@ -150,7 +153,7 @@ describe('a subscription whose service fails', () => {
     expect(asked[0]!.headers).toMatchObject({ accept: 'text/event-stream', authorization: 'Bearer k' });
   });
 
-  it('comes again where the stream falls silent', async () => {
+  it('reconnects after silence', async () => {
     const { url, asked } = await serve(tell(eventText(1)), tell(eventText(2)));
     const settings = { baseUrl: new URL(url), apiKey: 'k', timeoutMs: PATIENCE_MS, userAgent: 'test' };
     const pace = { timeoutMs: PATIENCE_MS, silenceMs: 200 };
@@ -175,7 +178,7 @@ describe('a subscription whose service fails', () => {
     await expect(hear(connect(url).subscribe(), 1)).rejects.toMatchObject({ name });
   });
 
-  it('ends with the reason of the signal: before, within and between connections', async () => {
+  it('ends with the signal’s reason: before, within and between connections', async () => {
     const reason = new Error('enough');
     const before = AbortSignal.abort(reason);
     const { url, asked } = await serve(tell(eventText(1)));

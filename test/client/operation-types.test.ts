@@ -7,7 +7,7 @@ import { CLIENT_TYPES_FILE, writeClientTypes } from '../../tools/client-types.ts
 
 const biome = fileURLToPath(new URL('bin/biome', import.meta.resolve('@biomejs/biome/package.json')));
 
-it('is made from the contract', () => {
+it('the client’s operation types are made from the contract', () => {
   const argv = [biome, 'format', `--stdin-file-path=${CLIENT_TYPES_FILE}`];
   const formatted = execFileSync(process.execPath, argv, { input: writeClientTypes(), encoding: 'utf8' });
   expect(readFileSync(CLIENT_TYPES_FILE, 'utf8')).toBe(formatted);

@@ -29,7 +29,7 @@ function runAgent(...argv: string[]): Promise<Ended> {
   });
 }
 
-describe('the service is told', () => {
+describe('the service learns at the end', () => {
   for (const [at, [what, way, outcome, code]] of (
     [
       ['an uncaught exception', 'timer', 'failure: TypeError', 1],
@@ -67,7 +67,7 @@ describe('the service is told', () => {
 });
 
 it(
-  'ends as it would alone if the service does not answer, and without a service',
+  'the process ends as without a client if the service does not answer, or without a service',
   longFrom(1, 1),
   async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1');

@@ -82,7 +82,7 @@ describe.skipIf(MISSING !== null)(`the Python client${MISSING === null ? '' : ` 
     expect(readFileSync(join(FOLDER, 'pyproject.toml'), 'utf8')).toContain(`\nversion = "${version}"\n`);
   });
 
-  it('has every operation that the TypeScript client has', async () => {
+  it('has every operation of the TypeScript client', async () => {
     const script =
       'import json; from understudy_gateway._operations import OPERATIONS; print(json.dumps(OPERATIONS))';
     const operations = JSON.parse((await runPython(['-c', script])).output) as Record<string, unknown>;
@@ -93,7 +93,7 @@ describe.skipIf(MISSING !== null)(`the Python client${MISSING === null ? '' : ` 
     expect(operations).toMatchObject(Object.fromEntries(expected));
   });
 
-  it('leaves an agent its own result when the service is killed in the midst of its run', {
+  it('does not change an agent’s result if the service is killed during its run', {
     tags: 'long',
   }, async () => {
     await using doomed = new ApiChild();
@@ -134,7 +134,9 @@ else:
     expect({ code, output, errors }).toEqual({ code: 0, output: `half\n${alone.output}`, errors: '' });
   });
 
-  it('labels what goes through the gateway, so that the run is whole there', { tags: 'long' }, async () => {
+  it('labels the requests through the gateway, so that the run is whole there', {
+    tags: 'long',
+  }, async () => {
     const dir = mkdtempSync(join(tmpdir(), 'understudy-python-'));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
     await using provider = await startProvider();

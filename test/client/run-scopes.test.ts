@@ -34,7 +34,7 @@ async function connect() {
   return { understudy, warned, starts, paths };
 }
 
-it('names the run around it as its parent, beside its own metadata', async () => {
+it('a run names the enclosing run as its parent, in addition to its metadata', async () => {
   const { understudy, starts } = await connect();
   const other = new Understudy({ apiKey: 'k', liveStreamingEnabled: false });
   await understudy.run({ runId: 'outer' }, async () => {
@@ -56,7 +56,7 @@ it('names the run around it as its parent, beside its own metadata', async () =>
   });
 });
 
-it('has the framework of the integration that logs it', async () => {
+it('a run has the framework of the integration that logs it', async () => {
   const { understudy, starts } = await connect();
   const langchain = { name: 'l', framework: 'langchain' };
   understudy.within(understudy.start({ runId: 'watched' }), () => stepsAround(langchain, {}));
@@ -81,7 +81,7 @@ it('has the framework of the integration that logs it', async () => {
   });
 });
 
-it('takes the steps of a stream that is read after its scope, and then ends', async () => {
+it('a run accepts the steps of a stream that is read after its scope, and then ends', async () => {
   const { understudy, warned, paths } = await connect();
   const stream = await understudy.run({ runId: 'r' }, (run) => {
     const steps = AgentSteps.of(run);
@@ -102,7 +102,7 @@ it('takes the steps of a stream that is read after its scope, and then ends', as
   expect(understudy.stats().steps).toMatchObject({ sent: 2, dropped: 1 });
 });
 
-it('ends at once when it fails, and when its client is closed', async () => {
+it('a run with a stream ends at once when it fails, and when its client is closed', async () => {
   const { understudy, paths } = await connect();
   const failing = understudy.run({ runId: 'failing' }, (run) => {
     AgentSteps.of(run).expectStream();
@@ -116,7 +116,7 @@ it('ends at once when it fails, and when its client is closed', async () => {
   expect(paths()).toEqual(['', '/failing/finish', '', '/left/finish']);
 });
 
-it('labels the model calls of its code, and none after its end', async () => {
+it('a run labels the model calls within it, and none after its end', async () => {
   install();
   const recorder = await startRecorder();
   onTestFinished(() => recorder.close());

@@ -58,7 +58,7 @@ function connect(
 }
 
 describe('the sender', () => {
-  it('keeps the order of each run, however many go on at once', async () => {
+  it('keeps the order of each run, however many run at once', async () => {
     const { url, asked } = await serve(() => 200);
     const { client } = connect(url);
     const names = Array.from({ length: 12 }, (_, at) => `run-${at}`);
@@ -82,7 +82,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ sent: 240, queued: 0, dropped: 0, queuedBytes: 0 });
   });
 
-  it('gives each run its turn, however much the others have', { tags: 'long' }, async () => {
+  it('gives each run its turn, however much the others send', { tags: 'long' }, async () => {
     const { url, asked } = await serve(() => 200);
     const { client } = connect(url);
     const floods = Array.from({ length: 12 }, (_, at) => client.start({ runId: `flood-${at}` }));
@@ -95,7 +95,7 @@ describe('the sender', () => {
     expect(ends[0]).toContain('/small/');
   });
 
-  it('holds as many steps and bytes as it may, drops the rest, and says so once', async () => {
+  it('holds a limited number of steps and bytes, drops the rest, and warns once', async () => {
     const { url } = await serve(() => null);
     const { client, warned } = connect(url, { maxQueuedSteps: 10, maxQueuedBytes: 20_000 });
     const run = client.start();
@@ -113,7 +113,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ logged: 51, dropped: 51 });
   });
 
-  it('starts a run again of which the service knows nothing any more, once', async () => {
+  it('starts a run again once if the service no longer knows it', async () => {
     let isForgotten = true;
     const { url, asked } = await serve(({ path }) => {
       if (path === ENDS.run_start) isForgotten = asked.length === 1;
@@ -134,7 +134,7 @@ describe('the sender', () => {
     expect(warned).toEqual([{ cause: 'refused', message: expect.stringContaining('as the test says') }]);
   });
 
-  it('sends marks behind the steps, those that wait as one, and after the end', async () => {
+  it('sends marks after the steps, waiting marks as one, also after the end', async () => {
     const { url, asked } = await serve(() => 200);
     const { client } = connect(url);
     const run = client.start({ runId: 'r' });
@@ -154,7 +154,7 @@ describe('the sender', () => {
     expect(client.stats().marks).toEqual({ said: 3, sent: 3, dropped: 0 });
   });
 
-  it('sends what is said while marks are on their way, and lets no later step wait for them', async () => {
+  it('sends further marks while others are being sent, and delays no later step', async () => {
     let say = () => {};
     const { url, asked } = await serve(({ path }) => {
       if (path.endsWith('/marks')) say();
@@ -177,7 +177,7 @@ describe('the sender', () => {
     expect(client.stats().marks).toEqual({ said: 2, sent: 2, dropped: 0 });
   });
 
-  it('holds the tags of a run within their bound, however often it is marked', async () => {
+  it('limits the tags of a run, however often it is marked', async () => {
     const { url, asked } = await serve(() => 200);
     const { client, warned } = connect(url);
     const run = client.start({ runId: 'r' });
@@ -187,7 +187,7 @@ describe('the sender', () => {
     expect(warned.map(({ cause }) => cause)).toEqual(['unfit_mark']);
   });
 
-  it('does not bring a run back that was deleted, to mark it', async () => {
+  it('does not recreate a deleted run to mark it', async () => {
     const { url, asked } = await serve(({ path }) => (path.endsWith('/marks') ? 404 : 200));
     const { client, warned } = connect(url);
     const run = await client.run({ runId: 'r' }, (started) => started);
@@ -201,7 +201,7 @@ describe('the sender', () => {
     expect(warned.map(({ cause }) => cause)).toEqual(['refused']);
   });
 
-  it('drops marks that the service refuses, and those of a client that is closed, and goes on', async () => {
+  it('drops refused marks, and those of a closed client, and continues', async () => {
     const { url, asked } = await serve(({ path }) => (path.endsWith('/marks') ? 422 : 200));
     const { client, warned } = connect(url);
     const run = await client.run({ runId: 'r' }, (started) => {
@@ -216,7 +216,7 @@ describe('the sender', () => {
     expect(warned.map(({ cause }) => cause)).toEqual(['refused']);
   });
 
-  it('drops a step that the service refuses, and goes on', async () => {
+  it('drops a step that the service refuses, and continues', async () => {
     const { url } = await serve(({ body }) => (body.action === 'bad' ? 422 : 200));
     const { client, warned } = connect(url);
     await client.run({}, (run) => {
@@ -236,7 +236,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ sent: 1, dropped: 1 });
   });
 
-  it('warns of a refused key once, also when a step comes after the end of its run', async () => {
+  it('warns of a refused key once, also if a step comes after the end of its run', async () => {
     const { url } = await serve(() => 401);
     const { client, warned } = connect(url);
     const run = await client.run({ runId: 'r' }, (run) => {
@@ -249,7 +249,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ logged: 2, sent: 0, dropped: 2 });
   });
 
-  it('sends again what the service failed at', async () => {
+  it('sends again after the service failed', async () => {
     const { url, asked } = await serve((_, count) => (count % 2 === 1 ? 500 : 200));
     const { client } = connect(url);
     await client.run({ runId: 'r' }, (run) => {
@@ -260,7 +260,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ sent: 3, dropped: 0 });
   });
 
-  it('waits for a minute at most where the service asks for a year, and does nothing meanwhile', async () => {
+  it('waits at most a minute even if the service asks for a year, and does nothing meanwhile', async () => {
     const warned: Error[] = [];
     const note = (warning: Error) => warned.push(warning);
     process.on('warning', note);
@@ -274,14 +274,14 @@ describe('the sender', () => {
     expect(warned.map(({ name }) => name)).toEqual([]);
   });
 
-  it('takes any time for a flush, one without end too', async () => {
+  it('accepts any timeout for a flush, also an infinite one', async () => {
     const { url } = await serve(() => 200);
     const { client } = connect(url);
     client.start({ runId: 'r' });
     expect(await client.flush({ timeoutMs: Number.POSITIVE_INFINITY })).toBe(true);
   });
 
-  it('sends nothing where streaming is off', async () => {
+  it('sends nothing if streaming is off', async () => {
     const { url, asked } = await serve(() => 200);
     const { client } = connect(url, { liveStreamingEnabled: false });
     await client.run({}, (run) => run.step({ action: 'a', tokens: 3 }));
@@ -290,7 +290,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ logged: 1, sent: 0, dropped: 0 });
   });
 
-  it('takes whatever an agent calls a step', async () => {
+  it('accepts any value as a step', async () => {
     const { url, asked } = await serve(() => 200);
     const { client, warned } = connect(url);
     const circle: Record<string, unknown> = {};

@@ -25,7 +25,7 @@ type Parts = [text: string, times: number][];
 
 const join = (parts: Parts) => parts.map(([text, times]) => text.repeat(times)).join('');
 
-describe('texts', () => {
+describe('texts match the cases', () => {
   interface PatternCase {
     name: string;
     patterns: { situation: string; dead_ends: string; unlock: string }[];
@@ -62,7 +62,7 @@ describe('texts', () => {
   });
 });
 
-it('arms of an experiment', () => {
+it('the arms of an experiment match the cases', () => {
   const cases =
     readCases<{ experiment_id: string; unit: string; share: number; arm: string }[]>('experiment-arms');
   for (const { experiment_id, unit, share, arm } of cases) {
@@ -72,7 +72,7 @@ it('arms of an experiment', () => {
   }
 });
 
-it('hosts and paths whose requests are labelled', () => {
+it('the labelled hosts and paths match the cases', () => {
   const { hosts, paths } = readCases<{
     hosts: { host: string; svc_hosts?: string; labelled: boolean }[];
     paths: { path: string; labelled: boolean }[];
@@ -84,7 +84,7 @@ it('hosts and paths whose requests are labelled', () => {
   for (const { path, labelled } of paths) expect(isModelCall(path), path).toBe(labelled);
 });
 
-describe('events', () => {
+describe('the events match the cases', () => {
   interface EventCase {
     name: string;
     options: Record<string, unknown>;
@@ -111,7 +111,7 @@ describe('events', () => {
   );
 });
 
-describe('steps of integrations', () => {
+describe('the steps of integrations match the cases', () => {
   interface StepsCase {
     name: string;
     events: { answered?: ModelAnswer; returned?: Record<string, unknown> }[];
@@ -178,7 +178,7 @@ describe('run starts', () => {
   }
 
   it.each(readCases<{ field: string; parts: Parts; kept: Parts }[]>('run-texts'))(
-    'hold as much of $field as the service takes: $kept',
+    'contain as much of $field as the service accepts: $kept',
     async ({ field, parts, kept }) => {
       const experiment = { experiment_id: 'e', arm: 'on' };
       const body = await start({ ...experiment, [field]: join(parts) });
@@ -195,7 +195,7 @@ describe('run starts', () => {
     kept_whole?: boolean;
   }
   it.each(readCases<MetadataCase[]>('run-metadata'))(
-    'hold metadata that $name',
+    'contain metadata that $name',
     async ({ metadata, filled, nested, kept, kept_whole = false }) => {
       const nest = (levels: number): object => (levels === 1 ? {} : { deep: nest(levels - 1) });
       const text = filled && { text: filled[0].repeat(filled[1]) };
@@ -206,7 +206,7 @@ describe('run starts', () => {
   );
 });
 
-describe('marks', () => {
+describe('the marks match the cases', () => {
   interface MarkCase {
     name: string;
     said: Record<string, unknown>;
@@ -311,7 +311,7 @@ describe('findings', () => {
     field: string;
     needs: string;
   }
-  it('refuse an argument of a wrong type by its name, before they ask', async () => {
+  it('refuse an argument of a wrong type with its name, before the request', async () => {
     const service = await startService(200, {});
     const findings = new Understudy({ apiKey: 'k', baseUrl: service.url }).findings('base');
     for (const { call, argument, options = {}, field, needs } of readCases<Refusal[]>('finding-refusals')) {
@@ -328,7 +328,7 @@ describe('findings', () => {
     expect(service.asked).toEqual([]);
   });
 
-  it.each(cases)('are asked by $call', async (testCase) => {
+  it.each(cases)('are requested by $call', async (testCase) => {
     const service = await startService(200, testCase.answer);
     const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url });
     expect(await call(understudy.findings('my code/base'), testCase)).toEqual(testCase.result);
@@ -343,7 +343,7 @@ describe('findings', () => {
     expect(asked).toEqual([{ method: testCase.method, path: testCase.path, body }]);
   });
 
-  it.each(cases)('are empty where $call is refused', async (testCase) => {
+  it.each(cases)('are empty if $call is refused', async (testCase) => {
     const service = await startService(401, { detail: 'no' });
     const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url });
     expect(await call(understudy.findings('my code/base'), testCase)).toEqual(testCase.failed);

@@ -16,7 +16,7 @@ afterAll(async () => {
 });
 
 describe('a run', () => {
-  it('is a success that ends clean, with all its steps', async () => {
+  it('is a success if it ends without an error, with all its steps', async () => {
     const result = await understudy.run({ task: 'count to three', runId: 'clean' }, async (run) => {
       for (let at = 0; at < 3; at++) run.step({ action: 'count', actionInput: { at }, tokens: 7 });
       return 'three';
@@ -30,7 +30,7 @@ describe('a run', () => {
     });
   });
 
-  it('is a failure that throws, and what it throws is thrown on', async () => {
+  it('is a failure if it throws, and the error is thrown on', async () => {
     class OutOfMilk extends Error {}
     const thrown = new OutOfMilk('at all');
     const work = understudy.run({ runId: 'broken' }, () => {
@@ -51,7 +51,7 @@ describe('a run', () => {
     expect(await service.readRun('scoped', 'success')).toMatchObject({ status_code: 200, steps: 1 });
   });
 
-  it('is marked while it goes on and when it has ended', async () => {
+  it('can be marked while it runs and after its end', async () => {
     const run = await understudy.run({ runId: 'marked' }, (started) => {
       started.mark('bad', { tags: ['night'], note: 'wrong file' });
       return started;
@@ -89,7 +89,7 @@ describe('a run', () => {
     ]);
   });
 
-  it('is told to change course, nudge before stop, each once', async () => {
+  it('receives interventions, nudge before stop, each once', async () => {
     await understudy.run({ runId: 'loop', task: 'run the tests' }, async (run) => {
       const said: unknown[] = [];
       for (let at = 0; at < 9; at++) {

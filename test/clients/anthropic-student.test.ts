@@ -68,7 +68,7 @@ const plain = (message: Anthropic.Message) => ({
 
 describe('the messages-API SDK with a student', () => {
   it.each(['shipped', 'open'] as const)(
-    'runs a whole task by it, streamed and not, and gets the same: %s',
+    'runs a whole task with it, streamed and not, with the same result: %s',
     async (status) => {
       const order = makeOrder(prng, status);
       const asked = bench.provider.requests.length;
@@ -122,7 +122,7 @@ describe('the messages-API SDK with a student', () => {
     },
   );
 
-  it('is captured as served by the student, in one run with its label or found by its words', async () => {
+  it('is captured as served by the student, in one run, labelled or linked by its texts', async () => {
     await bench.expectCaptured(expect.any(Array) as unknown as unknown[]);
     for (const label of ['a-run', null]) {
       const run = new OrderRun(makeOrder(prng, 'shipped'));
@@ -150,7 +150,7 @@ describe('the messages-API SDK with a student', () => {
     ]);
   });
 
-  it('hands over what it does not know, and comes back to the run where it knows more', async () => {
+  it('goes to the upstream for unknown steps, and back to the student later in the run', async () => {
     const params = {
       model: 'claude-demo-large',
       max_tokens: 100,

@@ -40,7 +40,7 @@ const TOOL: Anthropic.Tool = {
 };
 
 describe('the messages-API SDK', () => {
-  it('gets a plain answer', async () => {
+  it('receives a plain answer', async () => {
     const message = await bench.compare((way) => client(way).messages.create(ask('think')));
     expect(message.content.map((block) => block.type)).toEqual(['thinking', 'text']);
     await bench.expectCaptured([
@@ -67,7 +67,7 @@ describe('the messages-API SDK', () => {
     ]);
   });
 
-  it('gets the same headers, compressed or not', async () => {
+  it('receives the same headers, compressed or not', async () => {
     for (const encoding of ['gzip', 'identity']) {
       const headers = await bench.compare(async (way) => {
         const asked = client(way).messages.create(ask('long'), { headers: { 'accept-encoding': encoding } });
@@ -159,7 +159,7 @@ describe('the messages-API SDK', () => {
     await bench.expectCaptured([{ status: 401 }]);
   });
 
-  it('throws what a stream breaks with', async () => {
+  it('throws the error that breaks a stream', async () => {
     const thrown = await bench.compare(async (way) =>
       describeError(await rejection(client(way).messages.stream(ask('break')).finalMessage())),
     );
@@ -168,7 +168,7 @@ describe('the messages-API SDK', () => {
     await bench.expectCaptured([{ status: 200, stop_reason: null }]);
   });
 
-  it('goes away in the middle of a stream, and the provider hears of it', async () => {
+  it('leaves during a stream, and the provider is notified', async () => {
     const stream = client('gateway').messages.stream(ask('hold'));
     const seen: string[] = [];
     const error = await rejection(
@@ -200,7 +200,7 @@ describe('the messages-API SDK', () => {
     ]);
   });
 
-  it('counts tokens and lists models, which are no turns', async () => {
+  it('counts tokens and lists models, which are not turns', async () => {
     await bench.compare((way) =>
       client(way).messages.countTokens({ model: MODEL, messages: ask('x').messages }),
     );

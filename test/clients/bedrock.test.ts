@@ -177,7 +177,7 @@ describe('the model-runtime SDK', () => {
     await bench.expectCaptured([turn, turn]);
   });
 
-  it('throws what a stream breaks with', async () => {
+  it('throws the error that breaks a stream', async () => {
     await bench.compare(async (way) => {
       const { stream } = await client(way).send(new ConverseStreamCommand(ask('break')));
       const error = await rejection(collect(stream!));
@@ -188,7 +188,7 @@ describe('the model-runtime SDK', () => {
     await bench.expectCaptured([{ status: 200 }]);
   });
 
-  it('goes away in the middle of a stream, and the provider hears of it', async () => {
+  it('leaves during a stream, and the provider is notified', async () => {
     const leave = new AbortController();
     const { stream } = await client('gateway').send(new ConverseStreamCommand(ask('hold')), {
       abortSignal: leave.signal,
@@ -203,13 +203,13 @@ describe('the model-runtime SDK', () => {
     await bench.expectCaptured([{ status: 200, aborted: true, model: modelId }]);
   });
 
-  it('counts tokens, which is no turn', async () => {
+  it('counts tokens, which is not a turn', async () => {
     const input = { converse: { messages: ask('x').messages } };
     await bench.compare((way) => client(way).send(new CountTokensCommand({ modelId, input })));
     await bench.expectCaptured([{ kind: 'other', path: path('count-tokens') }]);
   });
 
-  it('fails at once, not after a time-out, with the default handler, which speaks HTTP/2 unasked', async () => {
+  it('fails at once, not after a timeout, with the default handler, which speaks HTTP/2', async () => {
     const speaksHttp2 = new BedrockRuntimeClient({
       region: REGION,
       endpoint: bench.base('gateway', `/bedrock/${REGION}`),

@@ -42,7 +42,7 @@ function withoutTransport<T>(value: T): T {
 }
 
 describe('the generative-content SDK', () => {
-  it('gets a plain answer', async () => {
+  it('receives a plain answer', async () => {
     const answer = await bench.compare(async (way) =>
       withoutTransport(await client(way).models.generateContent({ model, contents: 'think' })),
     );
@@ -125,7 +125,7 @@ describe('the generative-content SDK', () => {
     ]);
   });
 
-  it('throws what a stream breaks with', async () => {
+  it('throws the error that breaks a stream', async () => {
     const thrown = await bench.compare(async (way) =>
       describeError(
         await rejection(client(way).models.generateContentStream({ model, contents: 'break' }).then(collect)),
@@ -136,7 +136,7 @@ describe('the generative-content SDK', () => {
     await bench.expectCaptured([{ status: 200 }]);
   });
 
-  it('goes away in the middle of a stream, and the provider hears of it', async () => {
+  it('leaves during a stream, and the provider is notified', async () => {
     const leave = new AbortController();
     const config = { abortSignal: leave.signal };
     const stream = await client('gateway').models.generateContentStream({ model, contents: 'hold', config });
@@ -150,7 +150,7 @@ describe('the generative-content SDK', () => {
     await bench.expectCaptured([{ status: 200, aborted: true, model }]);
   });
 
-  it('counts tokens, which is no turn; a key in the query is not stored', async () => {
+  it('counts tokens, which is not a turn; a key in the query is not stored', async () => {
     await bench.compare(async (way) =>
       withoutTransport(await client(way).models.countTokens({ model, contents: 'x' })),
     );

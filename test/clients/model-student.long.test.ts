@@ -218,7 +218,7 @@ afterAll(async () => {
 });
 
 for (const [at, path] of ['/v1/chat/completions', '/v1/messages'].entries())
-  describe(`a model behind the student that is asked at ${path}`, longFrom(at, 1), () => {
+  describe(`a model behind the student, asked at ${path}`, longFrom(at, 1), () => {
     let report = '';
     beforeAll(async () => {
       report = await publish(path);
@@ -252,7 +252,7 @@ for (const [at, path] of ['/v1/chat/completions', '/v1/messages'].entries())
       }
     });
 
-    it('keeps its key to itself', async () => {
+    it('does not reveal its key', async () => {
       for (const place of [
         report,
         await readFile(join(directory, 'manifest.json'), 'utf8'),

@@ -205,7 +205,7 @@ describe('a student of chat-completions', () => {
     expect((await relegation()).served - before).toBe(9);
   });
 
-  it('leaves to the upstream what it cannot give', async () => {
+  it('leaves unsupported requests to the upstream', async () => {
     const before = await relegation();
     const order = makeOrder(prng, 'open');
     const body = chatBody(startChat(order));
@@ -253,14 +253,14 @@ describe('a student of responses', () => {
     expect((await relegation()).served - before).toBe(6);
   });
 
-  it('leaves to the upstream an answer that the provider keeps', async () => {
+  it('leaves an answer that the provider must store to the upstream', async () => {
     const { store: _store, ...body } = responseBody(startInput(makeOrder(prng, 'open')));
     const { response } = await client('gateway').responses.create(body).withResponse();
     expect(response.headers.get('x-svc-served-by')).toBeNull();
   });
 });
 
-it('the round says what it took, of runs without labels', () => {
+it('the round reports what it used, from runs without labels', () => {
   expect(report).toMatch(new RegExp(`golden +${2 * RUNS}\\n`));
   expect(report).not.toContain('too few golden runs');
 });

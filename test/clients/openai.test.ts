@@ -54,7 +54,7 @@ const ERRORS = [
 describe('the chat-completions SDK', () => {
   const TOOL = { type: 'function' as const, function: { name: 'look_up', parameters: PARAMETERS } };
 
-  it('gets a plain answer', async () => {
+  it('receives a plain answer', async () => {
     const completion = await bench.compare((way) => client(way).chat.completions.create(ask('think')));
     expect(completion.choices[0]!.message.content).toBe('Done thinking.');
     await bench.expectCaptured([
@@ -126,7 +126,7 @@ describe('the chat-completions SDK', () => {
     await bench.expectCaptured([{ kind: 'turn', status, stop_reason: null }]);
   });
 
-  it('throws what a stream breaks with', async () => {
+  it('throws the error that breaks a stream', async () => {
     const params = { ...ask('break'), stream: true as const };
     const thrown = await bench.compare(async (way) =>
       describeError(await rejection(client(way).chat.completions.create(params).then(collect))),
@@ -136,7 +136,7 @@ describe('the chat-completions SDK', () => {
     await bench.expectCaptured([{ status: 200 }]);
   });
 
-  it('goes away in the middle of a stream, and the provider hears of it', async () => {
+  it('leaves during a stream, and the provider is notified', async () => {
     const stream = await client('gateway').chat.completions.create({ ...ask('hold'), stream: true });
     let chunks = 0;
     for await (const _ of stream) {
@@ -152,7 +152,7 @@ describe('the chat-completions SDK', () => {
 describe('the responses SDK', () => {
   const TOOL = { type: 'function' as const, name: 'look_up', parameters: PARAMETERS, strict: false };
 
-  it('gets a plain answer', async () => {
+  it('receives a plain answer', async () => {
     const response = await bench.compare((way) =>
       client(way).responses.create({ model: MODEL, input: 'think' }),
     );
@@ -210,7 +210,7 @@ describe('the responses SDK', () => {
     await bench.expectCaptured([{ kind: 'turn', status }]);
   });
 
-  it('tells of a stream that broke', async () => {
+  it('reports a stream that broke', async () => {
     const events = await bench.compare(async (way) =>
       collect(await client(way).responses.create({ model: MODEL, input: 'break', stream: true })),
     );
@@ -221,7 +221,7 @@ describe('the responses SDK', () => {
     await bench.expectCaptured([{ status: 200, aborted: false }]);
   });
 
-  it('goes away in the middle of a stream, and the provider hears of it', async () => {
+  it('leaves during a stream, and the provider is notified', async () => {
     const stream = client('gateway').responses.stream({ model: MODEL, input: 'hold' });
     const error = await rejection(
       (async () => {
@@ -233,7 +233,7 @@ describe('the responses SDK', () => {
     await bench.expectCaptured([{ status: 200, aborted: true, model: MODEL }]);
   });
 
-  it('lists models, which is no turn', async () => {
+  it('lists models, which is not a turn', async () => {
     await bench.compare(async (way) => (await client(way).models.list()).data);
     await bench.expectCaptured([{ kind: 'other', method: 'GET', path: '/v1/models' }]);
   });
