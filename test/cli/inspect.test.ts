@@ -538,7 +538,7 @@ describe('wrong use', () => {
     expect(err).toMatch(message);
   });
 
-  it('is not needed to read the help', async () => {
+  it('--help lists the flags', async () => {
     const { status, out } = await inspect(['--help']);
     expect(status).toBe(0);
     for (const flag of ['--db', '--run', '--exchange', '--raw', '--json', '--full'])

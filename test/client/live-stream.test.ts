@@ -75,7 +75,7 @@ describe('the lines of a stream', () => {
     },
   );
 
-  it('are dropped with an event that never ends', () => {
+  it('give an error if an event never ends', () => {
     const read = () => [...new EventLines().read(Buffer.from(`data: ${'x'.repeat(EVENT_UNITS_MAX)}`))];
     expect(read).toThrow('An event of the stream is longer than');
   });
