@@ -46,7 +46,7 @@ async function count(stores: Stores, { days_ago, project_id, org_id, store, ...c
 }
 
 describe('usage', () => {
-  it('adds up to what was counted, day by day and in all', async () => {
+  it('sums what was counted, day by day and in total', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(counted, { maxLength: 40 }),

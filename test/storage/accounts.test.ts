@@ -87,7 +87,7 @@ describe.each([
     });
   });
 
-  it('make their founder the owner', async () => {
+  it('make the founder of an organization its owner', async () => {
     const { id } = await organization();
     expect(roleOf(tables, id, 'usr_a')).toBe('owner');
     expect(organizationsOf(tables, 'usr_a').map((found) => found.organization.id)).toEqual([id]);
@@ -100,7 +100,7 @@ describe.each([
     expect(roleOf(tables, id, 'usr_a')).toBe('owner');
   });
 
-  it('keep an owner, whatever is tried in whatever order', async () => {
+  it('keep an owner, whatever changes in whatever order', async () => {
     const people = ['usr_a', 'usr_b', 'usr_c'];
     const attempt = fc.record({
       who: fc.constantFrom(...people),
@@ -160,7 +160,7 @@ describe.each([
     expect(listProjects(tables, 'org_a', ALL).items).toEqual([second]);
   });
 
-  it('give a pending invitation again, in whatever case the address is written', async () => {
+  it('return a pending invitation again, in whatever case the address is written', async () => {
     const fields = { org_id: 'org_a', email: 'Bo@x.co', role: 'member', invited_by: 'usr_a' } as const;
     const first = await tables.transact((tx) => invite(tx, fields, NOW));
     const again = await tables.transact((tx) =>
@@ -178,7 +178,7 @@ describe.each([
     ).toEqual(['org_a', 'org_b']);
   });
 
-  it('let an invitation expire, be accepted or be revoked, and then invite anew', async () => {
+  it('let an invitation expire, be accepted or be revoked, and then allow a new one', async () => {
     const fields = { org_id: 'org_a', email: 'bo@x.co', role: 'member', invited_by: 'usr_a' } as const;
     const { invitation } = await tables.transact((tx) => invite(tx, fields, NOW));
     const late = NOW + 7 * DAY_MS;
@@ -197,7 +197,7 @@ describe.each([
     expect(getInvitation(tables, 'org_b', next.invitation.id)).toBeUndefined();
   });
 
-  it('log changes with who, what and from where, organization by organization', async () => {
+  it('log changes with actor, action and address for each organization', async () => {
     const actor = { type: 'user', id: 'usr_a', address: '127.0.0.1' } as const;
     await tables.transact((tx) => {
       writeAudit(tx, actor, NOW, {
@@ -230,7 +230,7 @@ describe.each([
     });
   });
 
-  it('keep feedback, newest first', async () => {
+  it('store feedback, and list it newest first', async () => {
     for (const message of ['good', 'better'])
       await tables.transact((tx) => writeFeedback(tx, { user_id: 'usr_a', message, page: null }, NOW));
     expect(listFeedback(tables, ALL).items.map(({ message }) => message)).toEqual(['better', 'good']);

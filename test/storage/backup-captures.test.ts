@@ -51,7 +51,7 @@ async function readRestored(copy: string): Promise<Map<number, string[]>> {
 it.each([
   ['in the clear', undefined],
   ['where blocks wait in raw files', 1],
-])('a backup holds a file whose sealing was cut short, %s', async (_, pressed_rate) => {
+])('a backup contains a file whose sealing was interrupted, %s', async (_, pressed_rate) => {
   const folder = makeFolder();
   const db = join(folder, 'capture.mdb');
   const log = await CaptureLog.open({ path: db, redact: true, ...(pressed_rate ? { pressed_rate } : {}) });
@@ -67,7 +67,7 @@ it.each([
   expect([...(await readRestored(join(folder, 'copy')))]).toEqual(expected);
 });
 
-it('backups beside rotations hold each exchange once', { tags: 'long' }, async () => {
+it('backups during rotations contain each exchange once', { tags: 'long' }, async () => {
   const folder = makeFolder();
   const db = join(folder, 'capture.mdb');
   const log = await CaptureLog.open({ path: db, redact: true, pressed_rate: 1 });

@@ -51,7 +51,7 @@ async function fill() {
 }
 
 describe('a backup', () => {
-  it('of a database that is written to is whole, and comes back', async () => {
+  it('of a database in use is complete, and can be restored', async () => {
     const { main, capture } = await fill();
     let writing = true;
     let written = 0;
@@ -91,7 +91,7 @@ describe('a backup', () => {
     expect(readdirSync(join(target.data_dir, 'capture.mdb.files'))).toEqual(['a'.repeat(64)]);
   });
 
-  it('of a capture database counts the rows that are there, whatever was read before', async () => {
+  it('of a capture database counts the rows that exist, whatever was read before', async () => {
     const { capture_db } = source;
     mkdirSync(dirname(capture_db));
     await ensureCaptureFile(capture_db, 1);
@@ -111,7 +111,7 @@ describe('a backup', () => {
     }
   });
 
-  it('of an earlier version, which counted too few rows of captures, comes back', async () => {
+  it('of an earlier version, which counted too few rows of captures, can be restored', async () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     await writeBackup(source, join(folder, 'copy'), quiet, NOW);
@@ -123,7 +123,7 @@ describe('a backup', () => {
     expect(existsSync(target.capture_db)).toBe(true);
   });
 
-  it('that was touched is refused', async () => {
+  it('that was modified is refused', async () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     await writeBackup(source, join(folder, 'copy'), quiet, NOW);
@@ -136,7 +136,7 @@ describe('a backup', () => {
     expect(existsSync(target.data_dir)).toBe(false);
   });
 
-  it('with one bit of a database turned is refused', async () => {
+  it('with one flipped bit in a database is refused', async () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     await writeBackup(source, join(folder, 'copy'), quiet, NOW);
@@ -161,7 +161,7 @@ describe('a backup', () => {
     expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
   });
 
-  it('goes nowhere where something is, and comes from nowhere where nothing is', async () => {
+  it('needs an empty target, and a restore needs a backup', async () => {
     await expect(writeBackup(source, join(folder, 'copy'), quiet, NOW)).rejects.toThrow('holds nothing');
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
@@ -178,7 +178,7 @@ describe('a backup', () => {
     await expect(restoreBackup(join(folder, 'copy'), source, quiet)).rejects.toThrow('restore into an empty');
   });
 
-  it('is restored by one of two that try at once, and the other leaves it alone', async () => {
+  it('is restored by one of several simultaneous attempts; the others change nothing', async () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     const copy = join(folder, 'copy');
@@ -204,7 +204,7 @@ describe('a backup', () => {
     await restoreBackup(copy, target, quiet);
   });
 
-  it('leaves alone what another process made meanwhile', async () => {
+  it('is not restored over what another process wrote meanwhile', async () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     const copy = join(folder, 'copy');
@@ -217,7 +217,7 @@ describe('a backup', () => {
     expect(readFileSync(target.capture_db, 'utf8')).toBe('mine');
   });
 
-  it('cannot name files outside of its place', async () => {
+  it('cannot name files outside its folder', async () => {
     mkdirSync(join(folder, 'copy'));
     const files = [{ name: '../evil', kind: 'secret', bytes: 1, sha256: '' }];
     writeFileSync(

@@ -29,7 +29,7 @@ function makeEntry(id: number, memory: Buffer, raw: Buffer): BaseEntry {
   return { id, depth: 0, root: id, request, response: null, record: null, secrets: SECRETS, memory };
 }
 
-it('uses the memory of what was dropped again, and no other', () => {
+it('the memory of dropped bodies is reused, and no other', () => {
   const cache = new BaseCache(4 << 20);
   const prng = createPrng(5);
   const buffers = new Set<ArrayBufferLike>();
@@ -51,7 +51,7 @@ it('uses the memory of what was dropped again, and no other', () => {
   expect(cache.takeMemory((1 << 20) + 1)).toBeNull();
 });
 
-it('holds no more memory than it counts, whatever was in the bodies', async () => {
+it('the cache holds no more memory than it counts, whatever the bodies contain', async () => {
   const add = vi.spyOn(BaseCache.prototype, 'add');
   onTestFinished(() => add.mockRestore());
   const log = await CaptureLog.open({ path: join(makeFolder(), 'capture.mdb'), redact: true });
@@ -90,7 +90,7 @@ it('holds no more memory than it counts, whatever was in the bodies', async () =
   expect(bytes).toBeLessThanOrEqual(cache.bytes + Buffer.poolSize);
 });
 
-it('lets conversations grow where they are, also where one parts in two or goes back', {
+it('conversations grow in place, also one that branches or goes back', {
   tags: 'long',
 }, async () => {
   const takeOver = vi.spyOn(BaseCache.prototype, 'takeOver');

@@ -70,7 +70,7 @@ describe('attachments', () => {
     });
   }
 
-  it('leave alone what is small, no file, or would not come back the same', async () => {
+  it('do not include small parts, other values, or parts that would change', async () => {
     const folder = makeFolder();
     const log = await openLog(folder, true);
     const long = randomBytes(3_000).toString('base64');
@@ -92,7 +92,7 @@ describe('attachments', () => {
     await reader.close();
   });
 
-  it('come back in any conversation that grows, changes or shrinks', { tags: 'long' }, async () => {
+  it('are returned in any conversation that grows, changes or shrinks', { tags: 'long' }, async () => {
     const images = Array.from({ length: 4 }, (_, i) => randomBytes(1_024 + i * 5_000));
     const part = fc.oneof(
       fc.constantFrom(...images).map((image) => `{"type":"image","data":"${image.toString('base64')}"}`),
@@ -123,7 +123,7 @@ describe('attachments', () => {
     );
   });
 
-  it('are written anew when a sync has failed, and the sync fails for good when one is not what it was', () => {
+  it('are written again after a failed sync; the sync fails for good if one has changed', () => {
     const folder = makeFolder();
     const store = new AttachmentStore(folder);
     const contents = [randomBytes(5_000), randomBytes(6_000)];

@@ -35,7 +35,7 @@ async function store(
 describe('an unbroken run of megabytes that begins like a key', () => {
   const run = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9'.repeat(230_000);
 
-  it('is stored, in a body and in a stream, and masked where it is one', { tags: 'long' }, async () => {
+  it('is stored, in a body and in a stream, and masked if it is a key', { tags: 'long' }, async () => {
     const request = Buffer.from(JSON.stringify({ messages: [{ role: 'user', content: `see ${run} here` }] }));
     const stream = Buffer.from(
       `data: {"delta":{"text":"it is"}}\n\ndata: {"delta":{"text":"${run}"}}\n\ndata: {"delta":{"text":".e30.c2ln"}}\n\n`,
@@ -53,7 +53,7 @@ describe('an unbroken run of megabytes that begins like a key', () => {
     );
   });
 
-  it('is masked whole as one token, also where it goes on what an earlier body ended with', {
+  it('is masked whole as one token, also if it continues the end of an earlier body', {
     tags: 'long',
   }, async () => {
     const begin = Buffer.from(`{"text":"${run}`);
@@ -101,7 +101,7 @@ describe('a body that cannot be searched in time', () => {
     await log.close();
   });
 
-  it('one that is made for a credential which is nearly everywhere in it', async () => {
+  it('may be one that consists almost entirely of its credential', async () => {
     const credential = `${'a'.repeat(6_000)}b${'a'.repeat(2_000)}`;
     const body = Buffer.alloc(4 << 20, 'a');
     const { prepared, request, response } = await store(
@@ -126,7 +126,7 @@ describe('compressed bodies', () => {
   const answer = (body: Buffer, coding: string): CapturedExchange =>
     makeExchange({ response_headers: ['content-encoding', coding], response_body: body });
 
-  it('that unpack to far more than they are cost their own time, and ordinary ones are decoded beside them', {
+  it('that decompress to far more than their size use only their own time; others are decoded beside them', {
     tags: 'long',
   }, async () => {
     expect(bomb.length).toBeLessThan(200);
@@ -156,7 +156,7 @@ describe('compressed bodies', () => {
     expect(prepared.response_raw.equals(rows)).toBe(true);
   });
 
-  it('leave memory flat', { tags: 'long' }, async () => {
+  it('do not increase the memory', { tags: 'long' }, async () => {
     const preparer = new Preparer(true, 64 << 20);
     for (let i = 0; i < 20; i++) await preparer.prepare(answer(bomb, 'br'));
     const before = process.memoryUsage().rss;
@@ -165,7 +165,7 @@ describe('compressed bodies', () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(150 << 20);
   });
 
-  it('in many layers, or in an unknown way, are withheld', async () => {
+  it('in many layers, or with an unknown encoding, are withheld', async () => {
     const noise = randomBytes(400);
     for (const coding of ['x-acme', 'gzip, gzip, gzip, gzip, gzip', Array(20_000).fill('br').join(',')]) {
       const { prepared, response } = await store(answer(noise, coding));
@@ -289,7 +289,7 @@ describe('a credential that the gateway adds', () => {
   const echo = Buffer.from(JSON.stringify({ text: `it came with ${secret}` }));
   const own = new Preparer(true, 64 << 20, { operator_secrets: [secret] });
 
-  it.each([0, 64])('is masked beside %i credentials of the client’s, each in many forms', async (count) => {
+  it.each([0, 64])('is masked beside %i credentials of the client, each in many forms', async (count) => {
     const cookies = Array.from({ length: count }, (_, at) => `c${at}=<"${at}&/'+~>`);
     const exchange = makeExchange({
       request_headers: ['content-type', 'application/json', 'cookie', cookies.join('; ')],

@@ -77,7 +77,7 @@ describe('a reader', () => {
     await expect(CaptureLog.open({ path, redact: true })).rejects.toMatchObject({ code: 'newer_format' });
   });
 
-  it('notices a flipped bit in an exchange', async () => {
+  it('detects a flipped bit in an exchange', async () => {
     const folder = makeFolder();
     const path = await makeDatabase(folder);
     // The stored block itself, searched for in the file.

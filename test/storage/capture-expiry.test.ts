@@ -90,9 +90,9 @@ const withImage = (text: string, image: Buffer) =>
     }),
   );
 
-describe('captures that are too old', () => {
+describe('expired captures', () => {
   for (const key of [null, randomBytes(32)]) {
-    it(`go with their attachments, and younger ones read as they came${key === null ? '' : ', encrypted'}`, async () => {
+    it(`are removed with their attachments; newer ones stay byte for byte${key === null ? '' : ', encrypted'}`, async () => {
       const aged = await new AgedLog(key).open();
       const [gone, shared, young] = [0, 1, 2].map(() => randomBytes(20_000));
       // One conversation in which each turn repeats the previous one.
@@ -130,7 +130,7 @@ describe('captures that are too old', () => {
     });
   }
 
-  it('go from the live file too, which is sealed when it is a day old; ids are not used again', async () => {
+  it('leave the live file too, which is sealed when it is a day old; ids are not used again', async () => {
     const aged = await new AgedLog().open();
     await aged.capture(12, Buffer.from('old'));
     const expiry = aged.expiry(10);
@@ -146,7 +146,7 @@ describe('captures that are too old', () => {
     expect(listSealed(aged.path)).toEqual([]);
   });
 
-  it('leave attachments that a process left which ended in between, for the next one to remove', async () => {
+  it('leave no attachments, even if the process ended between the removals', async () => {
     const aged = await new AgedLog().open();
     await aged.capture(40, withImage('old', randomBytes(20_000)));
     const { sealed } = await aged.log.rotate();
@@ -157,7 +157,7 @@ describe('captures that are too old', () => {
     expect(aged.read()).toEqual([2]);
   });
 
-  it('keep attachments of a time at which their users were not noted', async () => {
+  it('keep attachments from a time when their users were not recorded', async () => {
     const aged = new AgedLog();
     const image = randomBytes(20_000);
     await aged.open();
@@ -173,7 +173,7 @@ describe('captures that are too old', () => {
     expect(aged.attachments()).toEqual([sha256(image)]);
   });
 
-  it('keep attachments while a damaged file lies aside that may name them', async () => {
+  it('keep attachments while a damaged file set aside may name them', async () => {
     const aged = await new AgedLog().open();
     await aged.capture(40, withImage('old', randomBytes(20_000)));
     await aged.log.rotate();
@@ -187,7 +187,7 @@ describe('captures that are too old', () => {
     expect(aged.attachments()).toHaveLength(0);
   });
 
-  it('are never what is young, nor what that names, in whatever order it came', {
+  it('never include new exchanges or their attachments, in whatever order these came', {
     tags: 'long',
   }, async () => {
     const images = Array.from({ length: 4 }, () => randomBytes(3_000));

@@ -68,31 +68,35 @@ function describe(prepared: PreparedExchange) {
   return { meta, texts: secrets.texts, request_type, response_type, response_coding, request_decoded };
 }
 
-it.each([true, false])('any requests of a form, masked (%s)', { tags: 'long' }, async (redact) => {
-  // All preparers share the secret on which masked labels depend.
-  const extras = { data_dir: makeFolder() };
-  onTestFinished(() => rmSync(extras.data_dir, { recursive: true }));
-  await fc.assert(
-    fc.asyncProperty(
-      form,
-      fc.array(request, { minLength: 2, maxLength: 8 }),
-      async (request_form, requests) => {
-        const preparer = new Preparer(redact, 1_000, extras);
-        for (const { values, ...parts } of requests) {
-          const request_headers = request_form.headers.slice();
-          for (const [i, at] of request_form.varying.entries()) request_headers[at] = values[i]!;
-          const exchange: CapturedExchange = makeExchange({ ...parts, request_headers });
-          const alone = await new Preparer(redact, 1_000, extras).prepare(exchange);
-          const found = await preparer.prepare({ ...exchange, request_form });
-          expect(describe(found)).toEqual(describe(alone));
-        }
-      },
-    ),
-    { numRuns: 2_000 },
-  );
-});
+it.each([true, false])(
+  'requests of a form are masked like any others (%s)',
+  { tags: 'long' },
+  async (redact) => {
+    // All preparers share the secret on which masked labels depend.
+    const extras = { data_dir: makeFolder() };
+    onTestFinished(() => rmSync(extras.data_dir, { recursive: true }));
+    await fc.assert(
+      fc.asyncProperty(
+        form,
+        fc.array(request, { minLength: 2, maxLength: 8 }),
+        async (request_form, requests) => {
+          const preparer = new Preparer(redact, 1_000, extras);
+          for (const { values, ...parts } of requests) {
+            const request_headers = request_form.headers.slice();
+            for (const [i, at] of request_form.varying.entries()) request_headers[at] = values[i]!;
+            const exchange: CapturedExchange = makeExchange({ ...parts, request_headers });
+            const alone = await new Preparer(redact, 1_000, extras).prepare(exchange);
+            const found = await preparer.prepare({ ...exchange, request_form });
+            expect(describe(found)).toEqual(describe(alone));
+          }
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  },
+);
 
-it('reads a form once while only plain values vary', async () => {
+it('a form is read once while only plain values vary', async () => {
   const preparer = new Preparer(true, 1_000);
   const request_form = { headers: ['host', 'a', 'x-api-key', SECRET, 'content-length', '10'], varying: [5] };
   const prepare = async (length: string, run_id: string | null = null) => {
@@ -110,7 +114,7 @@ it('reads a form once while only plain values vary', async () => {
   expect((await prepare(SECRET)).head.headers).not.toContain(SECRET);
 });
 
-it('remembers no long heads, of which each may be another', async () => {
+it('long heads are not remembered, since each may be different', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const preparer = new Preparer(true, 1_000);

@@ -90,7 +90,7 @@ describe('agents’ traffic without labels', () => {
     expect(shares.reduce((sum, share) => sum + share, 0) / shares.length).toBeGreaterThanOrEqual(onAverage);
   });
 
-  it('goes into the same runs whether it is read while it is stored or later, over restarts and rotations', {
+  it('belongs to the same runs whether it is read while it is stored or later, over restarts and rotations', {
     tags: 'long',
   }, async () => {
     await fc.assert(
@@ -181,7 +181,7 @@ const B1 = a('I read it first.', 'toolu_b1');
 const A2 = a('Then the next.', 'toolu_a2');
 const TASK = u('Mend the parser.');
 
-describe('by itself', () => {
+describe('unlabelled exchanges are grouped:', () => {
   it.each<[string, Asked[], number[]]>([
     [
       'a sub-agent with the very task of its parent, between the parent’s calls',
@@ -339,7 +339,7 @@ describe('by itself', () => {
     expect(runs).toEqual(truth.map((id) => (id < 0 ? 'mine' : id === 0 ? null : `conv_${id}`)));
   });
 
-  it('conversations that the provider keeps, two at once', async () => {
+  it('conversations that the provider stores, two at once', async () => {
     const turn = (conversation: string | { id: string }, input: string) =>
       capture({
         shape: 'responses',
@@ -360,7 +360,7 @@ describe('by itself', () => {
     expect(runs).toEqual(['conv_1', 'conv_2', 'conv_1', 'conv_2', 'conv_1']);
   });
 
-  it('threads of the messages API, two at once', async () => {
+  it('threads of the Messages API, two at once', async () => {
     const turn = (id: string, thread: object, content: string) =>
       capture({
         shape: 'messages',
@@ -388,7 +388,7 @@ describe('by itself', () => {
     expect(runs).toEqual(['conv_1', 'conv_2', 'conv_1', 'conv_2', 'conv_1']);
   });
 
-  it('keeps what it knows of an exchange that turned out to be no turn', async () => {
+  it('an exchange that turned out not to be a turn keeps its fields', async () => {
     const folder = makeFolder();
     const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: false });
     await log.append([

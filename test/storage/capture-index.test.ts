@@ -116,7 +116,7 @@ describe('runs without a label', () => {
     await reader.close();
   });
 
-  it('go on after a restart and in the next file', async () => {
+  it('continue after a restart and in the next file', async () => {
     const folder = makeFolder();
     const first = await openLog(folder);
     await first.append([ask('a', 'x'), ask('l', 'm', { run_id: 'mine' })]);
@@ -135,7 +135,7 @@ describe('runs without a label', () => {
     expect(runs(readAll(join(folder, 'capture.mdb')))).toEqual(['conv_1', 'conv_7']);
   });
 
-  it('are the same whether they are found while exchanges are stored, later, or some of each', {
+  it('are the same whether they are found while exchanges are stored, later, or partly each', {
     tags: 'long',
   }, async () => {
     const word = fc.constantFrom('a', 'b');
@@ -197,7 +197,7 @@ describe('runs without a label', () => {
     expect(seen[0]).not.toContain(secret);
   });
 
-  it('are not looked for by a reader: what is not indexed is told from its record, and marked', async () => {
+  it('are not grouped by a reader: it shows the record of an unindexed exchange with a mark', async () => {
     const log = await openLog(makeFolder(), false);
     await log.append([ask('a', 'x'), ask('a x b', 'y', { run_id: 'mine' })]);
     const reader = CaptureReader.open(log.stats().path);
@@ -217,7 +217,7 @@ describe('runs without a label', () => {
     for (const summary of reader.summaries()) expect(summary).not.toHaveProperty('not_indexed');
   });
 
-  it('wait for exchanges that were stored unread, and are not decoded again then', async () => {
+  it('wait for exchanges that were stored unread, which are then not decoded again', async () => {
     const folder = makeFolder();
     const unread = await openLog(folder, false);
     await unread.append([ask('a', 'x')]);
@@ -237,7 +237,7 @@ describe('runs without a label', () => {
     expect(runs(readAll(log.stats().path))).toEqual(['conv_1', 'conv_1', 'conv_3']);
   });
 
-  it('of one run are found without the rest, in a file that is indexed in part', {
+  it('are found by run without reading others, in a partly indexed file', {
     tags: 'long',
   }, async () => {
     const log = await openLog(makeFolder(), false);
@@ -270,7 +270,7 @@ describe('runs without a label', () => {
     unpacked.mockRestore();
   });
 
-  it('go past an exchange that the decoder fails on', async () => {
+  it('skip an exchange on which the decoder fails', async () => {
     const log = await openLog(makeFolder(), false);
     await log.append([ask('a', 'x'), ask('a x b')]);
     const failing: DecodeExchange = (copy) => {
@@ -283,7 +283,7 @@ describe('runs without a label', () => {
     expect(runs(records)).toEqual(['conv_1', 'conv_2']);
   });
 
-  it('try again after a failed write', async () => {
+  it('are written again after a failed write', async () => {
     const folder = makeFolder();
     let failing = true;
     const log = await CaptureLog.open({

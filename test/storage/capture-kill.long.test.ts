@@ -33,7 +33,7 @@ describe('kill -9 of the writer', () => {
   it.each([
     ['', null],
     [' under a data key', randomBytes(32)],
-  ])('loses nothing that was acknowledged, three times over%s', async (_where, data_key) => {
+  ])('loses nothing acknowledged, three times in a row%s', async (_where, data_key) => {
     const path = join(makeFolder(), 'capture.mdb');
     let acknowledged = 0;
     for (const count of [40, 90, 65]) {

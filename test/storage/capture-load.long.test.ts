@@ -77,7 +77,7 @@ async function drive(log: CaptureLog, batches: number, seen: (batch: number) => 
   }
 }
 
-it('packs and indexes under a load that never pauses: what waits stays bounded', async () => {
+it('the log packs and indexes under a load that never pauses: waiting data stays bounded', async () => {
   const { log, path } = await openLog({ pressed_rate: 1 });
   const batches = 400;
   let mostWaiting = 0;
@@ -106,7 +106,7 @@ it('packs and indexes under a load that never pauses: what waits stays bounded',
   reader.close();
 });
 
-it('what comes at an ordinary rate is compressed at once, and what comes too fast for that is packed to within twice of a box at rest', async () => {
+it('bodies are compressed at once, or under pressure packed later, to at most twice the size at rest', async () => {
   const exchanges = [...makeConversations(48, 7)];
   const measure = async (options: Partial<CaptureLogOptions>, size: number): Promise<[number, number]> => {
     const { log, path } = await openLog(options);

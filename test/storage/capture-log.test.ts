@@ -48,8 +48,8 @@ function makeTurns(count: number, turnBytes: number, marker: boolean): Buffer[] 
   });
 }
 
-describe('capture log', () => {
-  it('loses nothing to another writer: a batch for ids that are taken fails, and has later ones when it is tried again', async () => {
+describe('the capture log', () => {
+  it('fails a batch whose ids another writer took, and stores it with later ids at the retry', async () => {
     const folder = makeFolder();
     const first = await openLog(folder);
     const second = await openLog(folder);
@@ -66,7 +66,7 @@ describe('capture log', () => {
     expect(Buffer.from(reader.body(24, 'request')!).toString()).toBe('first 2');
   });
 
-  it('gives back what it was given, in any batches, bodies and runs', { tags: 'long' }, async () => {
+  it('returns its input, in any batches, bodies and runs', { tags: 'long' }, async () => {
     const body = fc.oneof(
       fc.uint8Array({ maxLength: 300 }),
       fc.string({ maxLength: 2_000 }).map((text) => Buffer.from(text)),
@@ -178,7 +178,7 @@ describe('capture log', () => {
     expect(statSync(sealed!).size).toBeLessThan(sent / 8);
   });
 
-  it('goes on with the ids after a restart', async () => {
+  it('continues the ids after a restart', async () => {
     const folder = makeFolder();
     const first = await openLog(folder);
     await first.append([makeExchange(), makeExchange()]);
@@ -188,7 +188,7 @@ describe('capture log', () => {
     expect(await second.append([])).toEqual({ first_id: 4, last_id: 3 });
   });
 
-  it('seals a compacted read-only file and goes on with the ids', async () => {
+  it('seals a compacted read-only file, and continues the ids', async () => {
     const folder = makeFolder();
     const log = await openLog(folder);
     expect(await log.rotate()).toEqual({ sealed: null, opened: join(folder, 'capture.mdb') });
@@ -214,7 +214,7 @@ describe('capture log', () => {
     expect(sealed.body(4, 'request')).toBeUndefined();
   });
 
-  it('goes on with the ids when the live file is gone and sealed ones are there', async () => {
+  it('continues the ids if the live file is missing and sealed ones exist', async () => {
     const folder = makeFolder();
     const first = await openLog(folder);
     await first.append([makeExchange(), makeExchange()]);
@@ -225,7 +225,7 @@ describe('capture log', () => {
     expect((await second.append([makeExchange()])).first_id).toBe(3);
   });
 
-  it('goes on with its file when there is no room for a new one to rotate into', async () => {
+  it('continues in its file if there is no room for a new one', async () => {
     const folder = makeFolder();
     const log = await openLog(folder);
     const bodies = ['one', 'two'].map((text) => Buffer.from(text));
@@ -244,7 +244,7 @@ describe('capture log', () => {
     expect((await log.rotate()).sealed).toBe(join(folder, 'capture.1-2.mdb'));
   });
 
-  it('finishes a rotation that was cut short', async () => {
+  it('finishes an interrupted rotation', async () => {
     const folder = makeFolder();
     const first = await openLog(folder);
     await first.append([makeExchange({ request_body: Buffer.from('one') })]);
@@ -266,7 +266,7 @@ describe('capture log', () => {
     );
   });
 
-  it('uses up no id when a write fails, and goes on', async () => {
+  it('uses no id for a failed write, and continues', async () => {
     const folder = makeFolder();
     let failing = false;
     const fault = (): void => {
@@ -304,7 +304,7 @@ describe('capture log', () => {
       expect(reader.range().last_id).toBe(from + good.length - 1);
     };
 
-    it('is set apart, and the others are stored', async () => {
+    it('is skipped, and the others are stored', async () => {
       const fault = (_point: string, exchange?: CapturedExchange): void => {
         if (isBad(exchange)) throw new RangeError(`a secret: ${Buffer.from(exchange!.request_body)}`);
       };
@@ -336,7 +336,7 @@ describe('capture log', () => {
     });
   });
 
-  it('says what is left of a batch when the disk fills while each exchange is tried by itself', async () => {
+  it('is reported with the rest of the batch if the disk fills during the single attempts', async () => {
     let commits = 0;
     const fault = (point: string): void => {
       if (point !== 'commit') return;
@@ -355,7 +355,7 @@ describe('capture log', () => {
       expect(same(reader.body(id, 'request'), Buffer.from(`${id - 1}`))).toBe(true);
   });
 
-  it('keeps of what it unpacked no more memory than it counts', async () => {
+  it('the log keeps no more decompressed memory than it counts', async () => {
     const text = Buffer.from('a few words of an answer, '.repeat(20));
     const block = encodeBlock([draftRecord(0, [], [text], [], [text], text)], null, 'patient');
     const head = readBlockHead(block);
@@ -380,7 +380,7 @@ describe('capture log', () => {
     }
   });
 
-  it('refuses calls after close', async () => {
+  it('the log refuses calls after close', async () => {
     const log = await openLog(makeFolder());
     await log.close();
     await expect(log.append([makeExchange()])).rejects.toThrow('closed');

@@ -71,7 +71,7 @@ it.each([
   await log.close();
 });
 
-it('bodies lie where they like, in shared memory that is used for others as soon as they are stored', {
+it('bodies may be in any memory, also shared memory that is reused once they are stored', {
   tags: 'long',
 }, async () => {
   const path = join(makeFolder(), 'capture.mdb');
@@ -105,7 +105,7 @@ it('bodies lie where they like, in shared memory that is used for others as soon
   await log.close();
 });
 
-it('a write that fails while others are prepared fails its append, and uses up nothing', async () => {
+it('a write that fails while others are prepared fails its append, and uses no id', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const first = makeBatch(30, 10, 500_000);
@@ -120,7 +120,7 @@ it('a write that fails while others are prepared fails its append, and uses up n
   await log.close();
 });
 
-it('what is still raw when the file is sealed is packed in the sealed file, and ids go on meanwhile', async () => {
+it('raw data in a file being sealed is packed in the sealed file, and ids continue meanwhile', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(2, 200, 3_000);
@@ -137,7 +137,7 @@ it('what is still raw when the file is sealed is packed in the sealed file, and 
   await log.close();
 });
 
-it('a log that is opened again finds raw blocks as they are', async () => {
+it('a reopened log finds its raw blocks unchanged', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(4, 200, 3_000);
@@ -153,7 +153,7 @@ it('a log that is opened again finds raw blocks as they are', async () => {
   await second.close();
 });
 
-it('secrets, attachments and bytes that look like ours are told from plain bodies under pressure, too', async () => {
+it('secrets, attachments and look-alikes of stored formats are recognized under pressure, too', async () => {
   const folder = makeFolder();
   const path = join(folder, 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
@@ -193,7 +193,7 @@ it('secrets, attachments and bytes that look like ours are told from plain bodie
 
 const rawNames = (path: string) => (existsSync(`${path}.raw`) ? readdirSync(`${path}.raw`) : []);
 
-it('raw blocks stand beside the database until they are packed and the disk has them', async () => {
+it('raw blocks are stored beside the database until they are packed and on the disk', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(6, 100, 3_000);
@@ -215,7 +215,7 @@ it('raw blocks stand beside the database until they are packed and the disk has 
   await log.close();
 });
 
-it('a failed append leaves no block behind, and the next one builds on what was there', async () => {
+it('a failed append leaves no block behind, and the next one builds on the previous state', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   let mustFail = false;
   const log = await CaptureLog.open({
@@ -241,7 +241,7 @@ it('a failed append leaves no block behind, and the next one builds on what was 
   reader.close();
 });
 
-it('after a failed sync no flush says that all is safe until the file is sealed, and no raw file goes', async () => {
+it('after a failed sync no flush succeeds until the file is sealed, and no raw file is deleted', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   let mustFail = false;
   const log = await CaptureLog.open({
@@ -278,7 +278,7 @@ it('after a failed sync no flush says that all is safe until the file is sealed,
   await expect(log.close()).rejects.toThrow('until the file is rotated');
 });
 
-it('what a writer left behind is packed by the next one, and unknown files are removed', async () => {
+it('the next writer packs what a writer left behind, and unknown files are removed', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = makeBatch(11, 100, 3_000);
   const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
@@ -298,7 +298,7 @@ it('what a writer left behind is packed by the next one, and unknown files are r
   reader.close();
 });
 
-it('a sealing that was cut short is finished with its raw blocks', async () => {
+it('an interrupted sealing is finished with its raw blocks', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = makeBatch(12, 100, 3_000);
   const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
@@ -315,7 +315,7 @@ it('a sealing that was cut short is finished with its raw blocks', async () => {
   reader.close();
 });
 
-it('a raw file that is lost costs its exchanges and no others', async () => {
+it('a lost raw file loses only its exchanges', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   await log.append(makeBatch(14, 100, 3_000));
@@ -329,7 +329,7 @@ it('a raw file that is lost costs its exchanges and no others', async () => {
   reader.close();
 });
 
-it('a backup is whole without raw files', async () => {
+it('a backup is complete without raw files', async () => {
   const folder = makeFolder();
   const path = join(folder, 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });

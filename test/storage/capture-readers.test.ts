@@ -11,7 +11,7 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-it('no call of a reader leaves a transaction behind, and no listing holds one while its exchanges are looked at', async () => {
+it('no call of a reader leaves a transaction open, and no listing holds one between exchanges', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
   onTestFinished(() => log.close());

@@ -42,7 +42,7 @@ const round = (value: number) => Math.round(value * 1_000) / 1_000;
 const pair = (flat: readonly string[]) =>
   flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1]!]] : []));
 
-it('is read as it was written', () => {
+it('a record is read as it was written', () => {
   // One encoder for all, so that its caches must be right for the next exchange.
   const preparer = new Preparer(false, 1_000);
   const shared = ['content-type', 'text/plain'];

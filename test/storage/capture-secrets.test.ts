@@ -75,7 +75,7 @@ function echoes(value: string): string {
 
 for (const redact of [true, false]) {
   describe(`never stored, SVC_REDACT=${redact ? 1 : 0}`, () => {
-    it('credential headers, secret query values, and their echoes in the answer', async () => {
+    it('are credential headers, secret query values, and their echoes in the answer', async () => {
       const headers = [
         'authorization',
         'Proxy-Authorization',
@@ -175,7 +175,7 @@ describe('keys inside bodies', () => {
     }
   });
 
-  it('are kept with SVC_REDACT=0, byte for byte', async () => {
+  it('stay byte for byte with SVC_REDACT=0', async () => {
     const { bodies } = await store(
       [makeExchange({ request_body: Buffer.from(text), response_body: gzipSync(text) })],
       false,
@@ -184,7 +184,7 @@ describe('keys inside bodies', () => {
     expect(bodies[0]!.response.equals(gzipSync(text))).toBe(true);
   });
 
-  it('are masked in streamed answers that give them out in pieces, echoes of the credential in every mode', async () => {
+  it('are masked in streams that contain them in pieces; echoes of the credential always', async () => {
     const credential = canary('streamed');
     const makeEvents = (value: string): Buffer =>
       Buffer.from(
@@ -251,7 +251,7 @@ describe('keys inside bodies', () => {
     for (const text of texts.slice(2)) expect(text).toMatch(/^(\[redacted\])+$/);
   });
 
-  it('are masked inside compressed bodies, which are then kept decoded', async () => {
+  it('are masked inside compressed bodies, which are then stored decoded', async () => {
     const encodings: [string, Buffer][] = [
       ['gzip', gzipSync(text)],
       ['x-gzip', gzipSync(text)],
@@ -285,7 +285,7 @@ describe('keys inside bodies', () => {
     expect(disk.includes(key)).toBe(false);
   });
 
-  it('never get through a compressed body that is damaged, cut off, unknown or a bomb', async () => {
+  it('never pass in a compressed body that is damaged, cut off, unknown or a bomb', async () => {
     const long = Buffer.from(`${'word '.repeat(200)}${key} ${randomBytes(20_000).toString('hex')}`);
     const damaged = gzipSync(long);
     damaged.fill(0xff, damaged.length - 3_000, damaged.length - 2_900);

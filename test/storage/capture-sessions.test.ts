@@ -83,7 +83,7 @@ const runsOf = (reader: CaptureReader) =>
   [...reader.summaries()].map(({ run_id, run_kind }) => [run_id, run_kind ?? null]);
 
 describe('sessions', () => {
-  it('hold a conversation together that was summed up, and say what that leaves unproven', async () => {
+  it('hold a summarized conversation together, and mark what that leaves unproven', async () => {
     const begin = user('<summary>We looked everywhere.</summary> Go on.');
     const reader = await store([
       turn(CLAUDE, [user('Where is it?')]),
@@ -101,7 +101,7 @@ describe('sessions', () => {
     });
   });
 
-  it('are golden without numbers where the conversation is unbroken', async () => {
+  it('are golden without numbers if the conversation is unbroken', async () => {
     const reader = await store([
       turn(CLAUDE, [user('Where is it?')]),
       turn([...CLAUDE, 'x-claude-code-agent-id', 'a69baf915666a168d'], [user('Look for it.')]),
@@ -123,7 +123,7 @@ describe('sessions', () => {
     expect(listChildRuns(reader, SESSION)).toEqual([{ run_id: agent, kind: 'subagent' }]);
   });
 
-  it('have calls beside the work in child runs that are never golden', async () => {
+  it('have side calls in child runs, which are never golden', async () => {
     const none = { tools: [] };
     const asked = [user('Where is it?')];
     const reader = await store([
@@ -167,7 +167,7 @@ describe('sessions', () => {
     });
   });
 
-  it('are where the operator says, and nowhere for another header of the kind', async () => {
+  it('come from the header that the operator names, and from no similar one', async () => {
     const headers = ['x-acme-run', 'nightly-7'];
     const asked = [user('Where is it?')];
     const reader = await store(
@@ -181,13 +181,13 @@ describe('sessions', () => {
     expect(runsOf(await store([turn(headers, asked)]))).toEqual([['conv_1', null]]);
   });
 
-  it('leave to x-svc-run what it names', async () => {
+  it('give way to a run that x-svc-run names', async () => {
     const reader = await store([turn(CLAUDE, [user('Where is it?')], { run_id: 'mine' })]);
     expect(runsOf(reader)).toEqual([['mine', null]]);
     expect([...reader.exchanges()][0]).not.toHaveProperty('session_id');
   });
 
-  it('are masked where they may be a credential, and only there', async () => {
+  it('are masked only where they may be a credential', async () => {
     const secret = ['x-session-affinity', 'shared-secret-7', 'x-session-id', 'shared-secret-7'];
     const [open, kept] = [...(await store([turn(OPENCODE, []), turn(secret, [])])).exchanges()];
     expect(open!.request.headers.slice(1)).toEqual([

@@ -87,7 +87,7 @@ const CASES: [path: string, request: unknown, response: unknown, type: string, s
   ['/telemetry', { messages: asked }, '{"type":"mess', JSON_TYPE, null],
 ];
 
-it('tells a turn where request and answer agree', async () => {
+it('an exchange is a turn if request and answer agree', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const bytes = (body: unknown) => Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
   const exchanges = [

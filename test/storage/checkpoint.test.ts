@@ -21,7 +21,7 @@ function openFile(path: string) {
 }
 
 describe('a checkpoint', () => {
-  it('is what the file is thrown back to after the machine has started anew', async () => {
+  it('is the state to which the file returns after a restart of the machine', async () => {
     const path = join(makeFolder(), 'a.mdb');
     const root = openFile(path);
     const checkpoints = new Checkpoints(path);
@@ -51,7 +51,7 @@ describe('a checkpoint', () => {
     await restored.close();
   });
 
-  it('advances with what is committed, and not without', async () => {
+  it('advances with commits, and not without', async () => {
     const path = join(makeFolder(), 'a.mdb');
     const root = openFile(path);
     const checkpoints = new Checkpoints(path);
@@ -71,7 +71,7 @@ describe('a checkpoint', () => {
     await restored.close();
   });
 
-  it('survives a slot that was torn', async () => {
+  it('survives a torn slot', async () => {
     const path = join(makeFolder(), 'a.mdb');
     const root = openFile(path);
     const checkpoints = new Checkpoints(path);

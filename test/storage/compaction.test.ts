@@ -81,7 +81,7 @@ describe.each([
   });
 });
 
-it('a compaction that is killed before any of its file operations leaves everything readable, and nothing behind', {
+it('that is killed before any of its file operations leaves all readable, and nothing behind', {
   tags: 'long',
 }, async () => {
   const full = makeFolder();
@@ -150,7 +150,7 @@ describe('the mark of deletions', () => {
   });
 
   it.each(['organizations', PROFILES_TABLE, PROJECTS, 'users'])(
-    'is written when a row of %s gets another value, and not when it gets its first one',
+    'is written when a row of %s gets another value, but not with its first one',
     async (table) => {
       const paths = databasePaths(makeFolder());
       await tryStores(paths);
@@ -166,7 +166,7 @@ describe('the mark of deletions', () => {
     },
   );
 
-  it('is not written by what a table loses in normal use', async () => {
+  it('is not written for normal losses of a table', async () => {
     const folder = makeFolder();
     const paths = databasePaths(folder);
     await tryStores(paths);
@@ -186,10 +186,10 @@ describe('the mark of deletions', () => {
   });
 });
 
-describe('a redo log that is wiped', () => {
+describe('a wiped redo log', () => {
   const append = (log: RedoLog, text: string) => log.append((into, at) => at + into.write(text, at));
 
-  it('holds no byte of records that count no more, and all of those that do', () => {
+  it('holds no byte of obsolete records, and all of the valid ones', () => {
     const path = join(makeFolder(), 'runs.0.redo');
     const log = new RedoLog(path, 4_096);
     for (let n = 0; n < 5; n++) append(log, `${CANARY} ${n}`);
@@ -209,7 +209,7 @@ describe('a redo log that is wiped', () => {
     expect(readFileSync(path).includes('what')).toBe(false);
   });
 
-  it('is wiped by the start, whatever it holds', async () => {
+  it('is wiped at the start, whatever it holds', async () => {
     const folder = makeFolder();
     const path = join(folder, 'runs.3.redo');
     const log = new RedoLog(path, 4_096);

@@ -12,8 +12,8 @@ import { makeFolder } from './folder.ts';
 const bytes = randomBytes(32);
 const place = Buffer.from('here');
 
-describe('what is sealed', () => {
-  it('opens where it was sealed, with the key', () => {
+describe('a sealed value', () => {
+  it('opens in its place with the key', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 5_000 }), fc.uint8Array(), fc.nat(9), (plain, at, room) => {
         const sealed = new DataKey(bytes).sealer('rows').seal(plain, at, room).subarray(room);
@@ -23,7 +23,7 @@ describe('what is sealed', () => {
     );
   });
 
-  it('does not open with one bit of it changed, or cut off anywhere', () => {
+  it('does not open with one bit changed, or cut off anywhere', () => {
     const sealer = new DataKey(bytes).sealer('rows');
     const sealed = sealer.seal(Buffer.from('a secret'), place);
     for (let bit = 0; bit < sealed.length * 8; bit++) {
@@ -45,7 +45,7 @@ describe('what is sealed', () => {
     for (const open of refused) expect(open).toThrow(SealError);
   });
 
-  it('never looks the same twice, and takes no salt and number twice', () => {
+  it('never looks the same twice, and never uses the same salt and number twice', () => {
     const heads = new Set<string>();
     for (let start = 0; start < 20; start++) {
       const sealer = new DataKey(bytes).sealer('rows');
@@ -54,7 +54,7 @@ describe('what is sealed', () => {
     expect(heads.size).toBe(1_000);
   });
 
-  it('is read by one that seals, too, from many that sealed', { tags: 'long' }, () => {
+  it('opens also for a sealer, one of many', { tags: 'long' }, () => {
     const reader = new DataKey(bytes).sealer('rows');
     const others = Array.from({ length: 600 }, () => new DataKey(bytes).sealer('rows'));
     const sealed = others.map((other, i) => other.seal(Buffer.from(String(i)), place));
@@ -65,7 +65,7 @@ describe('what is sealed', () => {
       }
   });
 
-  it('has a name that is the same each time and another one under another key', () => {
+  it('the name of a key is always the same, and differs between keys', () => {
     const name = new DataKey(bytes).nameOf('attachment', 'abc');
     expect(name).toMatch(/^[0-9a-f]{64}$/);
     expect(new DataKey(bytes).nameOf('attachment', 'abc')).toBe(name);
@@ -87,11 +87,11 @@ describe('a key file', () => {
     ['hex', `${bytes.toString('hex')}\n`],
     ['base64', `${bytes.toString('base64')}\n`],
     ['base64url', bytes.toString('base64url')],
-  ])('holds it as %s', (_form, content) => {
+  ])('contains it as %s', (_form, content) => {
     expect(Buffer.from(readKeyFile(write(content)))).toEqual(bytes);
   });
 
-  it('may be read by its group, as mounted secrets are', () => {
+  it('may be readable for its group, as mounted secrets are', () => {
     expect(Buffer.from(readKeyFile(write(bytes, 0o440)))).toEqual(bytes);
   });
 
@@ -111,14 +111,14 @@ describe('a key file', () => {
     expect(() => readKeyFile(write(bytes, mode))).toThrow(/chmod 600/);
   });
 
-  it('is refused where the file is missing', () => {
+  it('is refused if the file is missing', () => {
     const folder = makeFolder();
     expect(() => readKeyFile(join(folder, 'none'))).toThrow('there is no such file');
     mkdirSync(join(folder, 'sub'), { mode: 0o700 });
     expect(() => readKeyFile(join(folder, 'sub'))).toThrow(/not a file/);
   });
 
-  it('is never shown in what is told of it', () => {
+  it('is never shown in messages about it', () => {
     const text = bytes.toString('hex').slice(1);
     expect(() => readKeyFile(write(text))).toThrow(
       expect.not.objectContaining({ message: expect.stringContaining(text) }),

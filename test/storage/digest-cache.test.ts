@@ -13,7 +13,7 @@ const digest = (text: string) => ({
 });
 
 describe('the cache of digests', () => {
-  it('gives back what was put, to the run as it was then and to the same code', async () => {
+  it('returns what was put, for the run as it was then and for the same code', async () => {
     const path = join(makeFolder(), 'deep', 'digests.mdb');
     const long = 'r'.repeat(5_000);
     const first = DigestCache.open(path, 'code 1');
@@ -37,7 +37,7 @@ describe('the cache of digests', () => {
     await last.close();
   });
 
-  it('keeps what was asked for, drops the rest, and counts its bytes', async () => {
+  it('keeps what was requested, drops the rest, and counts its bytes', async () => {
     const path = join(makeFolder(), 'digests.mdb');
     const cache = DigestCache.open(path, 'code');
     for (const run of ['a', 'b', 'c']) await cache.put(key(run), digest(run));
@@ -54,7 +54,7 @@ describe('the cache of digests', () => {
     await next.close();
   });
 
-  it('begins anew where its file is cut off or something else', async () => {
+  it('starts anew if its file is cut off or something else', async () => {
     const path = join(makeFolder(), 'digests.mdb');
     const cache = DigestCache.open(path, 'code');
     await cache.put(key('a'), digest('a'));

@@ -15,7 +15,7 @@ import { makeFolder } from './folder.ts';
 
 const SECRET = `secret${randomBytes(9).toString('hex')}`;
 
-it('finishes an erasure that was killed at any step', async () => {
+it('an erasure that was killed at any step is finished later', async () => {
   const full = { path: join(makeFolder(), 'capture.mdb'), key: randomBytes(32) };
   await fillThree(full, SECRET, 36);
   const before = await readAll(full);

@@ -179,7 +179,7 @@ describe('an erased run', () => {
     expect((await captured.read()).get(before.size + 1)!.request).toContain('stays says 7');
   });
 
-  it('is whatever is chosen: of any sequence every other exchange keeps its bytes', {
+  it('leaves the bytes of all other exchanges unchanged, whatever is chosen', {
     tags: 'long',
   }, async () => {
     const step = fc.record({
@@ -216,7 +216,7 @@ describe('an erased run', () => {
   });
 });
 
-describe('what is meant', () => {
+describe('the selection of an erasure', () => {
   it('is a session with the runs that it began, in every file', async () => {
     const session = '6f1c2a34-5b6d-4e7f-8a9b-0c1d2e3f4a5b';
     const from = (id: string, ...more: string[]): Partial<CapturedExchange> => ({
@@ -235,7 +235,7 @@ describe('what is meant', () => {
     expect(left).toEqual(['erased', 'erased', 'anthropic']);
   });
 
-  it('is what began before a time', async () => {
+  it('is everything that began before a time', async () => {
     const captured = new Captured();
     for (let n = 0; n < 6; n++) await captured.append(turn('r', n + 1, n < 3 ? CANARY : ''));
     await captured.close();
@@ -247,7 +247,7 @@ describe('what is meant', () => {
     expect(findAnywhere(captured.folder, CANARY)).toEqual([]);
   });
 
-  it('is what holds a credential, escaped and encoded too, in a body, the address or a header', async () => {
+  it('is everything that contains a credential, also escaped or encoded, in a body, address or header', async () => {
     const credential = 'p4ss/word+of"the\\customer=';
     const captured = new Captured();
     const said = (words: string) => ({
@@ -273,7 +273,7 @@ describe('what is meant', () => {
 });
 
 describe('an erasure', () => {
-  it('is refused while a process writes that takes no orders, and changes nothing', async () => {
+  it('is refused while a process writes that accepts no orders, and changes nothing', async () => {
     const captured = new Captured();
     await captured.append(turn('r', 1));
     await captured.close();
@@ -285,7 +285,7 @@ describe('an erasure', () => {
     expect(readdirSync(captured.folder).filter((name) => name.includes('eras'))).toEqual([]);
   });
 
-  it('says that there is no database', async () => {
+  it('reports a missing database', async () => {
     await expect(erase(makeFolder(), { run_id: 'r' })).rejects.toThrow('no such capture database');
   });
 });

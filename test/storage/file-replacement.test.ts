@@ -42,7 +42,7 @@ async function readRows(path: string): Promise<number[]> {
   return rows;
 }
 
-it('what a command writes after a compaction is in the new file', async () => {
+it('a command’s write after a compaction is in the new file', async () => {
   const { folder, paths } = await makeStores();
   const command = openMain(paths);
   await put(command, 1);
@@ -53,7 +53,7 @@ it('what a command writes after a compaction is in the new file', async () => {
   expect(await readRows(paths.main)).toEqual([1, 2]);
 });
 
-it('what a command writes beside compactions is there, or was refused', { tags: 'long' }, async () => {
+it('a command’s write beside compactions succeeds or is refused', { tags: 'long' }, async () => {
   const { folder, paths } = await makeStores();
   const command = openMain(paths);
   const written: number[] = [];
@@ -77,7 +77,7 @@ it('what a command writes beside compactions is there, or was refused', { tags: 
   expect(await readRows(paths.main)).toEqual([-1, ...written]);
 });
 
-it('a file that is being replaced is neither opened nor written to by a command', async () => {
+it('commands neither open nor write a file that is being replaced', async () => {
   const { folder, paths } = await makeStores();
   const command = openMain(paths);
   for (const marker of [draftPath(paths.main), planPath(folder)]) {
@@ -91,7 +91,7 @@ it('a file that is being replaced is neither opened nor written to by a command'
   expect(await readRows(paths.main)).toEqual([2]);
 });
 
-it('a command that makes the database is not overwritten by the first start', async () => {
+it('the first start does not overwrite the database that a command is creating', async () => {
   const paths = databasePaths(makeFolder());
   const command = openMain(paths);
   await put(command, 1);

@@ -11,10 +11,10 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-describe.each(['disk', 'process'] as const)('with the durability %s', (durability) => {
+describe.each(['disk', 'process'] as const)('a store with the durability %s', (durability) => {
   const open = () => new LmdbTables(join(folder, 'rows.mdb'), durability);
 
-  it('reads tables that are missing, and writes them', async () => {
+  it('reads and writes tables that are missing', async () => {
     const tables = open();
     const found = await tables.transact((transaction) => {
       const before = [transaction.get('first', ['a']), transaction.get('second', ['a'])];
@@ -25,7 +25,7 @@ describe.each(['disk', 'process'] as const)('with the durability %s', (durabilit
     await tables.close();
   });
 
-  it('reads and lists tables that are there', async () => {
+  it('reads and lists existing tables', async () => {
     const first = open();
     await first.transact(({ write }) => write({ op: 'put', table: 'kept', row: ['a'], value: 1 }));
     await first.transact(({ write }) => write({ op: 'put', table: 'listed', row: ['b'], value: 2 }));
@@ -44,7 +44,7 @@ describe.each(['disk', 'process'] as const)('with the durability %s', (durabilit
     await second.close();
   });
 
-  it('reads and writes tables that a failed transaction was the first to use', async () => {
+  it('reads and writes tables that a failed transaction used first', async () => {
     const first = open();
     await first.transact(({ write }) => write({ op: 'put', table: 'kept', row: ['a'], value: 1 }));
     await first.close();

@@ -52,11 +52,11 @@ export function describeJournal(
 
     afterEach(() => journal.close());
 
-    it('knows nothing of an actor that never wrote', () => {
+    it('is empty for an actor that never wrote', () => {
       expect(journal.load('run', 'a')).toEqual({ snapshot: null, events: [] });
     });
 
-    it('gives back events in their order, each actor its own', async () => {
+    it('returns the events of each actor in their order', async () => {
       const writes: JournalWrite[] = [];
       for (let seq = 1; seq <= 300; seq++)
         writes.push(event('run', 'a', seq), event('run', 'b', seq, `b${seq}`));
@@ -69,7 +69,7 @@ export function describeJournal(
       expect(readable(journal.load('ledger', 'a')).events).toEqual(['another kind']);
     });
 
-    it('calls done once, after it has returned, when the writes can be read', async () => {
+    it('calls done once, after the return, when the writes can be read', async () => {
       let calls = 0;
       const seen = await new Promise<number>((resolve) => {
         journal.commit([event('run', 'a', 1)], () => {
@@ -102,7 +102,7 @@ export function describeJournal(
       expect(readable(journal.load('run', 'ab')).events).toEqual(['not mine']);
     });
 
-    it('forgets an actor whole, and takes what comes behind as its first', async () => {
+    it('forgets an actor completely, and accepts its next events as the first', async () => {
       await commit(journal, [
         ...history('run', 'a', 3),
         snapshot('run', 'a', 3, 'three'),
@@ -124,7 +124,7 @@ export function describeJournal(
       expect(readable(journal.load('run', 'a')).events).toEqual(['anew', 'event 2']);
     });
 
-    it('is found again by the next one that opens it', async () => {
+    it('keeps its content when it is opened again', async () => {
       await commit(journal, [
         ...history('run', 'a', 5),
         snapshot('run', 'a', 5, 'five'),
@@ -138,7 +138,7 @@ export function describeJournal(
       });
     });
 
-    it('waits with closing for the outstanding commit', async () => {
+    it('closes only after the outstanding commit', async () => {
       const outcome = commit(journal, [event('run', 'a', 1)]);
       await journal.close();
       expect(await outcome).toBeNull();
@@ -154,7 +154,7 @@ export function describeJournal(
       expect(journal.load('run', 'a').events).toHaveLength(0);
     });
 
-    it('keeps every key apart, the longest and the strangest too', async () => {
+    it('keeps every key apart, also the longest and strangest', async () => {
       const keys = ['a', 'a\0', 'a\0b', '\0', '\u0001', '\u001b', 'é', '\uffff', '😀', ' ', '0', '00', '1e3'];
       keys.push('€'.repeat(MAX_KEY_LENGTH), `${'€'.repeat(MAX_KEY_LENGTH - 1)}a`);
       const prng = createPrng(7);

@@ -57,7 +57,7 @@ const STORES = [
 for (const { name, prepare } of STORES) describeJournal(name, prepare);
 
 describe('the journal in LMDB', () => {
-  it('reads a snapshot where earlier versions kept it, and the next one replaces it', async () => {
+  it('reads a snapshot where earlier versions stored it, and the next one replaces it', async () => {
     const path = join(folder, 'main.mdb');
     const journal = new LmdbJournal(path);
     await commit(journal, [snapshot('run', 'a', 3, 'three')]);
@@ -102,7 +102,7 @@ describe('the journal in LMDB', () => {
   });
 
   it.skipIf(process.platform !== 'linux').each(['disk', 'process'])(
-    'reports a full disk, keeps what was there, and goes on (%s)',
+    'reports a full disk, keeps its content, and continues (%s)',
     (durability) => {
       const path = join(folder, 'main.mdb');
       const program = `

@@ -33,7 +33,7 @@ it('a small file is sealed by age alone if a time says so', () => {
   expect(isDueForSealing(1, null, 0, limits)).toBe(false);
 });
 
-it('a large old file is sealed, takes no more than it holds, and reads as before', {
+it('a large old file is sealed, takes only the space of its content, and reads as before', {
   timeout: 60_000,
 }, async () => {
   const path = join(makeFolder(), 'capture.mdb');

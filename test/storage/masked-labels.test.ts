@@ -54,7 +54,7 @@ async function store(
   return runs;
 }
 
-it('keeps labels apart that differ in their keys alone, and one label one run over a restart', async () => {
+it('labels that differ only in their keys make different runs; the same label makes one, also after a restart', async () => {
   const { folder, path } = makePlace();
   const [a, b] = KEYS.map((key) => ({ run_id: `job-${key}/7` }));
   await store(path, [a!, b!, a!]);
@@ -76,7 +76,7 @@ it('keeps labels apart that differ in their keys alone, and one label one run ov
   }
 });
 
-it('keeps labels apart that repeat the passwords of their requests, whatever SVC_REDACT is', async () => {
+it('labels that repeat the passwords of their requests stay distinct, whatever SVC_REDACT is', async () => {
   const { path } = makePlace();
   const requests = ['hunter2hunter', 'letmein2024'].map((password) => ({
     run_id: `job-${password}/7`,
@@ -88,7 +88,7 @@ it('keeps labels apart that repeat the passwords of their requests, whatever SVC
 });
 
 it.each(['x-acme-run', 'X-Claude-Code-Session-Id', 'x-session-affinity'])(
-  'keeps sessions in %s apart',
+  'sessions in %s stay distinct',
   async (name) => {
     const { path } = makePlace();
     const requests = KEYS.map((key) => ({ request_headers: [name, `job-${key}/7`] }));
@@ -98,7 +98,7 @@ it.each(['x-acme-run', 'X-Claude-Code-Session-Id', 'x-session-affinity'])(
   },
 );
 
-it('makes the secret once, when a label needs it, in DATA_DIR for its owner alone', async () => {
+it('the secret is made once, when a label needs it, in DATA_DIR, readable only for its owner', async () => {
   const { folder, path } = makePlace();
   const data_dir = join(folder, 'data');
   const file = join(data_dir, 'secrets', 'run-labels');
@@ -113,7 +113,7 @@ it('makes the secret once, when a label needs it, in DATA_DIR for its owner alon
   expect(readdirSync(join(data_dir, 'secrets'))).toEqual(['run-labels']);
 });
 
-it('keeps labels apart also where the secret cannot be kept', async () => {
+it('labels stay distinct also if the secret cannot be stored', async () => {
   const { folder, path } = makePlace();
   const data_dir = join(folder, 'data');
   mkdirSync(join(data_dir, 'secrets'), { recursive: true });
@@ -129,7 +129,7 @@ it('keeps labels apart also where the secret cannot be kept', async () => {
   expect(third).toBe(first);
 });
 
-it('gives every installation other digits, which no later mask takes for a key', () => {
+it('each installation writes different digits, which later masks do not mistake for a key', () => {
   const [first, second] = [new MaskedLabels(null), new MaskedLabels(null)];
   expect(first.tellApart('job-[redacted]', 'job-x')).not.toBe(second.tellApart('job-[redacted]', 'job-x'));
   const labels = Array.from({ length: 5_000 }, (_, i) => first.tellApart('job-[redacted]-7', `job-${i}/7`));
@@ -137,7 +137,7 @@ it('gives every installation other digits, which no later mask takes for a key',
   expect(labels.filter((label) => maskText(label) !== label)).toEqual([]);
 });
 
-it('tells credentials apart by signs that do not tell them', async () => {
+it('credentials have distinct marks that do not reveal them', async () => {
   const { folder, path } = makePlace();
   const ways = [
     ['x-api-key', KEYS[0]],

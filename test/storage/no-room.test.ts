@@ -14,7 +14,7 @@ const ROWS = 40;
 const ROW = 'r'.repeat(1 << 20);
 
 it.skipIf(!canMount).each(['disk', 'process'] as const)(
-  'rows that are durable with the %s',
+  'a full disk loses no row that is durable with the %s',
   async (durability) => {
     using disk = new SmallDisk('64m');
     const tables = new LmdbTables(join(disk.place, 'x.mdb'), durability);
@@ -31,7 +31,7 @@ it.skipIf(!canMount).each(['disk', 'process'] as const)(
   },
 );
 
-it.skipIf(!canMount)('exchanges', { tags: 'long' }, async () => {
+it.skipIf(!canMount)('a full disk loses no stored exchange', { tags: 'long' }, async () => {
   using disk = new SmallDisk('64m');
   const log = await CaptureLog.open({ path: join(disk.place, 'capture.mdb'), redact: false });
   let seed = 1;

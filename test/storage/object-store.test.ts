@@ -38,7 +38,7 @@ describe.each([
   ['a bucket', async () => openStore(bucketAt(await startS3()))],
   ['a prefix of a bucket', async () => openStore(bucketAt(await startS3(), 'some/where'))],
 ])('%s', (_, open: () => Promise<ObjectStore>) => {
-  it('gives back what was put, lists it, and forgets what was removed', async () => {
+  it('returns what was put, lists it, and forgets what was removed', async () => {
     const store = await open();
     expect(await store.get('a/b.json')).toBe(null);
     expect(await listNames(store, 'a/')).toEqual([]);
@@ -59,7 +59,7 @@ describe.each([
     store.close();
   });
 
-  it('takes points, and gives them back', async () => {
+  it('stores points, and returns them', async () => {
     const followed = { ...makeFollowed(), store: await open() };
     const main = new LmdbTables(join(followed.source.data_dir, 'main.mdb'), 'disk');
     await putRows(main, 't', [[1, 'first']]);
@@ -76,7 +76,7 @@ describe.each([
   });
 });
 
-it('a bucket is listed to the end, however many answers that takes', async () => {
+it('a bucket is listed to the end, over any number of answers', async () => {
   const asked: (string | null)[] = [];
   const endpoint = await startFakeS3((url) => {
     const token = url.searchParams.get('continuation-token');
@@ -94,7 +94,7 @@ it('a bucket is listed to the end, however many answers that takes', async () =>
   store.close();
 });
 
-describe('a bucket that refuses says what to do:', () => {
+describe('an error says what to do:', () => {
   async function refusal(place: string): Promise<StoreError> {
     const store = await openStore(place);
     const thrown = await store.put('a', Buffer.from('x')).then(
@@ -123,7 +123,7 @@ describe('a bucket that refuses says what to do:', () => {
     expect(thrown.message).toMatch(words);
   });
 
-  it('no bucket on a real server, no server, a certificate that is not trusted, no credentials', async () => {
+  it('for a missing bucket, a missing server, an untrusted certificate, missing credentials', async () => {
     const real = await startS3();
     expect((await refusal(`s3://another-bucket?endpoint=${real}`)).message).toBe(
       `there is no bucket another-bucket at ${real}`,

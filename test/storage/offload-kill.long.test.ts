@@ -67,7 +67,7 @@ it.each([
   ['with turns, encrypted', () => fill(randomBytes(32), 24), false],
   ['with images', fillImages, true],
 ])(
-  'continues to send after a kill at any step, %s',
+  'sending continues after a kill at any step, %s',
   async (_words, make, leaves) => {
     const full = await make();
     const before = await readAll(full);
@@ -99,7 +99,7 @@ it.each([
   600_000,
 );
 
-it('finishes an erasure of files in the bucket after a kill at any step', async () => {
+it('an erasure of files in the bucket is finished after a kill at any step', async () => {
   const full = await fill(null, 36);
   const before = await readAll(full);
   const log = await open(full, AT_ONCE);

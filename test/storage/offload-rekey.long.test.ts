@@ -52,7 +52,7 @@ async function compareRemotely({ place, key }: Offloaded, all: ReadonlyMap<numbe
   expect(compared).toBeGreaterThan(5);
 }
 
-it('beside traffic, files are encrypted under the new key in the bucket, too', async () => {
+it('beside traffic, files in the bucket are encrypted under the new key, too', async () => {
   const old = await fill();
   const next = { ...old, key: randomBytes(32) };
   const before = await readAll(old);

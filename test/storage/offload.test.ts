@@ -148,7 +148,7 @@ describe.each([
   });
 });
 
-it('stay on the disk while a file here shows them', { tags: 'long' }, async () => {
+it('stay on the disk while a local file shows them', { tags: 'long' }, async () => {
   const filled = { path: join(makeFolder(), 'capture.mdb'), key: null, place: join(makeFolder(), 'bucket') };
   await fillWithImages(filled, [[['keep', SECRET]]]);
   const log = await open(filled, LATER);
@@ -173,7 +173,7 @@ it('an erasure by credential says that the bucket cannot be read', async () => {
   ).rejects.toThrow(/its bodies are in a bucket and cannot be read now/);
 });
 
-it('files that can be searched leave while new exchanges cannot be searched yet, and the search index keeps its room', {
+it('searchable files leave even if newer exchanges cannot be searched yet; the search index keeps its room', {
   tags: 'long',
 }, async () => {
   const filled = await make(null);
@@ -189,7 +189,7 @@ it('files that can be searched leave while new exchanges cannot be searched yet,
   expect(measure()).toBeGreaterThan(before * 0.9);
 });
 
-it('what is kept here is in the bucket, too; with less room, the oldest files leave', {
+it('local files are in the bucket, too; with less room, the oldest ones leave', {
   tags: 'long',
 }, async () => {
   const filled = await make(null);
@@ -223,7 +223,7 @@ it('without the bucket, lists are complete, and a body says why it cannot be rea
   await reader.close();
 });
 
-it('an object that is not what was sent keeps the file here', { tags: 'long' }, async () => {
+it('an object that differs from what was sent keeps the local file', { tags: 'long' }, async () => {
   const filled = await make(null);
   const log = await open(filled, LATER);
   await passAll(log);
@@ -243,7 +243,7 @@ it('an object that is not what was sent keeps the file here', { tags: 'long' }, 
   await again.close();
 });
 
-it('an erasure erases what is in the bucket, and the files return there', { tags: 'long' }, async () => {
+it('an erasure erases data in the bucket, and the files return there', { tags: 'long' }, async () => {
   const filled = await make(null);
   const log = await open(filled, AT_ONCE);
   await passAll(log);
@@ -283,7 +283,7 @@ it('another service with a copy of the folder is refused', { tags: 'long' }, asy
   await first.close();
 });
 
-it('what is removed by age is removed from the bucket', { tags: 'long' }, async () => {
+it('data removed by age is removed from the bucket', { tags: 'long' }, async () => {
   const filled = await make(null);
   const log = await open(filled, AT_ONCE);
   await passAll(log);

@@ -18,7 +18,7 @@ const NOTHING: TidyBacklog = {
 };
 const GIB = 1 << 30;
 
-it('some share is always there', () => {
+it('packing always has some share', () => {
   expect(chooseTidyShare(NOTHING, 0)).toBe(LEAST_SHARE);
   expect(chooseTidyShare(NOTHING, 100 * GIB)).toBe(LEAST_SHARE);
 });
@@ -46,7 +46,7 @@ it.each([
     expect(chooseTidyShare({ ...NOTHING, ...wait(part) }, packed)).toBeCloseTo(most);
 });
 
-it('the need is whole when as much waits as the database holds', () => {
+it('the need is 1 when as much waits as the database holds', () => {
   expect(measurePackingNeed({ ...NOTHING, waiting_bytes: 3 * GIB }, 3 * GIB)).toBe(1);
   expect(measurePackingNeed({ ...NOTHING, waiting_bytes: 3 * GIB }, 12 * GIB)).toBe(0.25);
 });

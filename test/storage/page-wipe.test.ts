@@ -84,7 +84,7 @@ describe.each(['disk', 'process'] as const)(
   },
 );
 
-it('a page wipe waits for a reader of an earlier snapshot, which reads on', async () => {
+it('a page wipe waits for a reader of an earlier snapshot, which continues to read', async () => {
   const file = await makeFile('disk');
   const before = open<Buffer, Buffer>({ path: file.path, noSubdir: true, readOnly: true, maxDbs: 128 });
   const table = before.openDB<Buffer, Buffer>({
@@ -127,7 +127,7 @@ it('a commit or the caller ends a page wipe, and the mark stays', async () => {
   await file.tables.close();
 });
 
-it('page wipes beside a process that writes without end damage none of its rows', {
+it('page wipes beside a process that never stops writing damage no row', {
   tags: 'long',
 }, async () => {
   const rows = 60;
@@ -153,7 +153,7 @@ it('page wipes beside a process that writes without end damage none of its rows'
   await file.tables.close();
 });
 
-it('a power cut after a page wipe throws the file back to a checkpoint with every row', async () => {
+it('a power cut after a page wipe returns the file to a checkpoint with every row', async () => {
   const file = await makeFile('process');
   const environment = Environment.open(file.path, 'process');
   environment.guard();

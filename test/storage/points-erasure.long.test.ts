@@ -14,7 +14,7 @@ import { makeFollowed, openFollower, pass, restoreTo } from './points.ts';
 
 const SECRET = `secret${randomBytes(9).toString('hex')}`;
 
-it('has a run wholly or not at all in each point', async () => {
+it('each point contains a run completely or not at all', async () => {
   const followed = makeFollowed();
   const at = { path: followed.source.capture_db, key: null };
   await fillThree(at, SECRET, 36);

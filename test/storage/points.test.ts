@@ -54,7 +54,7 @@ describe.each([
   ['in the clear', null],
   ['under a data key', randomBytes(32)],
 ])('points %s', (_, key) => {
-  it('bring back each state, with what was acknowledged before it and not what came later', async () => {
+  it('restore each state, with everything acknowledged before it and nothing later', async () => {
     const followed = makeFollowed(key);
     const main = await fill(followed);
     const follower = await openFollower(followed);
@@ -78,7 +78,7 @@ describe.each([
     expect(states.get(null)).toEqual(states.get(third));
   });
 
-  it('have the secrets, and a restored database takes writes', async () => {
+  it('contain the secrets, and a restored database accepts writes', async () => {
     const followed = makeFollowed(key);
     const main = await fill(followed);
     const follower = await openFollower(followed);
@@ -94,7 +94,7 @@ describe.each([
     expect(existsSync(`${data_dir}.fetched`)).toBe(false);
   });
 
-  it('hold captured exchanges wherever they are: packed, in raw files, sealed', async () => {
+  it('contain captured exchanges wherever they are: packed, in raw files, sealed', async () => {
     const followed = makeFollowed(key);
     const { capture_db: path, data_dir } = followed.source;
     mkdirSync(data_dir);
@@ -149,7 +149,7 @@ describe.each([
 });
 
 describe('a point', () => {
-  it('is not made where nothing changed, and costs what changed', async () => {
+  it('is not made without a change, and costs only what changed', async () => {
     const followed = makeFollowed();
     const main = await fill(followed);
     const follower = await openFollower(followed);
@@ -202,7 +202,7 @@ describe('a point', () => {
     expect(await readRows(again, 't', key)).toEqual(Array.from({ length: 2_000 }, (_, n) => textOf(n)));
   });
 
-  it('has nothing that was deleted before it', async () => {
+  it('contains nothing that was deleted before it', async () => {
     const followed = makeFollowed();
     const main = await fill(followed);
     const canary = 'Kanarienvogel-4711';
@@ -223,7 +223,7 @@ describe('a point', () => {
     for (const { bytes } of readAllFiles(data_dir)) expect(bytes.includes(canary)).toBe(false);
   });
 
-  it('reveals nothing under a data key, and does not open under another or under another name', async () => {
+  it('reveals nothing under a data key, and does not open under another key or another name', async () => {
     const key = randomBytes(32);
     const followed = makeFollowed(key);
     const main = await fill(followed);
@@ -278,8 +278,8 @@ describe('a point', () => {
   });
 });
 
-describe('a place', () => {
-  it('takes one DATA_DIR, one key and one process', async () => {
+describe('a place of points', () => {
+  it('accepts one DATA_DIR, one key and one process', async () => {
     const followed = makeFollowed();
     const main = await fill(followed);
     const follower = await openFollower(followed);
@@ -300,7 +300,7 @@ describe('a place', () => {
     await expect(restoreTo(followed, null, null, true)).rejects.toThrow('has no captures');
   });
 
-  it('that was away gets the same point later', async () => {
+  it('that was unreachable gets the same point later', async () => {
     const followed = makeFollowed();
     const main = await fill(followed);
     let refuses = 0;
@@ -327,7 +327,7 @@ describe('a place', () => {
     await main.close();
   });
 
-  it('has a whole point or no point when the follower is killed before any of its objects', {
+  it('has a complete point or none if the follower is killed before any of its objects', {
     tags: 'long',
   }, async () => {
     const followed = makeFollowed();
@@ -370,7 +370,7 @@ describe('a place', () => {
     expect(kills).toBeGreaterThanOrEqual(7);
   });
 
-  it('forgets what no point has: old points, attachments that were removed, but none that came back', async () => {
+  it('forgets what no point contains: old points and removed attachments, but none that returned', async () => {
     const followed = makeFollowed();
     const main = await fill(followed);
     const files = `${followed.source.capture_db}.files`;
@@ -409,7 +409,7 @@ describe('a place', () => {
 });
 
 describe('choosePruned', () => {
-  it('keeps all of an hour, one a minute of a day, one an hour of the time that was asked for, and the newest', () => {
+  it('keeps all of an hour, one a minute of a day, one an hour of the requested time, and the newest', () => {
     const now = Date.parse('2026-03-08T00:00:00.000Z');
     const points = [];
     for (let at = now - 10 * DAY_MS; at <= now; at += 10_000)

@@ -24,7 +24,7 @@ function readBody(folder: string, { place }: StagedBlock): Buffer {
   return readRawBlock(folder, place).subarray('head'.length);
 }
 
-it('what waits in a file is packed while a batch goes on behind it: the batch is there all the same', async () => {
+it('waiting data of a file is packed while a batch is written to it, and the batch is complete', async () => {
   const folder = makeFolder();
   const files = new RawFiles(folder, []);
   const first = await stage(files, large);
@@ -48,7 +48,7 @@ it('what waits in a file is packed while a batch goes on behind it: the batch is
   expect(readdirSync(folder)).toEqual([]);
 });
 
-it('of a batch that is given up no file is left', async () => {
+it('a batch that is given up leaves no file', async () => {
   const folder = makeFolder();
   const files = new RawFiles(folder, []);
   for (const body of [large, large, Buffer.from('small')]) await stage(files, body);
@@ -75,7 +75,7 @@ function runOnFullDisk(program: string, env: NodeJS.ProcessEnv = {}): unknown {
 }
 
 it.skipIf(process.platform !== 'linux')(
-  'a write that has failed before anybody waits for it fails the batch all the same',
+  'a write that failed before the wait for it still fails the batch',
   () => {
     const folder = makeFolder();
     const program = `
@@ -99,7 +99,7 @@ it.skipIf(process.platform !== 'linux')(
 );
 
 it.skipIf(process.platform !== 'linux')(
-  'a disk that is full in the middle of a write fails the batch whole, and the next one is stored',
+  'a disk that fills during a write fails the batch as a whole, and the next one is stored',
   { tags: 'long' },
   () => {
     const path = join(makeFolder(), 'capture.mdb');

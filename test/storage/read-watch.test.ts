@@ -151,7 +151,7 @@ describe('the watch over reads of main.mdb and runs.mdb', () => {
     expect(told).toHaveLength(1);
   });
 
-  it('names a process of the service itself, and leaves it alone', async () => {
+  it('names a process of the service itself, and does not end it', async () => {
     const { paths, reads, told } = await openReads();
     const { holder, ended } = await holdRead(paths.runs, false);
     reads.look();
@@ -184,7 +184,7 @@ describe('a long scan beside writes', () => {
     return statSync(path).size;
   }
 
-  it('lets the file grow no more than without it', { tags: 'long' }, async () => {
+  it('does not make the file grow', { tags: 'long' }, async () => {
     const alone = await writeBeside('none');
     expect(await writeBeside('reader')).toBeLessThan(1.1 * alone);
     // The size with a single transaction.

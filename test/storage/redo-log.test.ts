@@ -106,7 +106,7 @@ function killWriter(folder: string, from: number, after: number, host = 0, key =
 }
 
 describe('commits behind a redo log', () => {
-  it('are read at once where they were made, and by everybody a moment later', { tags: 'long' }, async () => {
+  it('are visible at once in their thread, and elsewhere a moment later', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     const tables = new LmdbTables(databasePaths(folder).runs, 'process');
@@ -127,7 +127,7 @@ describe('commits behind a redo log', () => {
     await Promise.all([journal.close(), tables.close()]);
   });
 
-  it('stay in the log while actors are read that they are not of', async () => {
+  it('stay in the log while other actors are read', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     await commit(journal, step(1, 'b'));
@@ -143,7 +143,7 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
-  it('stay in the log while a row is read that they do not change', async () => {
+  it('stay in the log while an unchanged row is read', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     const tables = new LmdbTables(databasePaths(folder).runs, 'process');
@@ -159,7 +159,7 @@ describe('commits behind a redo log', () => {
     await Promise.all([journal.close(), tables.close()]);
   });
 
-  it('are all read however many there are, snapshots too', async () => {
+  it('are all read, however many they are, snapshots too', async () => {
     const journal = openJournal(makeFolder());
     const keys = Array.from({ length: 100 }, (_, number) => `k${number}`);
     for (const key of keys) await commit(journal, step(1, key));
@@ -180,7 +180,7 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
-  it('go to the database itself with rows that others ask for, behind what was promised before', async () => {
+  it('go directly to the database with requested rows, after everything acknowledged before', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     await commit(journal, step(1));
@@ -214,7 +214,7 @@ describe('commits behind a redo log', () => {
     }
   });
 
-  it('are brought in from the logs of all hosts, whose number may have changed', {
+  it('are applied from the logs of all hosts, also after their number changed', {
     tags: 'long',
   }, async () => {
     const folder = makeFolder();
@@ -228,7 +228,7 @@ describe('commits behind a redo log', () => {
     await tables.close();
   });
 
-  it('are not counted again when a log is found that was brought in already', async () => {
+  it('are not counted again when an applied log is found', async () => {
     const folder = makeFolder();
     const paths = databasePaths(folder);
     let journal = openJournal(folder);
@@ -244,7 +244,7 @@ describe('commits behind a redo log', () => {
     expect(readElsewhere(folder)).toEqual({ events: 7, rows: 7, steps: 7 });
   });
 
-  it('leave out a log that goes on from another state of the database', async () => {
+  it('skip a log that continues another state of the database', async () => {
     const folder = makeFolder();
     const paths = databasePaths(folder);
     let journal = openJournal(folder);
@@ -270,7 +270,7 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
-  it('that are too large for the log go past it', async () => {
+  it('that are too large for the log go around it', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     await commit(journal, step(1));
@@ -288,7 +288,7 @@ describe('commits behind a redo log', () => {
   });
 
   it.skipIf(process.platform !== 'linux')(
-    'that neither the log nor the database takes are refused, and nothing promised is lost',
+    'that neither the log nor the database accepts are refused, and nothing acknowledged is lost',
     () => {
       const folder = makeFolder();
       const program = `
@@ -349,7 +349,7 @@ describe('commits behind a redo log', () => {
 describe('a redo log', () => {
   const put = (text: string) => (into: Buffer, at: number) => at + into.write(text, at, 'latin1');
 
-  it('gives back the records before the first that is damaged, whatever the damage', () => {
+  it('returns the records before the first damaged one, whatever the damage', () => {
     const folder = makeFolder();
     const path = join(folder, 'x.redo');
     const log = new RedoLog(path, 65_536);
@@ -391,7 +391,7 @@ describe('a redo log', () => {
     );
   });
 
-  it('that is no log is begun anew, and one that is full says so', () => {
+  it('is recreated if the file is something else, and reports when it is full', () => {
     const path = join(makeFolder(), 'x.redo');
     for (const content of ['', 'something else', 'USREDO01short']) {
       rmSync(path, { force: true });
@@ -442,7 +442,7 @@ describe('a redo log', () => {
   });
 });
 
-describe('the turn of the threads that write', () => {
+describe('the turn of the writing threads', () => {
   const last_yield_ms = REDO_LOG.delay_ms + REDO_LOG.yield_ms * (REDO_LOG.yields_max - 1);
 
   afterEach(() => {
@@ -471,7 +471,7 @@ describe('the turn of the threads that write', () => {
     await journal.close();
   });
 
-  it('waits no longer for a thread that ended with the turn, and takes it from there', async () => {
+  it('stops waiting for a thread that ended with the turn, and takes the turn', async () => {
     const { folder, journal, own } = await promiseBehindAnother();
     expect(own.isTaken).toBe(true);
     vi.advanceTimersByTime(last_yield_ms + REDO_LOG.yield_ms);
@@ -480,7 +480,7 @@ describe('the turn of the threads that write', () => {
     await journal.close();
   });
 
-  it('does not wait where something is read', async () => {
+  it('does not wait for a read', async () => {
     const { folder, journal, own } = await promiseBehindAnother();
     journal.settle();
     expect(readElsewhere(folder).rows).toBe(1);

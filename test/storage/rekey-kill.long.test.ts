@@ -6,7 +6,7 @@ import { settlePlan } from '../../src/storage/rekey-plan.ts';
 import { makeFolder } from './folder.ts';
 import { check, fill, leftOver, NEW, OLD, rekey, rekeyKilled } from './rekeyed.ts';
 
-it('loses nothing: the next process undoes or finishes it', async () => {
+it('a kill during a change of the data key loses nothing: the next process undoes or finishes the change', async () => {
   const full = makeFolder();
   const stored = await fill(full, OLD);
   const whole = makeFolder();

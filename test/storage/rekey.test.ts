@@ -35,7 +35,7 @@ describe('a change of the data key', () => {
     await check(folder, to, [...stored, picture]);
   });
 
-  it('goes on where it was cut short, when it is asked for again', { tags: 'long' }, async () => {
+  it('continues after an interruption, when it is requested again', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const stored = await fill(folder, null);
     const counted = makeFolder();
@@ -67,7 +67,7 @@ describe('a change of the data key', () => {
     expect(leftOver(folder)).toEqual([]);
   });
 
-  it('takes a damaged block along as damaged, leaves out a damaged attachment, and counts both', async () => {
+  it('copies a damaged block unchanged, leaves out a damaged attachment, and counts both', async () => {
     const folder = makeFolder();
     await fill(folder, OLD);
     const [name] = readdirSync(join(folder, 'capture.mdb.files'));

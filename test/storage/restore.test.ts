@@ -78,7 +78,7 @@ function plant(kind: string, name: string, content = 'planted'): void {
   editManifest((files) => files.push({ name, kind, bytes: Buffer.byteLength(content), sha256 }));
 }
 
-describe('a backup of a stranger', () => {
+describe('a manipulated backup', () => {
   it.each([
     ['secret', 'rekey.json'],
     ['redo', 'rekey.json'],
@@ -130,7 +130,7 @@ describe('a backup of a stranger', () => {
     expect(existsSync(target.data_dir)).toBe(false);
   });
 
-  it('may not bring a folder that is a link', async () => {
+  it('may not contain a folder that is a link', async () => {
     mkdirSync(join(folder, 'elsewhere'));
     cpSync(join(copy, 'secrets'), join(folder, 'elsewhere'), { recursive: true });
     rmSync(join(copy, 'secrets'), { recursive: true });
@@ -138,13 +138,13 @@ describe('a backup of a stranger', () => {
     await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('secrets in the backup is a link');
   });
 
-  it('gives copies, and not the hard links that it may be made of', async () => {
+  it('with hard links makes copies', async () => {
     linkSync(join(copy, 'secrets', 'jwt-secret'), join(folder, 'same'));
     await restoreBackup(copy, target, quiet);
     expect(statSync(join(target.data_dir, 'secrets', 'jwt-secret')).nlink).toBe(1);
   });
 
-  it('is not restored where a change of the data key waits to be finished', async () => {
+  it('is not restored where a change of the data key is unfinished', async () => {
     mkdirSync(target.data_dir);
     writeFileSync(join(target.data_dir, 'rekey.json'), '{}');
     await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('rekey.json is there already');
@@ -172,7 +172,7 @@ describe('a damaged backup', () => {
     },
   );
 
-  it('over which LMDB ends the process is named, and nothing stays behind', { tags: 'long' }, async () => {
+  it('on which LMDB ends the process is named, and nothing stays behind', { tags: 'long' }, async () => {
     const bytes = readFileSync(join(copy, 'main.mdb'));
     // The heads stay valid, but all page numbers lead nowhere.
     replace('main.mdb', Buffer.concat([bytes.subarray(0, 8_192), Buffer.alloc(bytes.length - 8_192, 0x5a)]));
@@ -185,14 +185,14 @@ describe('a damaged backup', () => {
   });
 });
 
-describe('a restore that is killed', () => {
+describe('a killed restore', () => {
   function restoreKilled(at: number): void {
     const script = join(import.meta.dirname, 'killed-restore.ts');
     const argv = [...STRIPPED_FLAGS, script, copy, target.data_dir, String(at)];
     expect(spawnSync(process.execPath, argv).signal).toBe('SIGKILL');
   }
 
-  it('is never taken for a complete one: all refuse it, and the next restore begins anew', {
+  it('is never mistaken for a complete one: all refuse it, and the next restore starts anew', {
     tags: 'long',
   }, async () => {
     const env = { DATA_DIR: target.data_dir, PORT: '0', AUTH_DB_URL: 'embedded:' };
@@ -248,7 +248,7 @@ describe('a restore that is killed', () => {
   }
 });
 
-describe('a plan that a stranger wrote', () => {
+describe('a manipulated plan', () => {
   const PLAN = {
     format: 'understudy_rekey_v1',
     state: 'written',
@@ -296,7 +296,7 @@ describe('a plan that a stranger wrote', () => {
     expect(existsSync(join(data_dir, 'main.mdb'))).toBe(true);
   });
 
-  it('and that goes through links is refused', async () => {
+  it('that leads through links is refused', async () => {
     const data_dir = join(folder, 'data');
     mkdirSync(join(folder, 'elsewhere'));
     const victim = join(folder, 'elsewhere', 'a'.repeat(64));

@@ -44,8 +44,8 @@ function makeMachine(path = join(makeFolder(), 'retention-clock')) {
   };
 }
 
-describe('the note of the last accepted pass', () => {
-  it('is of this machine, for its owner alone, and outlasts the process', async () => {
+describe('the record of the last accepted pass', () => {
+  it('belongs to this machine, is readable only for its owner, and survives the process', async () => {
     const path = join(makeFolder(), 'note');
     expect(readNote(path)).toBeNull();
     const now = readClock();
@@ -56,7 +56,7 @@ describe('the note of the last accepted pass', () => {
     expect(existsSync(`${path}.new`)).toBe(false);
   });
 
-  it('is not believed with any bit changed or any byte missing', async () => {
+  it('is invalid with any bit changed or any byte missing', async () => {
     const path = join(makeFolder(), 'note');
     await writeNote(path, START);
     const whole = readFileSync(path);
@@ -87,7 +87,7 @@ describe('passes of deletion by age', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('wait after a jump, warn once an hour, and go on once the present clock is noted', async () => {
+  it('wait after a jump, warn once an hour, and continue once the present clock is accepted', async () => {
     const { make, pass, path, read, warnings } = makeMachine();
     await make().nowForAges();
     pass(600_000, 3_650 * DAY_MS);
@@ -113,7 +113,7 @@ describe('passes of deletion by age', () => {
     expect(ages.waits).toBe(false);
   });
 
-  it('go on by themselves when the clock is set right again', async () => {
+  it('continue by themselves when the clock is corrected', async () => {
     const { make, pass, read } = makeMachine();
     const ages = make();
     await ages.nowForAges();
@@ -124,7 +124,7 @@ describe('passes of deletion by age', () => {
     expect(ages.waits).toBe(false);
   });
 
-  it('delete nothing while the note is damaged, and name it', async () => {
+  it('delete nothing while the record is damaged, and name it', async () => {
     const { make, path, warnings } = makeMachine();
     writeFileSync(path, 'understudy\n');
     const ages = make();
@@ -135,7 +135,7 @@ describe('passes of deletion by age', () => {
     expect(await ages.nowForAges()).toBe(START.wall_ms);
   });
 
-  it('go on where the note cannot be written, and say so', async () => {
+  it('continue if the record cannot be written, and say so', async () => {
     const { make, path, warnings } = makeMachine();
     mkdirSync(`${path}.new`);
     expect(await make().nowForAges()).toBe(START.wall_ms);

@@ -49,7 +49,7 @@ function expectSame(after: Map<number, string>, before: Map<number, string>): vo
 }
 
 describe('a change of the key of captures beside traffic', () => {
-  it('keeps everything under either key, and the rest follows when the service is stopped', {
+  it('keeps everything under either key; the rest follows when the service is stopped', {
     tags: 'long',
   }, async () => {
     const old = { path: join(makeFolder(), 'capture.mdb'), key: randomBytes(32) };
@@ -149,7 +149,7 @@ describe('unused space of capture files', () => {
     await log.close();
   }
 
-  it('of a small live file is given back when half of it is unused', async () => {
+  it('of a small live file is freed when half of it is unused', async () => {
     const at = { path: join(makeFolder(), 'capture.mdb'), key: null };
     await fillMostly(at, 12);
     await eraseGone(at);
@@ -164,7 +164,7 @@ describe('unused space of capture files', () => {
     expect(bytes + statSync(file).size).toBeLessThan(limits.wasteful_bytes / 2);
   });
 
-  it('is given back after an erasure, and when it is ordered, while exchanges are stored', {
+  it('is freed after an erasure, and on request, while exchanges are stored', {
     tags: 'long',
   }, async () => {
     const at = { path: join(makeFolder(), 'capture.mdb'), key: null };

@@ -14,7 +14,7 @@ import { findRewriteOrder, giveRewriteOrder } from '../../src/storage/capture/re
 import { fillThree, readAll, Writer } from './erasing.ts';
 import { makeFolder } from './folder.ts';
 
-it('is readable with either key after a kill at any step, and is finished', async () => {
+it('a killed rewrite is readable with either key at any step, and is finished', async () => {
   const full = { path: join(makeFolder(), 'capture.mdb'), key: randomBytes(32) };
   const to = randomBytes(32);
   await fillThree(full, 'a secret', 24);

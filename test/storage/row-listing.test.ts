@@ -7,7 +7,7 @@ import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { listOldRows, RUN_LISTING, RUN_LISTING_ROWS } from '../../src/storage/row-listing.ts';
 import { makeFolder } from './folder.ts';
 
-it('lists every run under its project and under all, and goes on where it was cut short', async () => {
+it('every run is listed under its project and under all; an interrupted listing continues', async () => {
   const tables = new LmdbTables(`${makeFolder()}/runs.mdb`, 'process');
   const count = 2 * RUN_LISTING_ROWS + 7;
   await tables.transact((tx) => {

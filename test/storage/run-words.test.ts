@@ -60,7 +60,7 @@ async function askAs(owner: CaptureOwner, folders: string[], ...runIds: string[]
   }
 }
 
-it('finds outcomes of an earlier version before they are listed by id, and the same after', async () => {
+it('outcomes of an earlier version are found before and after they are listed by id', async () => {
   await oldRun('acme', 'one', 'finished', 'success');
   await oldRun('beta', 'one', 'finished', 'failure: Error');
   await oldRun('acme', 'two', 'running', '');
@@ -71,7 +71,7 @@ it('finds outcomes of an earlier version before they are listed by id, and the s
   expect([...stores.runs.range(RUN_OUTCOMES, { prefix: [] })]).toHaveLength(2);
 });
 
-it('tells what is said of all captured runs, and nothing of others', async () => {
+it('all marks and outcomes of captured runs are listed, and no others', async () => {
   await oldRun('acme', 'one', 'finished', 'success');
   await oldRun('acme', 'other', 'finished', 'success');
   await stores.main.transact((tx) =>
@@ -86,7 +86,7 @@ it('tells what is said of all captured runs, and nothing of others', async () =>
   await words.close();
 });
 
-it('logs each change of a mark once, and takes it away', async () => {
+it('each change of a mark is logged once, and a mark can be removed', async () => {
   const mark = (word: 'good' | 'bad' | null) =>
     stores.main.transact((tx) =>
       markRun(tx, ACTOR, 0, { run_id: 'one', org_id: '', log_org: 'acme' }, { mark: word }),
@@ -101,7 +101,7 @@ it('logs each change of a mark once, and takes it away', async () => {
   expect(await ask([dir], 'one')).toEqual([NO_WORDS]);
 });
 
-it('reads marks that an earlier version stored, and of several organizations what was said last by one that is heard', async () => {
+it('marks of an earlier version are read; of several organizations, the latest permitted one counts', async () => {
   const legacy = { mark: 'good', marked_at: '2026-01-01T00:00:00.000Z', marked_by: 'usr_ann' };
   const say = (org_id: string, nowMs: number, tags: string[]) =>
     stores.main.transact((tx) => markRun(tx, ACTOR, nowMs, { run_id: 'one', org_id, log_org: '' }, { tags }));
@@ -114,7 +114,7 @@ it('reads marks that an earlier version stored, and of several organizations wha
   expect(await askAs(heard, [dir], 'one', 'on')).toEqual([{ ...NO_WORDS, tags: ['acme'] }, NO_WORDS]);
 });
 
-it('forgets the marks of erased captures, and not those of organizations that do not speak of them', async () => {
+it('marks of erased captures are removed, except those of organizations that may not mark them', async () => {
   const say = (run_id: string, org_id: string) =>
     stores.main.transact((tx) => markRun(tx, ACTOR, 1, { run_id, org_id, log_org: '' }, { tags: [org_id] }));
   for (const org_id of ['', 'acme', 'other']) await say('one', org_id);
@@ -128,7 +128,7 @@ it('forgets the marks of erased captures, and not those of organizations that do
   expect([...listRunMarks(stores.main, 'acme', 10)].map(([run_id]) => run_id)).toEqual(['one-more']);
 });
 
-it('has marks in a backup', async () => {
+it('marks are in a backup', async () => {
   await stores.main.transact((tx) =>
     markRun(
       tx,
@@ -152,7 +152,7 @@ it('has marks in a backup', async () => {
 it.each([
   ['not yet listed by id', false],
   ['listed by id', true],
-])('outcomes %s count where their organization may speak of captures', async (_, isListed) => {
+])('outcomes %s count where their organization may mark captures', async (_, isListed) => {
   const makeOrganization = (email: string, email_verified: boolean) =>
     stores.main.transact((tx) => {
       const identity = { issuer: 'i', subject: email, issued_at_s: null };

@@ -79,7 +79,7 @@ function readRequests(path: string, key: Buffer | null): Map<number, Buffer | Er
 }
 
 describe('a capture database under a data key', () => {
-  it('gives back what was stored, and nothing of it stands on the disk', { tags: 'long' }, async () => {
+  it('returns what was stored, and nothing of it is readable on the disk', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const path = join(folder, 'capture.mdb');
     const stored = await fill(path);
@@ -106,7 +106,7 @@ describe('a capture database under a data key', () => {
     await reader.close();
   });
 
-  it('names its attachments so that the name does not tell the picture', async () => {
+  it('names its attachments so that the name does not reveal the picture', async () => {
     const names = async (key: Buffer | null) => {
       const path = join(makeFolder(), 'capture.mdb');
       await fill(path, key);
@@ -124,7 +124,7 @@ describe('a capture database under a data key', () => {
     expect(sealed).not.toEqual(other);
   });
 
-  it('is refused under another key, without one, and with one where it is not sealed', async () => {
+  it('is refused under another key, without one, and with one if it is not encrypted', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     await fill(path);
     const sealed = join(path, '..', 'capture.1-23.mdb');
@@ -140,7 +140,7 @@ describe('a capture database under a data key', () => {
     );
   });
 
-  it('names a sealed file that came from elsewhere, and the others can be read', async () => {
+  it('names a sealed file from another database, and the others can be read', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const stored = await fill(path);
     const foreign = join(makeFolder(), 'capture.mdb');
@@ -157,7 +157,7 @@ describe('a capture database under a data key', () => {
     await reader.close();
   });
 
-  it('loses with an altered block that one, and never shows another text', async () => {
+  it('loses only an altered block, and never shows another text', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const log = await CaptureLog.open({ path, redact: true, data_key: KEY });
     const bodies = Array.from({ length: 12 }, (_, i) =>
@@ -182,7 +182,7 @@ describe('a capture database under a data key', () => {
     }
   });
 
-  it('tells an attachment that was altered', async () => {
+  it('detects an altered attachment', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     await fill(path);
     const [name] = readdirSync(`${path}.files`);
@@ -196,7 +196,7 @@ describe('a capture database under a data key', () => {
     expect(String(damaged[0]![1])).toMatch(/attachment .* is damaged/);
   });
 
-  it('is backed up and restored under its key, what waits in raw files packed', async () => {
+  it('is backed up and restored under its key, with waiting raw files packed', async () => {
     const folder = makeFolder();
     const path = join(folder, 'capture.mdb');
     const stored = await fill(path);

@@ -35,7 +35,7 @@ function openRuns(folder: string): LmdbJournal {
   return new LmdbJournal(paths.runs, 'process', promises, KEY);
 }
 
-it('reads what it wrote, in every order, and leaves none of it on the disk', async () => {
+it('a store reads what it wrote, in every order, and leaves none of it on the disk', async () => {
   const folder = makeFolder();
   const path = join(folder, 'main.mdb');
   const tables = new LmdbTables(path, 'disk', KEY);
@@ -59,7 +59,7 @@ it('reads what it wrote, in every order, and leaves none of it on the disk', asy
   for (const { path: file, bytes } of readAllFiles(folder)) expect(bytes.includes(CANARY), file).toBe(false);
 });
 
-it('promises runs in a sealed log, from which the next process takes them', async () => {
+it('a sealed log holds acknowledged runs, which the next process reads', async () => {
   const folder = makeFolder();
   const first = openRuns(folder);
   for (let seq = 1; seq <= 30; seq++) await commit(first, seq, `${CANARY} ${seq}`);
@@ -84,7 +84,7 @@ it('promises runs in a sealed log, from which the next process takes them', asyn
   for (const { path: file, bytes } of readAllFiles(folder)) expect(bytes.includes(CANARY), file).toBe(false);
 });
 
-it('tells a wrong key, a missing one, and one for what is not sealed', async () => {
+it('a wrong key, a missing one, and one for unencrypted data have different errors', async () => {
   const sealed = makeFolder();
   await tryStores(databasePaths(sealed, KEY));
   const plain = makeFolder();
@@ -112,7 +112,7 @@ it('tells a wrong key, a missing one, and one for what is not sealed', async () 
   expect(await refusal(plain, null)).toBeNull();
 });
 
-it('gives no row for one that was altered, cut off or moved, and the others as they are', async () => {
+it('a row that was altered, cut off or moved is not returned; the others are unchanged', async () => {
   const folder = makeFolder();
   const path = join(folder, 'main.mdb');
   const tables = new LmdbTables(path, 'disk', KEY);
@@ -148,7 +148,7 @@ it('gives no row for one that was altered, cut off or moved, and the others as t
   await again.close();
 });
 
-it('goes on without what is altered in a redo log', async () => {
+it('an altered record of a redo log is skipped', async () => {
   const folder = makeFolder();
   const paths = databasePaths(folder, KEY);
   const log = redoLogPath(paths, 1);

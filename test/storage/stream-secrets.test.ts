@@ -61,7 +61,7 @@ const cuts = fc.array(fc.nat(1_000), { maxLength: 40 });
 const masked = /^Sure, the key is (\[redacted\])+ and yours (\[redacted\])+, "quoted" and\nnew\.$/;
 
 describe('secrets in pieces', () => {
-  it('are found in server-sent events, however they are cut', () => {
+  it('are found in server-sent events, wherever these are cut', () => {
     fc.assert(
       fc.property(
         cuts,
@@ -114,7 +114,7 @@ describe('secrets in pieces', () => {
     );
   });
 
-  it('leaves streams without secrets as they are, also when they are cut off or no streams', () => {
+  it('streams without secrets stay unchanged, also if they are cut off or malformed', () => {
     const frames = Buffer.concat([makeFrame('{"delta":{"text":"hello"}}'), makeFrame('{}').subarray(0, 20)]);
     expect(maskEventStream(frames, wanted)).toBe(frames);
     const other = randomBytes(100);

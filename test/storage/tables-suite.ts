@@ -28,7 +28,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
     const put = (row: RowKey, value: unknown, table = 't') =>
       tables.transact((tx) => tx.write({ op: 'put', table, row, value }));
 
-    it('give back what was put, also after they were opened again', async () => {
+    it('return what was put, also after they were opened again', async () => {
       const value = { text: 'ä\0😀', list: [1, null, true, { deep: -1.5 }], big: 2 ** 40 };
       await put(['org', 'run', 7], value);
       expect(tables.get('t', ['org', 'run', 7])).toEqual(value);
@@ -39,7 +39,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect(tables.get('other', ['org', 'run', 7])).toBeUndefined();
     });
 
-    it('range over the rows of a prefix, both ways, from where a page ended', async () => {
+    it('range over the rows of a prefix, both ways, from the end of a page', async () => {
       await tables.transact((tx) => {
         for (const org of ['a', 'aa', 'b'])
           for (let n = 0; n < 5; n++) tx.write({ op: 'put', table: 't', row: [org, n], value: n });
@@ -57,7 +57,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect([...tables.range('t', { prefix: [] })]).toHaveLength(15);
     });
 
-    it('lose the rows of a range in the transaction that has their content elsewhere', async () => {
+    it('lose the rows of a range in the transaction that stores their content elsewhere', async () => {
       await tables.transact((tx) => {
         for (const org of ['a', 'aa'])
           for (let n = 0; n < 6; n++) tx.write({ op: 'put', table: 't', row: [org, n], value: n });
@@ -127,7 +127,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect(tables.get('t', ['n'])).toBe(50);
     });
 
-    it('take rows with events: all of a commit or none, counters added up', async () => {
+    it('accept rows with events: all of a commit or nothing, counters added up', async () => {
       const journal = await journalOf();
       const commit = (n: number) =>
         new Promise<Error | null>((resolve) =>

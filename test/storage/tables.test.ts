@@ -37,7 +37,7 @@ function compareParts(a: RowKey, b: RowKey): number {
 }
 
 describe('row keys', () => {
-  it('come back from their bytes', () => {
+  it('can be decoded from their bytes', () => {
     fc.assert(
       fc.property(keys, (key) => {
         const plain = key.map((value) => (value === 0 ? 0 : value));
@@ -46,7 +46,7 @@ describe('row keys', () => {
     );
   });
 
-  it('are ordered as their parts are', () => {
+  it('are ordered like their parts', () => {
     fc.assert(
       fc.property(keys, keys, (a, b) => {
         expect(Math.sign(Buffer.compare(encodeRowKey(a), encodeRowKey(b)))).toBe(compareParts(a, b));
@@ -54,7 +54,7 @@ describe('row keys', () => {
     );
   });
 
-  it('stand together behind their first parts', () => {
+  it('are adjacent if they share their first parts', () => {
     fc.assert(
       fc.property(keys, keys, (prefix, rest) => {
         const longer = encodeRowKey([...prefix, ...rest]);
@@ -64,7 +64,7 @@ describe('row keys', () => {
     );
   });
 
-  it('refuse what has no place in an order or in LMDB', () => {
+  it('refuse values without a place in the order or in LMDB', () => {
     for (const bad of [[Number.NaN], [Infinity], ['\ud800'], ['x'.repeat(2_000)], []])
       expect(() => encodeRowKey(bad as RowKey)).toThrow(RangeError);
   });
@@ -123,7 +123,7 @@ const STORES = [
 for (const { name, prepare } of STORES) describeTables(name, prepare);
 
 describe('a journal in two files', () => {
-  it('keeps each kind in its own, commits both, and finds them again', async () => {
+  it('stores each kind in its own file, commits both, and finds them again', async () => {
     const open = () =>
       new SplitJournal(
         new LmdbJournal(join(folder, 'main.mdb'), 'disk'),

@@ -170,7 +170,7 @@ describe.each([
     expect(db.state).toMatchObject({ searched_id: 3, unsearched: 0, cut: 0 });
   });
 
-  it('finds a run by words of different turns, and an exchange without a run by its own', async () => {
+  it('finds a run by words of different turns, and an exchange without a run by its own words', async () => {
     const db = await new Indexed(key).open();
     const body = Buffer.from('{"input":["alpha beta"]}');
     const embedding = {
@@ -190,7 +190,7 @@ describe.each([
     expect(db.find('alpha beta')).toEqual([4, 3]);
   });
 
-  it('keeps what it has over a restart, and reads again what was not written', async () => {
+  it('keeps its content over a restart, and reads again what was not written', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ user: ['first'], answers: ['one'] }));
     await db.log.append([turn({ run_id: 's', user: ['second'], answers: ['two'] })]);
@@ -209,7 +209,7 @@ describe.each([
     expect(again.find('second')).toEqual([2]);
   });
 
-  it('is made anew where a segment is damaged, cut, missing or no segment', async () => {
+  it('is rebuilt if a segment is damaged, cut, missing or something else', async () => {
     const db = await new Indexed(key).open();
     for (let at = 0; at < 6; at++)
       await db.store(turn({ run_id: `r${at}`, user: [`common word${at}`], answers: ['x'] }));
@@ -229,7 +229,7 @@ describe.each([
     expect(readdirSync(textIndexFolder(db.path)).filter((name) => name.endsWith('.part'))).toEqual([]);
   });
 
-  it('a reader that finds damage says how much it did not search, and the writer makes it anew', async () => {
+  it('reports to a reader how much damage leaves unsearched, and the writer rebuilds it', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ run_id: 'a', user: ['common'], answers: ['x'] }));
     await db.store(turn({ run_id: 'b', user: ['common'], answers: ['y'] }));
@@ -249,7 +249,7 @@ describe.each([
     expect(again.find('common')).toEqual([2, 1]);
   });
 
-  it('nothing of an erased run is left in it, and the rest is found', async () => {
+  it('contains nothing of an erased run, and still finds the rest', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ run_id: 'keep', user: ['common keepsake'], answers: ['x'] }));
     await db.store(turn({ run_id: 'gone', user: ['common erasedword'], answers: ['x'] }));
@@ -278,7 +278,7 @@ describe.each([
     expect(again.state.unsearched).toBe(0);
   });
 
-  it('what goes by age leaves no word', async () => {
+  it('contains no word of expired exchanges', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ run_id: 'old', user: ['common expiredword'], answers: ['x'] }));
     await db.log.rotate();
@@ -293,7 +293,7 @@ describe.each([
     expect(db.state.unsearched).toBe(0);
   });
 
-  it('finds the same after a rotation, in what is merged, and in what was stored before', {
+  it('finds the same after a rotation, in merged segments, and in exchanges stored before', {
     tags: 'long',
   }, async () => {
     const db = await new Indexed(key).open({ has_text_index: false });
@@ -314,7 +314,7 @@ describe.each([
     expect(again.segments.length).toBeLessThan(25);
   });
 
-  it('does not find what another database at its place held', async () => {
+  it('does not find the content of a former database at its place', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ run_id: 'a', user: ['formerword'], answers: ['x'] }));
     await db.log.close();
@@ -328,7 +328,7 @@ describe.each([
   });
 });
 
-it('a changed key leaves no word of the index in the clear, or under the former key', async () => {
+it('contains no word in the clear, or under the former key, after a change of the key', async () => {
   const db = await new Indexed().open();
   await db.store(turn({ run_id: 'a', user: ['rekeyedword'], answers: ['x'] }));
   await db.log.close();
@@ -345,7 +345,7 @@ it('a changed key leaves no word of the index in the clear, or under the former 
   expect(again.holds('rekeyedword')).toBe(false);
 });
 
-it('only masked text goes into it', async () => {
+it('contains only masked text', async () => {
   const db = await new Indexed().open();
   const secret = `sk-ant-api03-${'Zq9x'.repeat(20)}AA`;
   await db.store(turn({ run_id: 'a', user: [`my key is ${secret} here`], answers: ['x'] }));
@@ -354,7 +354,7 @@ it('only masked text goes into it', async () => {
   expect(db.find('zq9x*')).toEqual([]);
 });
 
-it('a failed append leaves nothing of what was not stored', async () => {
+it('contains nothing of a failed append', async () => {
   let fails = false;
   const db = await new Indexed().open({
     fault: (point) => {
@@ -374,7 +374,7 @@ it('a failed append leaves nothing of what was not stored', async () => {
   expect(db.state.unsearched).toBe(0);
 });
 
-it('what was stored under pressure is found once it is read', async () => {
+it('finds what was stored under pressure once that is read', async () => {
   const db = await new Indexed().open({ pressed_rate: 1 });
   const all = Array.from({ length: 200 }, (_, at) =>
     turn({ run_id: `r${at}`, user: [`common pressed${at}`], answers: ['x'] }),

@@ -96,7 +96,7 @@ describe.each([
     );
   });
 
-  it('notices each changed byte and each cut', () => {
+  it('detects each changed byte and each cut', () => {
     const folder = makeFolder();
     const path = join(folder, 'segment');
     const words = Array.from({ length: 300 }, (_, at) => [`word${at % 40}`, `only${at}`]);
@@ -126,7 +126,7 @@ describe.each([
   });
 });
 
-it('a sealed segment shows no word, and opens under no other key', () => {
+it('a sealed segment shows no word, and does not open under another key', () => {
   const path = join(makeFolder(), 'segment');
   const key = randomBytes(32);
   write(path, { first: 1, words: [['canaryword', 'other']], runs: [runKey('r')] }, key);
@@ -135,7 +135,7 @@ it('a sealed segment shows no word, and opens under no other key', () => {
   expect(() => open(path, randomBytes(32))).toThrow(SegmentDamage);
 });
 
-it('a prefix that stands for too many words is refused', () => {
+it('a prefix that matches too many words is refused', () => {
   const path = join(makeFolder(), 'segment');
   write(path, { first: 1, words: [Array.from({ length: 50 }, (_, at) => `w${at}`)], runs: [0] });
   const reader = open(path);
@@ -144,7 +144,7 @@ it('a prefix that stands for too many words is refused', () => {
   reader.close();
 });
 
-it('a long exchange is cut, and says so', { tags: 'long' }, () => {
+it('a long exchange is cut, and the cut is counted', { tags: 'long' }, () => {
   const builder = new SegmentBuilder(1);
   builder.add({ run: 0, mark: '', texts: ['early', 'filler '.repeat(1_300_000), 'late'] });
   while (builder.goOn());
@@ -153,7 +153,7 @@ it('a long exchange is cut, and says so', { tags: 'long' }, () => {
   expect(builder.cut).toBe(1);
 });
 
-it('a long text without gaps keeps the pairs of its characters', () => {
+it('a long text without spaces keeps the pairs of its characters', () => {
   const builder = new SegmentBuilder(1);
   const text = `${'日'.repeat((1 << 16) - 1)}本語${'日'.repeat(100)}`;
   builder.add({ run: 0, mark: '', texts: [text, `𠮷${text.slice(1)}`, `x${text}`] });
@@ -190,7 +190,7 @@ describe('merging', () => {
     expect(chooseMerge(ranges(1, 90, 1, 90, 1, 90, 1, 90, 1, 90))?.length).toBe(8);
   });
 
-  it('leaves out what has a gap before it', () => {
+  it('skips what follows a gap', () => {
     const apart = ranges(1, 1, 1, 1, 1, 1, 1, 1, 1).filter(({ first_id }) => first_id !== 5);
     expect(chooseMerge(apart)).toBeNull();
   });

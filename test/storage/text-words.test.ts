@@ -38,12 +38,12 @@ describe('words', () => {
     expect(wordsOf(text)).toEqual(words);
   });
 
-  it('cuts a long word, and goes on behind it', () => {
+  it('of a text are cut if they are long, and the next one follows', () => {
     expect(wordsOf(`${'x'.repeat(10_000)} end`)).toEqual(['x'.repeat(WORD_CHARS), 'end']);
     expect(wordsOf(`${'É'.repeat(10_000)} end`)).toEqual(['e'.repeat(WORD_CHARS), 'end']);
   });
 
-  it('tells where a word stands', () => {
+  it('of a text are returned with their place', () => {
     const places: [string, number, string][] = [];
     const text = 'Ein Tür 日本 x';
     eachWord(text, (word, position, start, end) => places.push([word, position, text.slice(start, end)]));
@@ -98,7 +98,7 @@ describe('a query', () => {
     });
   });
 
-  it.each(['', '   ', '""', '*', '!?', '" "'])('%j has no word', (query) => {
+  it.each(['', '   ', '""', '*', '!?', '" "'])('that contains no word is refused: %j', (query) => {
     expect(() => parseTextQuery(query)).toThrow(TextQueryError);
   });
 
@@ -107,7 +107,7 @@ describe('a query', () => {
   });
 });
 
-it('runs have numbers of 53 bits, and none has that of no run', () => {
+it('run numbers have 53 bits, and differ from the one for no run', () => {
   const keys = new Set(Array.from({ length: 100_000 }, (_, at) => runKey(`conv_${at}`)));
   expect(keys.size).toBe(100_000);
   expect(runKey(null)).toBe(0);

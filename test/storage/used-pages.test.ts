@@ -60,7 +60,7 @@ async function makeShortFile(path: string, keep: number): Promise<void> {
 }
 
 describe('a file that is shorter than its head says', () => {
-  it('is opened when only free pages are missing', async () => {
+  it('is opened if only free pages are missing', async () => {
     const dir = makeFolder();
     const paths = { main: join(dir, 'main.mdb'), runs: join(dir, 'runs.mdb'), data_key: null };
     await makeShortFile(paths.runs, 0);
@@ -68,7 +68,7 @@ describe('a file that is shorter than its head says', () => {
     await tryStores(paths);
   });
 
-  it('is refused when a page is missing that is in use', async () => {
+  it('is refused if a page in use is missing', async () => {
     const path = join(makeFolder(), 'a.mdb');
     await makeShortFile(path, 60);
     truncateSync(path, 6 * PAGE);
@@ -76,7 +76,7 @@ describe('a file that is shorter than its head says', () => {
     expect(() => checkFileHead(path)).toThrow(/cut off: 24576 bytes of/);
   });
 
-  it('is judged in bounded time, and without a fault of our own, whatever stands in its pages', {
+  it('is judged in bounded time, and without a crash, whatever its pages contain', {
     tags: 'long',
   }, async () => {
     const path = join(makeFolder(), 'a.mdb');
@@ -104,7 +104,7 @@ describe('a file that is shorter than its head says', () => {
     expect(refused).toBeGreaterThan(0);
   });
 
-  it('gives the same rows whatever stands in the pages that it may miss', { tags: 'long' }, async () => {
+  it('gives the same rows whatever its dispensable pages contain', { tags: 'long' }, async () => {
     const dir = makeFolder();
     const path = join(dir, 'a.mdb');
     await makeShortFile(path, 40);

@@ -19,7 +19,7 @@ async function claim(path: string, options: Partial<WriterClaimOptions> = {}): P
 }
 
 describe('the claim on a database', () => {
-  it('is held by one, and free again once released', async () => {
+  it('has one holder, and is free again once released', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const first = await claim(path);
     const refused = claim(path, { patience_ms: 60_000 });
@@ -29,7 +29,7 @@ describe('the claim on a database', () => {
     await claim(path);
   });
 
-  it('is the same however the path is written, and another one for another file', async () => {
+  it('is the same for every spelling of a path, and differs between files', async () => {
     const folder = join(makeFolder(), 'not', 'there', 'yet');
     const path = join(folder, 'capture.mdb');
     await claim(path);
@@ -41,7 +41,7 @@ describe('the claim on a database', () => {
       await expect(claim(same)).rejects.toThrow(WriterClaimedError);
   });
 
-  it('is waited for when its holder is ending', async () => {
+  it('is awaited while its holder is ending', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const first = await claim(path);
     first.announceEnd();
@@ -60,7 +60,7 @@ describe('the claim on a database', () => {
     expect(waits).toEqual([`process ${process.pid}`]);
   });
 
-  it('is waited for while its holder ends without another word, until that is gone', async () => {
+  it('is awaited until a silent holder that is ending has ended', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const begun = Promise.withResolvers<void>();
     const dropped = Promise.withResolvers<void>();
@@ -88,7 +88,7 @@ describe('the claim on a database', () => {
     expect(waits).toEqual(['process 42']);
   });
 
-  it('is not had while its holder says nothing', { tags: 'long' }, async () => {
+  it('is refused while its holder does not answer', { tags: 'long' }, async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const holder = createServer((socket) => void socket.on('error', () => {}).destroy());
     await new Promise<void>((resolve) => holder.listen(claimAddress(path)!, resolve));
@@ -96,7 +96,7 @@ describe('the claim on a database', () => {
     await expect(claim(path, { patience_ms: 60_000 })).rejects.toThrow('another process is writing to it');
   });
 
-  it('is not waited for longer than patience lasts, nor than it is asked to', async () => {
+  it('is not awaited beyond the patience or an abort', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const first = await claim(path);
     first.announceEnd();
@@ -116,7 +116,7 @@ describe('the claim on a database', () => {
     await claim(path);
   });
 
-  it('keeps no start back where there is no folder to name it after', async () => {
+  it('does not delay a start if its folder does not exist', async () => {
     await claim('/proc/nowhere/capture.mdb');
     await claim('/proc/nowhere/capture.mdb');
   });

@@ -16,7 +16,7 @@ import { makeFolder } from '../storage/folder.ts';
 const DAY_MS = 86_400_000;
 const FIRST_MS = Date.UTC(2026, 2, 1, 12);
 
-it('counts by day and agent, and sums up', () => {
+it('the ledger counts by day and agent, and sums', () => {
   const ledger = new DayLedger();
   ledger.add(FIRST_MS, 'a', { served: 1, input_tokens: 900, output_tokens: 40, saved_micro_usd: 3_000 });
   ledger.add(FIRST_MS, 'a', { compared: 40, wrong: 1 });
@@ -38,14 +38,14 @@ it('counts by day and agent, and sums up', () => {
   expect(b).toMatchObject({ served: 1, saved_usd: null, wrong_at_least: null });
 });
 
-it('takes back what was not delivered', () => {
+it('answers that were not delivered are subtracted', () => {
   const ledger = new DayLedger();
   ledger.add(FIRST_MS, 'a', { served: 1, input_tokens: 9, saved_micro_usd: 5 });
   ledger.add(FIRST_MS, 'a', { served: -1, input_tokens: -9, saved_micro_usd: -5 });
   expect(sumLedger(ledger.copy())).toMatchObject([{ served: 0, input_tokens: 0, saved_usd: 0 }]);
 });
 
-it('has bounds: old days go, and too many agents are one', () => {
+it('the ledger is bounded: old days are dropped, and too many agents become one', () => {
   const ledger = new DayLedger();
   for (let day = 0; day < LEDGER.days + 5; day++) ledger.add(FIRST_MS + day * DAY_MS, 'a', { served: 1 });
   expect(ledger.copy()).toHaveLength(LEDGER.days);
@@ -57,7 +57,7 @@ it('has bounds: old days go, and too many agents are one', () => {
   expect(rows.find(({ agent }) => agent === '(other)')!.served).toBe(6);
 });
 
-it('is kept in a file, and goes on from it', async () => {
+it('the ledger is stored in a file, and continues from it', async () => {
   const path = join(makeFolder(), 'data', 'student-ledger.json');
   const told: string[] = [];
   const log = { warn: (_: object, words: string) => told.push(words) };

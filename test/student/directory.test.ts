@@ -34,7 +34,7 @@ function publish(directory: string, group: Record<string, unknown> = MODEL.group
 }
 
 describe('a student directory', () => {
-  it('gives back what was published, floats included', async () => {
+  it('returns what was published, floats included', async () => {
     const directory = join(makeFolder(), 'deep', 'student');
     const written = await publish(directory);
     const { manifest, model } = await readStudentDirectory(directory);
@@ -48,7 +48,7 @@ describe('a student directory', () => {
     ]);
   });
 
-  it('keeps the newest versions and what serves, and removes what is older', async () => {
+  it('keeps the newest versions and the one that serves, and removes older ones', async () => {
     const directory = makeFolder();
     const versions: StudentManifest[] = [];
     for (let at = 1; at <= STUDENT_VERSIONS.kept + 2; at++) versions.push(await publish(directory, { at }));
@@ -73,7 +73,7 @@ describe('a student directory', () => {
     await expectKept([oldest, ...kept.slice(2), waiting]);
   });
 
-  it('goes on counting when its manifest was taken away, and serves nothing meanwhile', async () => {
+  it('continues its numbers when its manifest was removed, and serves nothing meanwhile', async () => {
     const directory = makeFolder();
     await publish(directory);
     rmSync(join(directory, 'manifest.json'));
@@ -95,7 +95,7 @@ describe('a student directory', () => {
     expect(readdirSync(directory)).not.toContain('manifest.previous.json');
   });
 
-  it('has no version serve that is not whole', async () => {
+  it('does not let an incomplete version serve', async () => {
     const directory = makeFolder();
     const first = await publish(directory);
     const second = await publish(directory, { at: 2 });
@@ -111,7 +111,7 @@ describe('a student directory', () => {
     ]);
   });
 
-  it('shows a reader one whole student while others are published', { tags: 'long' }, async () => {
+  it('shows a reader one complete student while others are published', { tags: 'long' }, async () => {
     const directory = makeFolder();
     await publish(directory, { at: 0, again: 0 });
     let isPublishing = true;
@@ -131,7 +131,7 @@ describe('a student directory', () => {
     await writer;
   });
 
-  it('is not touched by the remains of an interrupted publication, which go in time', async () => {
+  it('is not affected by the remains of an interrupted publication, which are removed later', async () => {
     const directory = makeFolder();
     const name = `steps-${'0'.repeat(16)}.bin`;
     const partial = `${name}.${'0'.repeat(8)}-0000-4000-8000-${'0'.repeat(12)}.partial`;
@@ -146,7 +146,7 @@ describe('a student directory', () => {
     expect(existsSync(join(directory, partial))).toBe(false);
   });
 
-  it('that is damaged in any byte is refused, and says which file', async () => {
+  it('that is damaged in any byte is refused, with the name of the file', async () => {
     const directory = makeFolder();
     const { files } = await publish(directory);
     const path = join(directory, files.steps.name);
@@ -165,7 +165,7 @@ describe('a student directory', () => {
     expect((await readStudentDirectory(directory)).model).toEqual(MODEL);
   });
 
-  it('that is not a directory of students is refused with one line', async () => {
+  it('that contains no students is refused with one line', async () => {
     const folder = makeFolder();
     const empty = join(folder, 'empty');
     mkdirSync(empty);
@@ -191,7 +191,7 @@ describe('a student directory', () => {
     }
   });
 
-  it('of a newer version, or with another manifest, is refused for reading and for writing', async () => {
+  it('of a newer version, or with another manifest, cannot be read or written', async () => {
     const directory = makeFolder();
     for (const [text, code] of [
       ['{"format":"svc_student_v9"}', 'newer_format'],
@@ -219,15 +219,15 @@ describe('a model of another version', () => {
   });
 });
 
-describe('a directory to publish in', () => {
-  it('is not one with other files in it, which stay', async () => {
+describe('a directory for publication', () => {
+  it('may not contain other files alone, which stay', async () => {
     const directory = makeFolder();
     writeFileSync(join(directory, 'thesis.txt'), 'mine');
     await expect(publish(directory)).rejects.toThrow(`${directory}: not empty ("thesis.txt")`);
     expect(readdirSync(directory)).toEqual(['thesis.txt']);
   });
 
-  it('may hold other files beside a student, which stay', async () => {
+  it('may contain other files beside a student, which stay', async () => {
     const directory = makeFolder();
     await publish(directory);
     writeFileSync(join(directory, 'notes.txt'), 'mine');
@@ -236,7 +236,7 @@ describe('a directory to publish in', () => {
     expect(readFileSync(join(directory, 'notes.txt'), 'utf8')).toBe('mine');
   });
 
-  it('is left as it was by a look at it', async () => {
+  it('does not change when it is inspected', async () => {
     const folder = makeFolder();
     expect(await checkForPublishing(join(folder, 'deep', 'student'))).toBeNull();
     expect(readdirSync(folder)).toEqual([]);
@@ -246,7 +246,7 @@ describe('a directory to publish in', () => {
     expect(readdirSync(folder)).toEqual(names);
   });
 
-  it('takes patterns with a student or without, and keeps them', async () => {
+  it('accepts patterns with a student or without, and keeps them', async () => {
     const directory = join(makeFolder(), 'student');
     const path = await writePatterns(directory, 'one\n');
     expect(readdirSync(directory)).toEqual(['patterns.jsonl']);
@@ -268,7 +268,7 @@ describe('a directory to publish in', () => {
     });
   });
 
-  it('stays as it was when a file cannot be written', async () => {
+  it('does not change when a file cannot be written', async () => {
     const directory = makeFolder();
     const before = await publish(directory);
     const { files } = await publish(makeFolder(), { other: true });

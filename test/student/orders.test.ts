@@ -27,7 +27,7 @@ const order = (agent: string | null, kind: string | null = null, at_ms = 5): Ord
 });
 
 describe('orders', () => {
-  it('are empty without a file, and come back as they were written', async () => {
+  it('are empty without a file, and are read as they were written', async () => {
     const folder = makeFolder();
     expect(await readOrders(folder)).toEqual(NO_ORDERS);
     const orders = orderShare(suspend({ ...NO_ORDERS, held: true }, order('a', 'text')), 3, 0.1);
@@ -44,7 +44,7 @@ describe('orders', () => {
     }
   });
 
-  it('suspend an agent, a kind of it, or all, and take that back', () => {
+  it('suspend an agent, one of its kinds, or all, and undo that', () => {
     const kind = suspend(NO_ORDERS, order('a', 'look'));
     expect(isSuspendedBy(kind, 'a', 'look')).toBe(true);
     expect(isSuspendedBy(kind, 'a', 'text')).toBe(false);
@@ -60,7 +60,7 @@ describe('orders', () => {
     expect(resume(all, order(null)).suspended).toEqual([]);
   });
 
-  it('have bounds, and say so', () => {
+  it('are bounded, with a clear error', () => {
     let orders = NO_ORDERS;
     for (let at = 0; at < ORDERS.suspended; at++) orders = suspend(orders, order(`${at}`));
     // A repeated order has no further effect.
@@ -74,7 +74,7 @@ describe('orders', () => {
 });
 
 describe('a share of the runs', () => {
-  it('has about so many, always the same ones, and those of a smaller share', () => {
+  it('has about its size, always the same runs, and includes those of a smaller share', () => {
     const runs = Array.from({ length: 4_000 }, (_, at) => `run ${at}`);
     const small = orderShare(NO_ORDERS, 2, 0.1);
     const large = orderShare(small, 2, 0.5);
@@ -94,7 +94,7 @@ describe('a share of the runs', () => {
   });
 });
 
-describe('a report of what is kept', () => {
+describe('a report of the stored state', () => {
   const state = { observed: 9, wrong: 3, bets: [1, 1, 1, 1] };
   const kept: DriftCopy = {
     version: 4,
@@ -106,7 +106,7 @@ describe('a report of what is kept', () => {
     ],
   };
 
-  it('shows what audits and operators have suspended, and what was taken back since', () => {
+  it('shows what audits and operators have suspended, and what was resumed since', () => {
     expect(reportWatched(kept, NO_ORDERS)).toMatchObject([
       {
         agent: 'a',

@@ -80,7 +80,7 @@ describe.each([
   });
 });
 
-it('a suspension does not wait for a version that cannot be fetched, and the version comes later', async () => {
+it('a suspension does not wait for a version that cannot be fetched, and the version arrives later', async () => {
   const sharing = new StudentSharing(taught, place, 'source');
   const following = new StudentFollowing(gateways[0]!, place);
   await publish('one');
@@ -105,7 +105,7 @@ it('a suspension does not wait for a version that cannot be fetched, and the ver
   expect(await readMark(gateways[0]!)).toBe('two');
 });
 
-it('the place keeps what the directory keeps, and a gateway that begins anew gets what serves', async () => {
+it('the place keeps what the directory keeps, and a new gateway gets what serves', async () => {
   const sharing = new StudentSharing(taught, place, 'source');
   for (let n = 1; n <= 11; n++) {
     await publish(`version ${n}`);
@@ -121,7 +121,7 @@ it('the place keeps what the directory keeps, and a gateway that begins anew get
   expect(await new StudentFollowing(gateways[0]!, place).look()).toBe(null);
 });
 
-it('the commands refuse in one line what they cannot do', async () => {
+it('impossible commands are refused in one line', async () => {
   const run = (...argv: string[]) =>
     runHere(['student', ...argv], { DATA_DIR: join(folder, 'data'), SVC_DISTILL_DIR: taught });
   const at = join(folder, 'place');

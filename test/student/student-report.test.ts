@@ -41,13 +41,13 @@ const counts = (over: object) => ({
   ...over,
 });
 
-it('without a student is nothing', async () => {
+it('a report without a student is empty', async () => {
   expect(await reportStudent(null)).toMatchObject({ mode: 'off', serving: null, versions: [], ledger: [] });
   const empty = { ...places, directory: join(folder, 'nothing-there') };
   expect(await reportStudent(empty)).toMatchObject({ mode: 'on', serving: null, versions: [] });
 });
 
-it('names the versions, the newest first, with what was measured', async () => {
+it('a report lists the versions, the newest first, with their measured figures', async () => {
   const { serving, versions, golden_runs_needed, problems } = await reportStudent(places);
   expect(problems).toEqual([]);
   expect(serving).toBe(2);
@@ -68,7 +68,7 @@ it('names the versions, the newest first, with what was measured', async () => {
   ]);
 });
 
-it('tells the ledger in dollars, late take-overs taken off', async () => {
+it('a report shows the ledger in dollars, with late take-overs subtracted', async () => {
   const day = (date: string, agent: string, over: object) => ({ day: date, agents: [[agent, counts(over)]] });
   writeFileSync(
     places.ledger_path,
@@ -95,7 +95,7 @@ it('tells the ledger in dollars, late take-overs taken off', async () => {
   expect(of('2026-03-02')).toMatchObject({ served: 6, saved_usd: 2 });
 });
 
-it('names what cannot be read, and shows the rest', async () => {
+it('a report names what cannot be read, and shows the rest', async () => {
   writeFileSync(places.ledger_path, 'no ledger');
   const { problems, versions, ledger } = await reportStudent(places);
   expect(problems).toHaveLength(1);

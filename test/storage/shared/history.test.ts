@@ -60,7 +60,7 @@ async function runSchedule(
   return wrong;
 }
 
-it(`lose and double nothing in ${SCHEDULES} schedules`, async () => {
+it(`boxes lose and double nothing in ${SCHEDULES} schedules`, async () => {
   for (let at = 0; at < SCHEDULES; at++)
     expect(await runSchedule(SEED + at, (trouble) => new MemoryTruth(trouble)), `seed ${SEED + at}`).toEqual(
       [],

@@ -76,7 +76,7 @@ describeJournal(
 );
 
 describe('two boxes over one database', () => {
-  it('see what the other one commits, without asking', async () => {
+  it('see each other’s commits without polling', async () => {
     const address = await makeDatabase();
     const [a, b] = [await openBox(address), await openBox(address)];
     await a.tables.transact((tx) =>
@@ -108,7 +108,7 @@ describe('two boxes over one database', () => {
     expect(a.tables.get('counts', ['c'])).toEqual({ n: 40 });
   });
 
-  it('refuse a transaction that decided on a range in which the other one added a row', async () => {
+  it('refuse a transaction based on a range in which the other one added a row', async () => {
     const address = await makeDatabase();
     const boxes = [await openBox(address), await openBox(address)];
     // At most one row in the range: each looks, and adds its own.
@@ -124,7 +124,7 @@ describe('two boxes over one database', () => {
     }
   });
 
-  it('continue an actor from each other, and the one that did not notice gets an error', async () => {
+  it('continue each other’s actors; the one that did not notice gets an error', async () => {
     const address = await makeDatabase();
     const [a, b] = [await openBox(address), await openBox(address)];
     const commit = (box: SharedBox, seq: number) =>
@@ -144,7 +144,7 @@ describe('two boxes over one database', () => {
 });
 
 describe('a view', () => {
-  it('starts from the rows, and goes on where it ended', async () => {
+  it('starts from the rows, and continues where it ended', async () => {
     const address = await makeDatabase();
     const a = await openBox(address);
     for (let n = 0; n < 5; n++)
@@ -377,7 +377,7 @@ describe('a database', () => {
   );
 
   it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
-    'must prove its name, unless told otherwise',
+    'must prove its name, unless configured otherwise',
     async () => {
       const address = new URL(await makeDatabase());
       const file = join(makeFolder(), 'authority.pem');
@@ -401,7 +401,7 @@ describe('a database', () => {
     },
   );
 
-  it('is migrated once by the first box, and a newer schema is left alone', async () => {
+  it('is migrated once by the first box; a newer schema is not changed', async () => {
     const address = await server.createDatabase();
     const results = await Promise.all([migrateDatabase(address), migrateDatabase(address)]);
     expect(results.map(({ from }) => from).sort()).toEqual([0, 1]);
@@ -412,7 +412,7 @@ describe('a database', () => {
     );
   });
 
-  it('needs no more rights than docs name', async () => {
+  it('needs only the rights that docs name', async () => {
     const address = await makeDatabase();
     const limited = await makeUser(address);
     const box = await openBox(limited);
@@ -422,7 +422,7 @@ describe('a database', () => {
   });
 });
 
-it('a box goes on after its connection broke, and when the database has forgotten it', async () => {
+it('a box continues after its connection broke, and after the database has forgotten it', async () => {
   const address = await makeDatabase();
   const box = await openBox(address);
   const put = (n: number) =>

@@ -7,7 +7,7 @@ import { callAnswer, textAnswer } from './made-steps.ts';
 const agree = (a: string, b: string): boolean => answersAgree(textAnswer(a), textAnswer(b));
 
 describe('agreement', () => {
-  it('of calls: the same tools in the same order with the same JSON', () => {
+  it('of calls requires the same tools in the same order with the same JSON', () => {
     const answer = callAnswer('refund', { a: 1, b: { c: [1, 'x'] } });
     expect(answersAgree(answer, callAnswer('refund', { b: { c: [1, 'x'] }, a: 1 }))).toBe(true);
     expect(answersAgree(answer, callAnswer('refund', { b: { c: ['x', 1] }, a: 1 }))).toBe(false);
@@ -21,7 +21,7 @@ describe('agreement', () => {
     expect(answersAgree(answer, textAnswer('refund'))).toBe(false);
   });
 
-  it('of texts: the same facts in close wording', () => {
+  it('of texts requires the same facts in close wording', () => {
     expect(agree("I've refunded 12.50 EUR for order ORD-7.", 'Order ORD-7 is refunded: 12.50 EUR.')).toBe(
       true,
     );
@@ -39,7 +39,7 @@ describe('agreement', () => {
     );
   });
 
-  it('of JSON: the same JSON, whatever surrounds and orders it; a flag is no wording', () => {
+  it('of JSON requires the same JSON, whatever surrounds and orders it; a flag is not wording', () => {
     const mail = (urgent: boolean): string => JSON.stringify({ kind: 'invoice', amount: 200.8, urgent });
     expect(agree(mail(true), mail(false))).toBe(false);
     expect(agree(mail(true), '{ "urgent": true, "amount": 200.80, "kind": "invoice" }')).toBe(true);
@@ -47,7 +47,7 @@ describe('agreement', () => {
     expect(agree(mail(true), `It is an invoice: ${mail(true)}`)).toBe(false);
   });
 
-  it('of texts: sign, currency and names are facts', () => {
+  it('of texts requires the same sign, currency and names', () => {
     expect(agree('Your balance is now -$12.', 'Your balance is now $12.')).toBe(false);
     expect(agree('Your balance is now -$12.', 'Your balance now is -$12.')).toBe(true);
     expect(agree('Your balance is now €12.', 'Your balance is now $12.')).toBe(false);

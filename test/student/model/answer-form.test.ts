@@ -14,7 +14,7 @@ const call = (name: string, input: unknown): StudentBlock => ({ type: 'tool_call
 const text = (words: string): StudentBlock => ({ type: 'text', text: words });
 
 describe('the form of an answer', () => {
-  it('has the arguments that were chosen, and none that the step gives', () => {
+  it('contains the arguments that were chosen, and none that the step provides', () => {
     const hold = call('hold', { invoice: 'INV-12', vendor: 'Kettle', code: 'PRICE', urgent: true });
     expect(namesOfForm([hold], step('look'))).toEqual([
       'hold',
@@ -27,7 +27,7 @@ describe('the form of an answer', () => {
     ]);
   });
 
-  it('has what a text says of the outcome, in whatever words', () => {
+  it('contains the outcome of a text, in any wording', () => {
     const [, , held] = namesOfForm([text('INV-12 was declined.')], step('hold'));
     expect(held).toBe(namesOfForm([text('I rejected INV-12.')], step('hold'))[2]);
     expect(namesOfForm([text('INV-12 was approved.')], step('hold'))[2]).not.toBe(held);

@@ -74,7 +74,7 @@ const ANSWERS: ((made: Made) => StudentBlock[])[] = [
 ];
 
 describe('templates', () => {
-  it('give back each golden answer from its own context', () => {
+  it('return each golden answer from its own context', () => {
     fc.assert(
       fc.property(
         fc.array(record, { minLength: 3, maxLength: 7 }),
@@ -95,7 +95,7 @@ describe('templates', () => {
     );
   });
 
-  it('explain all of them with one template when each value can be found', () => {
+  it('explain all golden answers with one template when each value can be found', () => {
     const made = ['Ada Lovelace', 'Alan Turing', 'Grace Hopper', 'Edsger Dijkstra'].map((name, i) => ({
       id: `ORD-${4_410 + 37 * i}`,
       name,
@@ -149,7 +149,7 @@ describe('templates', () => {
     );
   });
 
-  it('do not take for a constant what all golden runs share with their own context', () => {
+  it('do not mistake for a constant what all golden runs share with their own context', () => {
     // The same order twice, by chance and not by rule.
     const examples = [0, 1].map((i) => {
       const { step, answer } = makeOrderStep(i, { status: 'pending', order: 'ORD-5555' });
@@ -163,14 +163,14 @@ describe('templates', () => {
     ]);
   });
 
-  it('need the answer to come from several runs', () => {
+  it('require that the answer comes from several runs', () => {
     const step = digest([user('Do it.')]);
     const once = example(0, step, [callOf('refund', { code: 'ZX-1' })]);
     expect(synthesizeAnswers([once, { ...once }], 2)).toEqual([]);
     expect(synthesizeAnswers([once, { ...once, run_id: 'another' }], 2)).toHaveLength(1);
   });
 
-  it('say what is missing instead of making it up', () => {
+  it('name a missing value instead of inventing it', () => {
     const examples = [0, 2, 4].map((i) => {
       const { step, answer } = makeOrderStep(i);
       return example(i, step, answer.content);
@@ -180,7 +180,7 @@ describe('templates', () => {
     expect(fillTemplate(only!.template, new StepContext(empty))).toBe('missing_value');
   });
 
-  it('take keys of objects as they are, even hostile ones', () => {
+  it('accept any keys of objects, even hostile ones', () => {
     const hostile = JSON.parse('{"constructor": "x", "toString": 1, "hasOwnProperty": {"a": "ORD-1234"}}');
     const examples = [0, 1].map((i) =>
       example(i, digest([user('About ORD-1234 please')]), [callOf('refund', hostile)]),

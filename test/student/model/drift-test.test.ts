@@ -16,7 +16,7 @@ describe('the test for drift', () => {
     expect(evidenceOf(startDrift())).toBe(1);
   });
 
-  it('is a fair bet where the promise is just kept: its mean over all courses stays 1', () => {
+  it('is a fair bet if errors are exactly as frequent as promised: its mean over all courses stays 1', () => {
     for (const promise of [0.05, 0.2]) {
       // All sequences of twelve observations, each with its probability.
       let mean = 0;
@@ -35,7 +35,7 @@ describe('the test for drift', () => {
     }
   });
 
-  it('falls in the mean where errors are fewer than promised', () => {
+  it('falls on average if errors are rarer than promised', () => {
     let mean = 0;
     for (let course = 0; course < 2 ** 10; course++) {
       const state = startDrift();
@@ -51,7 +51,7 @@ describe('the test for drift', () => {
     expect(mean).toBeLessThan(1);
   });
 
-  it('notices a change within a dozen observations, after a thousand good ones', () => {
+  it('detects a change within a dozen observations, after a thousand good ones', () => {
     const state = startDrift();
     for (let at = 0; at < 1_000; at++) observe(state, false, 0.05);
     let wrong = 0;
@@ -62,7 +62,7 @@ describe('the test for drift', () => {
     expect(wrong).toBeLessThan(12);
   });
 
-  it('stays finite whatever comes', () => {
+  it('stays finite for any observations', () => {
     fc.assert(
       fc.property(
         fc.array(fc.boolean(), { maxLength: 2_000 }),

@@ -29,8 +29,8 @@ const suspend = (watch: DriftWatch, kind: string) => {
   throw new Error('never suspended');
 };
 
-describe('which steps are audited', () => {
-  it('more of a young kind, then the share', () => {
+describe('the audits', () => {
+  it('include more steps of a young kind, then the share', () => {
     const watch = make();
     expect(shareAudited(watch, 'look')).toBeGreaterThan(0.3);
     for (let at = 0; at < DRIFT.trusted; at++) watch.note('a', 'look', true);
@@ -40,7 +40,7 @@ describe('which steps are audited', () => {
     expect(kindOf(watch, 'look')).toMatchObject({ state: 'trusted', compared: 70, wrong: 0 });
   });
 
-  it('all of a kind that was wrong once, until it is cleared; the others go on', () => {
+  it('include all steps of a kind that was wrong once, until it is cleared; other kinds keep the share', () => {
     const watch = make();
     for (const kind of ['look', 'text']) for (let at = 0; at < 100; at++) watch.note('a', kind, true);
     watch.note('a', 'look', false);
@@ -53,7 +53,7 @@ describe('which steps are audited', () => {
     expect(shareAudited(watch, 'look')).toBeLessThan(0.07);
   });
 
-  it('all of a new form whose kind was suspended when an earlier version served', () => {
+  it('include all steps of a new form whose kind was suspended under an earlier version', () => {
     const before = make();
     suspend(before, 'look');
     const next = (version: number, made_at_ms: number) =>
@@ -73,14 +73,14 @@ describe('which steps are audited', () => {
     expect(next(3, 1_000).judge('a', 'look after task')).toBe('suspended');
   });
 
-  it('none with a share of 0, and all with 1', () => {
+  it('include no step with a share of 0, and all with 1', () => {
     expect(shareAudited(make(0), 'look')).toBe(0);
     expect(shareAudited(make(1), 'look')).toBe(1);
   });
 });
 
 describe('a suspension', () => {
-  it('is of the kind that went wrong', () => {
+  it('applies to the kind that went wrong', () => {
     const watch = make();
     for (const kind of ['look', 'text']) for (let at = 0; at < 500; at++) watch.note('a', kind, true);
     expect(suspend(watch, 'look')).toMatchObject({ agent: 'a', kind: 'look' });
@@ -89,7 +89,7 @@ describe('a suspension', () => {
     expect(watch.judge('b', 'look')).not.toBe('suspended');
   });
 
-  it('is of the agent when all that it says goes wrong', () => {
+  it('applies to the agent if all of its answers go wrong', () => {
     const watch = make();
     let whole = null;
     for (let at = 0; whole === null; at++) {
@@ -101,7 +101,7 @@ describe('a suspension', () => {
     expect(watch.report()[0]).toMatchObject({ agent: 'a', state: 'suspended' });
   });
 
-  it('outlasts a restart, and a student that was made before it', () => {
+  it('survives a restart, and applies to a student that was made before it', () => {
     const watch = make();
     suspend(watch, 'look');
     const again = (terms: Partial<typeof TERMS>) =>
@@ -117,7 +117,7 @@ describe('a suspension', () => {
     expect(again({ version: 2, made_at_ms: 4_999 }).judge('a', 'look')).toBe('suspended');
   });
 
-  it('ends with a student that was made after it, which is audited in full until it is cleared', () => {
+  it('ends with a student that was made later, which is audited in full until it is cleared', () => {
     const watch = make();
     suspend(watch, 'look');
     const prng = createPrng(3);
@@ -146,7 +146,7 @@ describe('a suspension', () => {
     expect(same.judge('a', 'look')).toBe('suspended');
   });
 
-  it('ends by an operator’s word that came later', () => {
+  it('ends by an operator’s later order', () => {
     const watch = make();
     suspend(watch, 'look');
     expect(watch.resume('a', 'look', 4_000)).toBe(false);
@@ -156,8 +156,8 @@ describe('a suspension', () => {
   });
 });
 
-describe('its bounds', () => {
-  it('so many agents, and kinds of each', () => {
+describe('the watch', () => {
+  it('holds a limited number of agents, and of kinds for each', () => {
     const watch = make();
     for (let at = 0; at < DRIFT.agents + 50; at++) watch.note(`agent ${at}`, 'look', true);
     for (let at = 0; at < DRIFT.kinds + 50; at++) watch.note('agent 0', `kind ${at}`, true);
@@ -166,7 +166,7 @@ describe('its bounds', () => {
     expect(Math.max(...agents.map(([, { kinds }]) => kinds.length))).toBe(DRIFT.kinds);
   });
 
-  it('an agent that keeps its promise is hardly ever suspended in ten thousand steps', () => {
+  it('hardly ever suspends an agent that keeps its promise, in ten thousand steps', () => {
     let suspended = 0;
     for (let seed = 1; seed <= 150; seed++) {
       const prng = createPrng(seed);

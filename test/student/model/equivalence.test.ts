@@ -67,21 +67,21 @@ function saysTheSame(given: string, other: string): boolean {
 }
 
 describe('texts', () => {
-  it('are equivalent when they carry the same values in words that golden runs used', () => {
+  it('are equivalent if they contain the same values in words that golden runs used', () => {
     expect(saysTheSame(GOLDEN[0]!, GOLDEN[1]!)).toBe(true);
     expect(
       saysTheSame(GOLDEN[0]!, 'Hi Maria, a refund for ORD-7 is on its way. Let me know if you need help.'),
     ).toBe(true);
   });
 
-  it('are not when a value stands in the place of another one', () => {
+  it('are not if a value stands in the place of another one', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded 5 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded 45.20 USD for order ORD-8.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded -45.20 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[1]!, 'Your refund of 45.20 EUR for ORD-7 is on its way to Chen.')).toBe(false);
   });
 
-  it('are not when one of them has a value that the step does not hold', () => {
+  it('are not if one of them has a value that the step does not contain', () => {
     expect(saysTheSame(GOLDEN[2]!, 'Hi Maria, we have issued a refund of 45.20 for your order ORD-7.')).toBe(
       true,
     );
@@ -90,12 +90,12 @@ describe('texts', () => {
     );
   });
 
-  it('are not when one denies or names another outcome', () => {
+  it('are not if one denies the outcome or names another one', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have not refunded 45.20 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
   });
 
-  it('are when one denies what no golden report affirms, and only where texts report', () => {
+  it('are if one denies what no golden report affirms, but only where texts report', () => {
     const reports = [
       'Refunded ORD-7, no action is left.',
       'Refunded ORD-7.',
@@ -127,14 +127,14 @@ describe('texts', () => {
     expect(same(answering, 'Refunded ORD-7, no action is left.')).toBe(false);
   });
 
-  it('are not when the words are those of another answer, or of none', () => {
+  it('are not if the words belong to another answer, or to no answer', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded order ORD-7 to the warehouse.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'Another person should quickly look into ORD-7 tomorrow morning.')).toBe(
       false,
     );
   });
 
-  it('are not when a word that texts take from steps is not in this step', () => {
+  it('are not if a word that texts take from steps is not in this step', () => {
     const wordings = known('', [
       'The refund for ORD-7 is for a lamp.',
       'For ORD-7 a teapot was sent: refund.',
@@ -192,7 +192,7 @@ describe('amounts, recipients, ids and code', () => {
     expect(letters.isSame(0, first, body('The refund for ORD-8 is 45.20 EUR'), GROUND)).toBe(false);
   });
 
-  it('are compared exactly in arguments that something reads', () => {
+  it('are compared exactly in arguments that are read', () => {
     const code = (command: string): StudentBlock[] => callAnswer('bash', { command }).content;
     expect(wordings.isSame(0, code('ls -l src'), code('ls -l  src'), GROUND)).toBe(false);
     const sql = (query: string): StudentBlock[] => callAnswer('query', { query }).content;
@@ -207,21 +207,21 @@ describe('amounts, recipients, ids and code', () => {
   });
 });
 
-describe('answers that differ in looks', () => {
+describe('answers that differ only in lookups', () => {
   const answer = (...calls: [string, Record<string, unknown>][]): StudentBlock[] =>
     calls.flatMap(([name, input]) => callAnswer(name, input).content);
   const order: [string, Record<string, unknown>] = ['get_order', { id: 'ORD-7' }];
   const customer: [string, Record<string, unknown>] = ['get_customer', { id: 'C-1' }];
   const refund: [string, Record<string, unknown>] = ['refund', { id: 'ORD-7', amount: 45.2 }];
 
-  it('name the tools of these looks', () => {
+  it('name the tools of these lookups', () => {
     expect(differInLooks(answer(order), answer(customer))).toEqual(['get_order', 'get_customer']);
     expect(differInLooks(answer(order, customer), answer(customer))).toEqual(['get_order']);
     expect(differInLooks(answer(refund), answer(refund, order))).toEqual(['get_order']);
     expect(differInLooks(answer(order, customer), answer(customer, order))).toEqual([]);
   });
 
-  it('are other answers when more than a look differs, or one look has other arguments', () => {
+  it('are different answers if more than a lookup differs, or a lookup has other arguments', () => {
     const other = answer(['get_order', { id: 'ORD-8' }]);
     expect(differInLooks(answer(order), other)).toBe(null);
     expect(differInLooks(answer(order), answer(refund))).toBe(null);
@@ -234,7 +234,7 @@ describe('answers that differ in looks', () => {
   });
 });
 
-describe('what a step holds', () => {
+describe('the values of a step', () => {
   const text = fc
     .array(
       fc.constantFrom('a', 'B', 'ab', 'é', '7', '12', '.', ',', ' ', '\n', '-', '\u{1d49c}', 'Σ', '中'),
@@ -243,7 +243,7 @@ describe('what a step holds', () => {
     .map((parts) => parts.join(''))
     .filter((value) => value !== '');
 
-  it('is the same whether its text is searched or its words are listed', () => {
+  it('are the same whether its text is searched or its words are listed', () => {
     fc.assert(
       fc.property(text, text, fc.array(text, { minLength: 1, maxLength: 6 }), (task, result, values) => {
         const step = {

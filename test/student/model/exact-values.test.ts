@@ -142,7 +142,7 @@ describe('an answer', () => {
     );
   });
 
-  it('tells two ids apart that are one double', () => {
+  it('distinguishes two ids that are one double', () => {
     // The refunded order depends on whether the result belongs to the requested order.
     const made = (isOwn: (i: number) => boolean): Made => ({
       task: (i) => `Refund order ${idOf(i)}`,
@@ -168,7 +168,7 @@ describe('agreement', () => {
   const agree = (left: string, other: string): boolean =>
     answersAgree(call('refund', left), call('refund', other));
 
-  it('compares numbers by their digits, not as they are written', () => {
+  it('compares numbers by their digits, not by their notation', () => {
     expect(agree('{"id":2512292042121000001}', '{"id":2512292042121000002}')).toBe(false);
     expect(agree('{"id":2512292042121000001}', '{"id":2512292042121000001}')).toBe(true);
     expect(agree('{"a":1.0,"b":10.50}', '{"b":10.5,"a":1}')).toBe(true);
@@ -176,7 +176,7 @@ describe('agreement', () => {
     expect(agree('{"a":"1.0"}', '{"a":1.0}')).toBe(false);
   });
 
-  it('does so within texts', () => {
+  it('compares numbers within texts, too', () => {
     const said = (id: string) => textAnswer(`The refund ${id} was made.`);
     expect(answersAgree(said(idOf(1)), said(idOf(1)))).toBe(true);
     expect(answersAgree(said('2512292042121000001'), said('2512292042121000002'))).toBe(false);
@@ -184,7 +184,7 @@ describe('agreement', () => {
   });
 });
 
-it('does not add up what a double rounds', () => {
+it('does not sum what a double rounds', () => {
   const list = (json: string) => parseExact(json) as unknown[];
   expect(summarizeList(list('[{"a":9007199254740993},{"a":1}]'), { pick: 'sum', key: 'a' })).toBeUndefined();
   expect(summarizeList(list('[{"a":10.50},{"a":1.0}]'), { pick: 'sum', key: 'a' })).toBe(11.5);
@@ -192,7 +192,7 @@ it('does not add up what a double rounds', () => {
   expect(summarizeList(list('[{"a":9007199254740993},{"a":1.0}]'), joined)).toBe('9007199254740993, 1.0');
 });
 
-it('takes a number with its digits for a number where a schema wants one', () => {
+it('treats a number with its digits as a number where a schema requires one', () => {
   const schema = {
     type: 'object',
     properties: { id: { type: 'integer' }, share: { type: 'number', maximum: 1 } },

@@ -8,7 +8,7 @@ const system = (text: string): TurnMessage => ({ role: 'system', content: [{ typ
 const sourceOf = (messages: TurnMessage[], name: string): unknown =>
   digest(messages).sources.find((source) => source.name === name)?.value;
 
-describe("a client's own words", () => {
+describe("a client's instructions", () => {
   const WORDS = 'The shell is bash.\nNever push to main.';
 
   it('belong to the system prompt, and the task is what the user wants', () => {
@@ -30,13 +30,13 @@ describe("a client's own words", () => {
     expect(other.system).not.toEqual(digest(inRole).system);
   });
 
-  it('stay where they are behind an answer, where they may be what the next one is about', () => {
+  it('stay in place after an answer, where the next answer may depend on them', () => {
     const messages = [user('Look.'), ...called('look', {}, 'Seen.'), system('The file has changed.')];
     expect(digest(messages).stage).toBe('look said');
     expect(sourceOf(messages, 'said')).toBe('The file has changed.');
   });
 
-  it('are not what a user has put a tag around', () => {
+  it('do not include what a user has put into a tag', () => {
     const words = '<query>What now?</query>';
     expect(sourceOf([user(words)], 'task')).toBe(words);
     const part = 'Say <system-reminder>x</system-reminder> to me.';
@@ -68,7 +68,7 @@ describe('results of tools', () => {
     ),
   ];
 
-  it('are in the order of their calls, whichever came first', () => {
+  it('are in the order of their calls, whichever arrived first', () => {
     for (const order of [
       ['b', 'a', 'c'],
       ['c', 'b', 'a'],
@@ -77,7 +77,7 @@ describe('results of tools', () => {
     expect(sourceOf(results(['c', 'a', 'b']), 'result:count')).toBe('c has lines');
   });
 
-  it('hold JSON also between lines of a client', () => {
+  it('contain JSON also between a client’s lines', () => {
     const json = { owner: 'Ada', tags: ['x'] };
     const wrapped = `Process exited with code 0\nOutput:\n${JSON.stringify(json)}\n[one file changed]\n`;
     const messages = [user('Look.'), ...called('shell', {}, wrapped)];
@@ -87,7 +87,7 @@ describe('results of tools', () => {
     expect(sourceOf([user('Look.'), ...called('shell', {}, broken)], 'result:shell')).toBe(broken);
   });
 
-  it('of a command that failed are failures, though no field says so', () => {
+  it('of a failed command are failures, even without a field that says so', () => {
     const stageOf = (text: string) => digest([user('Look.'), ...called('shell', {}, text)]).stage;
     expect(stageOf('Wall time: 0.1 seconds\nProcess exited with code 0\nOutput:\n')).toBe('shell');
     expect(stageOf('Wall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n')).toBe('shell!');

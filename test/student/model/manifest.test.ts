@@ -20,7 +20,7 @@ describe('a manifest', () => {
     expect(read({})).toEqual(whole);
   });
 
-  it('may know more than this version does', () => {
+  it('may contain more than this version knows', () => {
     expect(read({ of_a_later_day: true })).toEqual(whole);
   });
 

@@ -12,13 +12,13 @@ const steps = Array.from({ length: 40 }, (_, run) => [
   { run_id: `r${run}`, marks: [...STATUS] },
 ]).flat();
 
-it('is no place that only some steps of each run had', () => {
+it('a place that only some steps of each run had is not new', () => {
   const novelty = new NoveltyIndex(learnNovelty(steps, new Set()));
   expect(novelty.measure(STATUS)).toBe(0);
   expect(novelty.list(STATUS)).toEqual([]);
 });
 
-it('is a place that each step had', () => {
+it('a missing place that each step had is new', () => {
   const novelty = new NoveltyIndex(learnNovelty(steps, new Set()));
   expect(novelty.measure(OUTPUT)).toBeGreaterThan(0.9);
   expect(novelty.list(OUTPUT)).toMatchObject([{ place: 22, value: null }]);

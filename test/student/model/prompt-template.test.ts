@@ -174,7 +174,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
     for (const prompt of live) expect(ask(student, prompt), prompt).toBe('covered');
   });
 
-  it('is another one with any instruction anywhere in it', () => {
+  it('is another one with any additional instruction anywhere', () => {
     fc.assert(
       fc.property(
         instruction,
@@ -193,7 +193,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
     );
   });
 
-  it('is another one with any instruction at the begin or end of a line, or in the place of a value', () => {
+  it('is another one with any instruction at the start or end of a line, or in place of a value', () => {
     const places = (prompt: string): number[] => {
       const other = golden(RUNS + 3);
       let same = 0;
@@ -233,7 +233,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
     if (lines.length > 1) expect(ask(student, lines.toReversed().join('\n'))).not.toBe('covered');
   });
 
-  it('is another one with a word of it changed', () => {
+  it('is another one with one word changed', () => {
     const prompt = golden(1);
     for (const { 0: word, index } of prompt.matchAll(/(?<![\p{L}\d/-])\p{Ll}{2,}(?![\p{L}\d/-])/gu)) {
       // The place of the tenant's name in lower case.
@@ -264,7 +264,7 @@ it('is another agent with any instruction in the description of a tool', () => {
   );
 });
 
-it('makes one agent of all tenants', () => {
+it('is one agent for all tenants', () => {
   for (const name of [
     'a tenant within a sentence',
     'a tenant in the only sentence',
@@ -282,8 +282,8 @@ it('makes one agent of all tenants', () => {
   }
 });
 
-describe('choices that are no names', () => {
-  it('are known as golden runs had them, and no others', () => {
+describe('choices that are not names', () => {
+  it('are known only with the values of golden runs', () => {
     const prompt = (plan: string) => `You look after orders. The customer's plan is ${plan}. Be kind.`;
     const student = learn((i) => prompt(of(['gold', 'silver', 'bronze'], i)));
     expect(ask(student, prompt('silver'))).toBe('covered');
@@ -291,14 +291,14 @@ describe('choices that are no names', () => {
       expect(ask(student, prompt(plan))).toBe('unknown_agent');
   });
 
-  it('are not mixed', () => {
+  it('are not combined', () => {
     const prompt = (when: string, what: string) => `If the order is ${when}, ${what} it. Be kind.`;
     const student = learn((i) => (i % 2 === 0 ? prompt('late', 'refund') : prompt('early', 'keep')));
     expect(ask(student, prompt('late', 'refund'))).toBe('covered');
     expect(ask(student, prompt('late', 'keep'))).toBe('unknown_agent');
   });
 
-  it('are no reason to serve a text that changes freely', () => {
+  it('do not permit a text that changes freely', () => {
     const note = (i: number) =>
       `Note: the customer ${of(['likes', 'wants', 'hates', 'bought'], i)} lamp ${of(['a', 'two', 'no', 'the'], i >> 2)} with ${of(['blue', 'red', 'long'], i)} legs`;
     const student = learn((i) => `You look after orders.\n${note(i)} since week ${i}`);

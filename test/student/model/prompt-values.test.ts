@@ -65,14 +65,14 @@ describe('a value that all golden runs shared in the system prompt', () => {
     expect(ask(student, { system: `You help.\n${other}\nBe kind.` })).toBe('other_value');
   });
 
-  it('is no rule where golden runs show that it changes', () => {
+  it('is not a rule if golden runs show that it changes', () => {
     const system = (i: number) =>
       `You help.\nSession: ${(7_919 * (i + 3)).toString(16)}\nTicket T-${40 + i} is yours.`;
     const student = learn(12, (i) => ({ system: system(i) }));
     expect(ask(student, { system: system(500) })).toBe('covered');
   });
 
-  it('is told from one that changes beside it in the same sentence', () => {
+  it('is distinguished from one that changes beside it in the same sentence', () => {
     const system = (session: string, limit: number) =>
       `You help.\nSession ${session} may refund ${limit} EUR.`;
     const student = learn(12, (i) => ({ system: system(`s-${100 + i}`, 200) }));
@@ -80,7 +80,7 @@ describe('a value that all golden runs shared in the system prompt', () => {
     expect(ask(student, { system: system('s-999', 500) })).toBe('other_value');
   });
 
-  it('counts behind the bound, too', () => {
+  it('counts also beyond the bound', () => {
     const lines = (last: number) =>
       Array.from({ length: 400 }, (_, i) => `Rule for shelf ${i}: ${i === 399 ? last : 5} boxes.`).join('\n');
     const student = learn(12, () => ({ system: lines(5) }));
@@ -119,12 +119,12 @@ describe('a prompt that names the day', () => {
       );
   });
 
-  it('is another agent where it names another day than the one that it is', () => {
+  it('is another agent if it names a day other than today', () => {
     const student = learn(12, () => ({ system: 'You help.\nToday is 2026-11-23.', at_ms: DAY }));
     expect(ask(student, { system: 'You help.\nToday is 2024-02-01.', at_ms: later(5) })).toBe('other_value');
   });
 
-  it('is the same without a time of the request, except for the words themselves', () => {
+  it('is the same without the request’s time, except for the words themselves', () => {
     const student = learn(12, () => ({ system: 'You help.\nToday is 2026-11-23.', at_ms: null }));
     expect(ask(student, { system: 'You help.\nToday is 2026-11-23.', at_ms: later(5) })).toBe('covered');
     expect(ask(student, { system: 'You help.\nToday is 2026-11-24.', at_ms: later(1) })).toBe('other_value');
@@ -153,7 +153,7 @@ describe('a value in the fixed wording of the task', () => {
   });
 });
 
-it('does not take words for dates', () => {
+it('is not a date if it is a word', () => {
   expect(findDates('You may refund it. Sum up the rest, then mark it as done.')).toEqual([]);
   expect(findDates('The band marches in 2026, and the cat sat down.')).toEqual([]);
 });

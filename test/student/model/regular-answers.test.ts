@@ -68,14 +68,14 @@ describe('one call for each element of a list', () => {
     }
   });
 
-  it('is not made for none, nor for more than an answer may call', () => {
+  it('is not made for an empty list, nor for more than an answer may call', () => {
     const none = makeLines(5, 2).map((line) => ({ ...line, state: 'fine' }));
     expect(typeof ask(student, { owner: 'C77', lines: none })).toBe('string');
     const many = makeLines(6, 20).map((line) => ({ ...line, state: 'late' }));
     expect(typeof ask(student, { owner: 'C77', lines: many })).toBe('string');
   });
 
-  it('is one kind of answer, however many they are', () => {
+  it('is one kind of answer, for any number of calls', () => {
     const kind = kindOfAnswer(made(makeLines(1, 4).map((line) => ({ ...line, state: 'late' }))).content);
     expect(kind).toBe('remind (several)');
     expect(nameKind(['look', 'remind', 'remind', 'look'])).toBe('look + remind (several) + look');
@@ -83,7 +83,7 @@ describe('one call for each element of a list', () => {
     expect(nameKind([])).toBe('text');
   });
 
-  it('has results that the next answer may be about, all together', () => {
+  it('has results that the next answer may depend on together', () => {
     const step = (i: number) => {
       const lines = makeLines(i + 1, 2 + (i % 3));
       const content = lines.map(({ id }, j) => ({
@@ -117,7 +117,7 @@ describe('one call for each element of a list', () => {
   });
 });
 
-describe('what a list comes to', () => {
+describe('a sum of a list', () => {
   it('is counted, added up and written in one line', () => {
     const lines = [
       { id: 'a', state: 'late', amount: 0.1, quantity: 3 },
@@ -140,7 +140,7 @@ describe('what a list comes to', () => {
     });
   });
 
-  it('is said in a closing text of fixed wording', () => {
+  it('is part of a closing text of fixed wording', () => {
     const text = (lines: Line[]) =>
       `Of ${lines.length} lines ${late(lines).length} are late: ${late(lines)
         .map(({ id }) => id)
@@ -160,7 +160,7 @@ describe('a comparison of two numbers', () => {
   const answer = (claimed: number, left: number) =>
     callAnswer(claimed <= left ? 'approve' : 'refuse', { amount: claimed });
 
-  it('tells what is answered', () => {
+  it('decides the answer', () => {
     const student = learn(60, () => {
       const [claimed, left] = [number(), number()];
       return { step: stepOf({ claimed, left }), answer: answer(claimed, left) };
@@ -173,7 +173,7 @@ describe('a comparison of two numbers', () => {
       expect(ask(student, { claimed, left })).toEqual(answer(claimed, left).content);
   });
 
-  it('is strange where all golden runs had it the other way round', () => {
+  it('is unknown if all golden runs had it the other way round', () => {
     const student = learn(60, () => {
       const [claimed, left] = [number(), number()].sort((a, b) => a - b) as [number, number];
       return { step: stepOf({ claimed, left }), answer: callAnswer('approve', { amount: claimed }) };
@@ -184,7 +184,7 @@ describe('a comparison of two numbers', () => {
     expect(ask(student, { claimed: 700.25, left: 300.5 })).toBe('too_far');
   });
 
-  it('sees a sum over a list beside a total', () => {
+  it('includes a sum over a list beside a total', () => {
     const make = (seed: number, isRight: boolean) => {
       const lines = makeLines(seed, 3).map(({ amount }) => ({ amount, quantity: 1 + (seed % 3) }));
       const sum = Math.round(100 * lines.reduce((all, line) => all + line.amount * line.quantity, 0)) / 100;
@@ -199,7 +199,7 @@ describe('a comparison of two numbers', () => {
 });
 
 describe('a number beyond all golden ones', () => {
-  it('may lie behind an unseen threshold', () => {
+  it('may lie behind an unknown threshold', () => {
     const student = learn(60, (i) => ({
       step: stepOf({ value: 20 + ((i * 37) % 60) * 40 + 0.5 }),
       answer: callAnswer('approve', {}),
@@ -209,7 +209,7 @@ describe('a number beyond all golden ones', () => {
     expect(ask(student, { value: 5_900.25 })).toBe('too_far');
   });
 
-  it('is missing where numbers grow from run to run', () => {
+  it('does not exist where numbers grow from run to run', () => {
     const student = learn(60, (i) => ({
       step: stepOf({ counter: 1_000.5 + 10 * i }),
       answer: callAnswer('approve', {}),
@@ -256,7 +256,7 @@ describe('pieces of addresses, paths and names', () => {
   });
 });
 
-describe('a command made of values of tasks in several wordings', () => {
+describe('a command made of values from tasks in several wordings', () => {
   const WORDINGS = [
     (name: string) => `Release ${name} today.`,
     (name: string) => `We need ${name} out soon.`,
@@ -269,7 +269,7 @@ describe('a command made of values of tasks in several wordings', () => {
     answer: callAnswer('look', { command: `cat packages/${NAMES[(i * 5) % NAMES.length]!}/package.json` }),
   }));
 
-  it('is made of those of a new task, whatever its wording', () => {
+  it('is made of the values of a new task in a known wording', () => {
     for (const i of [0, 1, 2])
       expect(student.propose(digest([user(taskOf(i, 'mail-view'))], { tools })).answer?.content).toEqual([
         {
@@ -281,7 +281,7 @@ describe('a command made of values of tasks in several wordings', () => {
       ]);
   });
 
-  it('is missing where the wording is new', () => {
+  it('is missing if the wording is new', () => {
     const { answer } = student.propose(digest([user('mail-view should go out.')], { tools }));
     expect(answer).toBeNull();
   });

@@ -38,14 +38,14 @@ function answer(content: TurnBlock[], over: Partial<NormalAnswer> = {}): NormalA
 const wordOf = (i: number) => [...String(i)].map((digit) => 'abcdefghij'[Number(digit)]).join('');
 
 describe('a digest of a step', () => {
-  it('does not see dates, ids and numbers of the system prompt, but does see its words', () => {
+  it('ignores dates, ids and numbers of the system prompt, but not its words', () => {
     const of = (system: string) => digest([user('Hi')], { system: [text(system)] }).system;
     const original = of('You help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11');
     expect(of('You help.\nToday is Friday, 2027-11-30.\nSession 77bc-90')).toEqual(original);
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(original);
   });
 
-  it('is the same whichever side gave the answers before it', () => {
+  it('is the same whichever side gave the earlier answers', () => {
     const of = (id: string, words: string, last: string) =>
       digest([
         user('Look at order 7'),
@@ -72,7 +72,7 @@ describe('a digest of a step', () => {
     expect(of('toolu_99', 'A look.', 'Open.')).toEqual(upstreams);
   });
 
-  it('names what it breaks of the rules, by the version that its header names', () => {
+  it('names the rules that the step breaks, by the version in its header', () => {
     const of = (more: object, version = '2023-06-01') =>
       readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [
         'Anthropic-Version',
@@ -85,7 +85,7 @@ describe('a digest of a step', () => {
     expect(of({ messages: [{ role: 'user', content: 'x' }, listed] })).toEqual(['role system']);
   });
 
-  it('is nothing for a student where the provider is to keep the conversation', () => {
+  it('does not exist if the provider is to store the conversation', () => {
     const of = (more: object) =>
       readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.unsupported;
     expect(of({})).toBe('');
@@ -94,7 +94,7 @@ describe('a digest of a step', () => {
     expect(of({ thread: { type: 'continue', previous_message_id: 'msg_1' } })).toMatch(/keeps/);
   });
 
-  it('marks the numbers of a system prompt, but not those of days, times and ids', () => {
+  it('marks the numbers of a system prompt, except for those of days, times and ids', () => {
     const of = (system: string) => {
       const { marks } = digest([user('Hi')], { system: [text(system)] });
       return marks.flatMap((kind, m) =>
@@ -157,7 +157,7 @@ describe('a digest of a step', () => {
     expect(of('').length).toBe(STUDENT_CORE.system_sentences + 1);
   });
 
-  it('looks at every tool and setting of the largest body, and at schemas within schemas', () => {
+  it('reads every tool and setting of the largest body, and schemas within schemas', () => {
     const tools = Array.from({ length: 1_000 }, (_, i) => ({
       name: `t${i}`,
       description: 'what it does '.repeat(150),
@@ -201,7 +201,7 @@ describe('a digest of a step', () => {
       expect(scope(other)).not.toBe(base);
   });
 
-  it('has another scope for settings of a type that the normal form has no word for', () => {
+  it('has another scope for settings whose type the normal form does not know', () => {
     const scope = (more: object) =>
       readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.scope;
     const all = [
@@ -266,7 +266,7 @@ describe('a digest of a step', () => {
     expect(atOnce('look', 'find', 'look')).toBe(atOnce('find', 'look', 'look', 'look'));
   });
 
-  it('takes several messages of the user in a row for one, as the API does', () => {
+  it('treats several messages of the user in a row as one, as the API does', () => {
     const call = called('get_order', {}, '{}');
     for (const behind of [[], call, [...call, user('Go on.')]]) {
       const joined = digest([user('Refund it.'), user('No, stop.'), ...behind]);
@@ -275,7 +275,7 @@ describe('a digest of a step', () => {
     }
   });
 
-  it('says what no student may answer', () => {
+  it('names what no student may answer', () => {
     const assistant: TurnMessage = { role: 'assistant', content: [text('{')] };
     expect(digest([user('Hi'), assistant]).unsupported).not.toBe('');
     expect(digest([]).unsupported).not.toBe('');
@@ -317,7 +317,7 @@ describe('a digest of a step', () => {
     expect(long.marks.length).toBeLessThanOrEqual(3 * STUDENT_CORE.marks);
   });
 
-  it('stays in bounds whatever comes', () => {
+  it('is bounded for any step', () => {
     const deep = `${'['.repeat(20_000)}1${']'.repeat(20_000)}`;
     const hostile = [
       deep,
@@ -385,7 +385,7 @@ describe('a digest of a step', () => {
 });
 
 describe('extras of a step', () => {
-  it('are the fields that the normal form has no word for, without what changes for each request', () => {
+  it('are the fields unknown to the normal form, without those that change for each request', () => {
     const body = { model: 'm', stream: true, metadata: {}, temperature: 1, top_k: null };
     expect(readMessagesSettings(body)).toEqual({ temperature: 1 });
     expect(readBetas(['b,a', ' a '])).toEqual(['a', 'b']);

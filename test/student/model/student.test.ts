@@ -39,7 +39,7 @@ function orderStep(result: Record<string, unknown>) {
 }
 
 describe('the student', () => {
-  it('answers as the golden runs did, with the values of the live step', () => {
+  it('answers like the golden runs, with the values of the live step', () => {
     for (const i of [101, 102, 103, 104]) {
       const { step, answer } = makeOrderStep(i);
       const decision = student.decide(step, THRESHOLD);
@@ -50,7 +50,7 @@ describe('the student', () => {
     }
   });
 
-  it('does not know a number in the system prompt that no golden run had, unless each had its own', () => {
+  it('does not know a number in the system prompt that no golden run had, unless each had a different one', () => {
     const withPrompt = (i: number, prompt: string): LearnedStep => {
       const made = makeOrderStep(i);
       const order = orderId(i);
@@ -116,7 +116,7 @@ describe('the student', () => {
     }
   });
 
-  it('gives coverage alone when that is asked', () => {
+  it('returns only coverage on request', () => {
     const { step } = makeOrderStep(101);
     expect(student.decide(step, THRESHOLD, 'coverage')).toMatchObject({ covered: true, answer: null });
     expect(student.decide(step, -1).covered).toBe(false);
@@ -130,7 +130,7 @@ describe('the student', () => {
     expect(JSON.stringify(fitStudent(ORDERS))).toBe(JSON.stringify(model));
   });
 
-  it('never gives an id of another run', () => {
+  it('never returns an id of another run', () => {
     const golden = new Set(ORDERS.map((_, i) => orderId(i)));
     fc.assert(
       fc.property(
@@ -156,7 +156,7 @@ describe('the student', () => {
     );
   });
 
-  it('goes by what decides, not by what is near by chance', () => {
+  it('follows what decides, not what is near by chance', () => {
     // The other status, with the id, customer and amount of a golden run.
     const { answer } = makeOrderStep(0);
     const step = orderStep({
@@ -170,7 +170,7 @@ describe('the student', () => {
     expect(answer.content).toMatchObject([{ name: 'refund' }]);
   });
 
-  it('says that it does not know the agent', () => {
+  it('declines an unknown agent', () => {
     const messages = [user(`Please look after order ORD-1, thanks.`)];
     expect(student.decide(digest(messages, { model: 'other' }), 1)).toMatchObject({
       covered: false,
@@ -186,7 +186,7 @@ describe('the student', () => {
     });
   });
 
-  it('says that it is too far from what it knows', () => {
+  it('declines a step that is too far from golden steps', () => {
     const base = {
       order_id: 'ORD-31',
       status: 'delivered',
@@ -216,7 +216,7 @@ describe('the student', () => {
     });
   });
 
-  it('says that golden steps disagree where nothing tells them apart', () => {
+  it('declines when golden steps disagree and nothing distinguishes them', () => {
     const steps = Array.from({ length: 40 }, (_, i) => {
       const { run_id, step } = makeOrderStep(i, { status: 'delivered' });
       return { run_id, step, answer: callAnswer(i % 4 < 2 ? 'refund' : 'cancel', { order_id: orderId(i) }) };
@@ -227,7 +227,7 @@ describe('the student', () => {
     });
   });
 
-  it('says that a value is missing', () => {
+  it('declines when a value is missing', () => {
     const steps = Array.from({ length: 12 }, (_, i) => ({
       run_id: `r${i}`,
       step: digest([user(`Look after ${orderId(i)}`)]),
@@ -274,7 +274,7 @@ describe('the student', () => {
     ).toMatchObject({ reason: 'unsupported' });
   });
 
-  it('knows nothing of what one run alone did', () => {
+  it('does not know what only one run did', () => {
     const steps = ORDERS.slice(0, 1);
     expect(learn(steps).decide(makeOrderStep(2).step, 1).covered).toBe(false);
     expect(learn([]).decide(makeOrderStep(2).step, 1)).toMatchObject({
@@ -347,7 +347,7 @@ describe('the student', () => {
     );
   });
 
-  it('does not do what the user denies, however like the others the step is', () => {
+  it('does not do what the user denies, however similar the step is to others', () => {
     const ask = (i: number, more: string) => `Please bump ${orderId(i)} to the next version.${more}`;
     const steps = Array.from({ length: 60 }, (_, i) => ({
       run_id: `r${i}`,
@@ -370,7 +370,7 @@ describe('the student', () => {
     }
   });
 
-  it('heeds a rare flag that always decided', () => {
+  it('follows a rare flag that always decided', () => {
     const make = (i: number, isHeld: boolean): LearnedStep => {
       const { run_id, step, answer } = makeOrderStep(i);
       const order = orderId(i);
@@ -399,7 +399,7 @@ describe('the student', () => {
     }
   });
 
-  it('takes a number far from all golden ones, or of another sign, for unknown ground', () => {
+  it('does not know a number far from all golden ones, or with another sign', () => {
     const paid = (total: number) =>
       orderStep({
         order_id: orderId(101),
@@ -412,7 +412,7 @@ describe('the student', () => {
       expect(student.decide(paid(total), THRESHOLD)).toMatchObject({ covered: false, reason: 'too_far' });
   });
 
-  it('hears what was said in between', () => {
+  it('considers what was said in between', () => {
     const order = orderId(101);
     const result = JSON.stringify({
       order_id: order,
@@ -430,7 +430,7 @@ describe('the student', () => {
     expect(student.decide(digest([task, ...talk, ...after]), THRESHOLD).covered).toBe(false);
   });
 
-  it('keeps to the limit of an agent, and to none where none is set', () => {
+  it('applies the limit of an agent, and no limit if none is set', () => {
     const model = fitStudent(ORDERS);
     const [name] = new Set(nameAgents(ORDERS).values());
     const { step } = makeOrderStep(101);
@@ -439,7 +439,7 @@ describe('the student', () => {
     expect([covers(THRESHOLD), covers(-1), covers(-1, 'another')]).toEqual([true, false, true]);
   });
 
-  it('keeps to the limit of each kind of answer, and serves no other', () => {
+  it('applies the limit of each kind of answer, and serves no other kind', () => {
     const model = fitStudent(ORDERS);
     const [agent] = new Set(nameAgents(ORDERS).values());
     const { step } = makeOrderStep(101);
@@ -459,7 +459,7 @@ describe('the student', () => {
       expect(limited(kinds).decide(step, THRESHOLD)).toMatchObject({ covered: false, reason: 'unproven' });
   });
 
-  it('takes what golden requests taught that the upstream takes, and nothing that is new beside it', () => {
+  it('accepts forms of requests that golden requests show to be valid, and no others', () => {
     const { step } = makeOrderStep(101);
     const taught = ORDERS.map((step) => ({ ...step, step: { ...step.step, breaches: ['role system'] } }));
     const decide = (golden: typeof ORDERS, breaches: string[]) =>
@@ -486,7 +486,7 @@ describe('the student', () => {
     ]);
   });
 
-  it('does not take a state that one golden run had for one of the others', () => {
+  it('does not mistake a state that one golden run had for one of the others', () => {
     const lost = (i: number): LearnedStep => ({
       ...makeOrderStep(i, { status: 'lost' }),
       answer: callAnswer('refund', { order_id: orderId(i), lost: true }),

@@ -22,15 +22,15 @@ function stepOn(at_ms: number, said = dayOf(at_ms), text = 'Trains to Graz, plea
   return digestStep(request, { ...plainExtras(), at_ms });
 }
 
-describe('a tool that says what day it is', () => {
-  it('is the same tool tomorrow, and another one where it says another day', () => {
+describe('a tool that names the current day', () => {
+  it('is the same tool tomorrow, and another one if it names another day', () => {
     const tomorrow = FIRST + DAY_MS;
     expect(stepOn(tomorrow).scope).toBe(stepOn(FIRST).scope);
     expect(stepOn(FIRST, '2026-05-01').scope).not.toBe(stepOn(FIRST).scope);
     expect(stepOn(FIRST, '2026-05-01').scope).not.toBe(stepOn(FIRST, '2026-06-01').scope);
   });
 
-  it('tells its day to answers', () => {
+  it('provides its day to answers', () => {
     const { sources } = stepOn(FIRST);
     expect(sources.find(({ name }) => name === 'system')?.value).toContain('2026-11-23');
   });
@@ -50,15 +50,15 @@ describe('days in answers', () => {
     return call?.type === 'tool_call' ? call.input : null;
   };
 
-  it('follow the day that the tool says', () => {
+  it('follow the day that the tool names', () => {
     expect(askTomorrow((at_ms) => ({ date: dayOf(at_ms) }))).toEqual({ date: '2026-11-24' });
   });
 
-  it('are not said again where they may be reckoned from it', () => {
+  it('are not repeated if they may be calculated from it', () => {
     expect(askTomorrow((at_ms) => ({ date: dayOf(at_ms + 2 * DAY_MS) }))).toBeNull();
   });
 
-  it('are said again where they are far from it', () => {
+  it('are repeated if they are far from it', () => {
     expect(askTomorrow(() => ({ since: '2020-01-01' }))).toEqual({ since: '2020-01-01' });
   });
 });

@@ -29,7 +29,7 @@ describe('two readings', () => {
     ({ type: 'tool_call', id: '', name, input: parseExact(input) }) as const;
   const text = (words: string) => ({ type: 'text', text: words }) as const;
 
-  it('are one where calls have the same arguments by value', () => {
+  it('are equal if calls have the same arguments by value', () => {
     expect(
       readingsDiffer([call('look', '{"a":1.0,"b":"x"}')], [text('I look.'), call('look', '{"b":"x","a":1}')]),
     ).toBe(false);
@@ -49,7 +49,7 @@ describe('two readings', () => {
   });
 });
 
-it('counts comparisons of which two readings differ, by mode', () => {
+it('comparisons with different readings are counted by mode', () => {
   const ledger = new RelegationLedger();
   ledger.compared(false, true, 'on');
   ledger.compared(true, false, 'on');
@@ -66,7 +66,7 @@ describe('the bytes of an answer', () => {
     deltas.map((delta) => `data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n`).join('');
   const piece = (fields: object, at: object = {}) => ({ tool_calls: [{ ...at, function: fields }] });
 
-  it('have calls whose arguments come as an object, or in pieces with every digit', () => {
+  it('may contain calls whose arguments are an object, or come in pieces with every digit', () => {
     expect(read('chat_completions', chunks(piece({ name: 'look', arguments: { city: 'Oslo' } })))).toEqual([
       { type: 'tool_call', id: '', name: 'look', input: { city: 'Oslo' } },
     ]);
@@ -78,7 +78,7 @@ describe('the bytes of an answer', () => {
     );
   });
 
-  it('have several calls without any index or id', () => {
+  it('may contain several calls without any index or id', () => {
     const both = [
       piece({ name: 'look', arguments: '{"a":1}' }),
       piece({ name: 'look', arguments: '{"a":2}' }),
@@ -89,7 +89,7 @@ describe('the bytes of an answer', () => {
     ]);
   });
 
-  it('are not of a wire, or not all text and calls', () => {
+  it('are refused if the wire is another one, or if they contain more than text and calls', () => {
     for (const wire of RELEGATION_WIRES)
       for (const body of ['', '{}', '[]', 'x', 'data: x\n\n', '{"error":{"message":"no"}}'])
         expect([body, read(wire, body)]).toEqual([body, null]);

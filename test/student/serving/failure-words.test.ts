@@ -62,10 +62,10 @@ it.each([
   ],
   ['no JSON', 200, 'a secret', { error: 'SyntaxError', code: '', reason: '' }],
   ['no answer', 0, null, { error: 'SocketError', code: 'UND_ERR_SOCKET', reason: '' }],
-])('of %s', async (_name, status, answer, words) => {
+])('a failure is logged without content of the service: %s', async (_name, status, answer, words) => {
   expect(await failWith(status, answer)).toEqual(words);
 });
 
-it.each([null, undefined, 'a secret', 5])('of a thrown %s: nothing of it', (thrown) => {
+it.each([null, undefined, 'a secret', 5])('a thrown %s is logged without its content', (thrown) => {
   expect(describeFailure(thrown)).toEqual({ error: 'undefined', code: '', reason: '' });
 });

@@ -75,7 +75,7 @@ describe('rules of responses', () => {
   });
 });
 
-describe('what no student gives', () => {
+describe('what no student provides', () => {
   const why = (wire: 'chat_completions' | 'responses', more: object) =>
     readStep(WIRES[wire], { ...(wire === 'responses' ? responses : chat), ...more }, [])!.step.unsupported;
   it.each([
@@ -95,7 +95,7 @@ describe('what no student gives', () => {
     [{ conversation: 'conv_1' }, 'goes on from an answer that the provider keeps'],
   ])('of responses: %j', (more, words) => expect(why('responses', more)).toBe(words));
 
-  it('is a call of a tool in another form than a function', () => {
+  it('includes a call of a tool in another form than a function', () => {
     const names = WIRES.responses.callable({
       tools: [
         { type: 'function', name: 'a' },
@@ -108,7 +108,7 @@ describe('what no student gives', () => {
 });
 
 describe('a step', () => {
-  it('is the same on each wire but for whose it is', () => {
+  it('is the same on each wire except for its scope', () => {
     const tools = [{ name: 'look', input_schema: { type: 'object' } }];
     const messages = [
       { role: 'user', content: 'What is it?' },
@@ -125,7 +125,7 @@ describe('a step', () => {
     for (const other of others) expect(other).toEqual(first);
   });
 
-  it('tells agents apart by settings and the beta header, and not by the user or a usage chunk', () => {
+  it('belongs to different agents by settings and the beta header, not by the user or a usage chunk', () => {
     const scope = (more: object, headers: string[] = []) =>
       readStep(WIRES.chat_completions, { ...chat, ...more }, headers)!.step.scope;
     expect(scope({ user: 'u', stream: true, stream_options: { include_usage: true } })).toBe(scope({}));
@@ -138,7 +138,7 @@ describe('a step', () => {
     expect(scope({ origin: 'groq /groq' })).not.toBe(at('groq /groq'));
   });
 
-  it('of a body that is anything is read without an error', () => {
+  it('is read without an error from any body', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (body) => {
         for (const wire of Object.values(WIRES)) {
@@ -153,7 +153,7 @@ describe('a step', () => {
   });
 });
 
-it('a frame of a WebSocket is no step', () => {
+it('is never a frame of a WebSocket', () => {
   const frame = { type: 'response.create', ...responses };
   expect(readStep(WIRES.responses, frame, [])!.step.unsupported).toBe('came over a WebSocket');
 });

@@ -121,18 +121,18 @@ describe('a request', () => {
       '{"__proto__": {"temperature": 0}, "model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}]}',
     ),
   ];
-  it.each(bad)('is one that the upstream may refuse: %j', (body) => {
+  it.each(bad)('may be refused by the upstream: %j', (body) => {
     expect(isValidRequest(body, '2023-06-01')).toBe(false);
   });
 
-  it.each(['temperature', 'top_p', 'top_k'])('says nothing of %s from 2026-10-21 on', (name) => {
+  it.each(['temperature', 'top_p', 'top_k'])('has no rule about %s from 2026-10-21 on', (name) => {
     const body = { ...good, [name]: 1 };
     expect(isValidRequest(body, '2023-06-01')).toBe(true);
     expect(isValidRequest(body, '2026-10-21')).toBe(false);
     expect(isValidRequest(good, '2026-10-21')).toBe(true);
   });
 
-  it('may begin the answer itself', () => {
+  it('may contain the beginning of the answer', () => {
     expect(endsWithUser(good)).toBe(true);
     expect(endsWithUser(said(ask, { role: 'assistant', content: 'The' }))).toBe(false);
   });
@@ -144,8 +144,8 @@ describe('a request', () => {
   });
 });
 
-describe('what a request breaks', () => {
-  it('has a name, so that golden requests can teach that the upstream takes it', () => {
+describe('a broken rule', () => {
+  it('has a name, so that golden requests can show that the upstream accepts it', () => {
     const breaches = (body: unknown) => findBreaches(body, '2023-06-01');
     expect(breaches(good)).toEqual([]);
     expect(breaches(said(ask, { role: 'system', content: 'Agents: a, b' }))).toEqual(['role system']);

@@ -19,7 +19,7 @@ const markOf = (value: string): string | null =>
     null,
   ).mark;
 
-it('tells conversations apart by ids that a double rounds', () => {
+it('conversations are distinguished by ids that a double rounds', () => {
   expect(markOf('{"id":2512292042121000001}')).not.toBe(markOf('{"id":2512292042121000002}'));
   expect(markOf('{"id":2512292042121000001,"a":1}')).toBe(markOf('{"a":1.0,"id":2512292042121000001}'));
 });

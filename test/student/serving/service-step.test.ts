@@ -191,12 +191,12 @@ const MESSAGES = {
 };
 
 describe('a step of any wire', () => {
-  it.each(NAMES)('is put to either kind of service in the same words: %s', (name) => {
+  it.each(NAMES)('is sent to either kind of service in the same words: %s', (name) => {
     expect(ask(name, 'chat_completions')).toEqual(CHAT);
     expect(ask(name, 'messages')).toEqual(MESSAGES);
   });
 
-  it('names a length where the service’s wire needs one', () => {
+  it('names a maximum length if the service’s wire requires one', () => {
     const open = { max_completion_tokens: null };
     expect(ask('chat_completions', 'chat_completions', open)).not.toHaveProperty('max_tokens');
     expect(ask('chat_completions', 'messages', open)).toMatchObject({ max_tokens: 4_096 });
@@ -208,7 +208,7 @@ describe('a step of any wire', () => {
     { type: 'namespace', name: 'team', tools: [{ type: 'function', name: 'tell', parameters: schema }] },
   ];
   const own = BODIES.responses.tools as object[];
-  it('is told of functions alone, as long as nothing else was called', () => {
+  it('names only functions, if nothing else was called', () => {
     const more = { tools: [...own, ...others] };
     expect(ask('responses', 'chat_completions', more)).toEqual(CHAT);
     expect(ask('responses', 'messages', more)).toEqual(MESSAGES);
@@ -340,12 +340,12 @@ describe('the tier of a service’s answer', () => {
     content: [{ type: 'text', text: 'Yes.' }],
   };
 
-  it('is kept for its price', () => {
+  it('is recorded for its price', () => {
     expect(fromChatAnswer({ ...chat, service_tier: 'flex' })?.tier).toBe('flex');
     expect(fromMessagesAnswer({ ...message, usage: { speed: 'fast' } })?.tier).toBe('fast');
   });
 
-  it('is left out for the standard tier', () => {
+  it('is omitted for the standard tier', () => {
     expect(fromChatAnswer({ ...chat, service_tier: 'default' })).not.toHaveProperty('tier');
     expect(fromMessagesAnswer({ ...message, usage: { service_tier: 'standard' } })).not.toHaveProperty(
       'tier',

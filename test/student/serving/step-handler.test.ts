@@ -11,13 +11,13 @@ describe('the last result’s id', () => {
   const find = (value: unknown, space = 0) =>
     findLastResultId(Buffer.from(JSON.stringify(value, null, space)));
 
-  it('is found in whatever layout', () => {
+  it('is found in any layout', () => {
     const body = [{ tool_use_id: 'toolu_1' }, { tool_use_id: 'toolu_2', content: 'x' }];
     expect(find(body)).toBe('toolu_2');
     expect(find(body, 2)).toBe('toolu_2');
   });
 
-  it('is not found where it is missing, nor within a text', () => {
+  it('is not found if it is missing, nor within a text', () => {
     expect(find({ messages: [] })).toBeNull();
     expect(find({ text: '{"tool_use_id":"toolu_1"}' })).toBeNull();
     expect(find({ tool_use_id: 5 })).toBeNull();

@@ -180,14 +180,17 @@ const PATTERNS: [string, (run: number, step: number) => boolean][] = [
 ];
 
 for (const marks of ['marked', 'automatic', 'reads only'] as const)
-  it.each(PATTERNS)(`with a cache (${marks}) are what the provider charges less: %s`, async (_, isServed) => {
-    const { told, truth } = await serve(marks, isServed);
-    expect(told.unpriced).toBe(0);
-    expect(told.saved_usd! / truth).toBeGreaterThan(0.9);
-    expect(told.saved_usd! / truth).toBeLessThan(1.1);
-  });
+  it.each(PATTERNS)(
+    `savings with a cache (${marks}) are what the provider charges less: %s`,
+    async (_, isServed) => {
+      const { told, truth } = await serve(marks, isServed);
+      expect(told.unpriced).toBe(0);
+      expect(told.saved_usd! / truth).toBeGreaterThan(0.9);
+      expect(told.saved_usd! / truth).toBeLessThan(1.1);
+    },
+  );
 
-it('are those of the tier that the request asks for', async () => {
+it('savings have the price of the requested tier', async () => {
   const every = (_: number, step: number): boolean => step >= 3;
   const { told: list } = await serve('marked', every);
   const { told: flex } = await serve('marked', every, { service_tier: 'flex' });

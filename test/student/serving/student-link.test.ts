@@ -55,8 +55,8 @@ const SERVED = {
   output_tokens: 1,
 };
 
-describe('a link', () => {
-  it('hands over what is well formed', async () => {
+describe('the link to a student', () => {
+  it('passes on well-formed messages', async () => {
     for (const name of ['a ', 'b ', 'c ']) send(name);
     far.postMessage({ ...SERVED, id: 2 });
     far.postMessage({ type: 'declined', id: 1, reason: 'too_far' });
@@ -87,7 +87,7 @@ describe('a link', () => {
     expect(words).toEqual(['failed']);
   });
 
-  it('hears nothing that has no waiting caller', async () => {
+  it('ignores answers without a waiting caller', async () => {
     const sent = send()!;
     sent.abandon();
     far.postMessage({ ...SERVED, id: 1 });
@@ -101,7 +101,7 @@ describe('a link', () => {
     expect(heard[1]).toMatchObject({ id: 1, run_id: 'r' });
   });
 
-  it('tells every step of the end of the thread, once', async () => {
+  it('reports the end of the thread to every step, once', async () => {
     for (const name of ['a ', 'b ']) send(name);
     far.close();
     await until(() => words.length === 2);
@@ -112,7 +112,7 @@ describe('a link', () => {
     expect(send()).not.toBeNull();
   });
 
-  it('lets a former student finish what it has', async () => {
+  it('lets a replaced student finish its steps', async () => {
     send('old ');
     const former = far;
     far = attach('http');
@@ -127,7 +127,7 @@ describe('a link', () => {
     expect(link.isReady).toBe(true);
   });
 
-  it('takes so many steps at once, and more when some are done', async () => {
+  it('accepts a limited number of steps at once, and more when some are done', async () => {
     for (let at = 0; at < STEPS_UNDER_WAY; at++) expect(send()).not.toBeNull();
     expect(link.isBusy).toBe(true);
     expect(send()).toBeNull();

@@ -49,7 +49,7 @@ afterAll(() => {
   server.close();
 });
 
-it('rests after failures in a row, and is asked again after a while', async () => {
+it('the service is not asked for a while after consecutive failures, and then again', async () => {
   let nowMs = 0;
   const clock = { monotonicMs: () => nowMs, wallMs: () => nowMs };
   const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

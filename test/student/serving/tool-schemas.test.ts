@@ -8,7 +8,7 @@ import {
 
 const schemas = new ToolSchemas();
 
-describe('a schema', () => {
+describe('a tool’s schema', () => {
   const order = {
     type: 'object',
     properties: {
@@ -26,7 +26,7 @@ describe('a schema', () => {
   it.each([
     { id: 'ORD-123456' },
     { id: 'ORD-123456', count: 3, kind: 'a', pattern: '(a+)+$', lines: [{ sku: 'x' }] },
-  ])('takes what keeps to it: %j', (value) => {
+  ])('accepts what conforms to it: %j', (value) => {
     expect(schemas.accepts(order, value)).toBe(true);
     // From the second use on, it is compiled.
     expect(schemas.accepts(structuredClone(order), value)).toBe(true);
@@ -46,7 +46,7 @@ describe('a schema', () => {
     expect(schemas.accepts(order, value)).toBe(false);
   });
 
-  it('leaves the request as it was', () => {
+  it('does not change the request', () => {
     const schema = structuredClone(order);
     schemas.accepts(schema, { id: 'ORD-123456' });
     expect(Object.getOwnPropertyNames(schema)).toEqual(Object.keys(order));
@@ -80,11 +80,11 @@ describe('a schema', () => {
     ['a slow pattern of names', { patternProperties: { '(x|xx)*y': { type: 'string' } } }],
     ['no pattern', { properties: { a: { pattern: '(' } } }],
   ];
-  it.each(hostile)('that cannot be used lets nothing pass: %s', (_name, schema) => {
+  it.each(hostile)('that cannot be used accepts nothing: %s', (_name, schema) => {
     expect(schemas.accepts(schema, { a: `${'a'.repeat(60)}!` })).toBe(false);
   });
 
-  it('with a pattern is not held against endless texts', () => {
+  it('with a pattern refuses very long texts unchecked', () => {
     const schema = { properties: { a: { pattern: '^x*y*z*$' } } };
     expect(schemas.accepts(schema, { a: 'xxyz' })).toBe(true);
     expect(schemas.accepts(schema, { a: 'x'.repeat(100_000) })).toBe(false);
