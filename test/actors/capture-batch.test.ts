@@ -78,7 +78,7 @@ const BUDGET = {
 };
 
 describe('a batch', () => {
-  it('gives back what it took, in its order', () => {
+  it('returns its exchanges in order', () => {
     fc.assert(
       fc.property(fc.array(exchanges, { maxLength: 8 }), (parts) => {
         const added = parts.map(finish);
@@ -89,7 +89,7 @@ describe('a batch', () => {
     );
   });
 
-  it('gives back what requests of a few forms have otherwise, in any order and in batches at once', () => {
+  it('returns requests of a few forms, with other values, in any order and in simultaneous batches', () => {
     const text = fc
       .string({ unit: 'binary-ascii', maxLength: 4 })
       .map((value) => value.replaceAll('\n', ' '));
@@ -134,7 +134,7 @@ describe('a batch', () => {
     );
   });
 
-  it('takes no head for another that has the same checksum', () => {
+  it('does not confuse heads with the same checksum', () => {
     const seen = new Map<number, string>();
     let pair: [string, string] | null = null;
     for (let i = 0; pair === null; i++) {
@@ -161,7 +161,7 @@ describe('a batch', () => {
     ).toEqual(sizes.map((_, i) => i));
   });
 
-  it('uses memory again once it is released, and only so much of it', () => {
+  it('reuses released memory, and keeps only a limited amount', () => {
     const pool = new SlabPool();
     const fill = (): { batch: ExchangeBatch; memory: ArrayBufferLike } => {
       const batch = makeBatch(pool);
@@ -184,7 +184,7 @@ describe('a batch', () => {
     expect(again.filter(({ memory }) => known.has(memory))).toHaveLength(CAPTURE_FREE_SLABS);
   });
 
-  it('gives back bodies of any length that came in pieces of any length', () => {
+  it('returns bodies of any length that came in pieces of any length', () => {
     const pieces = fc.array(fc.nat({ max: 90_000 }), { maxLength: 6 });
     const memory = new BodyMemory();
     const reader = new BatchReader();
@@ -251,26 +251,26 @@ describe('a body of announced length', () => {
     return tee.request.cells.map(({ length }) => length);
   };
 
-  it('lies in one piece, also when only little of it comes at first', () => {
+  it('is contiguous, also if only little of it arrives at first', () => {
     expect(copy(300_000, [65_000, 65_000, 170_000])).toHaveLength(1);
     expect(copy(300_000, [10, 8_000, 65_000, 226_990])).toHaveLength(1);
     expect(copy(1 << 20, [200_000, (1 << 20) - 200_000])).toHaveLength(1);
     expect(copy(50_000, [50_000])).toHaveLength(1);
   });
 
-  it('takes no more for its announcement than for what has come', () => {
+  it('takes only memory in proportion to what has arrived', () => {
     expect(copy(1 << 20, [10])).toEqual([8_192]);
     expect(copy(1 << 20, [8_192, 10])).toEqual([8_192, 8_192]);
     expect(copy(64 << 20, [10, 8_192])).toEqual([8_192, 8_192]);
   });
 
-  it('is kept whole when more comes than was announced', () => {
+  it('is kept whole if more arrives than was announced', () => {
     copy(10_000, [9_000, 1_000, 5_000, 70_000]);
   });
 });
 
 describe('memory for bodies', () => {
-  it('has cells for any length or for its beginning, and uses them again', () => {
+  it('has cells for any length or for the beginning of a body, and reuses them', () => {
     const memory = new BodyMemory();
     for (const bytes of [0, 1, 8_192, 8_193, 65_536, 400_000, 4 << 20]) {
       const cell = memory.take(bytes);
@@ -281,7 +281,7 @@ describe('memory for bodies', () => {
     }
   });
 
-  it('keeps only so much for use again, and nothing that is not its own', () => {
+  it('keeps only a limited amount for reuse, and nothing foreign', () => {
     const memory = new BodyMemory();
     const most = CAPTURE_FREE_CELL_BYTES / (1 << 20);
     const cells = Array.from({ length: most + 4 }, () => memory.take(1 << 20));

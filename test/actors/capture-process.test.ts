@@ -119,7 +119,7 @@ describe('a batch reaches the capture process', () => {
     await expectStored(db, bodies);
   });
 
-  it('through the channel, where there is no such memory', { tags: 'long' }, async () => {
+  it('through the channel if such memory is missing', { tags: 'long' }, async () => {
     const db = join(makeFolder(), 'capture.mdb');
     const { capture } = startProcess(db, null);
     const memory = new BodyMemory();
@@ -147,7 +147,7 @@ it('a file that is not a database is refused with a reason and not changed', asy
 });
 
 describe.runIf(isNative)('mapped memory', () => {
-  it('gives each server its own part, and nothing once that is used up', () => {
+  it('gives each server its part, and nothing once that is used up', () => {
     const memory = makeMemory(32 * MIB, 2);
     const parts = [0, 1].map((server) => new MemoryPart(memory, server, 2));
     const taken = parts.map((part) => {
@@ -165,7 +165,7 @@ describe.runIf(isNative)('mapped memory', () => {
     expect(parts[0]!.find(new Uint8Array(8))).toBe(-1);
   });
 
-  it('takes a run again once it was given back, empty', () => {
+  it('accepts a run again after its return, empty', () => {
     const part = new MemoryPart(makeMemory(32 * MIB), 0, 1);
     const run = part.take(MIB)!;
     run.fill(7);
@@ -176,7 +176,7 @@ describe.runIf(isNative)('mapped memory', () => {
     expect(again.every((byte) => byte === 0)).toBe(true);
   });
 
-  it('gets back what bodies do not use any more, beyond what is kept for use again', () => {
+  it('frees what bodies no longer use, except for a reserve', () => {
     const part = new MemoryPart(makeMemory(CAPTURE_FREE_CELL_BYTES), 0, 1);
     const memory = new BodyMemory(part);
     const most = CAPTURE_FREE_CELL_BYTES / MIB;

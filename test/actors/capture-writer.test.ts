@@ -10,7 +10,7 @@ import {
 import { CAPTURE_LOG_ADAPTER, captureWriter } from '../../actors/capture-writer/behaviour.ts';
 import { ActorKit, type EffectOf, type KitAnswer } from '../../src/runtime/kit.ts';
 
-it('tells when exchanges cannot be stored, why, and when they are again', async () => {
+it('reports when exchanges cannot be stored, why, and when they can be again', async () => {
   let isFull = false;
   const told: WriterEvent[] = [];
   const append = async () => {
@@ -64,7 +64,7 @@ function refusalOf(answer: KitAnswer): { code: string; retryable: boolean } | nu
 }
 
 describe('the capture writer', () => {
-  it('answers an append when the log has it, and not before', () => {
+  it('answers an append when the log has stored it, and not before', () => {
     const kit = new ActorKit(captureWriter);
     const { token, io } = askHeld(kit, 'append', { slabs: 0 });
     expect(io.operation).toBe('append');
@@ -73,7 +73,7 @@ describe('the capture writer', () => {
     expect(kit.answerTo(token)).toEqual({ type: 'reply', value: { first_id: 3, last_id: 4 } });
   });
 
-  it('hands slabs and cells on as they came', () => {
+  it('passes slabs and cells on unchanged', () => {
     const kit = new ActorKit(captureWriter);
     const bodies = [Buffer.from('slab'), Buffer.from('another')];
     kit.ask('append', { slabs: 1 }, bodies);
@@ -98,7 +98,7 @@ describe('the capture writer', () => {
     expect(refusalOf(kit.answerTo(token))).toEqual({ code, retryable: true });
   });
 
-  it('refuses everything but its state once it is killed', () => {
+  it('refuses everything but a request for its state once it is killed', () => {
     const kit = new ActorKit(captureWriter);
     const { token, io } = askHeld(kit, 'kill');
     expect(io.operation).toBe('close');
@@ -126,7 +126,7 @@ describe('the capture writer', () => {
     expect(kit.timers()).toEqual({});
   });
 
-  it('tidies among exchanges that never pause', () => {
+  it('tidies between exchanges that never pause', () => {
     const kit = new ActorKit(captureWriter);
     let passes = 0;
     for (let id = 1; id <= 300; id += 3) {
@@ -177,7 +177,7 @@ describe('the capture writer', () => {
     expect(taken).toBeGreaterThan(0.015);
   });
 
-  it('gives no more than a twentieth while appends queue up', () => {
+  it('gives at most a twentieth while appends queue up', () => {
     const kit = new ActorKit(captureWriter);
     const held = Array.from({ length: 3 }, () => askHeld(kit, 'append', { slabs: 0 }));
     expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeLessThanOrEqual(0.0525);
@@ -185,7 +185,7 @@ describe('the capture writer', () => {
     expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeGreaterThan(0.3);
   });
 
-  it('makes another pass for what came during one that found nothing', () => {
+  it('makes another pass for exchanges that came during one that found nothing', () => {
     const kit = new ActorKit(captureWriter);
     append(kit, 1, 1);
     kit.advance(300);
@@ -196,7 +196,7 @@ describe('the capture writer', () => {
     expect(kit.takeEffectsOf('io').map(({ operation }) => operation)).toEqual(['tidy']);
   });
 
-  it('tidies up after an earlier process, though no append comes', () => {
+  it('tidies up after an earlier process, even without an append', () => {
     const kit = new ActorKit(captureWriter);
     const { io } = askHeld(kit, 'open');
     kit.finish(io, null);
@@ -207,7 +207,7 @@ describe('the capture writer', () => {
     expect(kit.timers()).toEqual({});
   });
 
-  it('tidies no more once it is killed', () => {
+  it('stops tidying once it is killed', () => {
     const kit = new ActorKit(captureWriter);
     kit.ask('append', { slabs: 0 });
     kit.ask('kill', null);

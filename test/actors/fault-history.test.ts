@@ -7,7 +7,7 @@ import {
 } from '../../actors/capture-writer/fault-history.ts';
 
 describe('the history of faults', () => {
-  it('blames the file for two ends in a row, then what is about to be sealed too, then nothing more', () => {
+  it('blames the live file after two ends in a row, then also the one being sealed, then neither', () => {
     const history = new FaultHistory();
     const dues: string[] = [];
     for (let end = 0; end < 8; end++) {
@@ -18,7 +18,7 @@ describe('the history of faults', () => {
     expect(dues).toEqual(['none', 'live', 'none', 'all', 'none', 'none', 'none', 'none']);
   });
 
-  it('blames one file after the other as long as each has stored something', () => {
+  it('blames one file after another while each stores something', () => {
     const history = new FaultHistory();
     const dues: string[] = [];
     for (let file = 0; file < 4; file++) {
@@ -31,7 +31,7 @@ describe('the history of faults', () => {
     for (const at of [10, 11]) expect(history.noteDamage(at)).toBe(false);
   });
 
-  it('keeps what is due until a process has done it', () => {
+  it('keeps a pending repair until a process has made it', () => {
     const history = new FaultHistory();
     history.noteEnd(true, 0);
     history.noteEnd(true, 1);
@@ -39,7 +39,7 @@ describe('the history of faults', () => {
     expect(history.due).toBe('live');
   });
 
-  it('blames it for three ends in all, though something was stored between them', () => {
+  it('blames the file after three ends in total, although something was stored between them', () => {
     const history = new FaultHistory();
     for (const at of [0, 1, 2]) {
       expect(history.due).toBe('none');
@@ -49,7 +49,7 @@ describe('the history of faults', () => {
     expect(history.due).toBe('live');
   });
 
-  it('blames it for ends that come seldom not at all', () => {
+  it('never blames the file for rare ends', () => {
     const history = new FaultHistory();
     for (let end = 0; end < 20; end++) {
       history.noteEnd(true, end * CAPTURE_CALM_MS);
@@ -59,14 +59,14 @@ describe('the history of faults', () => {
     expect(history.due).toBe('none');
   });
 
-  it('blames no part for the fault of another', () => {
+  it('does not blame one part for the fault of another', () => {
     const history = new FaultHistory();
     for (let end = 0; end < 20; end++) history.noteEnd(false, end);
     expect(history.due).toBe('none');
     expect(history.pause_ms).toBe(CAPTURE_RESTART_MS.last);
   });
 
-  it('takes two damaged pages in a row for damage, and one for none', () => {
+  it('treats two damaged pages in a row as damage, and a single one as none', () => {
     const history = new FaultHistory();
     expect(history.noteDamage(0)).toBe(false);
     history.noteStored();

@@ -38,7 +38,7 @@ function killAfter(path: string, first: number, lines: number): Promise<string[]
 }
 
 describe('kill -9 of a process that stores findings', () => {
-  it('loses nothing acknowledged, keeps nothing deleted, and leaves no half of a finding', async () => {
+  it('loses nothing acknowledged, restores nothing deleted, and leaves no partial finding', async () => {
     const path = join(makeFolder(), 'main.mdb');
     const stored = new Set<number>();
     const deleted = new Set<number>();

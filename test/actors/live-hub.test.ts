@@ -39,7 +39,7 @@ function publish(kit: ActorKit, run_id: string, project_id: string | null = 'p')
 const openHub = () => new ActorKit(liveHub, { key: 'org_a' });
 
 describe('a live hub', () => {
-  it('numbers events one by one, names the one before, and remembers them', () => {
+  it('numbers events consecutively with their predecessors, and remembers them', () => {
     const kit = openHub();
     const published = ['a', 'b', 'c'].map((run) => publish(kit, run));
     expect(published.map(({ id, previous_id }) => [id, previous_id])).toEqual([
@@ -57,7 +57,7 @@ describe('a live hub', () => {
     expect(replay(kit, null)).toEqual({ is_reset: false, events: [], last_id: 3, more: false });
   });
 
-  it('writes once for thousands of events, and goes on above every number it told', () => {
+  it('writes once for thousands of events, and continues above every published number', () => {
     const kit = openHub();
     let last = 0;
     for (let i = 0; i < 9_000; i++) last = publish(kit, 'r').id;
@@ -78,7 +78,7 @@ describe('a live hub', () => {
     expect(kit.eventCount).toBeLessThan(6);
   });
 
-  it('says reset for what it cannot know: ids that are lost, from the future, or no ids', () => {
+  it('sends a reset for unknown positions: lost ids, future ids, and texts that are not ids', () => {
     const kit = openHub();
     expect(replay(kit, 0)).toMatchObject({ is_reset: false, events: [], last_id: 0 });
     expect(replay(kit, 5)).toMatchObject({ is_reset: true, last_id: 0 });
@@ -96,7 +96,7 @@ describe('a live hub', () => {
     expect(replay(kit, 4)).toMatchObject({ is_reset: true });
   });
 
-  it('shows a project its own events alone, and moves on past the others', () => {
+  it('shows a project only its own events, and skips the others', () => {
     const kit = openHub();
     for (const project of ['p', 'q', null, 'q', 'p']) publish(kit, 'r', project);
     expect(replay(kit, 0, 'q')).toMatchObject({ events: [{ id: 2 }, { id: 4 }], last_id: 5, more: false });
@@ -106,7 +106,7 @@ describe('a live hub', () => {
 });
 
 describe('a silent hub', () => {
-  it('keeps, writes and publishes nothing', () => {
+  it('stores, writes and publishes nothing', () => {
     const kit = new ActorKit(silentLiveHub, { key: 'org_a' });
     for (let i = 0; i < 100; i++) kit.tell('publish', liveEventTell(event('r')).payload);
     expect(kit.takeEffects()).toEqual([]);
@@ -115,8 +115,8 @@ describe('a silent hub', () => {
   });
 });
 
-describe('what a hub must not remember', () => {
-  it('drops the events of a deleted run, keeps all others, and resets no reader', () => {
+describe('events to be forgotten', () => {
+  it('are those of a deleted run; all others are kept, and no reader is reset', () => {
     const kit = openHub();
     for (const run of ['a', 'b', 'a', 'c']) publish(kit, run);
     const { to, name, payload } = liveForgetTell('org_a', { run_id: 'a' });
@@ -127,7 +127,7 @@ describe('what a hub must not remember', () => {
     expect(replay(kit, 3).events.map(({ id }) => id)).toEqual([4, 5]);
   });
 
-  it('is what is older than it is kept', () => {
+  it('are those older than the retention', () => {
     const day = 86_400_000;
     const start = Date.parse('2026-01-01T00:00:00.000Z');
     const kit = new ActorKit(liveHubOf(day), { key: 'org_a', now_ms: start });
@@ -139,8 +139,8 @@ describe('what a hub must not remember', () => {
   });
 });
 
-describe('the ring', () => {
-  it('is what a plain list would be, under any pushes and reads', () => {
+describe('the ring of events', () => {
+  it('behaves like a plain list, under any additions and reads', () => {
     const step = fc.record({
       gap: fc.integer({ min: 1, max: 5 }),
       project_id: fc.constantFrom('p', 'q', null),

@@ -152,7 +152,7 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
     return kind === 'memory' ? new MemoryTables() : new LmdbTables(`${makeFolder()}/main.mdb`, 'disk');
   }
 
-  it('finds what was added, with its texts and how similar it is', async () => {
+  it('finds what was added, with its texts and its similarity', async () => {
     const store = await openStore(createWorld(makeTables()));
     const [added] = await store.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
     expect(added).toMatchObject({ created: true });
@@ -169,7 +169,7 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
     expect(await find(store, ask('knitting patterns for winter socks'))).toEqual([]);
   });
 
-  it('comes back as it was, without embedding anything again', async () => {
+  it('is the same after a restart, without new embeddings', async () => {
     const world = createWorld(makeTables());
     const first = await openStore(world);
     await first.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
@@ -184,7 +184,7 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
     expect(before.length).toBe(2);
   });
 
-  it('stores all of an import or nothing of it', async () => {
+  it('stores all of an import or nothing', async () => {
     const world = createWorld(makeTables());
     const store = await openStore(world);
     await store.add(ALICE, [pattern(FLAKY)]);
@@ -201,7 +201,7 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
   });
 });
 
-describe('who sees a pattern', () => {
+describe('a pattern is visible', () => {
   async function fillAll(): Promise<PatternStore> {
     const store = await openStore(createWorld());
     await store.add(ALICE, [pattern(`${FLAKY} one`)]);
@@ -218,7 +218,7 @@ describe('who sees a pattern', () => {
       .map(({ tier, fields }) => `${tier} ${fields.situation.split(' ').at(-1)}`)
       .sort();
 
-  it('is its project, its organization, or everyone, and no other tenant', async () => {
+  it('to its project, its organization, or everyone, and to no other tenant', async () => {
     const store = await fillAll();
     expect(await see(store, {})).toEqual(['e1 one', 'e2 three', 'e3 six']);
     expect(await see(store, { project_id: 'app' })).toEqual(['e1 two', 'e2 three', 'e3 six']);
@@ -228,7 +228,7 @@ describe('who sees a pattern', () => {
     expect(await see(store, { org_id: '', project_id: '' })).toEqual(['e3 six']);
   });
 
-  it('is narrowed by the tier', async () => {
+  it('within the requested tier', async () => {
     const store = await fillAll();
     expect(await see(store, { tier: 'e1' })).toEqual(['e1 one']);
     expect(await see(store, { tier: 'e1', project_id: null })).toEqual(['e1 one', 'e1 two']);
@@ -236,7 +236,7 @@ describe('who sees a pattern', () => {
     expect(await see(store, { tier: 'e3' })).toEqual(['e3 six']);
   });
 
-  it('cannot be forged by names that contain each other or separators', async () => {
+  it('to no name that contains another one or separators', async () => {
     const store = await openStore(createWorld());
     await store.add({ tier: 'e1', org_id: 'a', project_id: 'b","c' }, [pattern(FLAKY)]);
     await store.add({ tier: 'e1', org_id: 'a\0b', project_id: 'c' }, [pattern(FLAKY)]);
@@ -246,8 +246,8 @@ describe('who sees a pattern', () => {
   });
 });
 
-describe('what is found', () => {
-  it('is the most similar of all tiers first', async () => {
+describe('a search', () => {
+  it('finds the most similar patterns of all tiers first', async () => {
     const store = await openStore(createWorld());
     await store.add(ALICE, [pattern(`${FLAKY} with many further words that make it less alike`)]);
     await store.add(UNIVERSAL, [pattern(FLAKY)]);
@@ -258,7 +258,7 @@ describe('what is found', () => {
     expect(similarities).toEqual([...similarities].sort((a, b) => b - a));
   });
 
-  it('is no more than top_k, and nothing under the floor', async () => {
+  it('finds at most top_k, and nothing below the floor', async () => {
     const store = await openStore(createWorld());
     const words = 'amber birch cedar delta ember fjord grove heath islet jetty'.split(' ');
     await store.add(
@@ -271,7 +271,7 @@ describe('what is found', () => {
     expect(await find(store, ask('amber', { top_k: 50, min_similarity: 0 }))).not.toEqual([]);
   });
 
-  it('is found by the whole situation, whichever sentence comes first', async () => {
+  it('uses the whole situation, whichever sentence comes first', async () => {
     const world = createWorld();
     const store = await openStore(world);
     await store.add(ALICE, [pattern(`Can you help? ${FLAKY}. Goal then: read the logs.`), pattern(ROUTER)]);
@@ -286,7 +286,7 @@ describe('what is found', () => {
     );
   });
 
-  it('has exactly the failure type that was asked for, as many as there are', async () => {
+  it('finds exactly the requested failure type, as many as there are', async () => {
     const store = await openStore(createWorld());
     const many = Array.from({ length: 120 }, (_, at) =>
       pattern(`cache key ${'abcdefghij'[at % 10]}${at} trouble number${at} n${at}`, {
@@ -301,7 +301,7 @@ describe('what is found', () => {
     expect(await find(store, { ...request, failure_type: 'semantic_loop' })).toHaveLength(50);
   });
 
-  it('brings enough for those whose texts are not on the disk, and no more', async () => {
+  it('reads enough patterns to replace those without a text on the disk, and no more', async () => {
     const world = createWorld();
     const store = await openStore(world);
     const projects = Array.from({ length: 40 }, (_, n) => ({ ...ALICE, project_id: `p${n}` }));
@@ -327,7 +327,7 @@ describe('what is found', () => {
     expect(next.every((id) => known.includes(id))).toBe(true);
   });
 
-  it('prefers the model’s family among nearly equals, and drops nothing for it', async () => {
+  it('prefers the model’s family among similar scores, and drops nothing for it', async () => {
     const world = createWorld();
     world.embedder = new HashedWords(1_024);
     const store = await openStore(world);
@@ -351,7 +351,7 @@ describe('what is found', () => {
     expect(await findFor('unknown-model')).toEqual([nearer, near, ROUTER]);
   });
 
-  it('holds no secret that was in an imported text', async () => {
+  it('returns no secret that was in an imported text', async () => {
     const world = createWorld();
     const store = await openStore(world);
     const key = `sk-ant-api03-${'abcDEF123456'.repeat(4)}`;
@@ -379,7 +379,7 @@ describe('a near-duplicate', () => {
       }),
     );
 
-  it('raises the support of the one that is there, also within one import', async () => {
+  it('raises the support of the existing pattern, also within one import', async () => {
     const world = createWorld();
     const store = await openStore(world);
     const outcomes = await store.add(ALICE, [pattern(FLAKY), pattern(FLAKY.toUpperCase()), pattern(ROUTER)]);
@@ -395,7 +395,7 @@ describe('a near-duplicate', () => {
     expect(store.state().patterns).toBe(2);
   });
 
-  it('is looked for in its own scope alone', async () => {
+  it('is looked for only in its own scope', async () => {
     const store = await openStore(createWorld());
     const [first] = await store.add(ALICE, [pattern(FLAKY)]);
     for (const scope of [ALICE_COMMONS, BOB, UNIVERSAL]) {
@@ -428,7 +428,7 @@ describe('a near-duplicate', () => {
   });
 });
 
-describe('distilled patterns that teach the same', () => {
+describe('patterns of traces that teach the same', () => {
   const UNLOCK = 'What worked: `pay` with `card` = the card listed by get_user instead of a card.';
   const stored = (world: World) => [
     ...world.tables.range<{ support: number; unlock: string; dead_ends: string; situation: string }>(
@@ -439,7 +439,7 @@ describe('distilled patterns that teach the same', () => {
     ),
   ];
 
-  it('become one in like situations, with the support and the dead ends of both', async () => {
+  it('become one in similar situations, with the support and the dead ends of both', async () => {
     const world = createWorld();
     const store = await openStore(world);
     const [first] = await store.add(ALICE, [
@@ -471,7 +471,7 @@ describe('distilled patterns that teach the same', () => {
     expect(third!.created).toBe(true);
   });
 
-  it('have the way out of the run that succeeded', async () => {
+  it('have the solution of the run that succeeded', async () => {
     const world = createWorld();
     const store = await openStore(world);
     await store.add(ALICE, [pattern(FLAKY, { unlock: NO_UNLOCK, source_trace_id: 'lost' })]);
@@ -480,7 +480,7 @@ describe('distilled patterns that teach the same', () => {
     expect(stored(world).map(({ value }) => [value.support, value.unlock])).toEqual([[3, UNLOCK]]);
   });
 
-  it('hold no value of a run, though a pattern maker of an earlier version had put one there', async () => {
+  it('contain no value of a run, even if an earlier pattern maker had left one', async () => {
     const world = createWorld();
     const store = await openStore(world);
     await store.add(ALICE, [
@@ -534,7 +534,7 @@ describe('patterns of an earlier version', () => {
   const isChecked = (world: World) =>
     (world.tables.get(PATTERN_SETTINGS, ['rule']) as { is_done?: boolean })?.is_done;
 
-  it('are repaired, merged or retired at the next start, once; the log says how many', async () => {
+  it('are repaired, merged or retired once at the next start; the log says how many', async () => {
     const world = createWorld(new LmdbTables(`${makeFolder()}/main.mdb`, 'disk'));
     await plant(world, [
       pattern(`Pay the open order #W1000001 of Yusuf Rossi with his card. ${FRAME}`, {
@@ -578,7 +578,7 @@ describe('patterns of an earlier version', () => {
     expect(stored(world)).toEqual(before);
   });
 
-  it('are checked on from where a stop left off', async () => {
+  it('are processed further from where a stop interrupted', async () => {
     const world = createWorld(new LmdbTables(`${makeFolder()}/main.mdb`, 'disk'));
     const spell = (n: number) => String(n).replace(/\d/g, (digit) => 'abcdefghij'.charAt(Number(digit)));
     await plant(
@@ -612,7 +612,7 @@ describe('patterns of an earlier version', () => {
 });
 
 describe('a changed embedder', () => {
-  it('embeds everything anew while it serves, and drops the old vectors', async () => {
+  it('embeds everything anew while it serves, and deletes the old vectors', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(
@@ -654,7 +654,7 @@ describe('a changed embedder', () => {
     return { former, record: { id: former.id, source } };
   }
 
-  it('lets the one before find what it has not embedded yet, by the vectors that are there', {
+  it('lets the former one find what it has not embedded yet, by the existing vectors', {
     tags: 'long',
   }, async () => {
     const world = createWorld();
@@ -696,7 +696,7 @@ describe('a changed embedder', () => {
     expect(found[0]!.similarity).toBe(1);
   });
 
-  it('lets another stand in, in memory alone, where the one before has gone', async () => {
+  it('uses a substitute in memory if the former one is no longer available', async () => {
     const world = createWorld();
     await changeEmbedder(world, [FLAKY, ROUTER]);
     const rows = () => [...world.tables.range(PATTERN_VECTORS, { prefix: [] })].length;
@@ -717,7 +717,7 @@ describe('a changed embedder', () => {
     expect(await find(store, ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
   });
 
-  it('that stored floats: they are packed once, beside the questions, and find the same', async () => {
+  it('that stored floats: they are packed once, beside the questions, with the same results', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
@@ -740,7 +740,7 @@ describe('a changed embedder', () => {
     await store.close();
   });
 
-  it('in its recipe alone finds by the vectors of the recipe before, until all are made anew', {
+  it('only in its recipe uses the former vectors until all new ones are made', {
     tags: 'long',
   }, async () => {
     const world = createWorld();
@@ -776,7 +776,7 @@ describe('a changed embedder', () => {
     await expect.poll(left).toEqual([digest(present), digest(present)]);
   });
 
-  it('is down with nothing in its place: what it would have to find is unavailable', async () => {
+  it('that is down without a substitute makes searches unavailable', async () => {
     const world = createWorld();
     await changeEmbedder(world, [FLAKY]);
     const store = await openUnsettled(world, { listFormer: () => [() => Promise.reject(new Error('gone'))] });
@@ -784,7 +784,7 @@ describe('a changed embedder', () => {
     await expect(find(store, ask(FLAKY))).rejects.toThrow('the embedder is down');
   });
 
-  it('goes on with the patterns that have vectors while it is down', async () => {
+  it('continues with the patterns that have vectors while it is down', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(ALICE, [pattern(FLAKY)]);
@@ -814,7 +814,7 @@ describe('a changed embedder', () => {
 });
 
 describe('a restart', () => {
-  it('takes the graph from the disk, and finds the same with it', { tags: 'long' }, async () => {
+  it('loads the graph from the disk, with the same results', { tags: 'long' }, async () => {
     const world = createWorld();
     const dir = makeFolder();
     const folder = new GraphFolder(dir, createUlidSource(createManualClock()));
@@ -852,7 +852,7 @@ describe('a restart', () => {
 });
 
 describe('a removed pattern', () => {
-  it('is gone from the disk, from memory and from the saved graph, with its entry in the audit log', {
+  it('is removed from the disk, from memory and from the saved graph, with an audit entry', {
     tags: 'long',
   }, async () => {
     const world = createWorld();
@@ -920,7 +920,7 @@ describe('universal starter patterns', () => {
     failure_type: 'semantic_loop',
   });
 
-  it('are there after the first start, once', async () => {
+  it('exist after the first start, once', async () => {
     const world = createWorld();
     const starters = [starter(FLAKY), starter(ROUTER)];
     const first = await openStore(world, { starters });
@@ -932,7 +932,7 @@ describe('universal starter patterns', () => {
     expect(second.state().patterns).toBe(2);
   });
 
-  it('are replaced by those of a new version, and leave others alone', async () => {
+  it('are replaced by those of a new version, and others stay', async () => {
     const world = createWorld();
     const first = await openStore(world, { starters: [starter(FLAKY), starter(ROUTER)] });
     await first.add(UNIVERSAL, [pattern(BORROW)]);
@@ -949,7 +949,7 @@ describe('universal starter patterns', () => {
 });
 
 describe('the pattern index', () => {
-  it('answers with what its store says, and refuses with its words', () => {
+  it('answers with what its store returns, and refuses with its errors', () => {
     const kit = new ActorKit(patternIndex);
     const answer = kit.ask('retrieve', ask(FLAKY));
     if (answer.type !== 'held') throw new Error('the answer is kept');
@@ -964,7 +964,7 @@ describe('the pattern index', () => {
     expect(kit.answerTo(second.token)).toEqual({ type: 'refuse', error: refusal });
   });
 
-  it('tells the live hub of imported patterns that are new, and of no others', () => {
+  it('tells the live hub of new imported patterns, and of no others', () => {
     const kit = new ActorKit(patternIndex, { now_ms: Date.parse('2026-11-21T10:00:00Z') });
     const patterns = [
       pattern(FLAKY, { failure_type: 'semantic_loop' }),

@@ -99,7 +99,7 @@ class Bench {
 const DOWN = { code: 'unavailable', message: 'not now', retryable: true };
 
 describe('a queued trace', () => {
-  it('is stored, counted and answered before it is distilled', () => {
+  it('is stored, counted and answered before its patterns are made', () => {
     const bench = new Bench();
     expect(bench.submit()).toEqual({ type: 'reply', value: { status: 'queued', patterns_created: 0 } });
     const call = bench.io('distil');
@@ -110,7 +110,7 @@ describe('a queued trace', () => {
     expect(bench.tables.get('usage', ['org', '2026-03-04', 'proj'])).toEqual({ traces: 1 });
   });
 
-  it('hands its patterns over, tells of new ones, and leaves only its row', () => {
+  it('leads to stored patterns and events for new ones, and leaves only its row', () => {
     const bench = new Bench();
     bench.submit();
     bench.kit.finish(bench.io('distil'), [PATTERN, PATTERN]);
@@ -145,7 +145,7 @@ describe('a queued trace', () => {
     expect(bench.kit.timers()).toEqual({});
   });
 
-  it('says that a pattern of no project is the commons', () => {
+  it('without a project makes patterns of the commons', () => {
     const bench = new Bench();
     bench.submit({ project_id: null });
     bench.kit.finish(bench.io('distil'), [PATTERN]);
@@ -154,7 +154,7 @@ describe('a queued trace', () => {
     expect(told).toMatchObject({ payload: { event: { tier: 'e2', project_id: null } } });
   });
 
-  it('needs no store when there is nothing to learn', () => {
+  it('needs no store if it teaches nothing', () => {
     const bench = new Bench();
     bench.submit();
     bench.kit.finish(bench.io('distil'), []);
@@ -162,7 +162,7 @@ describe('a queued trace', () => {
     expect(bench.row()).toMatchObject({ status: 'done', pattern_ids: [] });
   });
 
-  it('takes the same trace once, and another body with a conflict', () => {
+  it('is accepted once; another body for its id is a conflict', () => {
     const bench = new Bench();
     expect(bench.submit()).toMatchObject({ type: 'reply', value: { status: 'queued' } });
     expect(bench.submit()).toMatchObject({ type: 'reply', value: { status: 'distilling' } });
@@ -178,7 +178,7 @@ describe('a queued trace', () => {
 });
 
 describe('a legacy trace', () => {
-  it('is answered when it is distilled, to everybody who waits', () => {
+  it('is answered to all waiting callers when its patterns are made', () => {
     const bench = new Bench();
     const first = bench.submit({ style: 'legacy' });
     const second = bench.submit({ style: 'legacy' });
@@ -195,7 +195,7 @@ describe('a legacy trace', () => {
     expect(bench.kit.timers()).toEqual({});
   });
 
-  it('is refused when it cannot be distilled, and tried again when it comes again', () => {
+  it('is refused when no patterns can be made, and tried again when it is sent again', () => {
     const bench = new Bench();
     const held = bench.submit({ style: 'legacy' });
     if (held.type !== 'held') throw new Error('answered too early');
@@ -215,7 +215,7 @@ describe('a legacy trace', () => {
 });
 
 describe('failures', () => {
-  it('are tried again later each time, and not for ever', () => {
+  it('are retried with growing delays, and not for ever', () => {
     const bench = new Bench();
     bench.submit();
     const waits: number[] = [];
@@ -231,7 +231,7 @@ describe('failures', () => {
     expect(bench.kit.timers()).toEqual({});
   });
 
-  it('go on after a restart where they stood', () => {
+  it('continue after a restart where they were', () => {
     const bench = new Bench();
     bench.submit();
     bench.io('distil');
@@ -249,7 +249,7 @@ describe('failures', () => {
     expect(bench.row()).toMatchObject({ status: 'done', pattern_ids: ['p'], patterns_created: 0 });
   });
 
-  it('give a trace up that ends its thread each time', () => {
+  it('end the attempts for a trace that ends its thread each time', () => {
     const bench = new Bench();
     bench.submit();
     for (let attempt = 1; attempt < PATTERN_MAKER_ATTEMPTS; attempt++) {
@@ -267,7 +267,7 @@ describe('failures', () => {
     });
   });
 
-  it('of an earlier life change nothing', () => {
+  it('of an earlier process change nothing', () => {
     const bench = new Bench();
     bench.submit();
     const stale = bench.io('distil');
@@ -358,7 +358,7 @@ const wordEmbedder = {
 };
 
 describe('the adapter', () => {
-  it('reads, distils and hands over what the trace teaches, with its source', async () => {
+  it('reads a trace, and stores what it teaches, with its source', async () => {
     const body = await packTrace(trace());
     const merged: [unknown, readonly SinkPattern[]][] = [];
     const adapter = new PatternMakingAdapter({
@@ -382,7 +382,7 @@ describe('the adapter', () => {
     expect(merged[0]![1].map(({ source_trace_id }) => source_trace_id)).toEqual(['t', 't']);
   });
 
-  it('says which failures may pass', async () => {
+  it('says which failures are temporary', async () => {
     const broken = new PatternMakingAdapter({
       readBody: (key) => (key === 'damaged' ? Uint8Array.of(1, 2, 3) : undefined),
       embedder: null,
@@ -412,7 +412,7 @@ describe('the adapter', () => {
     expect(await adapter.distil({ key: 'k' })).toEqual([]);
   });
 
-  it('distils a few at a time, in order', async () => {
+  it('processes a few at a time, in order', async () => {
     const body = await packTrace(trace());
     let [running, most] = [0, 0];
     const order: string[] = [];
@@ -449,7 +449,7 @@ describe('the adapter', () => {
 
 const CANDIDATE: PatternCandidate = { ...PATTERN, at: 0, until: 2, worth: 5 };
 
-describe('a model that writes', () => {
+describe('a model that writes patterns', () => {
   let server: Server;
   let url: string;
   /** What the model says: a status and a body; null answers nothing. */
@@ -488,7 +488,7 @@ describe('a model that writes', () => {
     unlock: 'Install the missing module in the image, then run the job again.',
   };
 
-  it('gives the words, after they were checked and freed of secrets', async () => {
+  it('provides the texts, after a check and without secrets', async () => {
     let asked = '';
     say = ({ model, messages }) => {
       asked = `${model} ${messages.map(({ content }) => content).join('\n')}`;
@@ -505,7 +505,7 @@ describe('a model that writes', () => {
     expect(asked.split('</run>')).toHaveLength(3);
   });
 
-  it('puts no value of the run into its words', async () => {
+  it('puts no value of the run into its texts', async () => {
     const order = '#W4711008';
     const steps = [
       {
@@ -554,7 +554,7 @@ describe('a model that writes', () => {
     expect(reasons[0]).not.toContain('tabulate');
   });
 
-  it('is found under its base or under its whole address', () => {
+  it('is found under its base or under its full address', () => {
     expect(toCompletionsUrl('https://a.example/v1')).toBe('https://a.example/v1/chat/completions');
     expect(toCompletionsUrl('https://a.example/v1/')).toBe('https://a.example/v1/chat/completions');
     expect(toCompletionsUrl('https://a.example/x/chat/completions?v=2')).toBe(
@@ -564,7 +564,7 @@ describe('a model that writes', () => {
 });
 
 describe('a deleted trace', () => {
-  it('is gone with its body and its history, also while it is distilled; its id is free', () => {
+  it('leaves no body and no history, also during its processing; its id is free', () => {
     const bench = new Bench();
     expect(bench.kit.ask('delete', { audit: null })).toMatchObject({ error: { code: 'trace_not_found' } });
     bench.submit();
@@ -590,7 +590,7 @@ describe('a deleted trace', () => {
     expect(bench.row()).toMatchObject({ status: 'done' });
   });
 
-  it('tells who waits for a legacy one', () => {
+  it('ends the wait of callers for a legacy trace', () => {
     const bench = new Bench();
     const answer = bench.submit({ style: 'legacy' });
     const call = bench.io('distil');

@@ -15,7 +15,7 @@ function take(kit: ActorKit, request: Partial<TakeRequest> = {}): TakeReply {
 }
 
 describe('a rate bucket', () => {
-  it('gives its burst at once, then says when to come again', () => {
+  it('gives its burst at once, then says when to retry', () => {
     const kit = new ActorKit(rateBucket);
     const replies = Array.from({ length: 7 }, () => take(kit));
     expect(replies.map((reply) => reply.allowed)).toEqual([true, true, true, true, true, false, false]);
@@ -24,7 +24,7 @@ describe('a rate bucket', () => {
     expect(replies[5]).toEqual({ allowed: false, remaining: 0, retry_after_ms: 100, full_after_ms: 500 });
   });
 
-  it('allows at the moment it named, and not before', () => {
+  it('allows at the named moment, and not before', () => {
     const kit = new ActorKit(rateBucket);
     take(kit, { cost: 5 });
     kit.advance(60);
@@ -43,7 +43,7 @@ describe('a rate bucket', () => {
     expect(take(kit, { cost: 0 }).remaining).toBe(5);
   });
 
-  it('takes all or nothing, and never what is more than the burst', () => {
+  it('gives all or nothing, and never more than the burst', () => {
     const kit = new ActorKit(rateBucket);
     take(kit, { cost: 3 });
     expect(take(kit, { cost: 4 })).toMatchObject({ allowed: false, remaining: 2, retry_after_ms: 200 });
@@ -51,7 +51,7 @@ describe('a rate bucket', () => {
     expect(take(kit, { cost: 2 })).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  it('neither gives nor takes tokens when the wall clock jumps', () => {
+  it('neither gains nor loses tokens when the wall clock jumps', () => {
     const kit = new ActorKit(rateBucket, { now_ms: 1_000_000_000 });
     take(kit, { cost: 5 });
     for (const jump of [-600_000, 1_200_000, -86_400_000, 0]) {
@@ -63,7 +63,7 @@ describe('a rate bucket', () => {
     expect(take(kit).allowed).toBe(true);
   });
 
-  it('takes a new limit from the next message on', () => {
+  it('applies a new limit from the next message on', () => {
     const kit = new ActorKit(rateBucket);
     take(kit, { cost: 1 });
     expect(take(kit, { cost: 0, burst: 2 }).remaining).toBe(2);
@@ -74,7 +74,7 @@ describe('a rate bucket', () => {
     expect(take(kit, { cost: 0, rate_per_s: 1000 }).remaining).toBe(1);
   });
 
-  it('refuses what is not a number', () => {
+  it('refuses values that are not numbers', () => {
     const kit = new ActorKit(rateBucket);
     for (const bad of [
       { cost: -1 },
@@ -106,7 +106,7 @@ describe('a rate bucket', () => {
     expect(kit.timers()).toEqual({});
   });
 
-  it('never allows more than its burst and what has come since', () => {
+  it('never allows more than its burst and its refill', () => {
     for (let seed = 1; seed <= 20; seed++) {
       const prng = createPrng(seed);
       const kit = new ActorKit(rateBucket);

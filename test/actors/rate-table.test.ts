@@ -31,7 +31,7 @@ function createTable(slots = 8) {
 }
 
 describe('a bucket', () => {
-  it('gives its burst at once and its rate from then on', () => {
+  it('gives its burst at once and then its rate', () => {
     const { clock, table } = createTable();
     const generation = table.open(0);
     const take = () => table.take(0, generation, LIMIT)!;
@@ -106,7 +106,7 @@ describe('a bucket', () => {
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(burst);
   });
 
-  it('gives all of its burst when another thread takes while one reads its clock', () => {
+  it('gives all of its burst when another thread takes during a clock reading', () => {
     const clock = { ms: 1e9 };
     const memory = allocateRateTable(8);
     const other = new RateTable(memory, () => clock.ms * 1e6);
@@ -129,7 +129,7 @@ describe('a bucket', () => {
     expect(other.take(0, generation, limit)!.allowed).toBe(false);
   });
 
-  it('has a clock that a wait between two reads does not put ahead', () => {
+  it('has a clock that a wait between two readings does not advance', () => {
     let reads = 0;
     const originNs = findOriginNs(() => {
       if (reads++ === 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
@@ -187,7 +187,7 @@ function createSlots(slots: number) {
   return { assign, asker, clock, kit, memory, state, table, now: () => clock.ms * 1e6 };
 }
 
-describe('who gets which slot', () => {
+describe('the owner of a slot', () => {
   it('is the same for every thread that asks', async () => {
     const { assign } = createSlots(4);
     const first = await assign('a');
@@ -195,7 +195,7 @@ describe('who gets which slot', () => {
     expect((await assign('b'))?.slot).not.toBe(first?.slot);
   });
 
-  it('gives no slot while all are in use, and reuses idle ones', async () => {
+  it('keeps it while all are in use; only idle slots are reused', async () => {
     const { assign, table, clock, kit } = createSlots(2);
     const a = (await assign('a'))!;
     const b = (await assign('b'))!;
@@ -213,7 +213,7 @@ describe('who gets which slot', () => {
     expect(await assign('a')).toBeNull();
   });
 
-  it('starts again with the actor: users of a slot ask again', async () => {
+  it('asks again after a restart of the actor', async () => {
     const { assign, kit, table } = createSlots(4);
     const before = (await assign('a'))!;
     kit.restart();
@@ -225,7 +225,7 @@ describe('who gets which slot', () => {
 });
 
 describe('the limiter of a thread', () => {
-  it('asks once for a key, however many requests come at once, and answers at once from then on', async () => {
+  it('asks once for a key, whatever the number of requests, and then answers at once', async () => {
     const { asker, memory, state, now } = createSlots(4);
     const limiter = new SharedRateLimiter(asker, memory, LIMIT, now);
     const outcomes = await Promise.all(Array.from({ length: 450 }, () => limiter.take('a')));
@@ -235,7 +235,7 @@ describe('the limiter of a thread', () => {
     expect(state.asked).toBe(1);
   });
 
-  it('shares its buckets with the limiters of other threads, and keys keep to their own', async () => {
+  it('shares its buckets with the limiters of other threads, separately for each key', async () => {
     const { asker, memory, now } = createSlots(4);
     const [first, second] = [0, 1].map(() => new SharedRateLimiter(asker, memory, LIMIT, now));
     let allowed = 0;
@@ -247,7 +247,7 @@ describe('the limiter of a thread', () => {
     expect(await second!.take('b')).toMatchObject({ allowed: true, remaining: 399 });
   });
 
-  it('has a key without a slot counted by its actor, and asks for a slot again after a while', async () => {
+  it('lets the actor count for a key without a slot, and asks for a slot again later', async () => {
     const { asker, memory, state, clock, kit, now } = createSlots(2);
     const limiter = new SharedRateLimiter(asker, memory, LIMIT, now);
     for (const key of ['a', 'b', 'c', 'c']) await limiter.take(key);
@@ -261,7 +261,7 @@ describe('the limiter of a thread', () => {
     expect(state.buckets).toBe(3);
   });
 
-  it('counts for itself while the actors cannot be asked', async () => {
+  it('counts locally while the actors cannot be asked', async () => {
     const { asker, memory, state, now } = createSlots(2);
     state.isDown = true;
     const limiter = new SharedRateLimiter(asker, memory, LIMIT, now);
@@ -274,8 +274,8 @@ describe('the limiter of a thread', () => {
   });
 });
 
-describe('buckets of one thread alone', () => {
-  it('are bounded in number, each its own', () => {
+describe('buckets of a single thread', () => {
+  it('are limited in number and independent', () => {
     const own = new OwnBuckets({ rate_per_s: 1, burst: 2 }, () => 1e15);
     for (let at = 0; at < 10_000; at++)
       expect(own.take(`k${at}`)).toMatchObject({ allowed: true, remaining: 1 });

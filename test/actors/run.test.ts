@@ -164,7 +164,7 @@ function codeOf(answer: KitAnswer): string {
   return answer.type === 'refuse' ? answer.error.code : answer.type;
 }
 
-it('reads a step alike from its own thread and from another, and no secret is on its way', () => {
+it('a step reads the same from its own thread and from another, and carries no secret', () => {
   const secret = `a key: ${'sk-ant-api03-'}${'k'.repeat(95)}`;
   for (const step of [makeStep(3), makeStep(4, { observation: secret, is_error: true, tokens: 0 })]) {
     const here = packStep('proj_a', step);
@@ -204,24 +204,24 @@ describe('the stored state of a finished run', () => {
     ['without a key', finished],
     ['with a key', { ...finished, facts: { ...makeStart({ key_id: 'key_1' }).facts } }],
     ['that is being deleted', { ...finished, left_to_delete: 2_000 }],
-  ])('%s is what it was, in less than half the bytes', (_what, state) => {
+  ])('%s is unchanged, in less than half the bytes', (_what, state) => {
     const stored = pack(encode(state));
     expect(decode(unpack(stored), version)).toEqual(state);
     expect(stored.length).toBeLessThan(pack(state).length / 2);
   });
 
-  it('of an earlier version is read', () => {
+  it('of an earlier version can be read', () => {
     expect(decode(unpack(pack(finished)), 3)).toEqual(finished);
   });
 
-  it('of a running run has its names', () => {
+  it('of a running run has the names of its fields', () => {
     const running = { ...finished, finish: null };
     expect(decode(unpack(pack(encode(running))), version)).toEqual(running);
   });
 });
 
 describe('the start of a run', () => {
-  it('answers with the moment of the first start, however often it comes, also after the finish', async () => {
+  it('returns the time of the first start, however often it is repeated, also after the finish', async () => {
     const subject = new RunUnderTest();
     const first = replyOf(await subject.start());
     expect(JSON.parse(first)).toEqual({
@@ -246,7 +246,7 @@ describe('the start of a run', () => {
     expect(codeOf(await subject.start(other))).toBe('run_conflict');
   });
 
-  it('writes what others read, and counts itself once', async () => {
+  it('writes what others read, and counts once', async () => {
     const subject = new RunUnderTest();
     await subject.start(
       makeStart({ experiment_id: 'exp', arm: 'on', assignment_unit: 'u1', svc_version: 'v2' }),
@@ -339,7 +339,7 @@ describe('a step', () => {
     });
   });
 
-  it('gets its first answer again, whatever it says now, and changes nothing', async () => {
+  it('gets its first answer again, whatever its new content, and changes nothing', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const answers: string[] = [];
@@ -361,7 +361,7 @@ describe('a step', () => {
     }
   });
 
-  it('is found when it comes again before its first answer is stored', async () => {
+  it('is recognized if it is repeated before its first answer is stored', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const answers = [
@@ -374,7 +374,7 @@ describe('a step', () => {
     expect(subject.state).toMatchObject({ steps: 1, tokens: 10 });
   });
 
-  it('is taken once when it comes late and twice at the same time', async () => {
+  it('is stored once if it comes late and twice at the same time', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(9));
@@ -386,7 +386,7 @@ describe('a step', () => {
     expect(subject.state).toMatchObject({ steps: 3, tokens: 30, last_index: 9, late_steps: 2 });
   });
 
-  it('is taken once under a key, also twice at the same time, and gets the next index', async () => {
+  it('is stored once under a key, also twice at the same time, and gets the next index', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(4));
@@ -422,7 +422,7 @@ describe('a step', () => {
     expect(codeOf(await subject.step(makeStep(5), 'proj_b'))).toBe('run_not_found');
   });
 
-  it('is not answered from what storage cannot be asked for', async () => {
+  it('is refused while storage cannot be read', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(1));
@@ -433,7 +433,7 @@ describe('a step', () => {
     expect(subject.state.steps).toBe(1);
   });
 
-  it('tells the stream what it scored, and an intervention once a streak', async () => {
+  it('sends its scores to the stream, and an intervention once a streak', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));
@@ -448,7 +448,7 @@ describe('a step', () => {
 });
 
 describe('the finish of a run', () => {
-  it('adds up what was logged, and answers the same to the same', async () => {
+  it('sums what was logged, and gives a repeated request the same answer', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));
@@ -480,14 +480,14 @@ describe('the finish of a run', () => {
     });
   });
 
-  it('lasts no less than no time when the clock was set back', async () => {
+  it('has a duration of at least 0 when the clock was set back', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     subject.kit.setWallClock(NOW_MS - 3_600_000);
     expect(JSON.parse(replyOf(await subject.finish('success'))).duration_ms).toBe(0);
   });
 
-  it('counts what belongs to the day on which it happens', async () => {
+  it('counts each event for the day on which it happens', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(0));
@@ -503,7 +503,7 @@ describe('the finish of a run', () => {
 });
 
 describe('the evaluation of a run', () => {
-  it("hands a streak's intervention out once, and the same again until the next step", async () => {
+  it("returns a streak's intervention once, and the same until the next step", async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const injected: number[] = [];
@@ -519,7 +519,7 @@ describe('the evaluation of a run', () => {
     expect((await subject.evaluate()).inject).toBe(injected.at(-1) === 11);
   });
 
-  it('hands out what came between two evaluations', async () => {
+  it('returns what came between two evaluations', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));
@@ -532,7 +532,7 @@ describe('the evaluation of a run', () => {
     expect(composite).toBeGreaterThan(0);
   });
 
-  it('has nothing to say before the first step', async () => {
+  it('returns nothing before the first step', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     expect(JSON.parse((await subject.evaluate()).json)).toMatchObject({
@@ -545,7 +545,7 @@ describe('the evaluation of a run', () => {
     });
   });
 
-  it('goes by the profile that the run was started with', async () => {
+  it('uses the profile with which the run was started', async () => {
     const subject = new RunUnderTest();
     const never = { ...makeProfile('deaf', { semantic_loop: 1 }) };
     for (const monitor of MONITOR_NAMES) never.weights[monitor] = monitor === 'cyclic_compression' ? 1 : 0;
@@ -557,8 +557,8 @@ describe('the evaluation of a run', () => {
   });
 });
 
-describe('whatever comes how often', () => {
-  it('leads to the state and the answers of each step once', async () => {
+describe('any repetition and order of messages', () => {
+  it('leads to the same state, and to one answer for each step', async () => {
     const order = fc.uniqueArray(fc.integer({ min: 0, max: 40 }), { minLength: 1, maxLength: 20 });
     await fc.assert(
       fc.asyncProperty(order, fc.array(fc.nat(), { maxLength: 40 }), async (indices, retries) => {
@@ -596,7 +596,7 @@ describe('whatever comes how often', () => {
     );
   });
 
-  it('stores less than twice of what its steps said, once it is finished', async () => {
+  it('stores less than twice the size of its steps, once it is finished', async () => {
     const { persistence } = run;
     const subject = new RunUnderTest();
     await subject.start();
@@ -623,7 +623,7 @@ describe('whatever comes how often', () => {
     expect(stored).toBeLessThan(2 * sent);
   });
 
-  it('stores a step without the zeros of its features, and reads steps and memory of former versions', async () => {
+  it('stores a step without the zeros of its features, and reads former versions', async () => {
     const { persistence } = run;
     const subject = new RunUnderTest();
     await subject.start();
@@ -643,7 +643,7 @@ describe('whatever comes how often', () => {
     expect(pack(encode(subject.state)).length).toBeLessThan(pack(subject.state).length / 2);
   });
 
-  it('gives the bytes of an answer back from its numbers', () => {
+  it('rebuilds the bytes of an answer from its numbers', () => {
     const scores = Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, at / 7])) as MonitorScores;
     const fired = [MONITOR_NAMES[2]!, MONITOR_NAMES[1]!];
     const outcome = { scores, total_score: 0.123456, fired, intervention: null };
@@ -651,7 +651,7 @@ describe('whatever comes how often', () => {
     expect(readAnswer('{"as":"it was"}')).toBe('{"as":"it was"}');
   });
 
-  it('takes as much room after 5,000 steps as after 500', async () => {
+  it('takes as much memory after 5,000 steps as after 500', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const sizes: number[] = [];
@@ -668,7 +668,7 @@ describe('whatever comes how often', () => {
 describe('a finished run', () => {
   const STEPS = 2 * GATHERED_STEPS + 9;
 
-  it('has many steps in a row, and answers each again, also after a crash; without them it is deleted', async () => {
+  it('stores many steps in a row, and answers each again, also after a crash, until deleted', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const answers: string[] = [];
@@ -729,7 +729,7 @@ describe('a deleted run', () => {
     return answer;
   }
 
-  it('is gone with its steps and its history, and what it counted stays', async () => {
+  it('is removed with its steps and its history, and its usage stays', async () => {
     const subject = new RunUnderTest();
     await subject.start(makeStart({ experiment_id: 'exp', arm: 'on' }));
     for (let index = 0; index < 2; index++) await subject.step(makeStep(index));
@@ -752,7 +752,7 @@ describe('a deleted run', () => {
     expect(codeOf(await subject.step(makeStep(4)))).toBe('run_not_found');
   });
 
-  it('is another one when it is started again, and counts beside the first', async () => {
+  it('is a new one when it is started again, and counts beside the first', async () => {
     const subject = new RunUnderTest();
     await subject.start(makeStart({ experiment_id: 'exp', arm: 'on' }));
     await subject.step(makeStep(0));
@@ -770,7 +770,7 @@ describe('a deleted run', () => {
     expect(subject.state.steps).toBe(1);
   });
 
-  it('is hidden from the first moment where it is long, and goes in portions, also after a crash', async () => {
+  it('is hidden at once if it is long, and removed in portions, also after a crash', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const steps = 2 * RUN_DELETE_STEPS + 5;
@@ -796,7 +796,7 @@ describe('a deleted run', () => {
     expect(codeOf(await subject.start())).toBe('reply');
   });
 
-  it('answers a step that was being looked up as one of no run', async () => {
+  it('answers the step of a pending look-up as if the run did not exist', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(5));
@@ -813,7 +813,7 @@ function stepOf(index: number): MonitorStep {
 }
 
 describe('the address of a run', () => {
-  it('is a valid key for the longest identifiers, and another for each', () => {
+  it('is a valid key for the longest identifiers, and different for each', () => {
     const long = '\u{1f600}'.repeat(128);
     const keys = [runAddress('a', 'b'), runAddress(long, long), runAddress(long, `${long.slice(2)}a`)].map(
       ({ key }) => key,

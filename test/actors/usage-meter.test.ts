@@ -48,7 +48,7 @@ describe('the usage meter', () => {
     for (let n = 1; n <= 10; n++) expect(intervene(null)).toEqual({ allowed: true, used: n });
   });
 
-  it('counts evaluations towards the cap, and caps none of them', () => {
+  it('counts evaluations towards the cap, but never refuses them', () => {
     const { kit, intervene } = createMeter();
     const counts = { evaluations: 1, injections_evaluate: 1 };
     for (let n = 1; n <= 3; n++)
@@ -62,7 +62,7 @@ describe('the usage meter', () => {
     expect(kit.ask('count', { project_id: 'web', counts: { retrievals: 1 } })).toEqual(four);
   });
 
-  it('counts an intervention of one name once, among the last that it knows, and each of its calls', async () => {
+  it('counts an intervention of one name once, among the latest names, and each of its calls', async () => {
     const { kit, tables, settle } = createMeter();
     const counts = { evaluations: 1, injections_evaluate: 1 };
     const count = (once: string) => kit.ask('count', { project_id: 'web', counts, once });
@@ -77,7 +77,7 @@ describe('the usage meter', () => {
     expect(day).toMatchObject({ counts: { evaluations: used + 1, injections_evaluate: used } });
   });
 
-  it('begins anew with a UTC month, to the millisecond', () => {
+  it('starts anew with a UTC month, to the millisecond', () => {
     const { kit, intervene } = createMeter(Date.parse('2026-11-30T23:59:59.998Z'));
     expect(intervene(1)).toEqual({ allowed: true, used: 1 });
     kit.advance(1);
@@ -89,7 +89,7 @@ describe('the usage meter', () => {
     expect(intervene(1)).toEqual({ allowed: true, used: 1 });
   });
 
-  it('gives nothing back when the clock jumps into the month before', () => {
+  it('returns nothing when the clock jumps into the month before', () => {
     const { kit, intervene } = createMeter(Date.parse('2026-12-01T00:00:01Z'));
     expect(intervene(1).allowed).toBe(true);
     kit.setWallClock(Date.parse('2026-11-30T23:59:59Z'));
@@ -98,7 +98,7 @@ describe('the usage meter', () => {
     expect(intervene(1).allowed).toBe(false);
   });
 
-  it('counts on in the present month when the clock was months ahead for a moment', () => {
+  it('continues in the present month when the clock was months ahead for a moment', () => {
     const { kit, intervene } = createMeter();
     for (let n = 1; n <= 3; n++) expect(intervene(4)).toEqual({ allowed: true, used: n });
     kit.setWallClock(Date.parse('2031-05-05T00:00:00Z'));
@@ -112,7 +112,7 @@ describe('the usage meter', () => {
     expect(intervene(4)).toEqual({ allowed: true, used: 1 });
   });
 
-  it('keeps in its snapshot what evaluations have handed out', () => {
+  it('stores in its snapshot what evaluations have returned', () => {
     const { kit } = createMeter();
     const evaluate = (calls: number) => {
       const prefixes = Array.from({ length: calls }, (_, at) => `prefix ${at}`);
@@ -134,7 +134,7 @@ describe('the usage meter', () => {
     ]);
   });
 
-  it('reads a snapshot that knows no month before', () => {
+  it('reads a snapshot without a previous month', () => {
     const { snapshot, apply } = usageMeter.persistence!;
     const meter = snapshot.decode({ month: '2026-11', used: 7 }, 1);
     expect(meter).toEqual({ month: '2026-11', used: 7, before: null, names: [], evaluated: [] });
@@ -142,7 +142,7 @@ describe('the usage meter', () => {
     expect(apply(meter, counted)).toMatchObject({ month: '2026-11', used: 8 });
   });
 
-  it('takes a changed cap at once', () => {
+  it('applies a changed cap at once', () => {
     const { intervene } = createMeter();
     intervene(1);
     expect(intervene(1).allowed).toBe(false);
@@ -150,7 +150,7 @@ describe('the usage meter', () => {
     expect(intervene(1).allowed).toBe(false);
   });
 
-  it('answers nothing that is not an event', () => {
+  it('returns only events', () => {
     const { kit } = createMeter();
     kit.ask('intervene', { project_id: 'web', cap: 0, patterns: 2 });
     const kinds = kit.takeEffects().map(({ type }) => type);
@@ -207,7 +207,7 @@ describe('the usage meter', () => {
 });
 
 describe('reading usage', () => {
-  it('adds projects and databases up, day by day, for one organization', async () => {
+  it('sums projects and databases, day by day, for one organization', async () => {
     const [main, runs] = [new MemoryTables(), new MemoryTables()];
     const add = (tables: MemoryTables, row: string[], counts: Record<string, number>) =>
       tables.transact((transaction) => transaction.write({ op: 'add', table: 'usage', row, counts }));

@@ -31,7 +31,7 @@ const BAD: SetApart = {
   ...{ path: '/v1/messages', bytes: 5_340_000, error: 'RangeError', at: ['at judgeRun (redaction.ts:1:1)'] },
 };
 
-it('tells of exchanges that are set apart at once, and then once a minute how many', () => {
+it('skipped exchanges are logged at once, and then their number once a minute', () => {
   const { tell } = new WriterReport('/data/capture.mdb', log);
   const event: WriterEvent = { type: 'set_apart', exchanges: [BAD, BAD] };
   for (let times = 0; times < 5; times++) tell(event);
@@ -43,7 +43,7 @@ it('tells of exchanges that are set apart at once, and then once a minute how ma
   expect(lines[1]!.fields).toMatchObject({ exchanges: 10 });
 });
 
-it.each(['disk_full', 'disk_error', 'damaged'] as const)('says what to do about %s', (cause) => {
+it.each(['disk_full', 'disk_error', 'damaged'] as const)('the log says what to do about %s', (cause) => {
   const { tell } = new WriterReport('/data/capture.mdb', log);
   tell({ type: 'failing', cause, reason: 'why' });
   tell({ type: 'stored_again' });
@@ -53,7 +53,7 @@ it.each(['disk_full', 'disk_error', 'damaged'] as const)('says what to do about 
   expect(lines[0]!.message).toMatch(/^exchanges cannot be stored: .*(Make|Look|Move) /);
 });
 
-it('tells of drops, each cause by itself', () => {
+it('drops are logged by cause', () => {
   const drops = new DropReport(log);
   const silent = new Set(['unstorable', 'stop']);
   for (let times = 1; times <= 3; times++) for (const cause of DROP_CAUSES) drops.tell(cause, times);

@@ -144,7 +144,7 @@ describe('a webhook', () => {
     expect(listOutbox(stores.main)).toEqual([]);
   });
 
-  it('of Slack gets a text in which a name is no markup', async () => {
+  it('of Slack gets a text in which names are not markup', async () => {
     await put(alertWith([webhook({ kind: 'slack', secret: '' })]));
     await lookAt(3);
     expect(hook.received.map(({ body }) => JSON.parse(body))).toEqual([
@@ -155,7 +155,7 @@ describe('a webhook', () => {
     expect(hook.received[0]!.headers['x-understudy-signature']).toBeUndefined();
   });
 
-  it('that fails gets the same message again, later and later, until it takes it', async () => {
+  it('that fails gets the same message again after growing pauses, until it accepts it', async () => {
     const alert = alertWith([webhook()]);
     await put(alert);
     hook.status = 500;
@@ -179,7 +179,7 @@ describe('a webhook', () => {
     expect(eventsOf(alert)[0]!.deliveries).toMatchObject([{ state: 'delivered', attempts: 3, problem: '' }]);
   });
 
-  it('is given up after a day, and is not sent a redirect on', async () => {
+  it('is given up after a day, and redirects are not followed', async () => {
     const alert = alertWith([webhook()]);
     await put(alert);
     Object.assign(hook, { status: 307, location: `http://127.0.0.1:${hook.port}/elsewhere` });
@@ -193,7 +193,7 @@ describe('a webhook', () => {
     expect(listOutbox(stores.main)).toEqual([]);
   });
 
-  it('whose alert is deleted gets nothing any more', async () => {
+  it('whose alert is deleted gets no further messages', async () => {
     const alert = alertWith([webhook()]);
     await put(alert);
     hook.status = 500;
@@ -203,7 +203,7 @@ describe('a webhook', () => {
     expect(eventsOf(alert)).toEqual([]);
   });
 
-  it('with a corrected address gets what waits', async () => {
+  it('with a corrected address gets the waiting messages', async () => {
     await put(alertWith([webhook({ url: 'http://127.0.0.1:1/' })]));
     await lookAt(3);
     await put(alertWith([webhook()]));
@@ -214,7 +214,7 @@ describe('a webhook', () => {
 });
 
 describe('the alerts of an organization', () => {
-  it('are looked at for it alone, and go with it', async () => {
+  it('are evaluated for it alone, and are deleted with it', async () => {
     const [first, second] = ['org_1', 'org_2'].map((org_id) => alertWith([webhook()], { org_id }));
     await put(first!);
     await put(second!);
@@ -259,7 +259,7 @@ describe('mail', () => {
     expect(text).toContain('Alert: too <many> failures & more: runs 3');
   });
 
-  it('that the server refuses waits, and says why', async () => {
+  it('that the server refuses waits, with the reason', async () => {
     mail.recipient_reply = '550 no such mailbox';
     const alert = alertWith([toMail]);
     await put(alert);
@@ -269,7 +269,7 @@ describe('mail', () => {
     ]);
   });
 
-  it('without a server says so', async () => {
+  it('without a server has an error that says so', async () => {
     watch = watchWith(new AlertSender({ private_targets: [], mail: null }));
     const alert = alertWith([toMail]);
     await put(alert);
@@ -316,13 +316,13 @@ describe('addresses', () => {
     expect(hook.received).toEqual([]);
   });
 
-  it('of clouds’ credentials are refused even where every network is allowed', async () => {
+  it('of clouds’ credentials are refused even if every network is allowed', async () => {
     const targets = new AlertTargets(['0.0.0.0/0', '::/0']);
     for (const host of ['169.254.169.254', '[fd00:ec2::254]'])
       expect(await sendTo(`http://${host}/`, targets)).toContain('ALERT_PRIVATE_TARGETS');
   });
 
-  it('behind a name are looked at when it is looked up for the connection', async () => {
+  it('behind a name are checked at the look-up for the connection', async () => {
     const url = `http://rebound.example.com:${hook.port}/`;
     // The rule's check resolved the name to a public address; now the name resolves to this machine.
     expect(await sendTo(url, new AlertTargets([], named('127.0.0.1')))).toContain('ALERT_PRIVATE_TARGETS');
@@ -333,7 +333,7 @@ describe('addresses', () => {
 });
 
 describe('the outbox', () => {
-  it('holds a bounded number of messages: the oldest one is given up for a new one', async () => {
+  it('holds a limited number of messages: a new one replaces the oldest', async () => {
     const alert = alertWith(['a', 'b', 'c', 'd'].map((id) => webhook({ id })));
     await put(alert);
     for (let n = 0; n <= ALERT_BOUNDS.outbox / 4; n++) {
@@ -346,7 +346,7 @@ describe('the outbox', () => {
     expect(watch.listMetrics()).toEqual([]);
   });
 
-  it('is there after the database was opened again', async () => {
+  it('survives a restart of the database', async () => {
     const alert = alertWith([webhook()]);
     await put(alert);
     found = { value: 3, problem: '' };
@@ -360,8 +360,8 @@ describe('the outbox', () => {
   });
 });
 
-describe('the loops', () => {
-  it('look at once, deliver what there is to tell, and break off what is under way at the end', async () => {
+describe('the alert loops', () => {
+  it('evaluate at once, deliver waiting messages, and stop pending ones at the end', async () => {
     hook.status = null;
     await put(alertWith([webhook()]));
     found = { value: 3, problem: '' };

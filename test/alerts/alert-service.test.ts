@@ -73,7 +73,7 @@ afterAll(async () => {
 });
 
 describe('/alerts', () => {
-  it('makes, shows, changes and deletes alerts', async () => {
+  it('creates, shows, changes and deletes alerts', async () => {
     const made = await make();
     expect(made).toMatchObject({
       name: 'runs fail',
@@ -134,7 +134,7 @@ describe('/alerts', () => {
     expect(body.detail[0].loc).toContain(field);
   });
 
-  it('is not there for others', async () => {
+  it('does not exist for other users', async () => {
     const { id } = await make();
     const user = (await service.run('token', '--email', 'ann@example.com')).trim();
     for (const credential of ['', 'nonsense', user])
@@ -151,7 +151,7 @@ describe('/alerts', () => {
     await call(ALERT_ROUTES.deleteAlert, `/alerts/${id}`);
   });
 
-  it('are made, tested, switched and deleted by the command line', async () => {
+  it('can be used from the command line to create, test, switch and delete', async () => {
     const alerts = (...argv: string[]) =>
       runHere(['alerts', ...argv, '--url', service.api], { SVC_API_KEY: KEY, DATA_DIR: dir });
     const file = join(dir, 'alert.json');
@@ -198,7 +198,7 @@ describe('/alerts', () => {
     expect(nowhere).toMatchObject({ code: 1, stderr: expect.stringContaining('does not answer') });
   });
 
-  it('sends a test to each destination at once, and says how that went', async () => {
+  it('sends a test to each destination at once, and reports the results', async () => {
     const { id } = await make({
       destinations: [
         { kind: 'webhook', url: hook.url, secret: SECRET },
@@ -230,7 +230,7 @@ describe('/alerts', () => {
     await call(ALERT_ROUTES.deleteAlert, `/alerts/${id}`);
   });
 
-  it('tells of runs in its queries, again after a kill under the same id, and once over', {
+  it('fires for runs of its queries, again after a kill under the same id, and recovers once', {
     tags: 'long',
   }, async () => {
     await service.capture('run-one', { messages: [{ role: 'user', content: 'a' }] });

@@ -45,13 +45,13 @@ class SetClock implements Clock {
 
 const unauthenticated = expect.objectContaining({ code: 'unauthenticated', status: 401 });
 
-describe('the header', () => {
+describe('the Authorization header', () => {
   const authenticator = new Authenticator([
     new StaticKeys(['one', 'two-keys', 'svc_live_odd', 'p@ss(word)?{"\\;']),
   ]);
   const authenticate = async (header: string | undefined) => authenticator.authenticate(header);
 
-  it('takes a static key, the scheme in any case', async () => {
+  it('accepts a static key, with the scheme in any case', async () => {
     const odd = 'Bearer p@ss(word)?{"\\;';
     for (const header of ['Bearer one', 'bearer two-keys', 'BEARER  svc_live_odd ', odd]) {
       expect(await authenticate(header)).toMatchObject({
@@ -81,14 +81,14 @@ describe('the header', () => {
     await expect(authenticate(header)).rejects.toEqual(unauthenticated);
   });
 
-  it('refuses every token without keys', async () => {
+  it('with any token is refused if no keys are configured', async () => {
     const empty = new Authenticator([new StaticKeys([])]);
     await expect(async () => empty.authenticate('Bearer one')).rejects.toEqual(unauthenticated);
   });
 });
 
 describe('a key as text', () => {
-  it('has the documented shape, is found by its hash, and shows a typo', () => {
+  it('has the documented form, is found by its hash, and reveals a typing error', () => {
     const seen = new Set<string>();
     for (const mode of ['live', 'test'] as const) {
       for (let round = 0; round < 200; round++) {
@@ -150,7 +150,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     return { clock, store, raw, record, elsewhere, keys: new ApiKeys(store, revocations, clock) };
   }
 
-  it('give their scope, and are unknown under any other text', async () => {
+  it('have their scope, and are unknown under any other text', async () => {
     const { keys, raw, record } = await setUp({ project_id: 'p1' });
     expect(keys.verify(raw)).toEqual({ type: 'key', id: record.id, org_id: 'acme', project_id: 'p1' });
     expect(keys.verify(raw)).toEqual(keys.verify(raw));
@@ -159,7 +159,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(keys.verify(record.hash)).toBeNull();
   });
 
-  it('fail at once in every thread of a process that revoked them', async () => {
+  it('fail at once in every thread of the process that revoked them', async () => {
     const { keys, raw, record, elsewhere } = await setUp();
     expect(keys.verify(raw)).not.toBeNull();
     await end(record.id, { revoked_at: new Date().toISOString() });
@@ -167,7 +167,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(keys.verify(raw)).toBeNull();
   });
 
-  it('fail within a minute when another process revoked them', async () => {
+  it('fail within a minute after another process revoked them', async () => {
     const { keys, raw, record, clock } = await setUp();
     expect(keys.verify(raw)).not.toBeNull();
     await end(record.id, { revoked_at: new Date().toISOString() });
@@ -175,7 +175,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(keys.verify(raw)).toBeNull();
   });
 
-  it('fail within a minute when another process revoked them and the clock is put back', async () => {
+  it('fail within a minute after another process revoked them, also if the clock is set back', async () => {
     const { keys, raw, record, clock } = await setUp();
     expect(keys.verify(raw)).not.toBeNull();
     await end(record.id, { revoked_at: new Date().toISOString() });
@@ -184,7 +184,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(keys.verify(raw)).toBeNull();
   });
 
-  it('live to the end of a rotation and not a moment longer, also when remembered', async () => {
+  it('live until the end of a rotation and not longer, also when cached', async () => {
     const { keys, raw, record, clock } = await setUp();
     await end(record.id, { expires_at: new Date(clock.now_ms + 5_000).toISOString() });
     expect(keys.verify(raw)).not.toBeNull();
@@ -203,7 +203,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(await end('key_none', { revoked_at: '2026-01-01T00:00:00.000Z' })).toBeNull();
   });
 
-  it('note their use at most once a minute', async () => {
+  it('record their use at most once a minute', async () => {
     const { keys, raw, record, store, clock } = await setUp();
     const writes: number[] = [];
     const counting = {
@@ -229,7 +229,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(keys.verify(raw)).not.toBeNull();
   });
 
-  it('note their use also when the clock is put back', async () => {
+  it('record their use also when the clock is set back', async () => {
     const { keys, raw, record, clock } = await setUp();
     for (const jump of [0, 86_400_000, -3_600_000]) {
       clock.wall_jump_ms = jump;
@@ -241,14 +241,14 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     }
   });
 
-  it('are stored as a hash alone', async () => {
+  it('are stored only as a hash', async () => {
     const { raw, record } = await setUp();
     expect(JSON.stringify(findKey(tables, record.id))).not.toContain(raw.slice(12, -4));
   });
 });
 
 describe('per-customer keys while the store fails', () => {
-  it('cannot be told from unknown ones, and the caller may try again', () => {
+  it('get the same error as unknown ones, with permission to retry', () => {
     const store = {
       findByHash: () => {
         throw new Error('disk gone');
@@ -276,7 +276,7 @@ function tokens(parts: Partial<ConstructorParameters<typeof UserTokens>[0]> = {}
 }
 
 describe('tokens signed with a secret', () => {
-  it('give who the user is', async () => {
+  it('identify the user', async () => {
     const token = await sign({
       sub: 'u1',
       exp: inAnHour(),
@@ -334,7 +334,7 @@ describe('tokens signed with a secret', () => {
     expect(await tokens().verify(await make())).toBeNull();
   });
 
-  it('must name the issuer and the audience that are configured', async () => {
+  it('must name the configured issuer and audience', async () => {
     const strict = tokens({ issuer: 'https://id', audience: 'us' });
     const claims = { sub: 'u', exp: inAnHour() };
     expect(
@@ -345,7 +345,7 @@ describe('tokens signed with a secret', () => {
     expect(await strict.verify(await sign(claims))).toBeNull();
   });
 
-  it('end when they say, also when remembered', async () => {
+  it('end at their expiry, also when cached', async () => {
     const clock = new SetClock();
     const verifier = tokens({}, clock);
     const token = await sign({ sub: 'u', exp: Math.floor(clock.now_ms / 1000) + 10 });
@@ -428,7 +428,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     expect(asked).toBe(1);
   });
 
-  it('with unknown keys do not make us ask again and again', async () => {
+  it('with unknown keys do not cause repeated requests', async () => {
     publish();
     const keys = verifier();
     for (let at = 0; at < 20; at++) {
@@ -456,7 +456,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     expect(status === 200 || asked === 1).toBe(true);
   });
 
-  it('are verified by a key that was published after the others, once we have looked again', async () => {
+  it('are verified by a key that was published later, after the next fetch', async () => {
     publish(200, { keys: [published.keys[0]] });
     vi.useFakeTimers({ toFake: ['Date'] });
     try {
@@ -489,7 +489,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     }
   });
 
-  it('are judged again once the provider is back, also when the clock was put back meanwhile', async () => {
+  it('are verified again once the provider is back, also if the clock was set back meanwhile', async () => {
     publish(500, '');
     const clock = new SetClock();
     const keys = verifier(clock);
@@ -501,7 +501,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     expect(await keys.verify(token)).toMatchObject({ type: 'user' });
   });
 
-  it('go on being judged by the known keys while the provider is down', async () => {
+  it('are verified by the known keys while the provider is down', async () => {
     publish();
     const clock = new SetClock();
     const keys = verifier(clock);
@@ -515,7 +515,7 @@ describe('tokens of a provider that publishes its keys', async () => {
 });
 
 describe('the embedded secret', () => {
-  it('is made once, kept with mode 0600, and not replaced when it is damaged', () => {
+  it('is created once, stored with mode 0600, and not replaced if it is damaged', () => {
     const folder = mkdtempSync(join(tmpdir(), 'secret-'));
     try {
       const secret = loadEmbeddedSecret(folder);

@@ -17,7 +17,7 @@ function makePoint(count: number, over: Partial<GrowthPoint> = {}): GrowthPoint 
   };
 }
 
-it('is what takes more for each exchange, and each question that takes clearly longer', () => {
+it('growth is a higher cost for each exchange, or a clearly slower question', () => {
   const flat = [
     makePoint(1_000),
     makePoint(300_000, { anon_bytes: 400e6, list_p99_ms: { '/capture/runs': 900 } }),
@@ -35,7 +35,7 @@ it('is what takes more for each exchange, and each question that takes clearly l
   expect(findGrowing(quick)).toEqual([]);
 });
 
-it('is a table with a unit in each cell', () => {
+it('growth is shown as a table with a unit in each cell', () => {
   const points = [makePoint(1_000), makePoint(300_000)];
   const lines = describeGrowth({ exchanges: points, runs: [], grows: [] });
   expect(lines[0]).toMatch(/^exchanges +1,000 +300,000$/);
@@ -45,7 +45,7 @@ it('is a table with a unit in each cell', () => {
   expect(lines.at(-1)).toBe('nothing grows');
 });
 
-it('is drawn inside the picture, with the whole name of each line', () => {
+it('growth is drawn inside the picture, with the whole name of each line', () => {
   const name = 'processor time of /capture/runs?limit=100&q=status:failed,error';
   const drawn = drawCurves(
     [

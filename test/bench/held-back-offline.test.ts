@@ -35,7 +35,7 @@ const isSlip = ({ agent, run, turns, answer }: RecordedStep): boolean =>
 
 // One agent of each wire.
 describe.each([codeFixer, invoiceChecker, logTriage])('the offline judge of the $name', (agent) => {
-  it('judges served answers by the world, and counts refusals by reason and what was refused', async () => {
+  it('judges served answers by the world, and counts refusals by reason and content', async () => {
     const runs = await recorder.record(agent, 'usual', 0, RUNS);
     const steps = stepsOf(runs);
     const slips = steps.filter(isSlip).length;
@@ -98,8 +98,8 @@ describe.each([codeFixer, invoiceChecker, logTriage])('the offline judge of the 
 const measure = (flags: readonly string[]): Promise<OfflineResult[]> =>
   measureOffline({ ...readOfflineFlags(['--held-back', '--offline', ...flags]), checkout: root }, () => {});
 
-describe('a student that a round teaches from recorded runs', () => {
-  it('serves nothing after three golden runs, and the same figures come again', {
+describe('a student that a round makes from recorded runs', () => {
+  it('serves nothing after three golden runs, with the same figures each time', {
     tags: 'long',
   }, async () => {
     const flags = ['--agents', 'code fixer', '--golden', '3', '--runs', '2', '--restricted', '1'];
@@ -113,7 +113,7 @@ describe('a student that a round teaches from recorded runs', () => {
     expect(again!.usual).toEqual(usual);
   });
 
-  it('serves steps rightly after 40 golden runs', { tags: 'long' }, async () => {
+  it('serves steps correctly after 40 golden runs', { tags: 'long' }, async () => {
     const [result] = await measure(['--agents', 'invoice checker', '--golden', '40', '--runs', '10']);
     expect(result!.usual.served).toBeGreaterThan(0);
     expect(result!.usual.wrong).toBe(0);
@@ -121,7 +121,7 @@ describe('a student that a round teaches from recorded runs', () => {
 });
 
 describe('the report', () => {
-  it('has sums by agent and reason, and no contents', () => {
+  it('contains sums by agent and reason, and no contents', () => {
     const usual = startFigures(1);
     usual.steps = 3;
     addServed(usual, { answer: { text: '', calls: [{ name: 'secret_tool', input: {} }] }, fault: null });

@@ -95,12 +95,12 @@ const explainNothing = async (): Promise<null> => null;
 // The first ones use all three wires.
 for (const [at, agent] of HELD_BACK_AGENTS.entries())
   describe(`the judge of the ${agent.name}`, longFrom(at, 5), () => {
-    it('says of a perfect student that all is right, and of whole runs that they were served', async () => {
+    it('accepts all answers of a perfect student, and counts whole runs as served', async () => {
       const figures = await addUp(await drive(agent, () => 'as the frontier model'), explainNothing);
       expect(figures).toMatchObject({ served: figures.steps, wrong: 0, runs_served: RUNS, examples: [] });
     });
 
-    it('says of a student that answers from another run that it is wrong, and ends the run there', async () => {
+    it('rejects the answer of a student from another run, and ends the run there', async () => {
       const runs = await drive(agent, async (at) => {
         said = null;
         const other = await new TrialDriver(url, provider).drive(
@@ -115,7 +115,7 @@ for (const [at, agent] of HELD_BACK_AGENTS.entries())
       for (const { steps } of runs) expect(steps.at(-1)!.fault).not.toBeNull();
     });
 
-    it('says of a student that refuses that it serves nothing, and judges what it would have said', async () => {
+    it('counts nothing as served for a student that refuses, and judges what it would have answered', async () => {
       const runs = await drive(agent, () => null);
       const steps = runs.flatMap((run) => run.steps);
       const explain = async (exchange: number): Promise<Explanation> => {
@@ -138,7 +138,7 @@ for (const [at, agent] of HELD_BACK_AGENTS.entries())
       });
     });
 
-    it('says of an answer that comes twice, too early or too late, or with another number, that it is wrong', () => {
+    it('rejects an answer that is repeated, too early, too late, or has another number', () => {
       const numbers = { changed: 0, found: 0 };
       for (let seed = 1; seed <= 20; seed++)
         walk(withoutSlips(agent), 'usual', seed, (answer, judge) => {
@@ -158,7 +158,7 @@ for (const [at, agent] of HELD_BACK_AGENTS.entries())
       expect(numbers.found).toBeGreaterThanOrEqual(0.9 * numbers.changed);
     });
 
-    it('takes every answer of the frontier model for right, in every kind of run', () => {
+    it('accepts every answer of the frontier model, in every kind of run', () => {
       for (const kind of ['usual', 'restricted', 'changed'] as const)
         for (let seed = 1; seed <= 20; seed++)
           walk(withoutSlips(agent), kind, seed, (answer, judge) => expect(judge(answer)).toBeNull());

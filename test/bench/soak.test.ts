@@ -14,7 +14,7 @@ function makeLooks(over: (half: 0 | 1) => Partial<SoakLook>): SoakLook[] {
   }));
 }
 
-it('is figures of the second half that are like those of the first', () => {
+it('the soak is met if the figures of the second half are like those of the first', () => {
   const report = judgeSoak(
     makeLooks(() => ({})),
     0,
@@ -35,7 +35,7 @@ it.each([
   expect(judgeSoak(looks, 0).faults).toEqual([fault]);
 });
 
-it('is no load with failed requests', () => {
+it('a load with failed requests is a fault', () => {
   expect(
     judgeSoak(
       makeLooks(() => ({})),

@@ -51,7 +51,7 @@ const processor = (more: { request_ms?: number } = {}) =>
     ...more,
   });
 
-describe('the processor', () => {
+describe('the payment processor', () => {
   const request = {
     org_id: 'org_a',
     plan: 'pro',
@@ -81,12 +81,12 @@ describe('the processor', () => {
     });
   });
 
-  it('says 404 for a price that is not there', async () => {
+  it('causes a 404 for a missing price', async () => {
     answer = () => ({ status: 200, body: { object: 'list', data: [] } });
     await expect(processor().createCheckout(request)).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  it('says 503 when the processor fails or is gone, and never the key', async () => {
+  it('causes a 503 without the key when it fails or is down', async () => {
     answer = () => ({ status: 401, body: { error: { message: 'Invalid API Key: sk_test_secret' } } });
     const failure = await processor()
       .createPortal('cus_1')
@@ -97,13 +97,13 @@ describe('the processor', () => {
     await expect(processor().createPortal('cus_1')).rejects.toMatchObject({ code: 'unavailable' });
   });
 
-  it('says 503 when the processor takes a request and never answers', async () => {
+  it('causes a 503 when it accepts a request and never answers', async () => {
     answer = () => null;
     const asked = processor({ request_ms: 200 }).createCheckout(request);
     await expect(asked).rejects.toMatchObject({ code: 'unavailable' });
   });
 
-  it('fetches objects of thin events by id and type, at its own address', async () => {
+  it('returns objects of thin events by id and type, from its own address', async () => {
     answer = (url) =>
       url.endsWith('/sub_1')
         ? { status: 200, body: { id: 'sub_1', status: 'active' } }
@@ -134,7 +134,7 @@ describe('a webhook', () => {
   const sign = (payload: string, timestamp = Math.floor(Date.now() / 1_000), secret = SECRET) =>
     Stripe.webhooks.generateTestHeaderString({ payload, secret, timestamp });
 
-  it('is read when its signature holds', () => {
+  it('is read if its signature is valid', () => {
     expect(webhooks.verify(Buffer.from(full), sign(full), 'full')).toEqual({
       id: 'evt_1',
       type: 'invoice.paid',
@@ -149,7 +149,7 @@ describe('a webhook', () => {
     });
   });
 
-  it('is refused when the signature is missing, wrong, old, or of another body', () => {
+  it('is refused if the signature is missing, wrong, old, or for another body', () => {
     const old = Math.floor(Date.now() / 1_000) - 301;
     for (const [body, signature] of [
       [full, undefined],
@@ -168,7 +168,7 @@ describe('a webhook', () => {
     expect(() => webhooks.verify(Buffer.from(full), sign(full), 'thin')).toThrow(/takes thin events/);
   });
 
-  it('cannot be taken without a secret', () => {
+  it('cannot be accepted without a secret', () => {
     const none = new StripeWebhooks({ full: null, thin: null });
     expect(() => none.verify(Buffer.from(full), sign(full), 'full')).toThrow(
       expect.objectContaining({ code: 'unavailable' }),

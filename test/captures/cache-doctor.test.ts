@@ -90,7 +90,7 @@ function missAfter(second: Partial<MadeTurn>, first: Partial<MadeTurn> = {}): Ca
 }
 
 describe('a turn that reads less from the cache than it could', () => {
-  it('names the tool where the order of tools changed', () => {
+  it('has the tool as its cause if the order of tools changed', () => {
     const look = missAfter({ tools: [TOOLS[1]!, TOOLS[0]!, TOOLS[2]!] });
     expect(look).toMatchObject({ cause: 'tools_reordered', lost_tokens: 9_000, expected_tokens: 9_000 });
     expect(look.difference).toMatchObject({ place: 'tool 1 (Edit)', offset: 9 });
@@ -164,7 +164,7 @@ describe('a turn that reads less from the cache than it could', () => {
     expect(look.difference?.after.startsWith(after)).toBe(true);
   });
 
-  it('tells another model, and both names', () => {
+  it('has another model as its cause, with both names', () => {
     expect(missAfter({ model: 'claude-y' })).toMatchObject({
       cause: 'model_changed',
       words: expect.stringContaining('claude-x, then claude-y'),
@@ -172,24 +172,24 @@ describe('a turn that reads less from the cache than it could', () => {
     });
   });
 
-  it('tells an entry that had expired, by the times', () => {
+  it('has an expired entry as its cause, by the times', () => {
     expect(missAfter({ at: 12 })).toMatchObject({ cause: 'expired', difference: null });
     expect(missAfter({ at: 12 }).words).toMatch(/its lifetime is 5 min, and 12 min had passed/);
   });
 
-  it('claims no cause that nothing proves', () => {
+  it('has no cause without proof', () => {
     expect(missAfter({ at: 2 }).cause).toBe('not_known');
   });
 
-  it('tells a request sent before the first answer began', () => {
+  it('has a start before the end of the first answer as its cause', () => {
     expect(missAfter({ at: 0.001 }).cause).toBe('not_ready');
   });
 
-  it('tells a later request without a cache point', () => {
+  it('has a missing cache point as its cause', () => {
     expect(missAfter({ marked: false, usage: [9_055, 0, 0] })).toMatchObject({ cause: 'not_marked' });
   });
 
-  it('tells new blocks beyond those that the provider looks back', () => {
+  it('has new blocks beyond the provider’s look-back as its cause', () => {
     const content = Array.from({ length: 30 }, (_, i) => ({ type: 'text', text: `part ${i}` }));
     const second = { messages: [OPENING, SAID, { role: 'user', content }] };
     const source = new MadeSource();
@@ -201,7 +201,7 @@ describe('a turn that reads less from the cache than it could', () => {
 });
 
 describe('a turn without a miss', () => {
-  it('is a hit when it read what was cached, wherever its cache points stand', () => {
+  it('is a hit if it read what was cached, wherever its cache points are', () => {
     const source = new MadeSource();
     addTurn(source, { usage: [5, 0, 9_000], at: 0 });
     const messages = [OPENING, SAID, { role: 'user', content: 'Go on.' }];
@@ -210,7 +210,7 @@ describe('a turn without a miss', () => {
     expect(looks[1]).toMatchObject({ verdict: 'hit', read_tokens: 9_000, lost_tokens: 0, cost_usd: null });
   });
 
-  it('is too short where nothing was cached', () => {
+  it('is too short if nothing was cached', () => {
     const source = new MadeSource();
     addTurn(source, { usage: [800, 0, 0], at: 0 });
     const messages = [OPENING, SAID, { role: 'user', content: 'Go on.' }];
@@ -219,7 +219,7 @@ describe('a turn without a miss', () => {
     expect(looks.map(({ verdict }) => verdict)).toEqual(['first', 'too_short']);
   });
 
-  it('compares with the last whole turn where one failed in between', () => {
+  it('compares with the last whole turn if one failed in between', () => {
     const source = new MadeSource();
     addTurn(source, { usage: [5, 0, 9_000], at: 0 });
     const messages = [OPENING, SAID, { role: 'user', content: 'Go on.' }];
@@ -254,7 +254,7 @@ describe('the first turn of a run', () => {
     return [...doctor.examineRun('run-2')][0]!;
   };
 
-  it('could have read the tools and system prompt of the run before', () => {
+  it('could have read the tools and system prompt of the previous run', () => {
     expect(runs({ system: SYSTEM.replace('Read', 'Look') })).toMatchObject({
       verdict: 'miss',
       cause: 'system_changed',
@@ -263,12 +263,12 @@ describe('the first turn of a run', () => {
     expect(runs({ usage: [5, 2_900, 100] }).verdict).toBe('hit');
   });
 
-  it('is a first one where another agent has the same tools', () => {
+  it('is a first one if another agent has the same tools', () => {
     expect(runs({ system: 'You sort mail.' }).verdict).toBe('first');
   });
 });
 
-it('reads prompts that are cached without being asked, and adds up what was lost', () => {
+it('also reads prompts that are cached automatically, and sums the losses', () => {
   const source = new MadeSource();
   const system = (time: string) => ({
     role: 'system',

@@ -82,7 +82,7 @@ function twoAgents(): MadeSource {
 const rangeOf = ({ records }: MadeSource) => ({ first_id: 1, last_id: records.length });
 const ALL = { from_day: '2026-01-01', to_day: '2026-12-31', agent: null };
 
-it('finds what the doctor finds run by run, however little time it has', () => {
+it('the ledger finds what the doctor finds run by run, even with little time', () => {
   const source = twoAgents();
   const sum = new CacheSum();
   const doctor = new CacheDoctor(source, PRICES);
@@ -100,7 +100,7 @@ it('finds what the doctor finds run by run, however little time it has', () => {
   expect(ledger.sum(ALL, true)).toMatchObject(sum.report());
 });
 
-it('tells agents and days apart', () => {
+it('the ledger separates agents and days', () => {
   const source = twoAgents();
   const ledger = new CacheLedger(PRICES);
   ledger.follow(source, rangeOf(source), ALL.from_day, ALWAYS);
@@ -120,7 +120,7 @@ it('tells agents and days apart', () => {
   expect(day.by_agent).toHaveLength(2);
 });
 
-it('examines each exchange once, and only those of the period', { tags: 'long' }, () => {
+it('the ledger examines each exchange once, and only those of the period', { tags: 'long' }, () => {
   const source = new MadeSource();
   for (let at = 0; at < 2_100; at++)
     addTurn(source, {
@@ -156,7 +156,7 @@ it('examines each exchange once, and only those of the period', { tags: 'long' }
   expect(next.takeChanges()).toMatchObject({ cache: [{ first_id: 1 }], cache_gone: [1] });
 });
 
-it('counts turns whose answers say nothing of the cache', () => {
+it('the ledger counts turns whose answers have no cache figures', () => {
   const source = new MadeSource();
   for (const [at, read] of [0, null, null].entries())
     addTurn(source, { run: `run-${at}`, tools: ['Read'], turn: 0, at_ms: START_MS + at, read });
@@ -165,7 +165,7 @@ it('counts turns whose answers say nothing of the cache', () => {
   expect(ledger.sum(ALL, true)).toMatchObject({ turns: 3, untold_turns: 2, misses: 0, cost_usd: null });
 });
 
-it('sums the agents beyond its bound together', () => {
+it('the ledger sums the agents beyond its bound together', () => {
   const source = new MadeSource();
   for (let at = 0; at < 600; at++)
     addTurn(source, { run: `run-${at}`, tools: [`Tool${at}`], turn: 0, at_ms: START_MS, read: 0 });

@@ -54,7 +54,7 @@ function exchange(over: Partial<ListedExchange> = {}): ListedExchange {
   };
 }
 
-describe('what an exchange costs', () => {
+describe('the cost of an exchange', () => {
   it.each<[string, Partial<ListedExchange>, number | 'unknown' | null]>([
     ['input and output', {}, 0.0045],
     [
@@ -86,7 +86,7 @@ describe('the figures of a span', () => {
   const at = (hours: number, over: Partial<ListedExchange> = {}) =>
     exchange({ started_at: new Date(FROM_MS + hours * HOUR_MS).toISOString(), ...over });
 
-  it('are the sums of what began in it', () => {
+  it('are the sums of the exchanges that began in it', () => {
     const { recent, add } = follow({ prices: PRICES });
     add(at(-1));
     for (let turn = 1; turn <= 20; turn++) add(at(1, { duration_ms: turn * 10, first_byte_ms: turn }));
@@ -134,7 +134,7 @@ describe('the figures of a span', () => {
     });
   });
 
-  it('say what is not known of money', () => {
+  it('say for which part the cost is unknown', () => {
     const { recent, add } = follow();
     for (let hour = 0; hour < 4; hour++) add(at(hour));
     expect(recent.sum(FROM_MS, FROM_MS + 24 * HOUR_MS)).toMatchObject({ cost_usd: null, unpriced_turns: 4 });
@@ -146,7 +146,7 @@ describe('the figures of a span', () => {
     });
   });
 
-  it('go as far back as is asked, and say when older exchanges are left out', () => {
+  it('go back as far as requested, and say when older exchanges are missing', () => {
     const source = new Listed();
     for (let second = 0; second < 3_000; second++) source.add(at(second / 3_600));
     const range = { first_id: 1, last_id: 3_000 };

@@ -62,8 +62,8 @@ function makeSource(): MadeSource {
   return source;
 }
 
-describe('the list', () => {
-  it('reads runs that went on a moment ago when they have settled, though nothing comes after them', () => {
+describe('the list of runs', () => {
+  it('reads recent runs when they have settled, although nothing comes after them', () => {
     const source = makeSource();
     const runs = follow(source);
     const readFrom = (settled_ms: number): void => {
@@ -78,7 +78,7 @@ describe('the list', () => {
     expect(rows.filter(({ task, golden }) => task === null || golden === null)).toEqual([]);
   });
 
-  it('shows the runs of a session, and forgets child runs that had to leave', () => {
+  it('shows the runs of a session, and drops child runs with their runs', () => {
     const source = new MadeSource();
     const add = (run_id: string, run_kind?: 'subagent' | 'title') => {
       const record = source.add({ run_id, request: ask('Find it.'), response: say('Here', 'end_turn') });
@@ -110,7 +110,7 @@ describe('the list', () => {
     expect(few.row(source, 's', ALWAYS, NOW_MS)?.child_runs).toEqual([{ run_id: 's:a1', kind: 'subagent' }]);
   });
 
-  it('says of each run what inspect says, newest first', async () => {
+  it('shows for each run what inspect shows, newest first', async () => {
     const source = makeSource();
     const runs = follow(source);
     const { runs: summaries, without_run } = await summarizeRuns(source);
@@ -131,7 +131,7 @@ describe('the list', () => {
     expect(rows[0]).toMatchObject({ gaps: [[2, 2]], golden: false, duration_ms: 2_500 });
   });
 
-  it('has each run once, whatever the page size, the filter and the time', () => {
+  it('has each run once, for any page size, filter and time', () => {
     const source = makeSource();
     for (const limit of [1, 2, 3, 10]) {
       for (const hasTime of [ALWAYS, NEVER]) {
@@ -167,7 +167,7 @@ describe('the list', () => {
     }
   });
 
-  it('finds all runs in one pass as pages do, in every order', () => {
+  it('finds all runs in one pass as in pages, in every order', () => {
     const source = makeSource();
     for (const q of ['', 'sort:cost', 'sort:started-asc', 'is:golden', '-is:golden sort:tokens', 'poem']) {
       const runs = follow(source);
@@ -178,7 +178,7 @@ describe('the list', () => {
     }
   });
 
-  it('tests each run about once over all pages that are not counted, however long the list is', () => {
+  it('tests each run about once over all uncounted pages, however long the list is', () => {
     const testsOf = (size: number): { tests: number; found: string[] } => {
       const source = new MadeSource();
       for (let at = 0; at < size; at++)
@@ -215,7 +215,7 @@ describe('the list', () => {
     expect(many.tests / 800).toBeLessThan((1.1 * few.tests) / 200);
   });
 
-  it('shows null for what only bodies tell while there is no time, and reads it when asked to', () => {
+  it('shows null for values from bodies without time to read them, and reads them on request', () => {
     const source = makeSource();
     const runs = follow(source);
     const { rows } = readAll(runs, source, { limit: 10, hasTime: NEVER });
@@ -228,7 +228,7 @@ describe('the list', () => {
     expect(known).toEqual(readAll(follow(source), source, { limit: 10 }).rows);
   });
 
-  it('judges a run again when it goes on', () => {
+  it('judges a run again when it continues', () => {
     const source = new MadeSource();
     source.add({ run_id: 'r', request: ask('Go.'), response: say('Gone', 'end_turn') });
     const runs = follow(source);
@@ -241,7 +241,7 @@ describe('the list', () => {
     });
   });
 
-  it('keeps the newest runs and counts those that had to leave', () => {
+  it('keeps the newest runs and counts the dropped ones', () => {
     const source = new MadeSource();
     for (let at = 1; at <= 300; at++)
       source.add({ run_id: `r${at}`, seq: 1, request: ask(`${at}`), response: say('Done', 'end_turn') });
@@ -275,7 +275,7 @@ function makeLoop(turns: number): MadeSource {
 }
 
 describe('a conversation', () => {
-  it('tells what each turn adds, calls with their results, and what was tried again', () => {
+  it('shows what each turn adds, calls with their results, and retries', () => {
     const source = makeSource();
     const told = [...tellConversation(new RunWithin(source, 5, 8), 'unlabelled')];
     expect(
@@ -310,7 +310,7 @@ describe('a conversation', () => {
     expect(told.at(-1)!.content).toEqual([{ type: 'text', text: 'Done: one line.' }]);
   });
 
-  it('tells which calls a request settles, how long they took, and what fired', () => {
+  it('shows which calls a request settles, how long they took, and which monitors fired', () => {
     const source = new MadeSource();
     addToolLoop(source, 'loop', true);
     for (const record of source.records) record.duration_ms = 400;
@@ -328,7 +328,7 @@ describe('a conversation', () => {
     });
   });
 
-  it('names bytes by their SHA-256, in results of tools too, and leaves out a turn that is too large', () => {
+  it('names binary data by SHA-256, also in results of tools, and omits a turn that is too large', () => {
     const source = new MadeSource();
     const data = Buffer.from('bytes of a picture').toString('base64');
     const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } };

@@ -42,7 +42,7 @@ function source(): MadeSource {
   return made;
 }
 
-it('in a trace, a conversation and inspect --json', () => {
+it('numbers are exact in a trace, a conversation and inspect --json', () => {
   const made = source();
   const chains = new RunChains();
   for (const record of made.summaries()) chains.add(record);
@@ -56,7 +56,7 @@ it('in a trace, a conversation and inspect --json', () => {
   expect(shown).toContain(EXACT);
 });
 
-it('in spans', () => {
+it('numbers are exact in spans', () => {
   const made = source();
   const spans = new TurnSpans({ instance: 'i', has_content: true, servers: [] });
   const all = made.records.flatMap((record) => spans.make(record, normalizeTurn(made.copy(record.id)!)));
@@ -65,7 +65,7 @@ it('in spans', () => {
   expect(words.split(EXACT.replaceAll('"', '\\"')).length).toBeGreaterThan(2);
 });
 
-it('and a client that rounds them goes on with the same conversation', () => {
+it('a client that rounds numbers continues the same conversation', () => {
   const made = source();
   const [first, second] = made.records.map(({ id }) => made.copy(id)!);
   const rounded = JSON.stringify(JSON.parse(Buffer.from(second!.request_body).toString()));

@@ -62,7 +62,7 @@ const ask = (source: MadeSource, question: Partial<FigureQuestion>) =>
   );
 
 describe('figures', () => {
-  it('are by model, the most expensive first, with what has no price', () => {
+  it('are by model, the most expensive first, with those without a price', () => {
     const source = new MadeSource();
     addTurn(source);
     addTurn(source);
@@ -95,7 +95,7 @@ describe('figures', () => {
     expect(total.cost_usd).toBeCloseTo(0.0076, 9);
   });
 
-  it('count a turn for each tool that it called, and as none without one', () => {
+  it('count a turn for each tool that it called, and as "none" without one', () => {
     const source = new MadeSource();
     addTurn(source, { tools: ['Read', 'Bash'] });
     addTurn(source, { tools: ['Read'] });
@@ -110,7 +110,7 @@ describe('figures', () => {
     expect(ask(source, { by: 'model', where: { tool: 'Bash' } }).total.turns).toBe(1);
   });
 
-  it('are by agent, note, credential and day, within the days asked for', () => {
+  it('are by agent, note, credential and day, within the requested days', () => {
     const source = new MadeSource();
     addTurn(source, { client: 'claude-cli', note: 'night', credential: 'aaaaaaaaaaaa', day: 0 });
     addTurn(source, { client: 'codex_cli_rs', note: 'day', credential: 'bbbbbbbbbbbb', day: 1 });
@@ -149,7 +149,7 @@ describe('figures', () => {
     expect(Math.abs(p95! / latencies[474]! - 1)).toBeLessThanOrEqual(LATENCY_PRECISION + 1e-9);
   });
 
-  it('are the same when complete parts were kept, which are not read again', () => {
+  it('are the same with kept figures of complete parts, which are not read again', () => {
     const source = new MadeSource();
     for (let at = 0; at < 5_000; at++)
       addTurn(source, { day: at % 3, client: `agent-${at % 4}`, tools: at % 2 === 0 ? ['read'] : [] });

@@ -25,7 +25,7 @@ class PagedSource extends MadeSource {
 }
 
 describe('summarizeRuns', () => {
-  it('sums up a run and finds it golden', async () => {
+  it('summarizes a run and finds it golden', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'loop', true);
     const { runs, without_run } = await summarizeRuns(source);
@@ -72,7 +72,7 @@ describe('summarizeRuns', () => {
     expect(source.bodiesRead).toBeGreaterThan(0);
   });
 
-  it('reads the bodies of an unlabelled run, and only of one that its records leave in question', async () => {
+  it('reads the bodies of an unlabelled run, but only if its records leave it in question', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'found', false);
     expect((await summarizeRuns(source)).runs[0]).toMatchObject({
@@ -88,7 +88,7 @@ describe('summarizeRuns', () => {
     expect(aborted.bodiesRead).toBe(0);
   });
 
-  it('does not call an unlabelled run golden when a turn of it is missing', async () => {
+  it('does not call an unlabelled run golden if one of its turns is missing', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'found', false);
     // Neither the failed call nor its retry was captured, so the last request contains an answer that was not captured.
@@ -103,7 +103,7 @@ describe('summarizeRuns', () => {
     expect((await summarizeRuns(late)).runs[0]?.reasons[0]?.code).toBe('unlinked');
   });
 
-  it('judges more runs than it reads side by side, each body once, and lets go of the source in between', {
+  it('judges more runs than it reads side by side, each body once, and releases the source in between', {
     tags: 'long',
   }, async () => {
     const RUNS = 4_500;
@@ -133,7 +133,7 @@ describe('summarizeRuns', () => {
     expect(source.releases).toBeGreaterThan(10);
   });
 
-  it('reads no more of the newest runs than it takes to find as many as are asked for', async () => {
+  it('reads only as many of the newest runs as it needs to find the requested number', async () => {
     const source = new MadeSource();
     const RUNS = 2_000;
     const said = (stop_reason: string) => ({ type: 'message', role: 'assistant', content: [], stop_reason });
@@ -155,7 +155,7 @@ describe('summarizeRuns', () => {
     expect([all.runs.length, all.left_out_runs]).toEqual([Math.floor(RUNS / 3), 0]);
   });
 
-  it('counts exchanges without a run apart and keeps runs by first appearance', async () => {
+  it('counts exchanges without a run separately, and orders runs by first appearance', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'b', true);
     source.add({ shape: null, path: '/v1/models' });
@@ -165,7 +165,7 @@ describe('summarizeRuns', () => {
     expect(table.without_run).toMatchObject({ run_id: null, exchanges: 1, turns: 0, golden: false });
   });
 
-  it('looks into the last answer of a responses run for a call that still waits', async () => {
+  it('checks the last answer of a responses run for a pending call', async () => {
     const source = new MadeSource();
     const output = [{ type: 'function_call', call_id: 'k', name: 'f', arguments: '{}' }];
     const shape = { shape: 'responses', path: '/v1/responses', run_id: 'r' } as const;
@@ -204,7 +204,7 @@ describe('readRun', () => {
     expect(steps[1]?.turn?.answer.error).toBe('overloaded_error: Overloaded');
   });
 
-  it('has nothing to say of a run that is not there', () => {
+  it('returns nothing for a missing run', () => {
     expect(summarizeRun(new MadeSource(), 'none')).toBeNull();
   });
 });

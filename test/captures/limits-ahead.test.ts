@@ -82,7 +82,7 @@ describe('the headers of an answer', () => {
   });
 });
 
-describe('limits ahead', () => {
+describe('the forecast of limits', () => {
   function tellLimits(source: MadeSource, traffic = new LimitTraffic(), first_id = 1) {
     return traffic.tell(source, { first_id, last_id: source.records.length }, NOW);
   }
@@ -116,7 +116,7 @@ describe('limits ahead', () => {
     );
   }
 
-  it('tells when a window is used up at the pace of the last hour, and who used it', () => {
+  it('says when a window is used up at the pace of the last hour, and who used it', () => {
     const source = new MadeSource();
     addAnswer(source, 300, 0.1);
     addAnswer(source, 60, 0.4);
@@ -141,7 +141,7 @@ describe('limits ahead', () => {
     ]);
   });
 
-  it('foretells nothing where the pace is not known, or the window resets first', () => {
+  it('is missing if the pace is unknown, or the window resets first', () => {
     const source = new MadeSource();
     addAnswer(source, 0, 0.3);
     addAnswer(source, 60, 0.1, 'bbbbbbbbbbbb');
@@ -153,7 +153,7 @@ describe('limits ahead', () => {
     ]);
   });
 
-  it('leaves out what is older than a day', () => {
+  it('omits what is older than a day', () => {
     const source = new MadeSource();
     addAnswer(source, 25 * 60, 0.9);
     expect(tellLimits(source).limits).toEqual([]);

@@ -92,7 +92,7 @@ describe('a stream without usage', () => {
     }),
   );
 
-  it('has its tokens estimated, and marked as that', () => {
+  it('has its tokens estimated, with a mark', () => {
     const text = 'answer '.repeat(400);
     const answer = events(
       { id: 'c', model: 'm-test', choices: [{ index: 0, delta: { role: 'assistant', content: text } }] },
@@ -107,7 +107,7 @@ describe('a stream without usage', () => {
     expect(priceExchange(listed, PRICES)).toMatchObject({ basis: 'estimated_tokens', is_unknown: false });
   });
 
-  it('has none where nothing was answered, nor where the provider told them', () => {
+  it('has no estimate without an answer, or if the provider sent tokens', () => {
     const empty = events({ id: 'c', model: 'm-test', choices: [] });
     expect(list(request, empty, 'chat_completions').usage).toMatchObject({ input_tokens: null });
     const told = events(

@@ -20,7 +20,7 @@ const record = (id: number, run_id: string | null, over: Partial<ListedExchange>
   }) as ListedExchange;
 
 describe('chains of runs', () => {
-  it('are what a map of lists would be, with holes, strangers and runs that interleave', () => {
+  it('behave like a map of lists, with holes, strangers and runs that interleave', () => {
     const random = createPrng(18);
     const chains = new RunChains();
     const expected = new Map<string, number[]>();
@@ -49,7 +49,7 @@ describe('chains of runs', () => {
     expect([...chains.youngest]).toEqual([...chains.runs].reverse());
   });
 
-  it('have another mark when an exchange is another, though all ids are the same', () => {
+  it('have another mark if an exchange differs, although all ids are the same', () => {
     const markOf = (over: Partial<ListedExchange>): string => {
       const chains = new RunChains();
       for (const id of [1, 2, 3]) chains.add(record(id, 'a', id === 2 ? over : {}));
@@ -67,7 +67,7 @@ describe('chains of runs', () => {
     expect(markOf({})).toBe(marks[0]);
   });
 
-  it('forget the runs that went on longest ago, and say how many', () => {
+  it('drop the runs whose last exchange is oldest, and say how many', () => {
     const chains = new RunChains(null, 100);
     for (let id = 1; id <= 1_000; id++) {
       chains.add(record(2 * id, `run-${id}`));
@@ -83,7 +83,7 @@ describe('chains of runs', () => {
     expect(chains.find('run-2')).toBeUndefined();
   });
 
-  it('know side calls by their records alone', () => {
+  it('recognize side calls by their records alone', () => {
     const chains = new RunChains();
     chains.add(record(1, 'own'));
     chains.add(record(2, 'title', { run_kind: 'title' }));
@@ -92,7 +92,7 @@ describe('chains of runs', () => {
   });
 });
 
-it('reads the records of some ids, whatever lies between', () => {
+it('read the records of some ids, whatever lies between', () => {
   const source = new MadeSource();
   for (let id = 1; id <= 500; id++) source.add({ run_id: `${id}` });
   const ids = [1, 2, 70, 134, 135, 400, 500, 501];

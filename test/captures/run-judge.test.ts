@@ -111,7 +111,7 @@ async function judgeEverywhere(source: MadeSource, runId: string, words: RunWord
 }
 
 describe('a run', () => {
-  it('of steps that go on from each other is golden, labelled or not', async () => {
+  it('whose steps continue each other is golden, labelled or not', async () => {
     for (const seqs of [true, false]) {
       const source = new MadeSource();
       addRun(source, 'run', [READ, DONE], seqs);
@@ -144,7 +144,7 @@ describe('a run', () => {
     });
   });
 
-  it('is what a person says it is, as far as its copy allows', async () => {
+  it('has the outcome that a person gave it, as far as its copy allows', async () => {
     const marked = (mark: RunMark): RunWords => ({ ...NO_WORDS, outcome: 'failure: Error', mark });
     const source = new MadeSource();
     addLoop(source, 'loop');
@@ -158,7 +158,7 @@ describe('a run', () => {
     expect((await judgeEverywhere(differs, 'run', marked('good'))).codes).toEqual(['reading_differs']);
   });
 
-  it('that waits for a tool is unfinished, until a person says that it went well', async () => {
+  it('that waits for a tool is unfinished, until a person marks it good', async () => {
     const source = new MadeSource();
     addRun(source, 'run', [READ]);
     expect((await judgeEverywhere(source, 'run')).codes).toEqual(['unfinished']);
@@ -183,7 +183,7 @@ describe('the list of the dashboard', () => {
     expect(source.bodiesRead).toBe(bodiesRead);
   });
 
-  it('judges anew a run that fell short by its records when a person marks it good', () => {
+  it('judges a run again that its records excluded when a person marks it good', () => {
     const source = new MadeSource();
     addRun(source, 'run', [READ]);
     let mark: RunMark | null = null;

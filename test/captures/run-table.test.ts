@@ -120,7 +120,7 @@ function answer(runs: CapturedRuns, source: MadeSource): unknown {
   return { pages, values };
 }
 
-it.each([100, 20])('answers after every change as if it were made anew, with at most %i runs', (max) => {
+it.each([100, 20])('the table answers after every change like a new one, with at most %i runs', (max) => {
   const random = createPrng(11);
   const draw = (below: number) => random.below(below);
   const draws = <Item>(items: readonly Item[]): Item => items[draw(items.length)]!;
@@ -167,7 +167,7 @@ it.each([100, 20])('answers after every change as if it were made anew, with at 
   }
 });
 
-it('forgets changes beyond its bound, and says so', () => {
+it('the table forgets changes beyond its bound, and reports that', () => {
   const changes = new ChangedIds();
   const before = changes.end;
   changes.add('a');

@@ -55,7 +55,7 @@ function readPages(runs: CapturedRuns, source: MadeSource, q: string): unknown[]
   }
 }
 
-it('shows the same pages as a search, while runs come, begin earlier, are reported and leave', () => {
+it('pages are the same as those of a search, while runs come, begin earlier, are reported and leave', () => {
   const random = createPrng(5);
   const draw = (below: number) => random.below(below);
   const source = new MadeSource();

@@ -266,7 +266,7 @@ const UNPRICED: [string, string, Told][] = [
   ],
 ];
 
-describe('an answer', () => {
+describe('the cost of an answer', () => {
   it.each(STANDARD)('at the standard tier has the list price: %s', (_, told) => {
     expect(read(told)).toEqual({ tier: undefined, cost: { usd: 10, basis: 'told', is_unknown: false } });
   });
@@ -275,11 +275,11 @@ describe('an answer', () => {
     expect(read(told)).toEqual({ tier: 'flex', cost: { usd: 5, basis: 'told', is_unknown: false } });
   });
 
-  it.each(UNPRICED)('at a tier without a price has an unknown cost: %s, %s', (_, tier, told) => {
+  it.each(UNPRICED)('at a tier without a price is unknown: %s, %s', (_, tier, told) => {
     expect(read(told)).toEqual({ tier, cost: { usd: null, basis: null, is_unknown: true } });
   });
 
-  it('without counts keeps its tier where its tokens are estimated', () => {
+  it('without counts uses its tier for its estimated tokens', () => {
     const answer = [
       chunk({ choices: [{ index: 0, delta: { content: 'Yes.' } }], service_tier: 'priority' }),
       chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], service_tier: 'priority' }),
@@ -291,7 +291,7 @@ describe('an answer', () => {
   });
 });
 
-it('a Converse stream names its tier in the last event', () => {
+it('from a Converse stream uses the tier in the last event', () => {
   const reader = new ConverseAnswerReader(new NormalReading(), 'nova');
   reader.readEvent('messageStop', { stopReason: 'end_turn' });
   reader.readEvent('metadata', {
@@ -301,7 +301,7 @@ it('a Converse stream names its tier in the last event', () => {
   expect(reader.finish().usage).toMatchObject({ input_tokens: 1, tier: 'priority' });
 });
 
-it('a cache miss costs what its tier charges', () => {
+it('with a cache miss includes the price of its tier', () => {
   const costOf = (tier: string): number | null => {
     const source = new MadeSource();
     const system = `You mend code. ${'Read before you write. '.repeat(400)}`;

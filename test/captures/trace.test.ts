@@ -73,7 +73,7 @@ describe('traceRun', () => {
     });
   });
 
-  it('tells each message once, the retried call once, and is golden with its proof', () => {
+  it('contains each message once, the retried call once, and is golden with its proof', () => {
     const source = new MadeSource();
     addToolLoop(source, 'mend-1', true);
     const [{ turns, provenance }] = traceAll(source);
@@ -150,7 +150,7 @@ describe('traceRun', () => {
     ]);
   });
 
-  it('says of gaps, aborts and failures what they are', () => {
+  it('names gaps, aborts and failures', () => {
     const source = new MadeSource();
     source.add(turn(1, [user('a')], said('one')));
     source.add(turn(4, [user('a'), assistant('one'), user('b')], '', { status: 200, aborted: true }));
@@ -171,7 +171,7 @@ describe('traceRun', () => {
     for (const { words } of provenance.reasons) expect(words).toMatch(/\w+ \w+/);
   });
 
-  it('does not call golden what still waits for a tool, whichever shape says it is over', () => {
+  it('is not golden if a call still waits for a tool, whichever wire format says it is over', () => {
     const source = new MadeSource();
     source.add({
       run_id: 'forced',
@@ -194,7 +194,7 @@ describe('traceRun', () => {
     expect(provenance.reasons.map(({ code }: { code: string }) => code)).toEqual(['unfinished']);
   });
 
-  it('believes the monitor run that says otherwise', () => {
+  it('follows the monitor run that contradicts', () => {
     const source = new MadeSource();
     addToolLoop(source, 'mend-1', true);
     const failed = traceAll(source, { ...NOTHING, words: { ...NO_WORDS, outcome: 'failure_tests' } })[0];
@@ -207,7 +207,7 @@ describe('traceRun', () => {
     expect(succeeded.provenance.supports_universal_claims).toBe(true);
   });
 
-  it('gives results the ids that the calls have here, where the client made up its own', () => {
+  it('gives results the ids of the calls here if the client invented others', () => {
     const path = '/v1beta/models/gemini-x:generateContent';
     const call = { functionCall: { name: 'read', args: { path: 'a' } } };
     const answer = (parts: unknown[]) => ({ candidates: [{ content: { parts }, finishReason: 'STOP' }] });
@@ -235,7 +235,7 @@ describe('traceRun', () => {
     expect(turns[1].messages_added[0].content[0]).toMatchObject({ call_id: 'order:1', name: 'read' });
   });
 
-  it('names what is kept beside the database by its SHA-256', () => {
+  it('names attachments by their SHA-256', () => {
     const data = Buffer.alloc(3000, 7).toString('base64');
     const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } };
     const source = new MadeSource();
@@ -246,7 +246,7 @@ describe('traceRun', () => {
     expect(traceAll(source)[0].turns[0].messages_added[0].content[0].data).toBe(data);
   });
 
-  it('tells a run without a turn, and passes over exchanges without a run', () => {
+  it('contains a run without a turn, and skips exchanges without a run', () => {
     const source = new MadeSource();
     source.add({ run_id: null, shape: null, path: '/v1/models' });
     source.add({ run_id: 'counts', shape: null, path: '/v1/messages/count_tokens' });
@@ -256,7 +256,7 @@ describe('traceRun', () => {
     expect(lines[0].provenance.reasons[0]).toEqual({ code: 'no_turn', words: 'it has no model turn' });
   });
 
-  it('tells a run by its conversation where the client labels it without numbers, sub-agents and all', () => {
+  it('contains a run by its conversation if the client labels it without numbers, including sub-agents', () => {
     const source = new MadeSource();
     source.add(turn(null, [user('a')], said('one')));
     source.add(turn(null, [user('a'), assistant('one'), user('b')], said('two')));
@@ -270,7 +270,7 @@ describe('traceRun', () => {
     expect(provenance).toMatchObject({ complete: false, supports_universal_claims: false });
   });
 
-  it('tells what is left of a body that was cut off', () => {
+  it('contains the rest of a body that was cut off', () => {
     const source = new MadeSource();
     source.add(turn(1, [user('a')], JSON.stringify(said('one')).slice(0, -9), { truncated: true }));
     const { turns, provenance } = traceAll(source)[0];
@@ -279,7 +279,7 @@ describe('traceRun', () => {
     expect(provenance.complete).toBe(false);
   });
 
-  it('makes one whole line of whatever was captured', () => {
+  it('is one whole line for any capture', () => {
     const value = fc.jsonValue({ maxDepth: 4 });
     const messages = fc.array(
       fc.record({
@@ -318,7 +318,7 @@ describe('traceRun', () => {
     );
   });
 
-  it('keeps interleaved runs apart', () => {
+  it('separates interleaved runs', () => {
     const source = new MadeSource();
     for (let seq = 1; seq <= 40; seq += 1) {
       for (const run of ['a', 'b', 'c'])

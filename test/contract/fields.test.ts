@@ -78,7 +78,7 @@ describe('whole numbers', () => {
     expect(read(integer(), input)).toEqual(expected === 0 ? expect.closeTo(0) : expected);
   });
 
-  it('keep to their bounds, and a page corrects what is beyond them', () => {
+  it('stay within their bounds, and a page corrects others', () => {
     const bounded = integer({ ge: 1, le: 50 });
     expect([1, 50, 0, 51].map((value) => read(bounded, value))).toEqual([
       1,
@@ -176,7 +176,7 @@ describe('texts', () => {
     }
   });
 
-  it('that name something are printable', () => {
+  it('that are names are printable', () => {
     for (const name of ['a', 'x'.repeat(128), '😀'.repeat(128), 'a b/c?d', 'ünï', '运行']) {
       expect(read(identifier(), name)).toBe(name);
     }
@@ -196,7 +196,7 @@ describe('texts', () => {
     expect(read(identifier(), 'x'.repeat(129))).toEqual(['string_too_long']);
   });
 
-  it('that are one of several say which', () => {
+  it('that are one of several values say which', () => {
     const found = new ViolationList();
     check(z.object({ field: literal(['a', 'b']) }), { field: 'c' }, 'body', found);
     expect(violationsOf(found)).toEqual([
@@ -212,7 +212,7 @@ describe('texts', () => {
 });
 
 describe('lists', () => {
-  it('are bounded before their items are looked at', () => {
+  it('are limited before their items are read', () => {
     const field = list(integer(), { min: 1, max: 3 });
     expect(read(field, ['1', 2])).toEqual([1, 2]);
     expect(read(field, [])).toEqual(['too_short']);
@@ -221,7 +221,7 @@ describe('lists', () => {
     for (const other of [0, 'a', null, {}]) expect(read(field, other)).toEqual(['list_type']);
   });
 
-  it('list a bounded number of what is wrong', () => {
+  it('report a limited number of errors', () => {
     const wrong = Array.from({ length: 5_000 }, () => ({}));
     const found = new ViolationList();
     check(
@@ -234,7 +234,7 @@ describe('lists', () => {
   });
 });
 
-describe('moments', () => {
+describe('times', () => {
   it.each([
     ['2026-01-02T03:04:05Z', '2026-01-02T03:04:05.000Z'],
     ['2026-01-02 03:04:05.123456+02:00', '2026-01-02T01:04:05.123Z'],
@@ -259,7 +259,7 @@ describe('moments', () => {
 });
 
 describe('free-form objects', () => {
-  it('are kept as they are', () => {
+  it('stay unchanged', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 4 })), (value) => {
         const plain = JSON.parse(JSON.stringify(value)) as object;
@@ -269,7 +269,7 @@ describe('free-form objects', () => {
     );
   });
 
-  it('are bounded in depth, values and characters', () => {
+  it('are limited in depth, values and characters', () => {
     const nest = (depth: number): object => (depth <= 1 ? {} : { a: nest(depth - 1) });
     const wide = (values: number) =>
       Object.fromEntries(Array.from({ length: values }, (_, at) => [`k${at}`, 0]));
@@ -338,7 +338,7 @@ describe('e-mail addresses', () => {
   });
 
   it.each([' a@b.co ', '\ta@b.co\n', 'Ann <a@b.co>', 'Ann Lee<a@b.co>', '"Lee, Ann" < a@b.co >', '<a@b.co>'])(
-    '%j is one as people paste it',
+    '%j is one, as people paste it',
     (pasted) => {
       expect(read(email(), pasted)).toBe('a@b.co');
     },

@@ -46,7 +46,7 @@ const SCHEMAS: Record<string, z.ZodObject> = {
 };
 
 describe('a quick reading', () => {
-  it.each(Object.keys(SCHEMAS))('of %s gives what zod gives, and takes nothing that zod refuses', (name) => {
+  it.each(Object.keys(SCHEMAS))('of %s agrees with zod, and accepts nothing that zod refuses', (name) => {
     const schema = SCHEMAS[name]!;
     const read = quickReadOf(schema)!;
     expect(read).not.toBeNull();
@@ -63,7 +63,7 @@ describe('a quick reading', () => {
     );
   });
 
-  it('takes a plain step without asking', () => {
+  it('accepts a plain step without zod', () => {
     const step = {
       step_index: 3,
       action: 'bash',
@@ -81,7 +81,7 @@ describe('a quick reading', () => {
     expect(quickReadOf(stepBody)!([])).toBe(ASK_ZOD);
   });
 
-  it('takes a request that names no tenant, or one, without asking', () => {
+  it('accepts a request with one tenant or none without zod', () => {
     const read = quickReadOf(tenantFields)!;
     expect(read({ step_index: 3 })).toStrictEqual({});
     expect(read({ org_id: 'acme', project_id: null, more: 1 })).toStrictEqual({
@@ -92,7 +92,7 @@ describe('a quick reading', () => {
     expect(read({ project_id: 5 })).toBe(ASK_ZOD);
   });
 
-  it('is not made where a part, a rule or another shape needs zod', () => {
+  it('leaves parts, rules and shapes that need zod to it', () => {
     expect(quickReadOf(runStartBody)).toBeNull();
     expect(quickReadOf(z.strictObject({ a: text({ max: 5 }) }))).toBeNull();
     expect(quickReadOf(z.object({ a: text({ max: 5 }) }).refine(() => false))).toBeNull();

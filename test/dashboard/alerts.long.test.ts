@@ -24,7 +24,7 @@ describe.skipIf(findChromium() === null)('the Alerts page in Chromium', () => {
     hook.close();
   });
 
-  it('makes an alert, tests it, changes it and deletes it', async () => {
+  it('creates an alert, tests it, changes it and deletes it', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('alerts');

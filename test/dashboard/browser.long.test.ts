@@ -71,7 +71,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   });
 
   describe.each(['light', 'dark'] as const)('%s', (scheme) => {
-    it.each(WIDTHS)('has every screen whole at a width of %i', async (width) => {
+    it.each(WIDTHS)('shows every screen completely at a width of %i', async (width) => {
       await using visit = await Visit.open(browser, service.api, service.token, { width, scheme });
       for (const screen of SCREENS) {
         await visit.goTo(screen);
@@ -83,7 +83,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     });
   });
 
-  it('waits for the role after a change of the organization, and says why while it cannot be read', async () => {
+  it('waits for the role after a change of the organization, with the reason while it cannot be read', async () => {
     const other = (await service.call('POST', '/organizations/', { name: 'Another house' })) as {
       id: string;
     };
@@ -100,7 +100,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await page.getByRole('heading', { name: 'New key' }).waitFor();
   });
 
-  it('is looked at by axe, which finds what is wrong', async () => {
+  it('passes axe, which finds faults in a broken page', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('settings');
     expect(await visit.findSerious()).toEqual([]);
@@ -116,7 +116,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(found.some((rule) => rule.startsWith('color-contrast'))).toBe(true);
   });
 
-  it('says what conversations cost, and where a price is not known', async () => {
+  it('shows what conversations cost, and where a price is unknown', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     // Only one run, because the list draws only the rows on the screen.
@@ -141,7 +141,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     );
   });
 
-  it('shows the runs of a session with what they are, and leads from one to the other', async () => {
+  it('shows the runs of a session with their roles, and links them to each other', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo(`runs/${SESSION}`);
@@ -161,7 +161,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('names a run that was never captured without a link, and heads a page that finds nothing', async () => {
+  it('names a run that was never captured without a link, and has a heading without results', async () => {
     await service.capture(
       '',
       { messages: [{ role: 'user', content: 'Look around' }], tools: [{ name: 'read', input_schema: {} }] },
@@ -180,7 +180,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     }
   });
 
-  it('empties a field when its filter is taken away elsewhere', async () => {
+  it('empties a field when its filter is removed elsewhere', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('runs');
@@ -196,7 +196,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(await page.evaluate('location.hash')).not.toContain('q=');
   });
 
-  it('signs out in every tab, and says whose captures are', async () => {
+  it('signs out in every tab, and says whose captures are shown', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('settings');
     const other = await visit.context.newPage();
@@ -219,7 +219,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(await stranger.page.locator('h1').textContent()).toBe('Costs');
   });
 
-  it('says what is kept how long, and how often each key was used', async () => {
+  it('shows how long each kind is kept, and how often each key was used', async () => {
     const { org_id } = service;
     const made = (await service.call('POST', '/api-keys/', { name: 'busy', org_id })) as { raw_key: string };
     for (let at = 0; at < 3; at++)
@@ -249,7 +249,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await expect.poll(() => key.locator('[data-heading^=Requests]').textContent(), POLL).toBe('3');
   });
 
-  it('deletes an organization when its name was typed, and not before', async () => {
+  it('deletes an organization only after its name was typed', async () => {
     const made = (await service.call('POST', '/organizations/', { name: PAYLOAD.slice(0, 80) })) as {
       id: string;
       name: string;
@@ -271,7 +271,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('shows what people and agents wrote as text, whatever it is', async () => {
+  it('shows content of people and agents as text, whatever it is', async () => {
     service.script = () => ({ text: PAYLOAD, thinking: PAYLOAD });
     await service.captureRun('run-with-payload', PAYLOAD);
     const project = (await service.call('POST', `/projects/?org_id=${service.org_id}`, {
@@ -329,7 +329,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await service.call('PATCH', `/organizations/${org_id}`, { name: 'Owner' });
   });
 
-  it('goes on by itself after a time without network, and after a restart of the service', async () => {
+  it('continues by itself after a time without network, and after a restart of the service', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('runs');
     const { page, context } = visit;
@@ -351,7 +351,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await page.locator('.away').waitFor({ state: 'detached' });
   });
 
-  it('keeps its place in the address: filters, selection and the way back', async () => {
+  it('keeps its state in the address: filters, selection and the way back', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('runs');
@@ -370,7 +370,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('signs out, and keeps the token out of reach of scripts', async () => {
+  it('signs out, and hides the token from scripts', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     expect(page.url()).not.toContain('token');
@@ -417,7 +417,7 @@ describe.skipIf(findChromium() === null)('the first run', () => {
 });
 
 describe.skipIf(findChromium() === null)('an account', () => {
-  it('is deleted when its address was typed, and signed out', async () => {
+  it('is deleted after its address was typed, and signed out', async () => {
     await using service = new SeededService();
     await service.start();
     const browser = await openBrowser();
@@ -448,7 +448,7 @@ describe.skipIf(findChromium() === null)('an account', () => {
 });
 
 describe.skipIf(findChromium() === null)('too many requests', () => {
-  it('are told kindly, and go on by themselves', async () => {
+  it('show a friendly message, and continue by themselves', async () => {
     await using service = new SeededService();
     await service.start({ RATE_LIMIT_PER_SEC: '2', RATE_LIMIT_BURST: '14' });
     await service.captureRun();

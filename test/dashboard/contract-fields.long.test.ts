@@ -51,7 +51,9 @@ const FIELDS = [
   ['ui/turn-view.tsx', 'is_retry'],
 ] as const;
 
-it('does not compile with another name for a field of the contract', { timeout: 4 * PATIENCE_MS }, () => {
+it('the dashboard does not compile with another name for a field of the contract', {
+  timeout: 4 * PATIENCE_MS,
+}, () => {
   cpSync(join(root, 'src'), join(folder, 'src'), {
     recursive: true,
     filter: (path) => !/default-model|dist$/.test(path),

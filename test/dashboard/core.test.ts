@@ -10,7 +10,7 @@ import { choose, chosenOf, hasField } from '../../src/dashboard/core/query-choic
 import { layOutWaterfall } from '../../src/dashboard/core/waterfall.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 
-it('keeps the parts of what was read that say the same', () => {
+it('keepEqual keeps the equal parts of a former value', () => {
   const before = { rows: [{ id: 'a', of: { n: 1 } }, { id: 'b' }], total: 2 };
   expect(keepEqual(before, structuredClone(before))).toBe(before);
   const after = keepEqual(before, { rows: [{ id: 'c' }, { id: 'a', of: { n: 1 } }, { id: 'b' }], total: 3 });
@@ -22,7 +22,7 @@ it('keeps the parts of what was read that say the same', () => {
   expect(changed.rows[1]).toBe(before.rows[1]);
 });
 
-it('notices what is gone and what is new', () => {
+it('keepEqual detects removed and new fields', () => {
   expect(keepEqual<object>({ a: 1, b: undefined }, { a: 1 })).toEqual({ a: 1 });
   expect(keepEqual<object>({ a: 1 }, { a: 1, b: undefined })).toEqual({ a: 1, b: undefined });
   expect(keepEqual<number[]>([1, 2, 3], [1, 2])).toEqual([1, 2]);
@@ -30,7 +30,7 @@ it('notices what is gone and what is new', () => {
   expect(keepEqual<unknown>(null, { a: null })).toEqual({ a: null });
 });
 
-it('writes a conversation as Markdown that no text in it breaks', () => {
+it('a conversation as Markdown is not broken by any text in it', () => {
   const text = writeMarkdown(
     { run_id: 'r', task: 'mend it', models: ['m'], turns: 1 } as never,
     [
@@ -111,7 +111,7 @@ const child = {
   cost_usd: null,
 } as never;
 
-it('lays a run out on a time axis, its sub-agent under the call, and a long pause shortened', () => {
+it('a waterfall lays a run out on a time axis, with its sub-agent under the call and pauses shortened', () => {
   const turns = [makeTurn(1, 0, callsAgent), makeTurn(2, 5, { results: [settled] }), makeTurn(3, 3_606)];
   const { rows, scale, waiting_ms, tools_ms, own_ms } = layOutWaterfall(turns, [child]);
   expect(rows.map(({ kind, label }) => [kind, label])).toEqual([
@@ -132,7 +132,7 @@ it('lays a run out on a time axis, its sub-agent under the call, and a long paus
   for (const share of [0, 0.2, 0.5, 0.9, 1]) expect(scale.at(scale.timeAt(share))).toBeCloseTo(share, 9);
 });
 
-it('lists the turns with problems, each with its words', () => {
+it('turns with problems are listed, each with the reason', () => {
   const turns = [
     makeTurn(1, 0, callsAgent),
     makeTurn(2, 5, { results: [settled], fired: [{ monitor: 'infinite_loop', exchange_id: 1 }] }),
@@ -146,7 +146,7 @@ it('lists the turns with problems, each with its words', () => {
   ]);
 });
 
-it('finds where two runs first differ, ids of calls and failed attempts aside', () => {
+it('the first difference of two runs is found, ignoring ids of calls and failed attempts', () => {
   const call = (id: string, name: string) => ({ content: [{ type: 'tool_call', id, name, input: {} }] });
   const a = [makeTurn(1, 0, call('x', 'read')), makeTurn(2, 1, call('y', 'edit')), makeTurn(3, 2)];
   const b = [
@@ -168,7 +168,7 @@ it('finds where two runs first differ, ids of calls and failed attempts aside', 
   ]);
 });
 
-it('compares a fork with its original from the turn on at which it begins', () => {
+it('a fork is compared with its original from the turn at which it begins', () => {
   const say = (...texts: string[]) => ({
     messages_added: texts.map((text) => ({ role: 'user', content: [{ type: 'text', text }] })),
   });
@@ -206,7 +206,7 @@ it.each([
   expect(() => parseRunQuery(q)).not.toThrow();
 });
 
-it('leaves addresses of today alone, and leads to a turn of a former conversation', () => {
+it('present addresses stay unchanged, and former ones lead to a turn of the conversation', () => {
   for (const [page, query] of [
     ['runs', { q: 'x' }],
     ['', { from: 'x' }],
@@ -219,7 +219,7 @@ it('leaves addresses of today alone, and leads to a turn of a former conversatio
   expect(renewAddress(turn)).toEqual({ ...turn, page: 'runs' });
 });
 
-it('takes a choice out of a query, and puts another one in', () => {
+it('a choice in a query is replaced by another one', () => {
   const options = ['is:captured', 'is:reported', 'is:captured is:reported'];
   expect(chosenOf('is:reported cost:>1 is:captured', options)).toBe('is:captured is:reported');
   expect(chosenOf('cost:>1', options)).toBe('');
@@ -231,14 +231,14 @@ it('takes a choice out of a query, and puts another one in', () => {
   expect(choose('modle:', options, 'is:captured')).toBe('modle:');
 });
 
-it('notices a condition on a field that is no option', () => {
+it('a condition on a field without a choice is recognized', () => {
   expect(hasField('status:failed,error sort:cost', ['status'])).toBe(true);
   expect(hasField('-status:running', ['status'])).toBe(true);
   expect(hasField('"status:failed" model:opus', ['status'])).toBe(false);
   expect(hasField('status:', ['status'])).toBe(false);
 });
 
-it('knows the calls that a client repeats, so that their results stand once', () => {
+it('calls that a client repeats are recognized, so that their results are shown once', () => {
   const call = (id: string) => ({ type: 'tool_call', id, name: 'read', input: {} });
   const turns = [
     { content: [call('answered')], messages_added: [{ role: 'assistant', content: [call('repeated')] }] },
@@ -246,7 +246,7 @@ it('knows the calls that a client repeats, so that their results stand once', ()
   expect([...findCalls(turns as never)].sort()).toEqual(['answered', 'repeated']);
 });
 
-it('shows tokens that are not known as a dash', () => {
+it('unknown tokens are shown as a dash', () => {
   const none = { input_tokens: null, cache_read_tokens: null, cache_write_tokens: null, output_tokens: null };
   expect(sayTokens(none)).toBe('–');
   expect(sayTokens({ ...none, output_tokens: 5 })).toBe('– → 5');

@@ -33,7 +33,7 @@ interface Said {
   usage?: [input: number, output: number, read: number, written: number];
 }
 
-describe.skipIf(findChromium() === null)('at three in the morning', () => {
+describe.skipIf(findChromium() === null)('an incident at night', () => {
   const service = new SeededService();
   let provider: Server;
   let browser: Browser;
@@ -250,7 +250,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
       expect(visit.complaints).toEqual([]);
     });
 
-    it('is answered by keys', async () => {
+    it('is answered with keys', async () => {
       await using visit = await wake();
       for (const target of clicks(visit)) await press(visit, target);
       await answer(visit);
@@ -258,7 +258,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
     });
   });
 
-  it('in which run was that said? is answered by keys, with the place and the way to the turn', async () => {
+  it('"in which run was that said?" is answered with keys, with the place and the way to the turn', async () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();
@@ -292,7 +292,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
     await page.getByRole('link', { name: 'All fields' }).waitFor();
   });
 
-  it('has one sum everywhere: API, list, Home, Costs, command line and metrics', async () => {
+  it('has the same sum everywhere: API, list, Home, Costs, command line and metrics', async () => {
     const get = async <Body>(path: string) => (await service.call('GET', path)) as Body;
     const TOKENS = ['input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens'] as const;
     type Figures = Record<'exchanges' | 'turns' | 'errors' | (typeof TOKENS)[number], number> & {

@@ -23,7 +23,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
 
   const rowOf = (visit: Visit, id: string) => visit.page.locator(`a.run-row[href*="runs/${id}"]`);
 
-  it('is done by keys alone, and its text is the address', async () => {
+  it('works with keys alone, and its text is in the address', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('runs');
     const { page } = visit;
@@ -74,7 +74,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     await rowOf(visit, RUN_ID).first().waitFor();
   });
 
-  it('orders by a column, and remembers a search', async () => {
+  it('orders by a column, and saves a search', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('runs');
     const { page } = visit;
@@ -93,7 +93,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('hands over once the searches that an earlier version kept in the browser', async () => {
+  it('imports once the searches that an earlier version stored in the browser', async () => {
     {
       await using visit = await Visit.open(browser, service.api, service.token);
       await visit.page.evaluate(`localStorage.setItem('understudy.queries', '["turns:>2"]')`);
@@ -110,7 +110,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     expect(other.complaints).toEqual([]);
   });
 
-  it('leads from what a model cost to its runs', async () => {
+  it('links from the cost of a model to its runs', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('costs');
     const { page } = visit;

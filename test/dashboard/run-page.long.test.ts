@@ -74,7 +74,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
     expect(visit.complaints).toEqual([]);
   });
 
-  it('leads from problem to problem by key, and the address survives a reload and the way back', async () => {
+  it('moves between problems by key, and the address survives a reload and the way back', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo(`runs/${RUN_ID}`);
@@ -103,7 +103,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
     expect(visit.complaints).toEqual([]);
   });
 
-  it('renders Markdown and JSON without any markup of theirs, and shows them raw by one key', async () => {
+  it('renders Markdown and JSON without their markup, and shows them raw with one key', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo(`runs/${TEXTS}`);
@@ -123,7 +123,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
     expect(visit.complaints).toEqual([]);
   });
 
-  it('takes tags and a note, and leads from a tag to its runs', async () => {
+  it('accepts tags and a note, and links from a tag to its runs', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo(`runs/${TEXTS}`);
@@ -138,7 +138,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
     expect(visit.complaints).toEqual([]);
   });
 
-  it('compares two runs from where they first differ, chosen on the page of one', async () => {
+  it('compares two runs from their first difference, chosen on the page of one', async () => {
     await using visit = await visitOf({ width: 390 });
     const { page } = visit;
     await visit.goTo(`runs/${RUN_ID}`);

@@ -43,7 +43,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     page.locator(`a.run-row[href*="runs/${run_id}?"], a.run-row[href$="runs/${run_id}"]`);
   const stepsOf = (visit: Visit, run_id: string) => rowOf(visit, run_id).locator('.run-size').textContent();
 
-  it('show what fired in a run that has ended, and its outcome', async () => {
+  it('show which monitors fired in an ended run, and its outcome', async () => {
     await using visit = await visitOf();
     await visit.goTo('runs?fired=infinite_loop');
     await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBe(1);
@@ -57,7 +57,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('are saved as a file, as the query has them', async () => {
+  it('can be saved as a file, with the rows of the query', async () => {
     await using visit = await visitOf();
     await visit.goTo(`runs?q=${encodeURIComponent(`run:=${LOOPING}`)}`);
     await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBe(1);
@@ -72,7 +72,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(lines.map((line) => JSON.parse(line).run_id)).toEqual([LOOPING]);
   });
 
-  it.each([320, 390, 1_280])('are no wider than a window of %i, long outcomes among them', async (width) => {
+  it.each([320, 390, 1_280])('are no wider than a window of %i, even with long outcomes', async (width) => {
     await using visit = await visitOf({ width });
     for (const screen of [
       'runs',
@@ -86,7 +86,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     }
   });
 
-  it('show a run with its scores, its steps and what the monitors said', async () => {
+  it('show a run with its scores, its steps and its interventions', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo(`runs/${LOOPING}`);
@@ -110,7 +110,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('that were captured and reported are one, which goes on while one looks', async () => {
+  it('that were captured and reported are one, which is updated live', async () => {
     await service.captureRun('watched');
     await makeLoop(service, 'watched', 2);
     await using visit = await visitOf();
@@ -143,7 +143,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('keep the counts of 200 runs at once, and of those behind the first page', {
+  it('show the counts of 200 runs, and of those beyond the first page', {
     timeout: 3 * PATIENCE_MS,
   }, async () => {
     const runs = Array.from({ length: 210 }, (_, at) => `crowd-${String(at).padStart(3, '0')}`);
@@ -174,7 +174,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('go on behind a restart of the service', { timeout: 3 * PATIENCE_MS }, async () => {
+  it('continue after a restart of the service', { timeout: 3 * PATIENCE_MS }, async () => {
     await startRun(service, 'over-a-restart');
     await logStep(service, 'over-a-restart', 0);
     await using visit = await visitOf();
@@ -207,7 +207,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('and findings are found by meaning, and deleted', async () => {
+  it('and findings can be searched by meaning, and deleted', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo('findings');
@@ -225,7 +225,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('and experiments say what the report says', async () => {
+  it('and experiments match the report', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo(`experiments/${EXPERIMENT}`);
@@ -245,7 +245,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('stand on Home too, the newest of the one list, from one request', async () => {
+  it('also appear on Home: the newest of the same list, from one request', async () => {
     await service.capture('seen-by-the-gateway', {
       messages: [{ role: 'user', content: 'Rename the parser' }],
     });
@@ -269,7 +269,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('are all that a viewer is offered: no page and no step that the role refuses', async () => {
+  it('are all that a viewer sees: no page and no step that the role refuses', async () => {
     const { id } = (await service.call('POST', '/organizations/', { name: 'watched' })) as { id: string };
     const email = 'viewer@example.com';
     const env = { DATA_DIR: service.dir, AUTH_DB_URL: 'embedded:' };

@@ -116,14 +116,14 @@ async function openLink(token: string, next = ''): Promise<{ done: Promise<void>
 const emailNow = () => page.bootstrap.value?.profile.email;
 const sessionsStarted = () => asked.filter((route) => route === 'POST /auth/session').length;
 
-it('signs in a reader who is not signed in, and leaves the address', async () => {
+it('signs in a reader who is signed out, and disappears from the address', async () => {
   const { done } = await openLink(tokens.ann!, '&next=runs');
   await done;
   expect(emailNow()).toBe('ann@example.com');
   expect(place.hash).toBe('#/runs');
 });
 
-it('of another user asks first, and changes nothing when the reader stays', async () => {
+it('of another user asks first, and changes nothing if the reader declines', async () => {
   await (await openLink(tokens.ann!)).done;
   const before = cookie;
   const { done } = await openLink(tokens.eve!);
@@ -139,7 +139,7 @@ it('of another user asks first, and changes nothing when the reader stays', asyn
   expect(emailNow()).toBe('ann@example.com');
 });
 
-it('of another user replaces the session when the reader agrees', async () => {
+it('of another user replaces the session if the reader agrees', async () => {
   await (await openLink(tokens.ann!)).done;
   const { done } = await openLink(tokens.eve!);
   page.offeredSession.value!.decide(true);
@@ -153,7 +153,7 @@ it('of the same user is used without a question', async () => {
   expect([emailNow(), sessionsStarted()]).toEqual(['ann@example.com', 2]);
 });
 
-it('that has ended leaves the session alone, and is told to a reader without one', async () => {
+it('that has expired does not affect the session, and is reported to a signed-out reader', async () => {
   await (await openLink(`${tokens.ann}x`)).done;
   expect(page.signInReason.value).toContain('This link is no longer valid');
   await (await openLink(tokens.ann!)).done;
@@ -170,7 +170,7 @@ it('is not lost while the server does not answer', async () => {
   expect(emailNow()).toBe('ann@example.com');
 });
 
-it('opened while another one is asked about takes its place', async () => {
+it('opened during the question about another one replaces it', async () => {
   const { stdout } = await runHere(['token', '--email', 'bob@example.com'], { DATA_DIR: service.dir });
   await (await openLink(tokens.ann!)).done;
   const first = await openLink(tokens.eve!);
@@ -182,7 +182,7 @@ it('opened while another one is asked about takes its place', async () => {
   expect(emailNow()).toBe('bob@example.com');
 });
 
-it('of a signed-in reader is read with requests at the same time, each of them once', async () => {
+it('of a signed-in reader is read with simultaneous requests, each once', async () => {
   await (await openLink(tokens.ann!)).done;
   asked = [];
   const isMemberAsked = Promise.withResolvers<void>();

@@ -95,7 +95,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     await service[Symbol.asyncDispose]();
   });
 
-  it.each(['light', 'dark'] as const)('is whole at three widths, %s', async (scheme) => {
+  it.each(['light', 'dark'] as const)('fits at three widths, %s', async (scheme) => {
     for (const width of [320, 390, 1_280]) {
       await using visit = await Visit.open(browser, service.api, service.token, { width, scheme });
       const { page } = visit;
@@ -150,7 +150,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('shows disagreements side by side, and leads to the turn', async () => {
+  it('shows disagreements side by side, and links to the turn', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('student');
@@ -191,7 +191,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it.each(['before', 'after'])('shows one figure of the ledger everywhere, %s a restart', async (when) => {
+  it.each(['before', 'after'])('shows the same ledger figure everywhere, %s a restart', async (when) => {
     if (when === 'after') await service.restart(ENV);
     const { relegation } = (await service.call('GET', '/capture/stats')) as {
       relegation: { money_saved_usd: number; ledger_total: Record<string, number> };

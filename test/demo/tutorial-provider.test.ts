@@ -10,7 +10,7 @@ import { expect, it, onTestFinished } from 'vitest';
 
 const PROVIDER = fileURLToPath(new URL('../../examples/tutorial/provider.ts', import.meta.url));
 
-it('goes on after requests that its agent does not send', async () => {
+it('the provider continues after requests that its agent does not send', async () => {
   const child = spawn(process.execPath, [PROVIDER, '0'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(child, 'exit');
   onTestFinished(async () => {

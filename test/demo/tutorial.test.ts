@@ -120,14 +120,17 @@ function patternOf(line: string): RegExp {
   return new RegExp(`^\\s*${parts.join('.*')}.*$`, 'm');
 }
 
-it('has a block for each of two services, and blocks to type', () => {
+it('the tutorial has a block for each of two services, and blocks to type', () => {
   expect(provider!.commands).toContain('# first terminal');
   expect(service!.commands).toContain('# second terminal');
   expect(typed.length).toBeGreaterThan(4);
   expect(typed.filter(({ shown }) => shown.length > 0).length).toBeGreaterThan(4);
 });
 
-it('leads where it says, every command of it', { tags: 'long', timeout: 4 * PATIENCE_MS }, async () => {
+it('every command of the tutorial leads to the described result', {
+  tags: 'long',
+  timeout: 4 * PATIENCE_MS,
+}, async () => {
   addresses.set('http://127.0.0.1:9000', await start(provider!.commands, /(http:\/\/127\.0\.0\.1:\d+)\n/));
   const gateway = await start(service!.commands, /Gateway +(http:\/\/127\.0\.0\.1:\d+)[\s\S]*See what/);
   addresses.set('http://127.0.0.1:8787', gateway);

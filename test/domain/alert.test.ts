@@ -39,7 +39,7 @@ function look(given: AlertRule, values: readonly [minute: number, value: number 
 }
 
 describe('an alert', () => {
-  it('tells once that the threshold was crossed, and once that it no longer is', () => {
+  it('reports once that the threshold was crossed, and once that it no longer is', () => {
     expect(
       look(rule, [
         [0, 2],
@@ -51,7 +51,7 @@ describe('an alert', () => {
     ).toEqual([null, 'fired', null, 'recovered', null]);
   });
 
-  it('fires below a threshold where the rule says so', () => {
+  it('fires below a threshold if the rule says so', () => {
     expect(
       look({ ...rule, fires: 'below' }, [
         [0, 2],
@@ -61,7 +61,7 @@ describe('an alert', () => {
     ).toEqual([null, 'fired', 'recovered']);
   });
 
-  it('stays as it is while the value is not known', () => {
+  it('does not change while the value is unknown', () => {
     expect(
       look(rule, [
         [0, 3],
@@ -73,7 +73,7 @@ describe('an alert', () => {
     ).toEqual(['fired', null, null, null, 'recovered']);
   });
 
-  it('waits for the interval before it tells of another crossing, and not of one that is over by then', () => {
+  it('waits for the interval before another report, and drops a crossing that is over by then', () => {
     expect(
       look(rule, [
         [0, 3],
@@ -97,7 +97,7 @@ describe('an alert', () => {
     ).toEqual(['fired', 'recovered', 'fired']);
   });
 
-  it('tells nothing in quiet hours, and at their end what still holds', () => {
+  it('reports nothing in quiet hours, and at their end what still holds', () => {
     const quiet = { from: '00:00', to: '01:00', time_zone: 'UTC' };
     expect(
       look({ ...rule, quiet }, [
@@ -127,7 +127,7 @@ describe('an alert', () => {
     );
   });
 
-  it('names a webhook by its host alone', () => {
+  it('names only the host of a webhook', () => {
     const url = 'https://hooks.example.com/services/T0/B0/token';
     expect(nameTarget({ kind: 'slack', url, to: [] })).toBe('hooks.example.com');
     expect(nameTarget({ kind: 'email', url: '', to: ['a@x.y', 'b@x.y'] })).toBe('a@x.y, b@x.y');
@@ -159,10 +159,10 @@ describe('quiet hours', () => {
   });
 });
 
-describe('a message', () => {
+describe('an alert’s message', () => {
   const delivery = { attempts: 1, made_ms: 1_000_000, due_ms: 1_000_000 } as AlertDelivery;
 
-  it('is tried again after growing pauses, and given up after a day', () => {
+  it('is retried after growing pauses, and given up after a day', () => {
     const pause = (attempts: number) => nextAttempt({ ...delivery, attempts }, 1_000_000)! - 1_000_000;
     expect([1, 2, 3, 4, 5, 6, 7, 99].map(pause)).toEqual([
       10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000, 3_600_000, 3_600_000,
@@ -171,7 +171,7 @@ describe('a message', () => {
     expect(nextAttempt(delivery, 1_000_000 - 86_400_000)).toBeNull();
   });
 
-  it('is due in time, and when the clock was set back', () => {
+  it('is due in time, also when the clock was set back', () => {
     expect(isDue(delivery, 999_999)).toBe(false);
     expect(isDue(delivery, 1_000_000)).toBe(true);
     expect(isDue({ ...delivery, due_ms: 10_000_000 }, 1_000_000)).toBe(true);

@@ -46,7 +46,7 @@ function apply(events: readonly ReturnType<typeof readBillingEvent>[]) {
 }
 
 describe('a subscription', () => {
-  it('is missing before anything was bought', () => {
+  it('does not exist before a purchase', () => {
     expect(effectiveSubscription([])).toEqual({
       plan: 'free',
       status: 'none',
@@ -66,7 +66,7 @@ describe('a subscription', () => {
     });
   });
 
-  it('keeps its plan while a payment is late, and falls to free when it is over', () => {
+  it('keeps its plan while a payment is late, and falls to free when it ends', () => {
     for (const [status, plan] of [
       ['trialing', 'pro'],
       ['past_due', 'pro'],
@@ -80,7 +80,7 @@ describe('a subscription', () => {
       expect(apply([subscriptionEvent('updated', 10, { status })]).plan, status).toBe(plan);
   });
 
-  it('comes to the same state in whatever order its events arrive, however often', () => {
+  it('has the same state in whatever order its events arrive, however often', () => {
     const events = [
       readBillingEvent(
         {
@@ -128,7 +128,7 @@ describe('a subscription', () => {
     );
   });
 
-  it('whose first payment fails is not there yet', () => {
+  it('whose first payment fails does not exist yet', () => {
     const failed = readBillingEvent(
       {
         id: 'evt_first',
@@ -157,7 +157,7 @@ describe('a subscription', () => {
     expect(apply(events.toReversed())).toMatchObject({ plan: 'pro', status: 'active' });
   });
 
-  it('keeps its trial when a first invoice of nothing is paid', () => {
+  it('keeps its trial when a first invoice of 0 is paid', () => {
     const paid = readBillingEvent(
       { id: 'e', type: 'invoice.paid', as_of_s: 11, object: { customer: 'cus_1', subscription: 'sub_1' } },
       PLANS,
@@ -165,7 +165,7 @@ describe('a subscription', () => {
     expect(apply([subscriptionEvent('created', 10, { status: 'trialing' }), paid]).status).toBe('trialing');
   });
 
-  it('has the plan of the subscription’s price, not of what an invoice takes back', () => {
+  it('has the plan of its price, not of a refund in an invoice', () => {
     const object = {
       customer: 'cus_1',
       subscription: 'sub_1',
@@ -191,7 +191,7 @@ describe('a subscription', () => {
 });
 
 describe('an event', () => {
-  it('names its organization in its metadata, else by the reference', () => {
+  it('names its organization in its metadata, otherwise in the reference', () => {
     expect(subscriptionEvent('updated', 1).org_ids).toEqual(['org_a']);
     const object = { client_reference_id: 'org_b', subscription: { id: 'sub_9' } };
     expect(
@@ -199,7 +199,7 @@ describe('an event', () => {
     ).toMatchObject({ org_ids: ['org_b'], change: { id: 'sub_9' } });
   });
 
-  it('is read whatever stands in it', () => {
+  it('can be read with any content', () => {
     fc.assert(
       fc.property(
         fc.constantFrom('checkout.session.completed', 'customer.subscription.updated', 'invoice.paid'),
@@ -221,7 +221,7 @@ describe('an event', () => {
     );
   });
 
-  it('knows a plan by the beginning of a look-up key', () => {
+  it('determines a plan from the beginning of a look-up key', () => {
     expect(planOfLookupKey('pro', PLANS)).toBe('pro');
     expect(planOfLookupKey('pro_yearly', PLANS)).toBe('pro');
     expect(planOfLookupKey('professional', PLANS)).toBeNull();

@@ -14,7 +14,7 @@ const WELL: JudgedFacts = {
   set_aside: 0,
 };
 
-describe('capture', () => {
+describe('the health of capture', () => {
   it.each<[string, Partial<JudgedFacts>, string, string[]]>([
     ['well', {}, 'ok', []],
     ['killed', { killed: true, alive: false, dropping: ['writer_killed'] }, 'stopped', ['writer_killed']],
@@ -66,7 +66,7 @@ describe('a failed write', () => {
     expect(findPlaceCause(new Error('y', { cause: Object.assign(new Error('x'), { code }) }))).toBe(cause);
   });
 
-  it('that is no error says nothing of the place', () => {
+  it('that is not an error says nothing about the place', () => {
     expect(findPlaceCause('ENOSPC')).toBeNull();
     expect(findPlaceCause(null)).toBeNull();
   });

@@ -7,7 +7,7 @@ const read = (headers: Record<string, string>, own: string[] = []) =>
   readClientRun(Object.entries(headers), own);
 
 describe('a client run', () => {
-  it('is the session of Claude Code, and an agent of it a child run', () => {
+  it('is the session of Claude Code, and its agents are child runs', () => {
     const main = { 'X-Claude-Code-Session-Id': SESSION };
     expect(read(main)).toMatchObject({
       run_id: SESSION,
@@ -27,7 +27,7 @@ describe('a client run', () => {
     });
   });
 
-  it('takes the word of Claude Code for what is no work', () => {
+  it('follows Claude Code’s own mark of side calls', () => {
     const main = { 'x-claude-code-session-id': SESSION, 'x-claude-code-request-class': 'compaction' };
     expect(read(main)).toMatchObject({
       run_id: `${SESSION}:summary`,
@@ -63,7 +63,7 @@ describe('a client run', () => {
     });
   });
 
-  it('is the session of opencode, and its parent what began it', () => {
+  it('is the session of opencode, whose parent is the session that started it', () => {
     const id = 'ses_df7161870ffe9s8WpX8Zifxwjz';
     const parent = 'ses_aaaa61870ffe9s8WpX8Zifxwjz';
     expect(read({ 'x-session-affinity': id, 'x-session-id': id })).toMatchObject({
@@ -79,7 +79,7 @@ describe('a client run', () => {
     });
   });
 
-  it('is the task of Cline, and of no other client that says the same', () => {
+  it('is the task of Cline, and not of another client with the same header', () => {
     expect(read({ 'X-Task-ID': '1763909965123', 'X-CORE-VERSION': '0.0.86' })).toMatchObject({
       run_id: '1763909965123',
     });
@@ -91,13 +91,13 @@ describe('a client run', () => {
     expect(read({ session_id: '1763909965123' })).toBeNull();
   });
 
-  it("is what the operator's own header says, before all others", () => {
+  it("follows the operator's header before all others", () => {
     const headers = { 'X-Acme-Run': 'nightly-7', 'x-claude-code-session-id': SESSION };
     expect(read(headers, ['x-acme-job', 'x-acme-run'])).toMatchObject({ run_id: 'nightly-7', kind: null });
     expect(read(headers)).toMatchObject({ run_id: SESSION });
   });
 
-  it('takes nothing that is too short, too long or masked', () => {
+  it('has no name that is too short, too long or masked', () => {
     for (const id of ['', '7', 'x'.repeat(201), '[redacted]'])
       expect(read({ 'x-claude-code-session-id': id, 'session-id': id, 'x-session-affinity': id })).toBeNull();
     expect(read({ 'x-acme-run': 'x'.repeat(201) }, ['x-acme-run'])).toBeNull();

@@ -15,7 +15,7 @@ it.each([
   expect(stripClientWords(text)).toBe(rest);
 });
 
-it('knows a text that is nothing else', () => {
+it('recognizes a text that contains only the client’s words', () => {
   expect(isClientWords(' <system-reminder>\na\n</system-reminder>\n')).toBe(true);
   expect(isClientWords('<system-reminder>a</system-reminder> Fix it.')).toBe(false);
 });

@@ -59,7 +59,7 @@ function compare(read: TurnBlock[], echo: TurnMessage[], stop: 'end_turn' | 'max
   return { difference, compared: check.compared };
 }
 
-describe('a difference', () => {
+describe('a difference between an answer and its echo', () => {
   const id = '2512292042121000001';
   const cases: Record<string, [read: TurnBlock[], echo: TurnMessage[]]> = {
     'a text that was not read at all': [[], [assistant(text('It is on its way.'))]],
@@ -123,7 +123,7 @@ describe('a difference', () => {
   });
 });
 
-describe('the client’s doing', () => {
+describe('a change by the client', () => {
   const long = 'The parcel left the warehouse on Monday and arrives on Thursday.';
   const cases: Record<string, [read: TurnBlock[], echo: TurnMessage[]]> = {
     'reasoning left out': [
@@ -179,32 +179,32 @@ describe('the client’s doing', () => {
   for (const [name, [read, echo]] of Object.entries(cases))
     it(name, () => expect(compare(read, echo)).toEqual({ difference: null, compared: 1 }));
 
-  it('arguments mended after an answer that was cut off', () => {
+  it('includes arguments repaired after a cut-off answer', () => {
     const read = [call('c1', 'get', '{"city":"Os')];
     expect(compare(read, [assistant(call('c1', 'get', {}))], 'max_tokens').difference).toBeNull();
   });
 });
 
-describe('where the echo is found', () => {
+describe('an echo is found', () => {
   const exchange = { wire: 'messages', is_answered: true };
   const add = (check: EchoCheck, id: number, of: NormalTurn): EchoDifference | null =>
     check.add({ id, ...exchange }, of);
 
-  it('by the id of a call where the history was rewritten', () => {
+  it('by the id of a call if the history was rewritten', () => {
     const check = new EchoCheck();
     add(check, 1, turn([user('Begin.')], [call('toolu_1', 'get', {})]));
     const summed = [user('Summary of what happened.'), assistant(call('toolu_1', 'get', { a: 1 }))];
     expect(add(check, 2, turn([...summed, result('toolu_1', 'x')]))).toMatchObject({ exchange_id: 1 });
   });
 
-  it('nowhere after a compaction', () => {
+  it('never after a compaction', () => {
     const check = new EchoCheck();
     add(check, 1, turn([user('Begin.')], [text('Begun with the parser.')]));
     expect(add(check, 2, turn([user('Summary.'), assistant(text('Read.')), user('Go on.')]))).toBeNull();
     expect(check.compared).toBe(0);
   });
 
-  it('of two answers to one request by either', () => {
+  it('for either of two answers to one request', () => {
     const check = new EchoCheck();
     add(check, 1, turn([user('Begin.')], [text('One way to begin it.')]));
     add(check, 2, turn([user('Begin.')], [text('Another way to begin it all.')]));
@@ -212,21 +212,21 @@ describe('where the echo is found', () => {
     expect(add(check, 3, turn([user('Begin.'), echo, user('Go on.')]))).toBeNull();
   });
 
-  it('of an answer that the request had begun', () => {
+  it('for an answer that the request had begun', () => {
     const check = new EchoCheck();
     add(check, 1, turn([user('Begin.'), assistant(text('{"a":'))], [text('1}')]));
     expect(add(check, 2, turn([user('Begin.'), assistant(text('{"a":1}')), user('Go on.')]))).toBeNull();
     expect(check.compared).toBe(1);
   });
 
-  it('not over another wire, which the client converts to', () => {
+  it('not on another wire, to which the client converts', () => {
     const check = new EchoCheck();
     add(check, 1, turn([user('Begin.')], [text('Begun with half of')]));
     const next = turn([user('Begin.'), assistant(text('Begun with half of it.')), user('Go on.')]);
     expect(check.add({ id: 2, wire: 'responses', is_answered: true }, next)).toBeNull();
   });
 
-  it('of each answer once', () => {
+  it('once for each answer', () => {
     const check = new EchoCheck();
     const echo = assistant(text('Begun with all of it.'));
     add(check, 1, turn([user('Begin.')], [text('Begun with all')]));

@@ -27,7 +27,7 @@ function evaluateAll(evaluations: readonly EvaluatedSteps[], from: EvaluatedRuns
 }
 
 describe('a run that is evaluated', () => {
-  it('is told of a streak once per level, and of the next streak anew', () => {
+  it('is told of a streak once per level, and of the next streak again', () => {
     const nudge = { level: 1, began: 3 } as const;
     const stop = { level: 2, began: 3 } as const;
     const { due } = evaluateAll([
@@ -42,7 +42,7 @@ describe('a run that is evaluated', () => {
     expect(due).toEqual([false, true, false, true, false, false, true]);
   });
 
-  it('is told at once of a streak that escalated before it was asked', () => {
+  it('is told at once of a streak that escalated before the first question', () => {
     const stop = { level: 2, began: 3 } as const;
     expect(evaluateAll([stepsOf('a', 9, stop), stepsOf('a', 10, stop)]).due).toEqual([true, false]);
   });
@@ -56,7 +56,7 @@ describe('a run that is evaluated', () => {
   });
 });
 
-it('forgets the oldest evaluations and no more than it must, without a change to what was', () => {
+it('replaces only the oldest evaluations, and leaves all others unchanged', () => {
   const nudge = { level: 1, began: 1 } as const;
   const { entries, parts } = EVALUATED_RUNS;
   const before = evaluateAll([stepsOf('first', 1, nudge)]).runs;

@@ -66,14 +66,14 @@ describe('intervals and tests', () => {
     expect(interval[1]).toBeCloseTo(high, 4);
   });
 
-  it('gives the p-value of the chi-square test without correction', () => {
+  it('give the p-value of the chi-square test without correction', () => {
     // scipy 1.17: chi2_contingency([[56, 14], [48, 32]], correction=False); R: prop.test(c(56, 48), c(70, 80), correct = FALSE)
     const p = pooledPValue({ rate: 56 / 70, size: 70 }, { rate: 48 / 80, size: 80 });
     expect(p).toBeCloseTo(0.008045081368, 10);
     expect(pooledPValue({ rate: 1, size: 5 }, { rate: 1, size: 9 })).toBe(1);
   });
 
-  it('is certain of nothing where there is no difference', () => {
+  it('give p = 1 if there is no difference', () => {
     expect(chiSquareTail(0).p_value).toBe(1);
     expect(pooledPValue({ rate: 0.5, size: 20 }, { rate: 0.5, size: 10 })).toBe(1);
   });
@@ -82,11 +82,11 @@ describe('intervals and tests', () => {
     [3.841458820694124, 0.05],
     [10.827566170662733, 0.001],
     [19.6, 9.54691984523815e-6],
-  ])('gives the tail of chi-square beyond %d', (x, p) => {
+  ])('give the tail of chi-square beyond %d', (x, p) => {
     expect(Math.abs(chiSquareTail(x).p_value / p - 1)).toBeLessThan(1e-3);
   });
 
-  it('keeps the always-valid interval valid under peeking, where the fixed one is not', () => {
+  it('keep the always-valid interval valid under peeking, unlike the fixed one', () => {
     const random = createPrng(20_260_101);
     const [trials, runsAnArm] = [400, 1_000];
     let [outside, outsideFixed] = [0, 0];
@@ -114,7 +114,7 @@ describe('intervals and tests', () => {
 });
 
 describe('the report', () => {
-  it('is empty but whole before the first run', () => {
+  it('is empty but complete before the first run', () => {
     const arm = {
       runs: 0,
       finished: 0,
@@ -145,7 +145,7 @@ describe('the report', () => {
     });
   });
 
-  it('counts and averages finished runs, and passes over runs without an arm', () => {
+  it('counts and averages finished runs, and skips runs without an arm', () => {
     const tally = new ExperimentTally();
     tally.add(run('on', true, { steps: 4, tokens: 100, duration_ms: 1_000, svc_version: 'b' }));
     tally.add(run('on', false, { steps: 8, tokens: 300, duration_ms: 3_000, svc_version: 'b' }));
@@ -172,7 +172,7 @@ describe('the report', () => {
     ]);
   });
 
-  it('reports the effect of plain runs by the published formulas', () => {
+  it('reports the effect of single runs by the published formulas', () => {
     const tally = new ExperimentTally();
     fill(tally, 'on', 56, 70);
     fill(tally, 'off', 48, 80);
@@ -185,7 +185,7 @@ describe('the report', () => {
     expect(effect.always_valid_ci95![1]).toBeGreaterThan(effect.ci95![1]);
   });
 
-  it('widens the interval where runs of a unit go together, by the delta method', () => {
+  it('widens the interval by the delta method if the runs of a unit correlate', () => {
     const tally = new ExperimentTally();
     // Successes and finished runs of each unit.
     for (const [unit, [successes, finished]] of [
@@ -214,7 +214,7 @@ describe('the report', () => {
     expect(tally.report('exp', 0.5).arms.on.ci95).toEqual(wilsonInterval(1, 5));
   });
 
-  it('counts and names a unit that is in both arms, and takes it by its first with the runs that it had there', () => {
+  it('names a unit in both arms, and uses the runs of its first arm', () => {
     const tally = new ExperimentTally();
     const clean = new ExperimentTally();
     for (const target of [tally, clean]) {
@@ -235,7 +235,7 @@ describe('the report', () => {
     expect(report.arms.on.runs).toBe(32);
   });
 
-  it('shows the right sign when most units changed sides', () => {
+  it('shows the right sign if most units changed sides', () => {
     const tally = new ExperimentTally();
     const prng = createPrng(7);
     for (let unit = 0; unit < 400; unit++) {
@@ -253,7 +253,7 @@ describe('the report', () => {
     expect(effect.ci95![0]).toBeGreaterThan(0);
   });
 
-  it('does not take the same name in two projects for one unit', () => {
+  it('does not treat the same name in two projects as one unit', () => {
     const tally = new ExperimentTally();
     tally.add(run('on', true, { assignment_unit: 'u', project_id: 'a' }));
     tally.add(run('off', true, { assignment_unit: 'u', project_id: 'b' }));
@@ -270,7 +270,7 @@ describe('sample ratio mismatch', () => {
     return tally.report('exp', expected).srm;
   }
 
-  it('is Pearson on units', () => {
+  it('is Pearson’s test on units', () => {
     // scipy: chisquare([430, 570], [500, 500]) = 19.6, p = 9.547e-06
     const srm = srmOf(430, 570);
     expect(srm.chi_square).toBeCloseTo(19.6, 10);
@@ -280,7 +280,7 @@ describe('sample ratio mismatch', () => {
     expect(srmOf(60, 20, 0.75).p_value).toBeCloseTo(1, 12);
   });
 
-  it('is called below 0.001, and says where too few units are expected in an arm', () => {
+  it('is reported below 0.001, with a note if too few units are expected in an arm', () => {
     expect(srmOf(40, 8)).toMatchObject({ flagged: true, verdict: 'mismatch' });
     // An arm that should have twenty units has none.
     expect(srmOf(40, 0)).toMatchObject({ flagged: true, verdict: 'mismatch', units: { on: 40, off: 0 } });
@@ -318,7 +318,7 @@ describe('sample ratio mismatch', () => {
   });
 });
 
-describe('whatever the runs', () => {
+describe('the report of any runs', () => {
   it('stays within its ranges and does not depend on their order', () => {
     const anyRun = fc.record({
       arm: fc.constantFrom('on' as const, 'off' as const, '' as const),

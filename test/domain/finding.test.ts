@@ -22,8 +22,8 @@ const note = (more: object = {}) => ({
 /** Split, so that no scanner reports this file as a leak. */
 const SECRET = ['sk-ant-', 'api03-', 'Zx9'.repeat(30), 'AA'].join('');
 
-describe('what is stored of a note', () => {
-  it('is the note when it is short and holds no key', () => {
+describe('the stored text of a note', () => {
+  it('is the note if it is short and contains no key', () => {
     const metadata = { line: 12, tags: ['a', 'b'], nested: { ok: true, none: null } };
     expect(prepareFinding(note({ metadata }))).toEqual({ ...note(), metadata: JSON.stringify(metadata) });
   });
@@ -46,7 +46,7 @@ describe('what is stored of a note', () => {
     );
   });
 
-  it('holds no key, wherever one stood, and no half of one at the end', () => {
+  it('contains no key at any place, and no half of one at the end', () => {
     const stored = prepareFinding(
       note({
         content: `${'x '.repeat(3_990)}${SECRET} and more`,
@@ -89,13 +89,13 @@ describe('what is stored of a note', () => {
 describe('two findings', () => {
   const stored = (more: object = {}, project_id = 'p') => ({ project_id, ...prepareFinding(note(more)) });
 
-  it('are one when they say the same, in whatever order', () => {
+  it('are one if they have the same text, in whatever order', () => {
     const finding = stored({ metadata: { a: 1, b: { c: [1, 2], d: 'x' } } });
     const other = stored({ metadata: { b: { d: 'x', c: [1, 2] }, a: 1 } });
     expect(hashFinding(finding)).toBe(hashFinding(other));
   });
 
-  it('are two when anything differs', () => {
+  it('are two if anything differs', () => {
     const all = [
       stored(),
       stored({}, 'q'),
@@ -113,7 +113,7 @@ describe('two findings', () => {
 });
 
 describe('coverage', () => {
-  it('is soft on whole segments from the end', () => {
+  it('counts whole segments from the end', () => {
     const cover = new PathCover(['src/http/server.ts', './lib\\util.py', 'README.md', '']);
     for (const path of [
       'server.ts',
@@ -141,14 +141,14 @@ describe('coverage', () => {
     }
   });
 
-  it('is a fraction: 1 of nothing asked, 0 of nothing found', () => {
+  it('is a fraction: 1 if nothing was asked, 0 if nothing was found', () => {
     expect(new PathCover([]).coverage([])).toBe(1);
     expect(new PathCover(['a']).coverage([])).toBe(1);
     expect(new PathCover([]).coverage(['a', 'b'])).toBe(0);
     expect(new PathCover(['x/a', 'b']).coverage(['a', 'b', 'c', 'a'])).toBe(0.75);
   });
 
-  it('is what looking at every pair says', () => {
+  it('equals the comparison of every pair', () => {
     const path = fc.array(fc.constantFrom('a', 'b', 'ab', '😀', 'é', 'a b'), { minLength: 1, maxLength: 4 });
     const paths = fc.array(
       path.map((segments) => segments.join('/')),

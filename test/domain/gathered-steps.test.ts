@@ -37,7 +37,7 @@ const row: fc.Arbitrary<RunStepRow> = fc.record(
 );
 const runOf = (rows: readonly RunStepRow[]) => rows.map((step, at) => ({ step_index: at * 3, step }));
 
-it('come back as they were', () => {
+it('gathered steps are read as they were written', () => {
   fc.assert(
     fc.property(fc.array(row, { minLength: 1, maxLength: 12 }), (rows) => {
       const steps = runOf(rows);
@@ -46,7 +46,7 @@ it('come back as they were', () => {
   );
 });
 
-it('take less than half of the space if they repeat words', () => {
+it('gathered steps take less than half of the space if they repeat words', () => {
   const steps = runOf(
     Array.from({ length: 5 }, (_, at): RunStepRow => {
       const thought = `The failure of case ${at} names line ${at * 17}, so I look at src/parser/part-${at}.ts next`;
@@ -68,7 +68,7 @@ it('take less than half of the space if they repeat words', () => {
   expect(gatherSteps(steps).length).toBeLessThan(JSON.stringify(steps).length / 4);
 });
 
-it('of a newer format, and steps that are damaged, are errors', () => {
+it('gathered steps of a newer format, and damaged ones, are errors', () => {
   expect(() => readGathered(Buffer.of(2, 0))).toThrow(RangeError);
   expect(() => readGathered(Buffer.of(1, 255, 255))).toThrow();
   expect(() => readGathered(Buffer.concat([Buffer.of(1), deflateRawSync('[[')]))).toThrow(SyntaxError);
@@ -76,7 +76,7 @@ it('of a newer format, and steps that are damaged, are errors', () => {
   expect(() => readGathered(Buffer.concat([Buffer.of(1), bomb]))).toThrow(RangeError);
 });
 
-it('are read in order from any index on, beside rows of one step and of other runs', async () => {
+it('gathered steps are read in order from any index on, beside rows of one step and of other runs', async () => {
   const tables = new MemoryTables();
   const [sample] = fc.sample(row, { numRuns: 1, seed: 7 });
   const steps = runOf(Array.from({ length: 9 }, (_, at) => ({ ...sample!, tokens: at })));

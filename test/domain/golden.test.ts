@@ -79,7 +79,7 @@ describe('a golden run', () => {
     expect(judge(exchanges)).toEqual({ golden: true, reasons: [] });
   });
 
-  it('unlabelled: each turn goes on from the one before, a failed one is repeated', () => {
+  it('may be unlabelled: each turn continues the one before, and a failed one is repeated', () => {
     const exchanges = unlabelled([
       turn(1),
       turn(2, { status: 500, stop_reason: null }),
@@ -93,7 +93,7 @@ describe('a golden run', () => {
   });
 });
 
-describe('not golden', () => {
+describe('a run is not golden because of', () => {
   it.each<[string, GoldenExchange[], string[]]>([
     ['nothing', [], ['no_turn: it has no model turn']],
     ['no turn', [turn(1, { kind: 'other', shape: null })], ['no_turn: it has no model turn']],
@@ -155,7 +155,7 @@ describe('not golden', () => {
     expect(judge(exchanges, [], true).reasons[0]?.code).toBe('unfinished');
   });
 
-  it('unlabelled chat completions, unlinked or unexamined turns', () => {
+  it('unlinked or unexamined turns of unlabelled chat completions', () => {
     const chat = unlabelled([turn(1, { shape: 'chat_completions', stop_reason: 'stop' })]);
     expect(judge(chat, ['starts']).golden).toBe(true);
     expect(words(chat)[0]).toMatch(/^unlinked: no x-svc-seq, and it was not checked/);
@@ -165,7 +165,7 @@ describe('not golden', () => {
     expect(words(messages)[0]).toMatch(/^unlinked: no x-svc-seq, and it was not checked/);
   });
 
-  it('a failed call that only another conversation of the run made good', () => {
+  it('a failed call that only another conversation of the run repaired', () => {
     const failed = { status: 529, stop_reason: null };
     const asked = (prefixes: string[], at = -1): AskedTurn => ({
       prefixes,
@@ -211,12 +211,12 @@ describe('not golden', () => {
     ).toBe(false);
   });
 
-  it('by the outcome of a monitor run', () => {
+  it('the outcome of a monitor run', () => {
     expect([judgeOutcome(null), judgeOutcome('success')]).toEqual([null, null]);
     expect(judgeOutcome('failure: tests')?.words).toContain('"failure: tests"');
   });
 
-  it('names a few exchanges and counts the rest', () => {
+  it('exchanges, of which it names a few and counts the rest', () => {
     const exchanges = Array.from({ length: 8 }, (_, i) =>
       turn(i + 1, { aborted: true, ...END, stop_reason: null }),
     );
@@ -224,8 +224,8 @@ describe('not golden', () => {
   });
 });
 
-describe('bounds', () => {
-  it('says so when there are more gaps or failing calls than it keeps', () => {
+describe('the bounds of golden runs', () => {
+  it('are reported if there are more gaps or failing calls than kept', () => {
     const scattered = Array.from({ length: MAX_SEQ_RANGES + 1 }, (_, i) => turn(i + 1, { seq: 2 * i + 1 }));
     expect(words(scattered)[0]).toContain(`more than ${MAX_SEQ_RANGES} gaps`);
     const failing = Array.from({ length: MAX_FAILED_CALLS + 1 }, (_, i) =>
@@ -236,7 +236,7 @@ describe('bounds', () => {
     ).toBe(true);
   });
 
-  it('finds exactly the numbers that are missing, in whatever order they come', () => {
+  it('do not affect the missing numbers, in whatever order the numbers come', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 60 }), { minLength: 1, maxLength: 60 }), (seqs) => {
         const tally = new GoldenTally(GOLDEN_WIRES);

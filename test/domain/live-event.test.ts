@@ -23,12 +23,12 @@ const start = (more: Partial<RunStartEvent> = {}): RunStartEvent => ({
 });
 
 describe('a live event', () => {
-  it('is the same when its texts are short', () => {
+  it('is unchanged if its texts are short', () => {
     const event = start();
     expect(boundLiveEvent(event)).toBe(event);
   });
 
-  it('is cut at the bound and never inside a character, the original left alone', () => {
+  it('is cut at the bound, never inside a character, without a change of the original', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 400 }), (agent_name) => {
         const event = start({ agent_name });
@@ -43,7 +43,7 @@ describe('a live event', () => {
     expect(bounded.model).toBe('x'.repeat(LIVE_TEXT_CHARACTERS - 1));
   });
 
-  it('is one line of JSON whatever its texts hold, without its name', () => {
+  it('is one line of JSON for any texts, without its name', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (model) => {
         const data = encodeLiveData(start({ model }));

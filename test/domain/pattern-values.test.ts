@@ -166,7 +166,7 @@ function expectNone(texts: string, secrets: readonly string[]): void {
 }
 
 describe('a pattern', () => {
-  it('holds none of the planted persons, ids, addresses, amounts and dates', { tags: 'long' }, () => {
+  it('contains none of the planted persons, ids, addresses, amounts and dates', { tags: 'long' }, () => {
     fc.assert(
       fc.property(
         planted,
@@ -203,7 +203,7 @@ describe('a pattern', () => {
     expect(pattern!.unlock).toContain('First `get_user_details(');
   });
 
-  it('comes out of a second check unchanged', () => {
+  it('is not changed by a second check', () => {
     fc.assert(
       fc.property(planted, (customer) => {
         for (const pattern of findPatterns(customerRun(customer, 'success', true)))
@@ -213,7 +213,7 @@ describe('a pattern', () => {
     );
   });
 
-  it('of a run that failed holds its dead ends and no way out', () => {
+  it('of a run that failed has its dead ends and no solution', () => {
     const customer = fc.sample(planted, { numRuns: 1, seed: 8 })[0]!;
     const [pattern, ...others] = findPatterns(customerRun(customer, 'failure: WrongRefund', false));
     expect(others).toEqual([]);
@@ -259,7 +259,7 @@ describe('a text without its run', () => {
     expect(generalizeText(text)).toBe(text);
   });
 
-  it('takes time in proportion to its length', () => {
+  it('is made in time proportional to its length', () => {
     for (const piece of [
       'a@',
       'A ',
@@ -323,7 +323,7 @@ function readValues(messages: readonly Message[]): Set<string> {
 }
 
 describe.skipIf(!TRAJECTORIES.is_there)(`customer-service runs ${TRAJECTORIES.needed}`, () => {
-  it('give patterns without a value of their customer', { tags: 'long' }, () => {
+  it('make patterns without a value of their customer', { tags: 'long' }, () => {
     let count = 0;
     for (const line of gunzipSync(readFileSync(TRAJECTORIES.path)).toString().trim().split('\n')) {
       const { messages, passed } = JSON.parse(line) as { messages: Message[]; passed: boolean };

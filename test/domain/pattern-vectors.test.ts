@@ -19,7 +19,7 @@ function multiply(a: Float32Array, b: Float32Array): number {
 }
 
 describe('a stored vector', () => {
-  it('errs by some 1e-4, takes less than a third of a page, and is the same when it is stored again', () => {
+  it('differs by about 1e-4, takes less than a third of a page, and is the same when stored again', () => {
     for (let seed = 1; seed <= 300; seed++) {
       const vector = makeVector(seed, 1_024);
       const other = makeVector(seed + 1_000, 1_024);
@@ -45,7 +45,7 @@ describe('a stored vector', () => {
       expect(roundVector(vector)).toEqual(vector);
   });
 
-  it('of a former version is read, and known by its length', () => {
+  it('of a former version can be read, and is recognized by its length', () => {
     const vector = makeVector(3, 100);
     const bytes = Buffer.alloc(400);
     for (const [at, number] of vector.entries()) bytes.writeFloatLE(number, at * 4);

@@ -33,21 +33,21 @@ describe('the family of a model', () => {
     expect(modelFamily(model)).toBe(family);
   });
 
-  it('is quick with an invalid name', () => {
+  it('is found quickly also for an invalid name', () => {
     expect(modelFamily('a-'.repeat(1_000_000))).toBe('a-a');
     expect(modelFamily('/'.repeat(1_000_000))).toBe('');
   });
 });
 
 describe('the scope of a pattern', () => {
-  it('is the project where there is one, else the commons', () => {
+  it('is the project if there is one, otherwise the commons', () => {
     expect(ownScope('org_1', 'proj_1')).toEqual({ tier: 'e1', org_id: 'org_1', project_id: 'proj_1' });
     expect(ownScope('org_1', null)).toEqual({ tier: 'e2', org_id: 'org_1', project_id: '' });
   });
 });
 
-describe('the cap of a plan', () => {
-  it('is what the operator says, and the free one for an unknown plan', () => {
+describe('the intervention cap of a plan', () => {
+  it('is the operator’s, and the free one for an unknown plan', () => {
     expect(capOf(DEFAULT_PLAN_CAPS, 'pro')).toBe(500_000);
     expect(capOf(DEFAULT_PLAN_CAPS, 'enterprise')).toBeNull();
     expect(capOf(DEFAULT_PLAN_CAPS, 'gone')).toBe(50_000);

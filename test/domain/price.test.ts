@@ -37,7 +37,7 @@ describe('the price of a model', () => {
     ['gpt-5-mini-2025-08-07', gpt5],
     ['openai/gpt-5-nano', gpt5],
     ['claude-sonnet-4-5-fast', sonnet],
-  ])('%s has a guess alone, which is marked', (model, prices) => {
+  ])('%s has only a guess, which is marked', (model, prices) => {
     expect(findPrice(prices, model)).toMatchObject({ guessed: true });
   });
 
@@ -48,7 +48,7 @@ describe('the price of a model', () => {
     },
   );
 
-  it('is found by a declared pattern, the longest one, and not as a guess', () => {
+  it('follows the longest declared pattern, and is not a guess then', () => {
     const prices: Prices = {
       'my-*': { input: 1, output: 1 },
       'my-*-large': { input: 2, output: 2 },
@@ -84,7 +84,7 @@ describe('the price at a tier of service', () => {
     expect(findPrice(prices, 'gpt-5-2025-08-07', 'priority')).toEqual({ input: 3, output: 30 });
   });
 
-  it('is a guess where that of the model is one', () => {
+  it('is a guess if that of the model is one', () => {
     expect(findPrice(prices, 'gpt-5-nano', 'flex')).toMatchObject({ input: 0.5, guessed: true });
     expect(findPrice(prices, 'gpt-5-nano', 'priority')).toMatchObject({ input: 3, guessed: true });
   });
@@ -100,7 +100,7 @@ describe('the price at a tier of service', () => {
   });
 });
 
-describe('what tokens cost', () => {
+describe('the cost of tokens', () => {
   const usage = (input: number, read = 0, write = 0, write1h: number | null = null) => ({
     input_tokens: input,
     output_tokens: 0,
@@ -109,7 +109,7 @@ describe('what tokens cost', () => {
     cache_write_1h_tokens: write1h,
   });
 
-  it('counts one-hour cache writes at twice the input, others at five quarters', () => {
+  it('includes one-hour cache writes at twice the input, others at five quarters', () => {
     const price = { input: 4, output: 0 };
     expect(costOfUsage(usage(0, 0, 1_000_000), price)).toBe(5);
     expect(costOfUsage(usage(0, 0, 1_000_000, 1_000_000), price)).toBe(8);
@@ -117,14 +117,14 @@ describe('what tokens cost', () => {
     expect(costOfUsage(usage(0, 0, 1_000_000, 500_000), { ...price, cache_write_1h: 1 })).toBe(3);
   });
 
-  it('has other rates above a size of the input, the cache included', () => {
+  it('has other rates above a size of the input, including the cache', () => {
     const price = { input: 1, output: 0, above: { tokens: 200_000, input: 2, output: 0 } };
     expect(costOfUsage(usage(200_000), price)).toBeCloseTo(0.2);
     expect(costOfUsage(usage(100_001, 100_000), price)).toBeCloseTo(0.200_002 + 0.02);
   });
 });
 
-describe('the table that ships', () => {
+describe('the shipped price table', () => {
   it('has models of five providers, with page, source and date', () => {
     expect(new Set(PRICE_SOURCES.map(({ provider }) => provider)).size).toBeGreaterThanOrEqual(5);
     for (const { read_on, page, source, prices } of PRICE_SOURCES) {

@@ -10,7 +10,7 @@ const prompt = (...lines: string[]): string[] => [[...lines, RULES].join('\n')];
 const similarity = (left: string[], other: string[]): number =>
   compareSketches(sketchPrompt(left), sketchPrompt(other));
 
-describe('a sketch', () => {
+describe('a sketch of a prompt', () => {
   it.each([
     ['a date', 'Today is Friday, 21 November 2026, 07:16 UTC.', 'Today is Saturday, December 5th, 2026.'],
     [
@@ -50,7 +50,7 @@ describe('a sketch', () => {
     );
   });
 
-  it('is one string of known length for whatever prompt, the same for the same, and told from any other', () => {
+  it('has a fixed length for any prompt, is the same for the same, and differs for others', () => {
     const blocks = fc.array(fc.string({ unit: 'binary', maxLength: 60 }), { maxLength: 5 });
     fc.assert(
       fc.property(blocks, blocks, (left, other) => {
@@ -65,7 +65,7 @@ describe('a sketch', () => {
     );
   });
 
-  it('takes prompts of any size', () => {
+  it('can be made of prompts of any size', () => {
     const long = [RULES.repeat(5_000), RULES.repeat(5_000), RULES];
     expect(similarity(long, [`${long[0]}.`, long[1]!, RULES])).toBeGreaterThan(0.9);
     expect(sketchPrompt(Array.from({ length: 10_000 }, (_, i) => `rule ${i}`))).toHaveLength(SKETCH_CHARS);

@@ -5,7 +5,7 @@ import { EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';
 import { HashedWords } from '../fixtures/hashed-words.ts';
 
 describe('an embedder that remembers', () => {
-  it('asks once for a text, also for one that is under way', async () => {
+  it('requests a text once, also while the request is in progress', async () => {
     const words = new HashedWords();
     const remembered = new RememberedEmbedder(words, 10);
     const [first, second] = await Promise.all([remembered.embedOne('a b'), remembered.embedOne('a b')]);
@@ -16,7 +16,7 @@ describe('an embedder that remembers', () => {
     expect(words.embedded).toBe(2);
   });
 
-  it('forgets the text that was not asked for the longest', async () => {
+  it('forgets the text that was unused for longest', async () => {
     const words = new HashedWords();
     const remembered = new RememberedEmbedder(words, 2);
     for (const text of ['one', 'two', 'one', 'three', 'one']) await remembered.embedOne(text);
@@ -28,7 +28,7 @@ describe('an embedder that remembers', () => {
     expect(words.embedded).toBe(4);
   });
 
-  it('does not remember a failure', async () => {
+  it('does not cache a failure', async () => {
     const words = new HashedWords();
     const remembered = new RememberedEmbedder(words, 2);
     words.isDown = true;
@@ -37,7 +37,7 @@ describe('an embedder that remembers', () => {
     expect(await remembered.embedOne('x')).toHaveLength(words.dimensions);
   });
 
-  it('takes texts for the same that the model takes for the same, and others not', async () => {
+  it('treats as equal only texts that the model treats as equal', async () => {
     const words = new HashedWords();
     const remembered = new RememberedEmbedder(words, 10);
     const long = 'w'.repeat(EMBEDDING_TEXT_CHARACTERS);

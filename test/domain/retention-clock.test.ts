@@ -34,7 +34,7 @@ const step = fc.record({
   restarts: fc.boolean(),
 });
 
-describe('the clock of deletion by age', () => {
+describe('the clock for deletion by age', () => {
   it('is accepted at the first pass, and as far as the uptime explains it', () => {
     expect(judgeClock(null, LAST)).toEqual({ verdict: 'accepted', now_ms: NOW, note: LAST });
     for (const upMs of [0, 10 * 60_000, DAY_MS, 400 * DAY_MS]) {
@@ -44,14 +44,14 @@ describe('the clock of deletion by age', () => {
     }
   });
 
-  it('is accepted across a start of the machine for 30 days, since nothing tells how long it was off', () => {
+  it('is accepted across a start of the machine for 30 days, because the time off is unknown', () => {
     expect(judgeClock(LAST, moved(OFF_MS_MAX, 60_000, 'b')).verdict).toBe('accepted');
     expect(judgeClock(LAST, moved(OFF_MS_MAX + 1, 60_000, 'b')).verdict).toBe('ahead');
     // A lower uptime belongs to another start, whatever its name.
     expect(judgeClock(LAST, moved(DAY_MS, -1)).verdict).toBe('accepted');
   });
 
-  it('makes one more day old after a jump of ten years, however often it is asked', () => {
+  it('adds one day of age after a jump of ten years, however often it is asked', () => {
     for (const upMs of [0, HOUR_MS, 9 * DAY_MS]) {
       const judged = judgeClock(LAST, moved(3_650 * DAY_MS, upMs));
       expect(judged).toEqual({ verdict: 'ahead', now_ms: NOW + UNCONFIRMED_MS, note: null });
@@ -59,18 +59,18 @@ describe('the clock of deletion by age', () => {
     expect(judgeClock(LAST, moved(2 * HOUR_MS, 0)).now_ms).toBe(NOW + 2 * HOUR_MS);
   });
 
-  it('may go back and come again: nothing is noted meanwhile, and ages follow it', () => {
+  it('may go back and return: nothing is recorded meanwhile, and ages follow it', () => {
     const back = judgeClock(LAST, moved(-3_650 * DAY_MS, 60_000));
     expect(back).toEqual({ verdict: 'behind', now_ms: NOW - 3_650 * DAY_MS, note: null });
     expect(judgeClock(LAST, moved(-CLOCK_SLACK_MS, 0))).toMatchObject({ verdict: 'accepted', note: null });
     expect(judgeClock(LAST, moved(120_000, 120_000)).verdict).toBe('accepted');
   });
 
-  it('makes nothing old while the note cannot be read', () => {
+  it('adds no age while the record cannot be read', () => {
     expect(judgeClock('unreadable', LAST)).toEqual({ verdict: 'unknown', now_ms: 0, note: null });
   });
 
-  it('never makes more old than has passed and the bounds allow, whatever it does', () => {
+  it('never adds more age than has passed and the bounds allow', () => {
     fc.assert(
       fc.property(fc.array(step, { minLength: 1, maxLength: 20 }), (steps) => {
         let last: ClockReading = LAST;
@@ -103,7 +103,7 @@ describe('the clock of deletion by age', () => {
     );
   });
 
-  it('says what a confirmation would add, by kind', () => {
+  it('shows what a confirmation would add, by kind', () => {
     const judged = judgeClock(LAST, moved(10 * DAY_MS, 0));
     expect(cutoffsOf(judged, NOW + 10 * DAY_MS, { runs: 30, traces: null })).toEqual({
       runs: { deleted_before: '2026-10-30T12:00:00.000Z', confirmed_before: '2026-11-08T12:00:00.000Z' },

@@ -7,7 +7,7 @@ const reason = (code: GoldenCode): GoldenReason => ({ code, words: code });
 const codes = (reasons: readonly GoldenReason[]) => reasons.map(({ code }) => code);
 
 describe('weighWords', () => {
-  it('lets a reported failure speak against a run', () => {
+  it('counts a reported failure against a run', () => {
     expect(weighWords([], { outcome: 'failure: Error', mark: null })).toMatchObject({
       golden: false,
       reasons: [{ code: 'outcome' }],
@@ -16,12 +16,12 @@ describe('weighWords', () => {
       expect(weighWords([], { outcome, mark: null })).toEqual({ golden: true, reasons: [], overruled: [] });
   });
 
-  it('takes a run that a person marked bad as bad, whatever it is like', () => {
+  it('treats a run that a person marked bad as bad, whatever else it shows', () => {
     const weighed = weighWords([], { outcome: 'success', mark: 'bad' });
     expect([weighed.golden, codes(weighed.reasons)]).toEqual([false, ['marked_bad']]);
   });
 
-  it('takes a run that a person marked good as gone well, and no more complete than it is', () => {
+  it('treats a run that a person marked good as successful, but not as more complete', () => {
     const went = (['failed_call', 'unfinished', 'monitor_fired'] as const).map(reason);
     const good = { outcome: 'failure: Error', mark: 'good' } as const;
     const weighed = weighWords(went, good);
@@ -36,7 +36,7 @@ describe('weighWords', () => {
     expect(kept.golden).toBe(false);
   });
 
-  it('says the same as areOverruled', () => {
+  it('agrees with areOverruled', () => {
     const found = [[], ['failed_call'], ['failed_call', 'truncated'], ['unlinked']] as const;
     for (const codes of found)
       for (const outcome of [null, 'success', 'failure: Error'])
@@ -52,7 +52,7 @@ describe('weighWords', () => {
 describe('changeMarks', () => {
   const marked = { mark: 'good', tags: ['a', 'b'], note: 'fine', feedback_score: 1 } as const;
 
-  it('keeps what a change leaves out, and takes away what it says null of', () => {
+  it('keeps what a change omits, and removes what it sets to null', () => {
     expect(changeMarks(marked, {})).toEqual(marked);
     expect(changeMarks(marked, { note: null, feedback_score: null, mark: null, tags: null })).toEqual(
       NO_MARKS,
@@ -61,7 +61,7 @@ describe('changeMarks', () => {
     expect(changeMarks(marked, { feedback_score: 0 }).feedback_score).toBe(0);
   });
 
-  it('replaces, adds and removes tags, each once and without space around it', () => {
+  it('replaces, adds and removes tags, each once and without surrounding space', () => {
     expect(changeMarks(marked, { tags: [' c', 'c', ' '] }).tags).toEqual(['c']);
     expect(changeMarks(marked, { add_tags: ['b', 'c'], remove_tags: ['a '] }).tags).toEqual(['b', 'c']);
     const many = Array.from({ length: RUN_TAGS.count }, (_, at) => `tag ${at}`);

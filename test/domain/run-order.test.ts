@@ -28,7 +28,7 @@ const PROOFS = {
 } satisfies Record<string, (at: number, ids: readonly number[]) => Partial<PlacedExchange>>;
 
 describe('the order of a run', () => {
-  it.each(Object.entries(PROOFS))('is told by %s, whatever the ids are', (_name, prove) => {
+  it.each(Object.entries(PROOFS))('follows %s, whatever the ids are', (_name, prove) => {
     fc.assert(
       fc.property(
         fc.shuffledSubarray([...Array(24).keys()], { minLength: 1 }),
@@ -44,7 +44,7 @@ describe('the order of a run', () => {
     );
   });
 
-  it('puts what has no number between those that have one by its arrival', () => {
+  it('places exchanges without a number between the others by their arrival', () => {
     const run = [
       place(1, { seq: 2, arrival: STAMP + 9 }),
       place(2, { arrival: STAMP + 5 }),
@@ -61,7 +61,7 @@ describe('the order of a run', () => {
     expect(idsOf(orderRun(clocked))).toEqual([2, 1]);
   });
 
-  it('ends where exchanges say that each follows the other', () => {
+  it('is finite even if exchanges follow each other in a circle', () => {
     const run = [
       place(1, { follows: 2 }),
       place(2, { follows: 3 }),
@@ -76,13 +76,13 @@ describe('the order of a run', () => {
     expect(idsOf(orderRun([place(1, { arrival: STAMP }), old]))).toEqual([9, 1]);
   });
 
-  it('holds no more than a window, and still mends what came a little late', () => {
+  it('needs only a window, and still corrects what came a little late', () => {
     const sent = Array.from({ length: 100 }, (_, at) => place(at ^ 3, { arrival: STAMP + at }));
     const stored = [...sent].sort((a, b) => a.id - b.id);
     expect(idsOf(inRunOrder(stored, 16))).toEqual(idsOf(sent));
   });
 
-  it('tells of two exchanges which is behind', () => {
+  it('says which of two exchanges is behind', () => {
     expect(standsBehind(place(1, { seq: 2 }), place(2, { seq: 1 }))).toBe(true);
     expect(standsBehind(place(3, { arrival: STAMP }), place(2, { arrival: STAMP + 1 }))).toBe(false);
     expect(standsBehind(place(3, { seq: 4, arrival: STAMP + 1 }), place(2, { seq: 4, arrival: STAMP }))).toBe(

@@ -6,7 +6,7 @@ import { PATTERN_BOUNDS } from '../../src/domain/pattern.ts';
 import { STARTER_PATTERNS } from '../../src/domain/starter-patterns.ts';
 
 describe('starter patterns', () => {
-  it('are within the bounds of a pattern and say something in every field', () => {
+  it('are within the bounds of a pattern and have text in every field', () => {
     expect(STARTER_PATTERNS.length).toBeGreaterThanOrEqual(40);
     for (const { situation, dead_ends, unlock, model, failure_type } of STARTER_PATTERNS) {
       expect(situation.length).toBeGreaterThan(40);

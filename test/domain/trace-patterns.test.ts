@@ -61,7 +61,7 @@ function trace(steps: readonly Said[], more: Partial<typeof HEAD> = {}): Trace {
 
 const distil = (steps: readonly Said[], more: Partial<typeof HEAD> = {}) => findPatterns(trace(steps, more));
 
-describe('what fails', () => {
+describe('a failure', () => {
   it.each([
     [
       'an exception',
@@ -102,7 +102,7 @@ describe('what fails', () => {
     expect(judgeStep(step({ action, observation }), undefined).failed).toBe(false);
   });
 
-  it('is also what the agent admits next', () => {
+  it('may also be admitted by the agent in its next step', () => {
     const next = step({
       thought: 'It seems that the export failed, since there is no file. Let me look.',
     });
@@ -114,7 +114,7 @@ describe('what fails', () => {
     expect(judgeStep(step({ observation: 'xyzzy' }), fine).failed).toBe(false);
   });
 
-  it('tells commands apart by their program', () => {
+  it('distinguishes commands by their program', () => {
     expect(readCommand('{"command":"cd /srv && FOO=1 npm run build -- --x"}')).toBe('npm run');
     expect(readCommand('sudo timeout 5 pytest -k a')).toBe('pytest');
     expect(readCommand('python3 -m pytest x')).toBe('python3 -m pytest');
@@ -156,7 +156,7 @@ describe('a recovery', () => {
     );
   });
 
-  it('by a change in between tells the change, and why it was made', () => {
+  it('by a change in between names the change, and why it was made', () => {
     const [pattern] = distil([
       {
         thought: 'Run the tests to see where we stand.',
@@ -233,7 +233,7 @@ describe('a recovery', () => {
     );
   });
 
-  it('by another tool counts when the run succeeded', () => {
+  it('by another tool counts if the run succeeded', () => {
     const steps = [
       {
         action: 'unzip',
@@ -249,7 +249,7 @@ describe('a recovery', () => {
     expect(distil(steps, { outcome: '' })).toEqual([]);
   });
 
-  it('from a passing failure says that trying again was right', () => {
+  it('from a temporary failure says that a retry was right', () => {
     const [pattern] = distil([
       {
         action: 'fetch_rates',
@@ -262,7 +262,7 @@ describe('a recovery', () => {
     expect(pattern!.unlock).toContain('temporary');
   });
 
-  it('from a loop tells what broke it', () => {
+  it('from a loop says what broke it', () => {
     const search = {
       action: 'web',
       action_input: 'opening hours of the museum',
@@ -314,7 +314,7 @@ describe('a recovery', () => {
   });
 });
 
-describe('nothing is learnt', () => {
+describe('nothing is learned', () => {
   it.each<[string, Said[], Partial<typeof HEAD>]>([
     ['from nothing', [], {}],
     ['from a clean success', [{ action: 'build' }, { action: 'test' }, { action: 'submit' }], {}],
@@ -366,7 +366,7 @@ describe('nothing is learnt', () => {
   });
 });
 
-describe('of many', () => {
+describe('of many patterns', () => {
   const stretches = (count: number): Said[] =>
     Array.from({ length: count }, (_, index) => [
       {
@@ -378,7 +378,7 @@ describe('of many', () => {
       { action: `make_${index}`, action_input: `{"part":"q${index}"}`, observation: 'made' },
     ]).flat();
 
-  it('three at most are kept, in the order of the run', () => {
+  it('at most three are kept, in the order of the run', () => {
     const kept = keepDistinct(distil(stretches(12)), null);
     expect(kept.map(({ at }) => at)).toEqual([0, 2, 4]);
   });
@@ -402,7 +402,7 @@ describe('of many', () => {
     expect(keepDistinct(candidates, apart)).toHaveLength(3);
   });
 
-  it('equal situations are one without vectors too', () => {
+  it('equal situations are one even without vectors', () => {
     const candidate: PatternCandidate = { ...distil(stretches(1))[0]! };
     expect(keepDistinct([candidate, { ...candidate, at: 5 }], null)).toHaveLength(1);
   });
@@ -484,7 +484,7 @@ describe('calls', () => {
     ]);
   });
 
-  it('of which the first holds a conversation are read with it; failed ones are passed over', () => {
+  it('are read with the conversation that the first contains; failed ones are skipped', () => {
     const history = [
       {
         role: 'user',
@@ -620,7 +620,7 @@ describe('texts', () => {
     expect(renderJson({ a: [1, 'b', null] }, 100)).toBe('{"a":[1,"b",null]}');
   });
 
-  it('of a task lose the frame around it, and who says it', () => {
+  it('of a task lose the frame around it, and its author', () => {
     const summarize = (task: string) => summarizeTask(task, { text: generalizeText });
     expect(
       summarize(
@@ -636,7 +636,7 @@ describe('texts', () => {
 });
 
 describe('a fingerprint', () => {
-  it('does not depend on the order of keys, and on everything else', () => {
+  it('depends on everything except the order of keys', () => {
     const print = (value: Record<string, unknown>) => fingerprintBody(value, ['org_id']);
     expect(print({ a: 1, b: { c: 2, d: [1, 2] } })).toBe(
       print({ b: { d: [1, 2], c: 2 }, a: 1, org_id: 'x', e: undefined }),
@@ -661,7 +661,7 @@ describe('a fingerprint', () => {
   });
 });
 
-describe('whatever a trace holds', () => {
+describe('patterns of any trace', () => {
   const anyText = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 60 }),
     fc.constantFrom(
@@ -686,7 +686,7 @@ describe('whatever a trace holds', () => {
     tokens: fc.nat(),
   });
 
-  it('patterns are whole, bounded, repeatable and without secrets', () => {
+  it('are whole, limited, repeatable and without secrets', () => {
     fc.assert(
       fc.property(
         fc.array(anyStep, { maxLength: 40 }),
@@ -716,7 +716,7 @@ describe('whatever a trace holds', () => {
     );
   });
 
-  it('what is kept of it is bounded', () => {
+  it('are made of limited stored data', () => {
     const long = 'word '.repeat(4_000);
     const big = trace(
       Array.from({ length: 50 }, () => ({
@@ -748,7 +748,7 @@ describe('whatever a trace holds', () => {
     expect(findPatterns(same)).toEqual([]);
   });
 
-  it('it pauses on the way', () => {
+  it('are made with pauses', () => {
     const parts = findPatternsInParts(trace(Array.from({ length: 200 }, () => ({}))));
     let pauses = 0;
     while (!parts.next().done) pauses++;
@@ -814,7 +814,7 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
     return { run, patterns: keepDistinct(findPatterns(parsed), null) };
   });
 
-  it('give patterns where something failed and was overcome, and only there', () => {
+  it('give patterns only if something failed and was overcome', () => {
     const withPattern = learnt.filter(({ patterns }) => patterns.length > 0);
     expect(withPattern.length).toBeGreaterThanOrEqual(30);
     expect(withPattern.length).toBeLessThan(runs.length / 4);
@@ -830,7 +830,7 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
     expect(lost.flatMap(({ patterns }) => patterns)).toEqual([]);
   });
 
-  it('give texts that stand by themselves', () => {
+  it('give texts that can be understood alone', () => {
     for (const { patterns } of learnt) {
       for (const { situation, dead_ends, unlock } of patterns) {
         expect(situation).toMatch(/Stuck (?:at|repeating) `/);
@@ -841,7 +841,7 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
     }
   });
 
-  it('say what changed between the failure and the success', () => {
+  it('give patterns that say what changed between the failure and the success', () => {
     const airline = learnt.find(({ run }) => run.source.endsWith('gpt-4o-airline.json#26.0'))!;
     expect(airline.patterns).toHaveLength(1);
     expect(airline.patterns[0]!.unlock).toBe(
@@ -853,7 +853,7 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
 const RECORDINGS = sharedFile('recordings/pydantic-ai.jsonl.gz');
 
 describe.skipIf(!RECORDINGS.is_there)(`real calls ${RECORDINGS.needed}`, () => {
-  it('are read as steps, and taught from where a call was refused and then corrected', () => {
+  it('are read as steps, and teach where a call was refused and then corrected', () => {
     const bySource = new Map<string, { request: unknown; response: unknown }[]>();
     for (const line of gunzipSync(readFileSync(RECORDINGS.path)).toString().trim().split('\n')) {
       const { source, url, request, response } = JSON.parse(line) as Record<string, never> & {

@@ -6,7 +6,7 @@ const readBase = (text: string): string | null => (/^https?:\/\/[^\s?#@]+$/.test
 const read = (given: unknown) => readUpstreamRoutes(given, readBase);
 
 describe('routes', () => {
-  it('come longest prefix first, with what a preset knows', () => {
+  it('come longest prefix first, with what a preset provides', () => {
     const routes = read({
       '/openai': 'openai',
       '/vertex/{region}': 'vertex',
@@ -34,7 +34,7 @@ describe('routes', () => {
     expect(routes[3]!.headers).toEqual([['api-key', 'k'.repeat(20)]]);
   });
 
-  it('know every preset, with a base where it is not each customer’s own', () => {
+  it('know every preset, with a base unless it differs for each customer', () => {
     for (const [preset, { base }] of Object.entries(UPSTREAM_PRESETS)) {
       const prefix = base?.includes('{region}') ? '/x/{region}' : '/x';
       if (base === null) expect(() => read({ [prefix]: preset })).toThrow('it needs a base');
@@ -91,7 +91,7 @@ describe('routes', () => {
     expect(listRouteSecrets(routes)).toEqual([secret, `Bearer ${secret}`, 'a long private value']);
   });
 
-  it('count no ordinary words among them', () => {
+  it('do not count ordinary words among these values', () => {
     const headers = {
       accept: 'text/event-stream',
       'content-type': 'application/json',

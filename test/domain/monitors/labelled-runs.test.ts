@@ -10,14 +10,14 @@ const fires = (run: AgentRun, monitor: MonitorName): boolean =>
 const passed = (run: AgentRun): boolean => run.labels.outcome === 'success';
 
 describe.skipIf(runs === null)('on the labelled runs (../shared/agent-runs)', () => {
-  it('every exact loop is an infinite_loop, and no passed run is', () => {
+  it('every exact loop is an infinite_loop, and no passed run has one', () => {
     const loops = runs!.filter((run) => run.labels.loop_basis === 'exact repeat');
     expect(loops.length).toBe(13);
     expect(loops.filter((run) => !fires(run, 'infinite_loop'))).toEqual([]);
     expect(runs!.filter((run) => passed(run) && fires(run, 'infinite_loop'))).toEqual([]);
   });
 
-  it('the steps that the ledger calls loops are found with precision 0.65 at recall 0.5, with 2 alarms at most', () => {
+  it('the loops of the ledger are found with precision 0.65 at recall 0.5, with at most 2 alarms', () => {
     let fired = 0;
     let hits = 0;
     let marked = 0;
@@ -39,7 +39,7 @@ describe.skipIf(runs === null)('on the labelled runs (../shared/agent-runs)', ()
   });
 
   it.each(['claim_contradiction', 'silent_topic_drift', 'verification_skip', 'cyclic_compression'] as const)(
-    '%s speaks up in at most one of twenty passed runs',
+    '%s fires in at most one of twenty passed runs',
     (monitor) => {
       const good = runs!.filter(passed);
       expect(good.filter((run) => fires(run, monitor)).length / good.length).toBeLessThanOrEqual(0.05);

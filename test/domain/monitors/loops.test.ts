@@ -9,7 +9,7 @@ const READ = {
   observation: 'export function parse() {}',
 };
 
-describe('infinite_loop catches', () => {
+describe('infinite_loop fires for', () => {
   it('the same call with the same result, from the third time on', () => {
     expect(
       firesAt(
@@ -22,7 +22,7 @@ describe('infinite_loop catches', () => {
     ).toEqual([2, 3, 4]);
   });
 
-  it('the same call in canonical form: key order and white space do not count', () => {
+  it('the same call in canonical form, regardless of key order and white space', () => {
     const forms = [
       '{"path":"a.ts","limit":10}',
       '{"limit":10,"path":"a.ts"}',
@@ -32,7 +32,7 @@ describe('infinite_loop catches', () => {
     expect(firesAt(judgeRun(steps), 'infinite_loop')).toEqual([2]);
   });
 
-  it('results that differ by times and addresses alone', () => {
+  it('results that differ only by times and addresses', () => {
     const steps = repeat(3, (i) => ({
       action: 'query',
       action_input: '{"id":7}',
@@ -56,7 +56,7 @@ describe('infinite_loop catches', () => {
     expect(firesAt(judgeRun(steps), 'infinite_loop')[0]).toBe(4);
   });
 
-  it('coming back to one call although its results change, with nothing changed by the run', () => {
+  it('returns to one call whose results change, although the run changed nothing', () => {
     const look = (i: number) => ({
       action: 'lookup',
       action_input: 'Ada',
@@ -70,19 +70,19 @@ describe('infinite_loop catches', () => {
     expect(firesAt(judgeRun([look(1), look(2), other(1), other(2), look(3)]), 'infinite_loop')).toEqual([4]);
   });
 
-  it('one sentence over and over in one text', () => {
+  it('one sentence repeated in one text', () => {
     const thought = `Let me look at it. ${'I will check the file once more now. '.repeat(12)}`;
     expect(firesAt(judgeRun([{ thought, action: 'think' }]), 'infinite_loop')).toEqual([0]);
   });
 
-  it('talk that repeats itself without any call', () => {
+  it('text that repeats itself without any call', () => {
     const steps = repeat(4, () => ({ thought: 'I should now begin to work on the parser of this project.' }));
     expect(firesAt(judgeRun(steps, TASK), 'infinite_loop')).toEqual([2, 3]);
   });
 });
 
-describe('semantic_loop catches', () => {
-  it('instructions that say the same in other words and get no answer', () => {
+describe('semantic_loop fires for', () => {
+  it('instructions with the same meaning in other words, without an answer', () => {
     const asked = [
       'Please find the opening hours of the museum on its website and report them.',
       'Please look on the website of the museum and report its opening hours again.',
@@ -98,7 +98,7 @@ describe('semantic_loop catches', () => {
     expect(firesAt(judgeRun(steps, 'When does it open?'), 'semantic_loop')).toEqual([2, 3, 4]);
   });
 
-  it('near-repeats with varying arguments that find nothing', () => {
+  it('similar calls with varying arguments that find nothing', () => {
     const patterns = [
       'parse config file',
       'config file parse',
@@ -114,7 +114,7 @@ describe('semantic_loop catches', () => {
     expect(firesAt(judgeRun(steps), 'semantic_loop')[0]).toBe(3);
   });
 
-  it('the same error in a row, whatever is tried', () => {
+  it('the same error in a row, for different attempts', () => {
     const steps = repeat(6, (i) => ({
       action: ['open', 'read', 'view', 'load', 'fetch', 'show'][i]!,
       action_input: `{"target":"thing-${i}"}`,
@@ -124,7 +124,7 @@ describe('semantic_loop catches', () => {
     expect(firesAt(judgeRun(steps), 'semantic_loop')[0]).toBe(3);
   });
 
-  it('the same thought word for word while nothing comes of it', () => {
+  it('the same thought word for word without progress', () => {
     const steps = repeat(4, (i) => ({
       thought: 'The file must be somewhere in this directory, I will look for it there.',
       action: 'find',
@@ -167,7 +167,7 @@ describe('neither loop monitor fires on', () => {
     quiet(repeat(20, (i) => ({ action: 'bash', action_input: `eslint src/part-${i}.ts`, observation: '' })));
   });
 
-  it('a batch given in words whose results answer it', () => {
+  it('a batch in words that its results answer', () => {
     quiet(
       repeat(10, (i) => ({
         action: 'Reader',
@@ -187,7 +187,7 @@ describe('neither loop monitor fires on', () => {
     quiet(repeat(40, () => ({ action, action_input, observation })));
   });
 
-  it('sleeping and asking by turns', () => {
+  it('alternating sleeps and requests', () => {
     quiet(
       repeat(24, (i) =>
         i % 2 === 0

@@ -10,7 +10,7 @@ const BODY = 'Zx81kLmQ0vTeR7uHs2NwYb4JcGfPd9Aa'.repeat(3).slice(0, 93);
 const KEY = `sk-ant-api03-${BODY}AA`;
 const FIELDS = ['action', 'action_input', 'thought', 'observation'] as const;
 
-it('leaves the texts of a step without secrets as they are', () => {
+it('texts without secrets stay unchanged', () => {
   const step = makeStep(0, { action: 'bash', action_input: 'ls', thought: 'look', observation: 'a.ts' });
   const masked = maskStep(step);
   expect(masked).toEqual({ sent: step, shown: step, is_plain: true });
@@ -23,7 +23,7 @@ it('leaves the texts of a step without secrets as they are', () => {
 });
 
 it.each(FIELDS)(
-  'masks a secret of %s before, across and behind the cut, in the copy and in the quote',
+  'a secret of %s is masked before, across and behind the cut, in the copy and in the quote',
   (field) => {
     for (const at of [0, STEP_COPY[field] - 20, STEP_COPY[field] - 1, STEP_COPY[field] + 10]) {
       const masked = maskStep(makeStep(0, { [field]: `${'x '.repeat(at / 2)}${KEY} and more` }));
@@ -37,13 +37,13 @@ it.each(FIELDS)(
   },
 );
 
-it('masks the line of a failure that stands behind what was searched', () => {
+it('the line of a failure is masked also beyond the searched part', () => {
   const observation = `${'line of a log\n'.repeat(400)}Error: key ${KEY} was refused`;
   const { outcome } = digestStep(maskStep(makeStep(0, { observation, is_error: true })));
   expect(outcome).toBe(`Error: key ${MASK} was refused`);
 });
 
-it('keeps what is unknown unknown', () => {
+it('unknown values stay unknown', () => {
   const masked = maskStep(makeStep(0, { action_input: null, observation: null, thought: KEY }));
   expect(copyStep(masked)).toMatchObject({ action_input: null, observation: null, thought: MASK });
 });

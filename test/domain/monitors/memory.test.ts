@@ -12,13 +12,13 @@ describe('the memory of a stored run', () => {
   for (const [at, name] of MONITOR_NAMES.entries())
     memory.setStreak(name, { length: at + 1, level: 1, calm: 0 });
 
-  it('comes back as it was stored, in its own buffer', () => {
+  it('is read as it was stored, in its own buffer', () => {
     const restored = restoreMemory(memory.bytes);
     expect(restored).toEqual(memory.bytes);
     expect(restored.buffer).not.toBe(memory.bytes.buffer);
   });
 
-  it('gets an ended streak for a monitor that was added since', () => {
+  it('has an ended streak for a monitor that was added since', () => {
     const lastAt = STREAKS_AT + (MONITOR_NAMES.length - 1) * 4;
     const stored = Uint8Array.from([
       ...memory.bytes.subarray(0, lastAt),

@@ -1087,13 +1087,13 @@ const LEFT_ALONE: Case[] = [
   },
 ];
 
-describe.each(Object.entries(TOLD) as [MonitorName, Case[]][])('%s tells of', (monitor, cases) => {
+describe.each(Object.entries(TOLD) as [MonitorName, Case[]][])('%s fires:', (monitor, cases) => {
   it.each(cases)('$name', ({ task, steps }) => {
     expect(firedIn(judgeRun(steps, task))).toContain(monitor);
   });
 });
 
-describe('all six leave alone', () => {
+describe('no monitor fires:', () => {
   it.each(LEFT_ALONE)('$name', ({ task, steps }) => {
     expect(firedIn(judgeRun(steps, task))).toEqual([]);
   });

@@ -33,7 +33,7 @@ function said(steps: Parameters<typeof judgeRun>[0]): [number, string][] {
 }
 
 describe('a streak', () => {
-  it('is told once, then once more as it escalates, while it fires at every step', () => {
+  it('is reported once, then once more as it escalates, while it fires at every step', () => {
     const steps = repeat(12, () => STUCK);
     expect(firesAt(judgeRun(steps), 'infinite_loop')).toEqual(repeat(10, (i) => i + 2));
     expect(said(steps)).toEqual([
@@ -42,7 +42,7 @@ describe('a streak', () => {
     ]);
   });
 
-  it('ends when the agent changes course; the next one is told anew', () => {
+  it('ends when the agent changes course; the next one is reported again', () => {
     const steps = [...repeat(4, () => STUCK), ...repeat(3, other), ...repeat(4, () => STUCK)];
     expect(said(steps)).toEqual([
       [2, 'nudge'],
@@ -50,7 +50,7 @@ describe('a streak', () => {
     ]);
   });
 
-  it('forgives earlier repeats once the agent has changed course', () => {
+  it('ignores earlier repeats once the agent has changed course', () => {
     const steps = [
       ...repeat(4, () => STUCK),
       ...repeat(2, other),
@@ -69,7 +69,7 @@ describe('a streak', () => {
     ]);
   });
 
-  it('is told by one monitor when both loop monitors see it', () => {
+  it('is reported by one monitor if both loop monitors see it', () => {
     const steps = repeat(10, () => ({
       action: 'open',
       action_input: 'x y z',
@@ -82,7 +82,7 @@ describe('a streak', () => {
 });
 
 describe('an intervention', () => {
-  it('names the failure, the steps, what was done and what came back, and says what to do instead', () => {
+  it('names the failure, the steps, what was done and what resulted, and says what to do instead', () => {
     const text = judgeRun(repeat(3, () => STUCK))[2]!.intervention!.text;
     expect(text).toContain('infinite_loop');
     expect(text).toContain('steps 0 and 1, then step 2');
@@ -91,7 +91,7 @@ describe('an intervention', () => {
     expect(text).toContain('Instead: ');
   });
 
-  it('names steps by their own index, in order of arrival', () => {
+  it('names steps by their index, in order of arrival', () => {
     let state = initialMonitors('');
     let text = '';
     for (const index of [7, 3, 5]) {
@@ -113,7 +113,7 @@ describe('an intervention', () => {
     expect(text).toContain('steps 9007199254740989 and 9007199254740990, then step 9007199254740991');
   });
 
-  it('quotes no secret, and none is in what is journaled', () => {
+  it('quotes no secret, and the journal contains none', () => {
     const secret = `sk-ant-api03-${createHash('sha512').update('a key').digest('hex').slice(0, 93)}AA`;
     const leaking = {
       thought: `I will use ${secret}`,
@@ -129,7 +129,7 @@ describe('an intervention', () => {
     expect(text).not.toContain(secret.slice(13, 40));
   });
 
-  it('holds no control characters, and at most 1,200 characters, whatever it quotes', () => {
+  it('contains no control characters, and at most 1,200 characters, whatever it quotes', () => {
     const dirty = {
       action: `x\u001b[31m\n${'a'.repeat(5000)}`,
       action_input: `\u0000\ud800"${'\u202e'.repeat(900)}`,
@@ -147,7 +147,7 @@ describe('an intervention', () => {
 });
 
 describe('profiles', () => {
-  it('weigh what the documents name highest', () => {
+  it('give the highest weight to what the documents name', () => {
     const heaviest = (name: string): MonitorName[] => {
       const { weights } = findBuiltInProfile(name)!;
       const most = Math.max(...Object.values(weights));
@@ -174,7 +174,7 @@ describe('profiles', () => {
     expect(even.total_score).toBeCloseTo(mean, 2);
   });
 
-  it('move thresholds: fired names what is at or above its own', () => {
+  it('move thresholds: a score at or above its threshold fires', () => {
     const strict = makeProfile('strict', { infinite_loop: 1 }, { infinite_loop: 0.9 });
     expect(
       firesAt(
@@ -238,8 +238,8 @@ function run(steps: readonly MonitorStep[], task: string): MonitorsState {
   );
 }
 
-describe('whatever the steps hold', () => {
-  it('scores are six numbers in [0, 1], fired follows from them, sizes are bounded', () => {
+describe('the monitors on any steps', () => {
+  it('return six scores in [0, 1], consistent fired names and limited sizes', () => {
     fc.assert(
       fc.property(text, fc.array(step, { maxLength: 12 }), (task, steps) => {
         let state = initialMonitors(task);
@@ -265,7 +265,7 @@ describe('whatever the steps hold', () => {
     );
   });
 
-  it('a replay of the journaled digests gives the same state and answers, and changes nothing it is given', () => {
+  it('give the same answers when the journaled digests are replayed, and change no input', () => {
     const packr = new Packr({ useRecords: false });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 8 }), (steps) => {
@@ -289,7 +289,7 @@ describe('whatever the steps hold', () => {
     );
   });
 
-  it('the order of JSON keys does not count', () => {
+  it('ignore the order of JSON keys', () => {
     fc.assert(
       fc.property(
         fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 2, maxKeys: 8, noNullPrototype: true }),
@@ -307,7 +307,7 @@ describe('whatever the steps hold', () => {
 });
 
 describe('a long run', () => {
-  it('takes the same room after 5,000 steps as after 50, and fits 100,000 times into a gigabyte', () => {
+  it('takes the same memory after 5,000 steps as after 50, and fits 100,000 times into a gigabyte', () => {
     const steps = (from: number, count: number): MonitorStep[] =>
       repeat(count, (i) =>
         makeStep(from + i, { ...other(from + i), thought: `thought ${from + i} about the parser` }),

@@ -21,7 +21,7 @@ describe('claim_contradiction', () => {
     expect(firesAt(judgeRun([edit(1), FAIL, done]), 'claim_contradiction')).toEqual([2]);
   });
 
-  it('leaves a claim alone that the result bears out', () => {
+  it('ignores a claim that the result supports', () => {
     const done = { thought: 'All tests pass now. The bug is fixed.', action: 'submit' };
     expect(firesAt(judgeRun([edit(1), FAIL, edit(2), PASS, done]), 'claim_contradiction')).toEqual([]);
   });
@@ -31,7 +31,7 @@ describe('claim_contradiction', () => {
     'The build should be fixed by this change, let me check.',
     'It is not fixed yet.',
     'I need to verify that everything works.',
-  ])('takes no hedged sentence for a claim: %s', (thought) => {
+  ])('ignores a hedged sentence: %s', (thought) => {
     expect(firesAt(judgeRun([FAIL, { thought, ...edit(2) }]), 'claim_contradiction')).toEqual([]);
   });
 
@@ -52,7 +52,7 @@ describe('claim_contradiction', () => {
     expect(firesAt(judgeRun(steps), 'claim_contradiction')).toEqual([1]);
   });
 
-  it('fires when a part of a list is taken for the whole', () => {
+  it('fires when a part of a list is treated as the whole', () => {
     const steps = [
       {
         action: 'WebSurfer',
@@ -72,7 +72,7 @@ describe('claim_contradiction', () => {
     expect(firesAt(judgeRun(steps), 'claim_contradiction')).toEqual([]);
   });
 
-  it('fires when a sentence is turned into its opposite with nothing in between', () => {
+  it('fires when a sentence is reversed with nothing in between', () => {
     const steps = [
       'is used by the parser of the settings file',
       'is not used by the parser of the settings file',
@@ -82,7 +82,7 @@ describe('claim_contradiction', () => {
 });
 
 describe('verification_skip', () => {
-  it('fires when changes are handed in unchecked', () => {
+  it('fires when changes are submitted unchecked', () => {
     expect(firesAt(judgeRun([edit(1), edit(2), { action: 'submit' }]), 'verification_skip')).toEqual([2]);
   });
 
@@ -90,18 +90,18 @@ describe('verification_skip', () => {
     ['a test', PASS],
     ['a program', { action: 'python', action_input: 'reproduce.py', observation: 'ok' }],
     ['a type check', { action: 'bash', action_input: 'npx tsc --noEmit', observation: '' }],
-  ])('is content with %s after the changes', (_, check) => {
+  ])('is satisfied with %s after the changes', (_, check) => {
     expect(firesAt(judgeRun([edit(1), edit(2), check, { action: 'submit' }]), 'verification_skip')).toEqual(
       [],
     );
   });
 
-  it('fires when a person is told of success that nothing has checked', () => {
+  it('fires when a person is told of an unchecked success', () => {
     const told = { action: 'respond', action_input: 'I have fixed the bug. The tests pass now.' };
     expect(firesAt(judgeRun([edit(1), told]), 'verification_skip')).toEqual([1]);
   });
 
-  it('fires on an irreversible step before anything was looked up, and not after', () => {
+  it('fires on an irreversible step before any look-up, and not after', () => {
     const cancel = {
       action: 'cancel_order',
       action_input: '{"order_id":"W1"}',
@@ -112,7 +112,7 @@ describe('verification_skip', () => {
     expect(firesAt(judgeRun([look, cancel]), 'verification_skip')).toEqual([]);
   });
 
-  it('takes the answer of an API for a check of the change', () => {
+  it('accepts the answer of an API as a check of the change', () => {
     const steps = [
       { action: 'get_order', action_input: '{"id":"W1"}', observation: '{"status":"new"}' },
       {
@@ -125,7 +125,7 @@ describe('verification_skip', () => {
     expect(firesAt(judgeRun(steps), 'verification_skip')).toEqual([]);
   });
 
-  it('fires when a check was asked for, not answered, and passed over', () => {
+  it('fires when a check was requested, not answered, and skipped', () => {
     const steps = [
       {
         action: 'WebSurfer',
@@ -145,7 +145,7 @@ describe('verification_skip', () => {
 describe('silent_topic_drift', () => {
   const TASK = 'Compare the ticket prices of Seattle Aquarium and Pacific Science Center for Families';
 
-  it('fires when the run opens without what the task names', () => {
+  it('fires when the run starts without what the task names', () => {
     const step = {
       action: 'Web',
       action_input: 'Please look for the best restaurants that are open in the city today.',
@@ -159,7 +159,7 @@ describe('silent_topic_drift', () => {
     expect(firesAt(judgeRun([good], TASK), 'silent_topic_drift')).toEqual([]);
   });
 
-  it('fires when the run leaves the task, until it comes back', () => {
+  it('fires when the run leaves the task, until it returns', () => {
     const on = {
       action: 'search',
       action_input: 'Seattle Aquarium ticket prices',
@@ -174,7 +174,7 @@ describe('silent_topic_drift', () => {
     expect(firesAt(judgeRun(steps, TASK), 'silent_topic_drift')).toEqual([6, 7, 8]);
   });
 
-  it('fires when the run never begins the task and searches for something else, again and again', () => {
+  it('fires when the run never starts the task and keeps searching for something else', () => {
     const look = (query: string) => ({
       action: 'search',
       action_input: query,
@@ -208,7 +208,7 @@ describe('silent_topic_drift', () => {
     expect(firesAt(judgeRun(list, TASK), 'silent_topic_drift')).toEqual([]);
   });
 
-  it('says nothing without a task', () => {
+  it('scores 0 without a task', () => {
     const steps = repeat(20, (i) => ({
       action: 'search',
       action_input: `subject${i}`,
@@ -236,12 +236,12 @@ describe('cyclic_compression', () => {
     expect(firesAt(judgeRun(steps), 'cyclic_compression')).toEqual([5]);
   });
 
-  it('fires when the work before a summary is done again after it', () => {
+  it('fires when the work before a summary is repeated after it', () => {
     const steps = [work(0), work(1), work(2), recap('a'), work(0), work(1), work(2)];
     expect(firesAt(judgeRun(steps), 'cyclic_compression')).toEqual([6]);
   });
 
-  it('leaves summaries alone between which the work goes on', () => {
+  it('ignores summaries between which the work continues', () => {
     const steps = [
       work(0),
       recap('The entry point and the configuration were understood, next come the routes.'),

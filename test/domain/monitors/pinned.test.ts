@@ -98,7 +98,7 @@ function makeStep(prng: Prng, step_index: number, before: MonitorStep | null): M
   };
 }
 
-it('gives the same digests, memories and scores as ever', () => {
+it('digests, memories and scores are the recorded ones', () => {
   const digests = createHash('sha256');
   const outcomes = createHash('sha256');
   const memories = createHash('sha256');

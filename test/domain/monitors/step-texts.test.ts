@@ -66,11 +66,11 @@ function measure(texts: StepTexts, [input, thought, observation]: readonly [stri
 
 const TRIGGERS_FROM = COUNT.own_triggers;
 
-describe.skipIf(addon === null)('the addon beside its fallback', () => {
+describe.skipIf(addon === null)('the addon and its fallback', () => {
   const native = new StepTexts(addon!);
   const fallback = new StepTexts(textFallback);
 
-  it('counts the same', () => {
+  it('return the same counts', () => {
     fc.assert(
       fc.property(fc.tuple(text, text, text), (texts) => {
         const measured = measure(native, texts);
@@ -82,7 +82,7 @@ describe.skipIf(addon === null)('the addon beside its fallback', () => {
     );
   });
 
-  it('counts the same words whatever number of them there is', () => {
+  it('return the same word counts for any number of words', () => {
     // More words than a set keeps, and more text than is read.
     for (const count of [0, 1, 19, 20, 21, 39, 40, 41, 159, 160, 161, 319, 320, 321, 1_000]) {
       const words = Array.from({ length: count }, (_, at) => (at * 7_919).toString(36))
@@ -95,7 +95,7 @@ describe.skipIf(addon === null)('the addon beside its fallback', () => {
     }
   });
 
-  it('finds every word of every pattern, in any case, wherever it stands', () => {
+  it('find every word of every pattern, in any case, anywhere', () => {
     const filler = fc.constantFrom('', 'x', 'qq ', '…', '\n', 'zz zz zz ');
     for (const name of Object.keys(TRIGGER) as TriggerName[]) {
       for (const word of TRIGGER_WORDS[name]) {
@@ -121,12 +121,12 @@ describe.skipIf(addon === null)('the addon beside its fallback', () => {
     }
   });
 
-  it('finds none in texts without', () => {
+  it('find no word in texts without one', () => {
     const texts = ['quick brown bug', 'jumps over', 'a lazy dog'] as const;
     expect(measure(native, texts).counts.slice(TRIGGERS_FROM)).toEqual([0, 0, 0]);
   });
 
-  it('refuses tables of another size and texts of another length', () => {
+  it('refuse tables of another size and texts of another length', () => {
     const features = new Uint8Array(FEATURE_BYTES);
     const counts = new Uint32Array(13);
     const tables = [new Uint32Array(3), new Uint32Array(1_280)] as const;

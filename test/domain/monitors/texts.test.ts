@@ -13,7 +13,7 @@ describe('the hash of a result', () => {
   const CHANGING =
     /\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b|\b\d+(?:\.\d+)? ?(?:ms|s|secs?|seconds?|minutes?)\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi;
 
-  it('leaves out times, durations, addresses and ids, wherever they stand and whatever stands beside them', () => {
+  it('ignores times, durations, addresses and ids, anywhere and beside anything', () => {
     const changing = [
       fc.constantFrom('9:05', '12:34:56.789', '3 ms', '4S', '1.5 Seconds', '2MINUTES', '0x7F', '0Xbeef'),
       fc.uuid(),
@@ -65,7 +65,7 @@ describe('a quote', () => {
     );
   });
 
-  it('of ASCII is what it would be beside other characters', () => {
+  it('of ASCII is the same beside other characters', () => {
     const ascii = fc.string({
       unit: fc.constantFrom(' ', '\n', '\u0000', '"', 'a', 'b', '.'),
       maxLength: 60,
@@ -83,7 +83,7 @@ describe('a quote', () => {
 });
 
 describe('words', () => {
-  it('are the same whatever the case, the ending and the signs around', () => {
+  it('are the same for any case, ending and surrounding signs', () => {
     const stems = (text: string): number[] => {
       const found: number[] = [];
       readWords(text, (_, stem) => found.push(stem));
@@ -144,7 +144,7 @@ describe('words', () => {
     );
   });
 
-  it('of a set are kept once, ascending, the smallest of them, and gone after `begin`', () => {
+  it('of a set are kept once, ascending, the smallest of them, until `begin`', () => {
     const set = new WordSet(40);
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 0xffff }), { maxLength: 300 }), (hashes) => {
@@ -159,8 +159,8 @@ describe('words', () => {
   });
 });
 
-describe('a sentence that comes back', () => {
-  it('is counted in prose alone', () => {
+describe('a repeated sentence', () => {
+  it('counts only in prose', () => {
     const sentence = 'I will look at the file again.';
     expect(countStutter(`${sentence} `.repeat(9))).toBe(9);
     expect(countStutter(`| ${sentence} | x |\n`.repeat(9))).toBe(0);
@@ -170,7 +170,7 @@ describe('a sentence that comes back', () => {
   });
 });
 
-describe('texts made to be slow', () => {
+describe('texts designed to be slow', () => {
   // Each costs a few milliseconds at most; quadratic work on one of them runs into the time limit of a test.
   it.each([
     ['one word', 'a'],

@@ -61,7 +61,7 @@ function withoutAssertions(source: string): string {
 }
 
 describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
-  it('matches only where one of its triggers stands', () => {
+  it('matches only where one of its triggers occurs', () => {
     const words = TRIGGER_WORDS[name];
     let matched = 0;
     const { source, flags } = PATTERNS[name];
@@ -90,7 +90,7 @@ describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
   });
 });
 
-it('takes no word that it could not find', () => {
+it('a word that could not be found is refused', () => {
   const words = (word: string) => ({ ...TRIGGER_WORDS, failing: [word] });
   for (const word of ['', 'ab', 'Fail', 'line\nend', 'naïve', 'longer than twenty characters'])
     expect(() => packTriggers(words(word)), word).toThrow(RangeError);

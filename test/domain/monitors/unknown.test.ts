@@ -8,7 +8,7 @@ import { firedIn, firesAt, judgeRun, repeat } from './script.ts';
 const reported = sharedFile('reported/monitor-steps-beyond-2-53.jsonl');
 
 describe('numbers that a double cannot hold', () => {
-  it.skipIf(!reported.is_there)(`tells five ids of 19 digits apart ${reported.needed}`, () => {
+  it.skipIf(!reported.is_there)(`keep five ids of 19 digits distinct ${reported.needed}`, () => {
     const steps = readFileSync(reported.path, 'utf8').trim().split('\n');
     expect(firedIn(judgeRun(steps.map((line) => JSON.parse(line) as MonitorStep)))).toEqual([]);
   });
@@ -28,7 +28,7 @@ describe('numbers that a double cannot hold', () => {
     expect(firesAt(judgeRun(repeat(5, () => archive(7))), 'infinite_loop')).toContain(4);
   });
 
-  it('takes the same number in another spelling for the same call', () => {
+  it('make the same call in another spelling', () => {
     const spellings = ['20', '20.0', '2e1', '2E+1', '200e-1'];
     const steps = spellings.map((number) => ({
       action: 'get_page',
@@ -38,7 +38,7 @@ describe('numbers that a double cannot hold', () => {
     expect(firesAt(judgeRun(steps), 'infinite_loop')).toContain(4);
   });
 
-  it('quotes all digits', () => {
+  it('are quoted with all digits', () => {
     const steps = repeat(3, () => ({
       action: 'archive_message',
       action_input: '{"message_id":2512292042121000001}',
@@ -48,7 +48,7 @@ describe('numbers that a double cannot hold', () => {
   });
 });
 
-describe('what is unknown', () => {
+describe('unknown values:', () => {
   const TOOLS = [
     'Read',
     'Bash',
@@ -87,7 +87,7 @@ describe('what is unknown', () => {
     expect(firedIn(judgeRun(repeat(8, () => fail)))).toEqual([]);
   });
 
-  it('a failure that is told is one failure, with or without its input', () => {
+  it('a reported failure is one failure, with or without its input', () => {
     const fail = { action: 'Bash', action_input: null, observation: 'boom', is_error: true };
     expect(firesAt(judgeRun(repeat(8, () => fail)), 'semantic_loop')).toContain(4);
   });

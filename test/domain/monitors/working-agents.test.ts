@@ -130,8 +130,8 @@ describe('no monitor fires on', () => {
   });
 });
 
-describe('but fires on', () => {
-  it('queries put in other ways that bring the same page of results', () => {
+describe('a monitor fires on', () => {
+  it('queries in other words that bring the same page of results', () => {
     const queries = [
       'fix date parser',
       'date parser fix',
@@ -144,7 +144,7 @@ describe('but fires on', () => {
     expect(firesAt(judgeRun(steps, TASK), 'semantic_loop')).toEqual([3, 4]);
   });
 
-  it('another agent asked for the same in other words', () => {
+  it('a request to another agent for the same in other words', () => {
     const steps = [
       'Find the phone number of the office in Berlin',
       'Look up the telephone number for the Berlin office',
@@ -179,7 +179,7 @@ describe('but fires on', () => {
     expect(firesAt(judgeRun(steps, TASK), 'semantic_loop')).toEqual([3, 4]);
   });
 
-  it('a fix that nothing has run, although another file was read', () => {
+  it('a fix that was not run, although another file was read', () => {
     const steps = [EDIT, call('read_file', { path: 'package.json' }, '{"name":"app"}'), DONE];
     expect(firesAt(judgeRun(steps, TASK), 'verification_skip')).toEqual([2]);
   });
@@ -189,14 +189,14 @@ describe('but fires on', () => {
     expect(firesAt(judgeRun(steps, TASK), 'verification_skip')).toEqual([1]);
   });
 
-  it('a sentence said over and over in the thought, whatever the input is', () => {
+  it('a sentence repeated in the thought, whatever the input is', () => {
     const steps = [
       { ...call('finish', '{"a":1}', ''), thought: 'I have to look at it again now. '.repeat(10) },
     ];
     expect(firesAt(judgeRun(steps, TASK), 'infinite_loop')).toEqual([0]);
   });
 
-  it('a tool that fails although its own name was in the call', () => {
+  it('a tool that fails although its name was in the call', () => {
     const steps = repeat(5, (i) => call('bash', `node error-${i}.js`, 'Error: cannot read it'));
     expect(firesAt(judgeRun(steps, TASK), 'semantic_loop')).toEqual([3, 4]);
   });

@@ -38,7 +38,7 @@ function expectSameAnswers(columns: RunColumns<Run>, runs: readonly Run[]): void
   }
 }
 
-it('has a copy of the names of each run if they are all different', () => {
+it('copies the names of each run if they are all different', () => {
   const runs = Array.from({ length: 9_000 }, (_, at): Run => ({ agent: [`Bot-${at}`] }));
   runs[3] = { agent: null };
   runs[4] = { agent: [] };

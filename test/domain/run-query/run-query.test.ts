@@ -64,7 +64,7 @@ const QUERIES: (string | [written: string, printed: string])[] = [
 ];
 
 describe('a query', () => {
-  it('is printed as a text that means the same', () => {
+  it('is printed as a text with the same meaning', () => {
     for (const query of QUERIES) {
       const [written, printed] = typeof query === 'string' ? [query, query] : query;
       const read = parseRunQuery(written);
@@ -75,12 +75,12 @@ describe('a query', () => {
     }
   });
 
-  it('takes text that looks like a field only nearly', () => {
+  it('accepts text that only resembles a field as text', () => {
     for (const text of ['http://x', '12:30', 'a>b', '"modle:x"'])
       expect(parseRunQuery(text).terms, text).toMatchObject([{ kind: 'name', field: 'text' }]);
   });
 
-  it('is bounded', () => {
+  it('is limited', () => {
     expect(fail('x'.repeat(2_001)).message).toContain('2000 characters');
     expect(fail('x '.repeat(65)).message).toContain('64 words');
     expect(fail(`model:${'x,'.repeat(65)}x`).message).toContain('64 values');
@@ -93,7 +93,7 @@ describe('a query', () => {
 });
 
 describe('an error', () => {
-  it.each(['AND', 'OR'])('takes %s for an operator of another language, unless it is quoted', (word) => {
+  it.each(['AND', 'OR'])('names %s as an operator of another language, unless it is quoted', (word) => {
     const text = `status:ok ${word} cost:1`;
     expect(fail(text).message).toContain(`${word} is no operator: `);
     expect(pointedAt(text)).toBe(word);
@@ -133,13 +133,13 @@ describe('an error', () => {
     }
   });
 
-  it('lists what a field takes', () => {
+  it('lists the values of a field', () => {
     expect(fail('status:x').message).toContain('It takes failed, error, running, ok, unknown');
     expect(fail('cost:much').message).toContain('>0.5');
   });
 });
 
-describe('a time', () => {
+describe('a time in a query', () => {
   const NOW = Date.UTC(2026, 4, 3, 12);
   const place = (text: string): [from: string, to: string] => {
     const [term] = parseRunQuery(text).terms;
@@ -158,7 +158,7 @@ describe('a time', () => {
     expect(place('since:2026-05-01T10:30+02:00')[0]).toBe('2026-05-01T08:30:00.000Z');
   });
 
-  it('counts ages from now', () => {
+  it('may be an age, counted from now', () => {
     expect(place('since:1h30m')[0]).toBe('2026-05-03T10:30:00.000Z');
     expect(place('started:2d..1d')).toEqual(['2026-05-01T12:00:00.000Z', '2026-05-02T12:00:00.000Z']);
     expect(readTimePoint('99999999d')).toBeNull();
@@ -178,7 +178,7 @@ describe('completion', () => {
     expect(complete('so')).toEqual(['sort:']);
   });
 
-  it('lists values of a field, what begins alike first', () => {
+  it('lists values of a field, first those that begin alike', () => {
     expect(complete('status:')).toEqual(['failed', 'error', 'running', 'ok', 'unknown']);
     expect(complete('status:ok,fa')).toEqual(['failed']);
     expect(complete('model:op')).toEqual(['opus', 'claude-opus']);
@@ -199,7 +199,7 @@ describe('completion', () => {
     expect(completeRunQuery('status:ok ', 10)).toMatchObject({ from: 10, to: 10 });
   });
 
-  it('offers only what the language reads', () => {
+  it('offers only what the language accepts', () => {
     for (const [field] of QUERY_FIELDS)
       for (const value of complete(`${field}:`))
         if (!/^[<>]$/.test(value) && !(field === 'started' || field === 'finished'))
