@@ -50,7 +50,7 @@ function toArrayBuffer(bytes: Buffer): ArrayBuffer {
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
 }
 
-it('takes the columns from the schema, in its order', () => {
+it('columns come from the schema, in its order', () => {
   expect(COLUMNS.map(({ name, kind }) => `${name} ${kind}`)).toEqual([
     'id text',
     'count integer',
@@ -63,7 +63,7 @@ it('takes the columns from the schema, in its order', () => {
 });
 
 describe('CSV', () => {
-  it('quotes what needs it, and leaves empty what is not there', async () => {
+  it('quotes values that need it, and leaves missing ones empty', async () => {
     expect((await write('csv', [ROW], [EMPTY])).toString()).toBe(
       'id,count,cost,ok,begun_at,tags,kind\r\n' +
         'r1,3,-0.5,true,2026-11-28T12:00:00.250Z,"[""x"",""y \\""z\\""""]",a\r\n' +
@@ -71,7 +71,7 @@ describe('CSV', () => {
     );
   });
 
-  it('has no cell that is a formula', async () => {
+  it('contains no cell that is a formula', async () => {
     for (const begin of ['=', '+', '-', '@', '\t', '\r', '\n']) {
       const text = (await write('csv', [{ ...EMPTY, id: `${begin}1+1` }])).toString();
       expect(text.split('\r\n')[1]!.replace(/^"/, '').startsWith("'"), JSON.stringify(begin)).toBe(true);
@@ -79,7 +79,7 @@ describe('CSV', () => {
   });
 });
 
-it('JSON lines are the rows', async () => {
+it('JSON lines contain the rows', async () => {
   const lines = (await write('jsonl', [ROW, EMPTY])).toString().trimEnd().split('\n');
   expect(lines.map((line) => JSON.parse(line))).toEqual([ROW, EMPTY]);
 });
@@ -89,14 +89,14 @@ describe('Parquet', () => {
     Array.from({ length: 1_000 }, (_, at) => ({ ...ROW, id: `run ${page}-${at}`, count: page * 1_000 + at })),
   );
 
-  it('has no value where an integer is larger than a file can hold', async () => {
+  it('contains no value for an integer that is larger than its type', async () => {
     const rows = await parquetReadObjects({
       file: toArrayBuffer(await write('parquet', [{ ...ROW, count: 1e20 }, ROW])),
     });
     expect(rows.map(({ count }) => count)).toEqual([null, 3n]);
   });
 
-  it('comes in row groups, and a second reader reads every value', async () => {
+  it('is written in row groups, and a second reader reads every value', async () => {
     const file = toArrayBuffer(await write('parquet', ...many));
     expect(parquetMetadata(file).row_groups.map(({ num_rows }) => Number(num_rows))).toEqual([
       5_000, 5_000, 2_000,
@@ -114,7 +114,7 @@ describe('Parquet', () => {
     expect(empty).toEqual({ ...EMPTY, count: 0n, tags: '[]' });
   });
 
-  it('has its columns without a row, too', async () => {
+  it('has its columns also without a row', async () => {
     const { schema, num_rows } = parquetMetadata(toArrayBuffer(await write('parquet')));
     expect([Number(num_rows), schema.slice(1).map(({ name }) => name)]).toEqual([
       0,
@@ -123,7 +123,7 @@ describe('Parquet', () => {
   });
 
   const hasPyarrow = spawnSync('python3', ['-c', 'import pyarrow.parquet']).status === 0;
-  it.skipIf(!hasPyarrow)('is read by pyarrow', async () => {
+  it.skipIf(!hasPyarrow)('can be read by pyarrow', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'understudy-parquet-'));
     try {
       const path = join(dir, 'runs.parquet');

@@ -95,24 +95,28 @@ describe('a recorded session', () => {
   it.each([
     ['claude-code', CLAUDE, 4],
     ['codex', CODEX, 3],
-  ] as const)('of %s becomes a run, and nothing is said', { tags: 'long' }, async (client, inputs, steps) => {
-    for (const input of inputs) expect(await hook(client, input)).toEqual(SILENCE);
-    const { session_id } = inputs[0] as { session_id: string };
-    expect(await finished(session_id, 'ended: other')).toMatchObject({ status: 200, steps });
-    expect(statSync(join(home, '.local/state/understudy/hooks')).mode & 0o777).toBe(0o700);
-    // None of the session's texts are stored there.
-    const [name = ''] = readdirSync(join(home, '.local/state/understudy/hooks'));
-    const kept = readFileSync(join(home, '.local/state/understudy/hooks', name), 'utf8');
-    expect(kept).not.toMatch(/hello|echo|Bash/);
-  });
+  ] as const)(
+    'of %s becomes a run, and the agent is told nothing',
+    { tags: 'long' },
+    async (client, inputs, steps) => {
+      for (const input of inputs) expect(await hook(client, input)).toEqual(SILENCE);
+      const { session_id } = inputs[0] as { session_id: string };
+      expect(await finished(session_id, 'ended: other')).toMatchObject({ status: 200, steps });
+      expect(statSync(join(home, '.local/state/understudy/hooks')).mode & 0o777).toBe(0o700);
+      // None of the session's texts are stored there.
+      const [name = ''] = readdirSync(join(home, '.local/state/understudy/hooks'));
+      const kept = readFileSync(join(home, '.local/state/understudy/hooks', name), 'utf8');
+      expect(kept).not.toMatch(/hello|echo|Bash/);
+    },
+  );
 });
 
-describe('a session that goes in a circle', () => {
+describe('a session that loops', () => {
   it.each([
     ['claude-code', 'PostToolUse', { tool_response: { stdout: '1 failed', stderr: '' } }],
     ['claude-code', 'PostToolUseFailure', { tool_response: undefined, error: 'Exit code 1\n1 failed' }],
     ['codex', 'PostToolUse', { tool_response: '1 failed' }],
-  ])('of %s is told so, by %s', { tags: 'long' }, async (client, hook_event_name, change) => {
+  ])('of %s gets an intervention, by %s', { tags: 'long' }, async (client, hook_event_name, change) => {
     const session_id = `circle-${client}-${hook_event_name}`;
     await hook(client, { ...eventOf(CLAUDE, 'UserPromptSubmit'), session_id, prompt: 'fix the date parser' });
     const told: string[] = [];
@@ -137,7 +141,7 @@ describe('a session that goes in a circle', () => {
 });
 
 describe('steps', () => {
-  it('of parallel tool calls each have a place', { tags: 'long' }, async () => {
+  it('of parallel tool calls each have an index', { tags: 'long' }, async () => {
     const session_id = 'parallel';
     const calls = Array.from({ length: 8 }, (_, at) =>
       call(session_id, `t${at}`, { tool_input: { command: `echo ${at}` } }),
@@ -147,7 +151,7 @@ describe('steps', () => {
     expect(await finished(session_id, 'success')).toMatchObject({ status: 200, steps: 8 });
   });
 
-  it('that come twice count once', async () => {
+  it('that arrive twice count once', async () => {
     const session_id = 'twice';
     // A client calls the hooks of all its settings at once.
     const both = [1, 2].map(() => hook('claude-code', call(session_id, 'same')));
@@ -159,7 +163,7 @@ describe('steps', () => {
     ['one id for all calls', (_turn: number) => 'same'],
     ['ids that begin anew each turn', (turn: number) => `call:${turn % 2}`],
     ['no ids', () => undefined],
-  ])('of calls with %s are all there', { tags: 'long' }, async (name, idOf) => {
+  ])('of calls with %s are all stored', { tags: 'long' }, async (name, idOf) => {
     const session_id = `ids ${name}`;
     for (let turn = 0; turn < 4; turn++) {
       const change = {
@@ -176,7 +180,7 @@ describe('steps', () => {
     );
   });
 
-  it('that the client did not tell all of are unknown, and raise no alarm', { tags: 'long' }, async () => {
+  it('that the client reports only in part are unknown, and raise no alarm', { tags: 'long' }, async () => {
     const session_id = 'untold';
     for (let at = 0; at < 5; at++) {
       const change = { tool_input: undefined, tool_response: undefined };
@@ -194,7 +198,7 @@ describe('steps', () => {
     expect(body.steps).toMatchObject([{ action_input: '{"id":2512292042121000001}' }]);
   });
 
-  it('of an agent that was handed a part are a separate run, which ends with it', {
+  it('of a sub-agent are a separate run, which ends with it', {
     tags: 'long',
   }, async () => {
     const session_id = 'with-an-agent';
@@ -247,7 +251,7 @@ describe('steps', () => {
     ]);
   });
 
-  it('larger than the service takes are cut', { tags: 'long' }, async () => {
+  it('larger than the service accepts are cut', { tags: 'long' }, async () => {
     const said = await hook('codex', call('large', 'a', { tool_response: 'x'.repeat(10_000_000) }));
     expect(said).toEqual(SILENCE);
     expect(await finished('large', 'success')).toMatchObject({ status: 200, steps: 1 });
@@ -266,7 +270,7 @@ async function listen(handle: RequestListener): Promise<{ url: string; server: S
 }
 
 describe('an agent whose service', () => {
-  it('is not there goes on, and is not asked again at once', { tags: 'long' }, async () => {
+  it('is down continues, and does not try again at once', { tags: 'long' }, async () => {
     const { url, server } = await listen(() => {});
     server.close();
     await once(server, 'close');
@@ -284,7 +288,7 @@ describe('an agent whose service', () => {
     expect(await finished('down', 'success')).toMatchObject({ status: 200, steps: 1 });
   });
 
-  it('never answers goes on after a moment, and waits once', { tags: 'long' }, async () => {
+  it('never answers continues after a moment, and waits once', { tags: 'long' }, async () => {
     let asked = 0;
     const { url } = await listen(() => void asked++);
     const env = { SVC_BASE_URL: url };
@@ -308,7 +312,7 @@ describe('an agent whose service', () => {
     ['leads elsewhere', 302, ''],
   ] as const;
   for (const [at, [does, status, body]] of answers.entries())
-    it(`${does} goes on`, longFrom(at, 2), async () => {
+    it(`${does} continues`, longFrom(at, 2), async () => {
       const { url } = await listen((request, response) => {
         request.resume();
         response.writeHead(status, { location: '/elsewhere' }).end(body);
@@ -319,14 +323,14 @@ describe('an agent whose service', () => {
       );
     });
 
-  it('has no key or no address goes on', { tags: 'long' }, async () => {
+  it('has no key or no address continues', { tags: 'long' }, async () => {
     expect(await hook('claude-code', call('a', 'a'), { SVC_API_KEY: '' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { SVC_BASE_URL: 'no address' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { HOME: '/proc/no-home' })).toEqual(SILENCE);
   });
 });
 
-describe('a client that says', () => {
+describe('a client that sends', () => {
   it.each<[string, string | Input]>([
     ['nothing', ''],
     ['no JSON', '{"session_id":'],
@@ -343,7 +347,7 @@ describe('a client that says', () => {
     expect(readdirSync(home).filter((name) => name !== '.local')).toEqual([]);
   });
 
-  it('its name wrong is not told of it, either', async () => {
+  it('a wrong name gets no error either', async () => {
     expect(await hook('claude-kode', call('a', 'b'))).toEqual(SILENCE);
   });
 });

@@ -11,14 +11,14 @@ function makeFolder(): string {
   return folder;
 }
 
-it('counts the same call, made again later, and not the same event, told twice at once', () => {
+it('a later repetition of a call counts, and an event that is reported twice at once counts once', () => {
   const folder = makeFolder();
   const indexOf = (key: string, at_ms: number) => new RunJournal('r', folder).indexOf(key, at_ms);
   expect([indexOf('a', 1_000), indexOf('a', 1_100), indexOf('b', 1_200)]).toEqual([0, 0, 1]);
   expect([indexOf('a', 9_000), indexOf('a', 8_900), indexOf('a', 20_000)]).toEqual([2, 2, 3]);
 });
 
-it('gives two hooks of one event one place, when both have read before either writes', () => {
+it('two hooks of one event get one place, even if both have read before either writes', () => {
   const folder = makeFolder();
   const [first, second] = [new RunJournal('r', folder), new RunJournal('r', folder)];
   expect([first.indexOf('a', 1_000), second.indexOf('a', 1_001)]).toEqual([0, 0]);

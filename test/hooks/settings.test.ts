@@ -81,7 +81,7 @@ describe('printed settings', () => {
 });
 
 describe('installed settings', () => {
-  it('are made once where the file has no hooks', async () => {
+  it('are created once if the file has no hooks', async () => {
     expect(await write()).toMatchObject({ code: 0, stdout: `Written to ${file}\n` });
     const first = readFileSync(file, 'utf8');
     expect(Object.keys(read().hooks)).toContain('PostToolUse');
@@ -90,7 +90,7 @@ describe('installed settings', () => {
     expect(readdirSync(join(folder, '.claude'))).toEqual(['settings.json']);
   });
 
-  it('keep what is there, and take another command in the place of an old one', async () => {
+  it('keep the existing hooks, and replace an old command', async () => {
     const own = { matcher: 'Bash', hooks: [{ type: 'command', command: './lint.sh' }] };
     const before = {
       model: 'opus',
@@ -120,7 +120,7 @@ describe('installed settings', () => {
     });
   });
 
-  it('leave the rest of a group that ours was put into', async () => {
+  it('leave the rest of a group with our hook unchanged', async () => {
     await write();
     const settings = read();
     const other = { type: 'command', command: 'true' };
@@ -146,7 +146,7 @@ describe('installed settings', () => {
     expect(readFileSync(file, 'utf8')).toBe(text);
   });
 
-  it('take an empty file for none', async () => {
+  it('accept an empty file like a missing one', async () => {
     put('');
     await write();
     expect(Object.keys(read())).toEqual(['hooks']);
@@ -215,7 +215,7 @@ describe('installed settings', () => {
     );
   });
 
-  it('go where the client looks when no file is named', async () => {
+  it('go where the client looks if no file is named', async () => {
     const claude = new CliChild(['hooks', 'claude-code', '--write'], {
       cwd: folder,
       env: { HOME: '/nowhere' },
@@ -255,7 +255,7 @@ describe('settings of any shape', () => {
     );
   const OURS = '/usr/bin/node /opt/understudy.mjs hook claude-code';
 
-  it('keep all that is there, in its order, and are as before when ours is taken out', () => {
+  it('keep all existing content in order, and are as before when our hook is removed', () => {
     fc.assert(
       fc.property(settings, fc.constantFrom('claude-code' as const, 'codex' as const), (before, client) => {
         const text = `${JSON.stringify(before, null, 2)}\n`;

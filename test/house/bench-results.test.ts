@@ -26,13 +26,16 @@ describe('bench/results', () => {
     expect(kept.size).toBeGreaterThan(0);
   });
 
-  it.each(results)('names $name by suite, date and commit, and stores it as saveResult does', (stored) => {
-    const { suite, date, commit } = stored.result;
-    expect(stored.name).toBe(`${suite}-${date.slice(0, 10)}-${commit}.json`);
-    expect(stored.text).toBe(formatResult(stored.result));
-  });
+  it.each(results)(
+    'contains $name, named by suite, date and commit, and formatted as saveResult does',
+    (stored) => {
+      const { suite, date, commit } = stored.result;
+      expect(stored.name).toBe(`${suite}-${date.slice(0, 10)}-${commit}.json`);
+      expect(stored.text).toBe(formatResult(stored.result));
+    },
+  );
 
-  it('has every result that a document cites', () => {
+  it('contains every result that a document cites', () => {
     const documents = ['bench', 'docs', 'src', 'actors', 'native', 'clients'].flatMap((each) =>
       readdirSync(join(root, each), { recursive: true, encoding: 'utf8' })
         .filter((path) => path.endsWith('.md'))
@@ -47,7 +50,7 @@ describe('bench/results', () => {
 });
 
 describe('formatResult', () => {
-  it('puts on a line what fits, rounds to six digits, and writes what was not measured as null', () => {
+  it('writes short values on one line, rounds to six digits, and writes unmeasured ones as null', () => {
     const written = formatResult({
       p50: 1.23456789,
       none: Number.NaN,

@@ -23,8 +23,8 @@ function refusal(env: NodeJS.ProcessEnv, flags: Omit<ConfigFlags, 'listener'> = 
   throw new Error('the value was taken');
 }
 
-describe('with nothing set', () => {
-  it('means what the documents say', () => {
+describe('a configuration without variables', () => {
+  it('has the documented defaults', () => {
     expect(gateway()).toEqual({
       version: expect.stringMatching(/^\d+\.\d+\.\d+/),
       log_level: 'info',
@@ -97,7 +97,7 @@ describe('with nothing set', () => {
     });
   });
 
-  it('takes an empty variable for an unset one', () => {
+  it('treats an empty variable like a missing one', () => {
     expect(gateway({}, { PORT: '', GW_NOTE: '', GW_UPSTREAM_BASE: '', AUTH_DB_URL: '' })).toEqual(gateway());
   });
 
@@ -110,7 +110,7 @@ describe('with nothing set', () => {
 });
 
 describe('a model that writes patterns', () => {
-  it('is a service and a name together, with a key or without', () => {
+  it('requires a service and a name together, with a key or without', () => {
     const set = { DISTILL_MODEL_URL: 'https://models.example/v1/', DISTILL_MODEL: 'small-1' };
     const config = gateway({}, set);
     expect(config.distill_model).toEqual({ url: 'https://models.example/v1', model: 'small-1', key: '' });
@@ -126,7 +126,7 @@ describe('published keys', () => {
   const url = { AUTH_JWKS_URL: 'https://id.example.com/keys' };
   const claims = { AUTH_JWT_ISSUER: 'https://id.example.com/', AUTH_JWT_AUDIENCE: 'understudy' };
 
-  it('need an issuer and an audience, and the refusal names the one that is missing', () => {
+  it('require an issuer and an audience, and the refusal names the missing one', () => {
     expect(refusal(url)).toBe(
       'AUTH_JWT_ISSUER="": AUTH_JWKS_URL requires the `iss` that tokens must have, or any',
     );
@@ -138,7 +138,7 @@ describe('published keys', () => {
     });
   });
 
-  it('take any audience and any issuer only where that is written', () => {
+  it('accept any audience and any issuer only on request', () => {
     expect(gateway({}, { ...url, ...claims, AUTH_JWT_AUDIENCE: 'any' }).auth).toMatchObject({
       jwt_issuer: 'https://id.example.com/',
       jwt_audience: null,
@@ -147,8 +147,8 @@ describe('published keys', () => {
   });
 });
 
-describe('values and flags', () => {
-  it('reads every variable', () => {
+describe('variables and flags', () => {
+  it('are all read', () => {
     const config = gateway(
       {},
       {
@@ -267,7 +267,7 @@ describe('values and flags', () => {
     });
   });
 
-  it('lets a flag win over its variable, for the listener that the command starts', () => {
+  it('have an order: a flag overrides its variable, for the listener that the command starts', () => {
     const env = { GW_PORT: '1', GW_HOST: 'a', PORT: '2', HOST: 'b', GW_NOTE: 'from the environment' };
     const flags = { host: '127.0.0.2', port: '3', note: 'from the flag', db: 'some/file.mdb' };
     const onGateway = loadConfig({ listener: 'gateway', ...flags }, env);
@@ -279,7 +279,7 @@ describe('values and flags', () => {
     expect(onApi.gateway).toMatchObject({ host: 'a', port: 1 });
   });
 
-  it('resolves paths against the working directory at the start', () => {
+  it('contain paths relative to the working directory at the start', () => {
     const config = gateway({}, { DATA_DIR: 'elsewhere' });
     expect(isAbsolute(config.data_dir)).toBe(true);
     expect(config.capture.db).toBe(join(config.data_dir, 'capture.mdb'));
@@ -341,7 +341,7 @@ describe('a bad value', () => {
     if (value.length < 100) expect(message).toContain(JSON.stringify(value));
   });
 
-  it('of a flag names the flag', () => {
+  it('of a flag is reported with the flag', () => {
     expect(refusal({}, { port: 'x' })).toContain('--port="x"');
     expect(refusal({}, { note: '\n' })).toContain('--note="\\n"');
     expect(refusal({}, { db: '' })).toContain('--db=""');
@@ -349,7 +349,7 @@ describe('a bad value', () => {
   });
 
   it.each(['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL'])(
-    '%s does not take another engine for the built-in one',
+    '%s accepts no other engine instead of the built-in one',
     (name) => {
       for (const url of ['https://user:hunter2@db.example.com', 'embedded', 'postgres://db/main']) {
         expect(refusal({ [name]: url })).toContain(`${name}=(not shown): must be embedded:`);
@@ -376,13 +376,13 @@ describe('a bad value', () => {
 
 describe('loopback', () => {
   it.each(['127.0.0.1', '127.8.9.1', '::1', 'localhost', 'LocalHost.', '::ffff:127.0.0.1'])(
-    '%s is',
+    'includes %s',
     (host) => {
       expect(isLoopback(host)).toBe(true);
     },
   );
   it.each(['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example.com', 'localhost.example.com', '1127.0.0.1'])(
-    '%s is not',
+    'does not include %s',
     (host) => {
       expect(isLoopback(host)).toBe(false);
     },
@@ -392,7 +392,7 @@ describe('loopback', () => {
 describe('relegation', () => {
   const env = { SVC_DISTILL_DIR: 'some/student' };
 
-  it('is off without a directory, and when it is said', () => {
+  it('is off without a directory, and on request', () => {
     expect(gateway({}, { GW_RELEGATION: 'shadow', SVC_STUDENT_KEY: 'key' }).relegation).toBeNull();
     expect(gateway({}, { ...env, GW_RELEGATION: 'off' }).relegation).toBeNull();
   });
@@ -471,7 +471,7 @@ describe('relegation', () => {
 });
 
 describe('auto threads', () => {
-  it('grow with the cores, and leave none without work', () => {
+  it('grow with the cores, and each kind has work', () => {
     let before = chooseThreads(1);
     expect(before).toMatchObject({ server: 1, actor: 1, compute: 1 });
     expect(chooseThreads(2)).toMatchObject({ server: 2, actor: 1, compute: 1 });
@@ -487,7 +487,7 @@ describe('auto threads', () => {
     }
   });
 
-  it('are what stands for a variable that is not set, or set to auto, each by itself', () => {
+  it('replace a variable that is missing or auto, each by itself', () => {
     expect(gateway({}, { SERVER_THREADS: 'auto', ACTOR_THREADS: '3', FRONT_THREADS: '7' })).toMatchObject({
       server_threads: AUTO.server,
       actor_threads: 3,

@@ -39,12 +39,12 @@ const agentNames = new Set(
 );
 
 describe('docs/configuration.md', () => {
-  it('has every variable of the service once, with the default that the code has', () => {
+  it('lists every variable of the service once, with the default of the code', () => {
     const code = [...VARIABLE_DEFAULTS].map(([name, unset]) => [name, unset === '' ? null : unset]);
     expect(ofService!.map(({ name, unset }) => [name, unset]).sort()).toEqual(code.sort());
   });
 
-  it('has every variable of an agent’s process once, and no other', () => {
+  it('lists every variable of an agent’s process once, and no other', () => {
     expect(agentNames.size).toBe(4);
     expect(ofAgents!.map(({ name }) => name).sort()).toEqual([...agentNames]);
   });
@@ -56,7 +56,7 @@ describe('docs/configuration.md', () => {
     expect([...told, ...addresses].sort()).toEqual([...SECRET_NAMES].sort());
   });
 
-  it('is the only table of them', () => {
+  it('is the only table of variables', () => {
     for (const file of readdirSync(join(root, 'docs')).filter((name) => name !== 'configuration.md'))
       for (const [, name = ''] of read(posix.join('docs', file)).matchAll(/^\| `([A-Z_]+)` \|/gm))
         expect(VARIABLE_DEFAULTS.has(name), `${file} has a row of ${name}`).toBe(false);
@@ -73,7 +73,7 @@ describe('the help of understudy up', () => {
 });
 
 describe('all docs', () => {
-  it('set only variables that exist', () => {
+  it('use only variables that exist', () => {
     const known = new Set([...VARIABLE_DEFAULTS.keys(), ...agentNames]);
     for (const file of [
       'README.md',

@@ -26,7 +26,7 @@ interface LockedPackage extends Partial<PackageJson> {
 
 const manifest = JSON.parse(read('package.json')) as PackageJson;
 
-describe('README', () => {
+describe('the README', () => {
   const readme = read('README.md');
 
   it.each(['npx -y -p node@22 -c "npm ci && npm start"', 'npx -y -p node@22 -c "npm ci && npm test"'])(
@@ -36,7 +36,7 @@ describe('README', () => {
     },
   );
 
-  it('tests with the command that .ci/run begins with', () => {
+  it('tests with the command with which .ci/run begins', () => {
     const [first] = read('.ci/run')
       .split('\n')
       .filter((line) => line.startsWith('npx '));
@@ -44,7 +44,7 @@ describe('README', () => {
     expect(statSync(join(root, '.ci/run')).mode & 0o111).not.toBe(0);
   });
 
-  it('asks for the compilers that the container installs', () => {
+  it('lists the compilers that the container installs', () => {
     const packages = /apt-get install -y ([\w+ ]+)/.exec(readme)?.[1];
     expect(packages).toBeDefined();
     expect(read('Dockerfile')).toContain(`apt-get install -y --no-install-recommends ${packages}`);
@@ -66,35 +66,38 @@ const docs = ['docs', 'src', 'actors', 'bench', 'native', 'clients'].flatMap((fo
   ),
 );
 
-describe.each([...readdirSync(root), ...docs].filter((path) => path.endsWith('.md')))('%s', (doc) => {
-  const text = read(doc);
+describe.each([...readdirSync(root), ...docs].filter((path) => path.endsWith('.md')))(
+  'the document %s',
+  (doc) => {
+    const text = read(doc);
 
-  it('links only to files and headings that exist', () => {
-    for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
-      if (/^https?:/.test(target)) continue;
-      const [file = '', heading] = target.split('#');
-      const path = file === '' ? doc : posix.join(dirname(doc), file);
-      expect(existsSync(join(root, path)), `${doc} -> ${target}`).toBe(true);
-      if (heading !== undefined) expect(headingsOf(read(path)), `${doc} -> ${target}`).toContain(heading);
-    }
-  });
+    it('links only to files and headings that exist', () => {
+      for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+        if (/^https?:/.test(target)) continue;
+        const [file = '', heading] = target.split('#');
+        const path = file === '' ? doc : posix.join(dirname(doc), file);
+        expect(existsSync(join(root, path)), `${doc} -> ${target}`).toBe(true);
+        if (heading !== undefined) expect(headingsOf(read(path)), `${doc} -> ${target}`).toContain(heading);
+      }
+    });
 
-  it('names only files that exist', () => {
-    for (const [, path = ''] of text.matchAll(/`([\w./-]+\.(?:ts|mjs|cc))`/g)) {
-      const isThere = [path, posix.join(dirname(doc), path)].some((each) => existsSync(join(root, each)));
-      if (NOT_FILES.has(path) || isThere) continue;
-      expect(
-        sources.some((each) => each.endsWith(`/${path}`)),
-        `${doc} -> ${path}`,
-      ).toBe(true);
-    }
-  });
+    it('names only files that exist', () => {
+      for (const [, path = ''] of text.matchAll(/`([\w./-]+\.(?:ts|mjs|cc))`/g)) {
+        const isThere = [path, posix.join(dirname(doc), path)].some((each) => existsSync(join(root, each)));
+        if (NOT_FILES.has(path) || isThere) continue;
+        expect(
+          sources.some((each) => each.endsWith(`/${path}`)),
+          `${doc} -> ${path}`,
+        ).toBe(true);
+      }
+    });
 
-  it('names only scripts that exist', () => {
-    for (const [, name = ''] of text.matchAll(/npm run ([\w-]+)/g))
-      expect(manifest.scripts).toHaveProperty(name);
-  });
-});
+    it('names only scripts that exist', () => {
+      for (const [, name = ''] of text.matchAll(/npm run ([\w-]+)/g))
+        expect(manifest.scripts).toHaveProperty(name);
+    });
+  },
+);
 
 function headingsOf(markdown: string): string[] {
   return [...markdown.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) =>
@@ -112,7 +115,7 @@ describe('all docs', () => {
     (path) => path.endsWith('.md') && !/(^|\/)(node_modules|dist|CHANGELOG\.md)/.test(path),
   );
 
-  it('name files that are there', () => {
+  it('name files that exist', () => {
     for (const doc of docs)
       for (const [, path = ''] of read(doc).matchAll(
         /`((?:test|src|actors|native|bench|docs|deploy|clients)\/[\w./-]*)`/g,
@@ -144,7 +147,7 @@ describe('package.json', () => {
     });
   });
 
-  it('has in its lock file the binaries for every platform, without which a clean npm ci refuses to work', () => {
+  it('has the binaries for every platform in its lock file, without which a clean npm ci fails', () => {
     // npm omits entries that its registry does not have, so a lock file made there works nowhere else.
     for (const [path, { optionalDependencies = {} }] of Object.entries(locked)) {
       for (const name of Object.keys(optionalDependencies)) {
@@ -157,14 +160,14 @@ describe('package.json', () => {
     }
   });
 
-  it('says of every package with an install script whether it may run', () => {
+  it('says for every package with an install script whether it may run', () => {
     for (const [path, { hasInstallScript }] of Object.entries(locked)) {
       const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
       if (hasInstallScript && path !== '') expect(manifest.allowScripts).toHaveProperty([name]);
     }
   });
 
-  it('compiles native code itself, with what the published package holds', () => {
+  it('compiles native code itself, from what the published package contains', () => {
     // The package's own script would need python3, make and Node's headers from nodejs.org.
     expect(manifest.allowScripts['hnswlib-node']).toBe(false);
     const script = manifest.scripts.postinstall?.split(' ').at(-1);
@@ -190,7 +193,7 @@ describe('embedded.env', () => {
     expect(Object.values(engines)).toEqual(['embedded:', 'embedded:', 'embedded:']);
   });
 
-  it('is what npm start and the container load', () => {
+  it('is loaded by npm start and the container', () => {
     expect(manifest.scripts.start).toContain('--env-file=embedded.env');
     expect(read('Dockerfile')).toContain('--env-file=/app/embedded.env');
   });
@@ -205,7 +208,7 @@ describe('Dockerfile', () => {
   const rest = (name: string) => instructions.filter(([other]) => other === name).map(([, text]) => text);
   const ignored = read('.dockerignore');
 
-  it('copies files that exist and that .dockerignore lets through', () => {
+  it('copies existing files that .dockerignore permits', () => {
     const sources = rest('COPY')
       .filter((text) => !text.startsWith('--from='))
       .flatMap((text) => text.split(/\s+/).slice(0, -1));
@@ -216,7 +219,7 @@ describe('Dockerfile', () => {
     }
   });
 
-  it('runs as a user who is not root, tells the engine its port and volume, and takes signals itself', () => {
+  it('runs as a user other than root, sets port and volume for the engine, and receives signals itself', () => {
     expect(rest('USER')).toEqual(['node']);
     expect(rest('EXPOSE')).toEqual(['8000 8787']);
     expect(rest('VOLUME')).toEqual(['/data']);

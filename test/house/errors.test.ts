@@ -12,8 +12,8 @@ import {
   toMessagesBody,
 } from '../../src/errors.ts';
 
-describe('the catalogue', () => {
-  it('holds error statuses and words for every code, and only passing troubles are retryable', () => {
+describe('the catalogue of errors', () => {
+  it('has an error status and a text for every code, and only temporary errors are retryable', () => {
     for (const [code, { status, detail, retryable }] of Object.entries(ERRORS)) {
       expect(status, code).toBeGreaterThanOrEqual(400);
       expect(status, code).toBeLessThan(600);
@@ -30,7 +30,7 @@ describe('the catalogue', () => {
     }
   });
 
-  it('makes internal errors of what it does not know, and tells a caller nothing about them', () => {
+  it('turns unknown errors into internal ones, and hides their content from callers', () => {
     const cause = new TypeError('password is hunter2');
     const error = toCatalogueError(cause);
     expect(error).toMatchObject({ code: 'internal', status: 500, cause });
@@ -46,7 +46,7 @@ describe('the catalogue', () => {
     });
   });
 
-  it('speaks the shape of each port', () => {
+  it('has a format for each port', () => {
     const error = new CatalogueError('upstream_failed');
     expect(toApiBody(error)).toEqual({ detail: 'The upstream could not be reached' });
     expect(toMessagesBody(error)).toEqual({

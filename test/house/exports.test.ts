@@ -6,7 +6,7 @@ import { findUnusedExports } from './exports.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-describe('the tree', () => {
+describe('the source tree', () => {
   it('exports nothing that only the exporting file uses', () => {
     const names = globSync(['*.ts', '{tools,examples,native,src,actors,bench,test}/**/*.{ts,tsx,mjs}'], {
       cwd: root,
@@ -36,7 +36,7 @@ describe('findUnusedExports', () => {
     expect(used.filter((name) => name.startsWith('src/a.ts'))).toEqual([]);
   });
 
-  it('finds what no other file imports', () => {
+  it('finds exports that no other file imports', () => {
     expect(
       judge({
         'src/a.ts':

@@ -11,12 +11,12 @@ function tree(files: Record<string, string>): Map<string, string> {
   return new Map(Object.entries(files).map(([name, source]) => [name, `/** Says so. */\n${source}`]));
 }
 
-describe('the tree as it is', () => {
+describe('the source tree', () => {
   const names = globSync(['native/*.ts', 'src/**/*.{ts,tsx}', 'actors/**/*.ts', 'bench/**/*.ts'], {
     cwd: root,
   }).map((name) => name.replaceAll('\\', '/'));
 
-  it('is read whole', () => {
+  it('is read completely', () => {
     expect(names).toContain('src/config.ts');
     expect(names).toContain('src/cli/understudy.ts');
     expect(names.length).toBeGreaterThan(20);
@@ -24,7 +24,7 @@ describe('the tree as it is', () => {
 
   const sources = new Map(names.map((name) => [name, readFileSync(`${root}${name}`, 'utf8')]));
 
-  it('is in order', () => {
+  it('follows the import direction', () => {
     expect(findViolations(sources)).toEqual([]);
   });
 
@@ -33,7 +33,7 @@ describe('the tree as it is', () => {
   });
 });
 
-describe('a tree that is not', () => {
+describe('the check of the import direction', () => {
   it.each([
     [
       'an import against the direction',
@@ -149,13 +149,13 @@ describe('a tree that is not', () => {
     expect(findViolations(tree(files as Record<string, string>))).toEqual([violation]);
   });
 
-  it('a file that does not say what it is for', () => {
+  it('reports a file without a purpose', () => {
     expect(findViolations(new Map([['src/std/a.ts', '// a\nexport {};']]))).toEqual([
       'src/std/a.ts: does not begin with a doc comment',
     ]);
   });
 
-  it('lets through what the rules allow', () => {
+  it('permits what the rules allow', () => {
     const files = {
       'src/domain/run.ts': "import { id } from '../std/id.ts'; // import '../http/server.ts'",
       'src/std/id.ts':
@@ -172,7 +172,7 @@ describe('a tree that is not', () => {
     expect(findViolations(tree(files))).toEqual([]);
   });
 
-  it('a dynamic import that cannot be followed', () => {
+  it('reports a dynamic import that cannot be followed', () => {
     expect(() => findViolations(tree({ 'src/std/a.ts': 'await import(name);' }))).toThrow(/not a literal/);
   });
 });

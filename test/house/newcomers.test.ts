@@ -56,7 +56,7 @@ function listed(heading: string): string[] {
 const expectListed = (heading: string, places: readonly string[]) =>
   expect(listed(heading)).toEqual([...new Set(places)].toSorted());
 
-describe('docs/architecture.md names the places of', () => {
+describe('docs/architecture.md names the places to change for', () => {
   it('a new monitor', () => {
     const own = MONITOR_NAMES.map((name) => `src/domain/monitors/${name.replaceAll('_', '-')}.ts`);
     expect(own.filter((path) => !texts.has(path))).toEqual([]);

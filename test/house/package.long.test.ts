@@ -26,7 +26,7 @@ beforeAll(() => {
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 describe('the installed package', () => {
-  it('holds what runs and what one should read, and nothing else', () => {
+  it('contains what runs and what users should read, and nothing else', () => {
     const top = readdirSync(installed).filter((name) => name !== 'node_modules');
     expect(top.sort()).toEqual([
       'CHANGELOG.md',
@@ -56,7 +56,7 @@ describe('the installed package', () => {
     expect(existsSync(join(installed, 'dist/src/demo'))).toBe(false);
   });
 
-  it('holds the native code and compiled it while it was installed', () => {
+  it('contains the native code, compiled at the installation', () => {
     expect(readdirSync(join(installed, 'native')).sort()).toEqual([
       'arguments.h',
       'build',
@@ -82,19 +82,19 @@ describe('the installed package', () => {
     expect(existsSync(join(installed, 'native/build/graph.node'))).toBe(true);
   });
 
-  it('needs no file with types at run time', () => {
+  it('needs no TypeScript file at run time', () => {
     const names = readdirSync(join(installed, 'dist'), { recursive: true, encoding: 'utf8' });
     for (const name of names.filter((name) => name.endsWith('.js'))) {
       expect(readFileSync(join(installed, 'dist', name), 'utf8'), name).not.toMatch(/\bfrom '\.[^']*\.ts'/);
     }
   });
 
-  it('puts its command on the path of the project', () => {
+  it('puts its command on the project’s path', () => {
     const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
     expect(npm(['exec', '--no', '--', 'understudy', '--version'], dir)).toBe(`${version}\n`);
   });
 
-  it('runs the gateway there', async () => {
+  it('runs the gateway in the project', async () => {
     const data = join(dir, 'data');
     await using child = new CliChild(['gateway', '--port', '0'], {
       env: { DATA_DIR: data },
@@ -110,7 +110,7 @@ describe('the installed package', () => {
     expect((await child.ended).code).toBe(0);
   });
 
-  it('runs the API there, with its model and its dashboard', async () => {
+  it('runs the API in the project, with its model and its dashboard', async () => {
     await using child = new CliChild(['serve', '--port', '0'], {
       env: { DATA_DIR: join(dir, 'api'), SVC_KEYS: 'k', VECTOR_STORE_URL: 'embedded:' },
       entry: join(dir, 'node_modules', '.bin', 'understudy'),

@@ -15,7 +15,7 @@ it('every permission is required by a route', () => {
   expect(Object.keys(PERMISSIONS).filter((name) => !required.has(name))).toEqual(['owners.change']);
 });
 
-it('the page shows what the contract declares', () => {
+it('the page shows the permissions of the contract', () => {
   const rows = routes.map(({ method, path, described_path, permission }) => {
     const marks = ROLES.map((role) =>
       permission === 'signed in' || isAllowed(role, permission!) ? 'yes' : '–',

@@ -9,7 +9,7 @@ import { makeFolder } from '../storage/folder.ts';
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const BUNDLE = 'src/threads/dist';
 
-it('has an entry for each that a module asks for by address', () => {
+it('the bundle has an entry for each module that is loaded by address', () => {
   const asked = globSync('{src,actors}/**/*.ts', { cwd: ROOT }).flatMap((name) =>
     [...readFileSync(join(ROOT, name), 'utf8').matchAll(/resolveModuleUrl\('([^']+)\.ts'/g)].map(
       ([, entry]) => `${basename(entry!)}.mjs`,
@@ -20,7 +20,7 @@ it('has an entry for each that a module asks for by address', () => {
   expect(asked.filter((name) => !built.includes(name))).toEqual([]);
 });
 
-it('runs while the sources are those it was made of, and they run otherwise', () => {
+it('the bundle runs if it is up to date, and otherwise the sources', () => {
   const folder = makeFolder();
   const write = (name: string, text: string) => {
     const path = join(folder, name);

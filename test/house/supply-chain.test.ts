@@ -55,7 +55,7 @@ const UNCHECKED = ['darwin-arm64', 'darwin-x64', 'linux-arm', 'linux-arm64', 'wi
 );
 
 describe('the lock file', () => {
-  it('has a hash of every package, but of those that are named here', () => {
+  it('has a hash for every package except those named here', () => {
     const without = locked
       .filter(([, { integrity }]) => integrity === undefined)
       .map(([path]) => nameOf(path));
@@ -65,7 +65,7 @@ describe('the lock file', () => {
   });
 });
 
-it('no npm runs a script that allowScripts forbids: older ones know only the lock file', () => {
+it('forbids the scripts that allowScripts forbids, for older versions of npm', () => {
   const { allowScripts } = JSON.parse(read('package.json')) as { allowScripts: Record<string, boolean> };
   const scripts = Object.entries(packages).filter(([path]) => allowScripts[nameOf(path)] !== undefined);
   expect(scripts.length).toBeGreaterThanOrEqual(Object.keys(allowScripts).length);
@@ -82,7 +82,7 @@ describe('the lock files of clients that tests drive', () => {
     entry.isDirectory(),
   );
 
-  it.each(folders.map(({ name }) => name))('%s has one version and a hash of every package', (name) => {
+  it.each(folders.map(({ name }) => name))('has one version and a hash for every package: %s', (name) => {
     const lock = JSON.parse(read(`test/real-clients/${name}/package-lock.json`)) as {
       packages: Record<string, Locked & { dependencies?: Record<string, string>; resolved?: string }>;
     };
@@ -100,7 +100,7 @@ describe('the lock files of clients that tests drive', () => {
   });
 });
 
-describe('the binary that reads what comes from the network', () => {
+describe('the binary that reads network data', () => {
   const list = read('native/uwebsockets.sha256');
   const hashes = readHashes(list);
   const { platform, arch, versions } = process;
@@ -114,7 +114,7 @@ describe('the binary that reads what comes from the network', () => {
     expect(judged[0]!.name).toBe(own);
   });
 
-  it('is listed for every platform whose package the lock file has a hash of, and of that version', () => {
+  it('is listed for every platform whose package has a hash in the lock file, in the same version', () => {
     const known = locked.filter(
       ([path, { integrity }]) => /@uwsjs\/.+-\d+$/.test(path) && integrity !== undefined,
     );
@@ -122,7 +122,7 @@ describe('the binary that reads what comes from the network', () => {
     for (const [, { version }] of known) expect(list).toContain(`version ${version} `);
   });
 
-  it('is looked at after every install, and in the container, before anything else', () => {
+  it('is checked after every install, and in the container, before anything else', () => {
     const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
     expect(scripts.postinstall).toMatch(/^node native\/uwebsockets-binary\.mjs && /);
     expect(read('Dockerfile')).toContain('npm ci --ignore-scripts && node native/uwebsockets-binary.mjs && ');
@@ -160,14 +160,14 @@ describe('the binary that reads what comes from the network', () => {
     );
   });
 
-  it('is told with its hash when it is not listed', () => {
+  it('is reported with its hash if it is not listed', () => {
     const { status, stderr } = checkCopy((_path, place) => writeFileSync(place, '# none\n'));
     expect(status).toBe(0);
     expect(stderr).toMatch(/warning: @uwsjs\/.+ is not verified: .+ SHA-256 [0-9a-f]{64}/);
   });
 
   it.each(['x', `${'0'.repeat(64)} one-blank`, `${'0'.repeat(63)}  a`, `${'A'.repeat(64)}  a`])(
-    'is held against no list with the line %j',
+    'is not compared with a list that contains the line %j',
     (line) => {
       expect(() => readHashes(`# a list\n${line}\n`)).toThrow('this line is no hash');
     },
@@ -175,7 +175,7 @@ describe('the binary that reads what comes from the network', () => {
 });
 
 describe('npm run pin', () => {
-  it('fills in what the registry has, changes nothing that is there, and names the rest', {
+  it('adds what the registry has, changes nothing that exists, and names the rest', {
     tags: 'long',
     timeout: 60_000,
   }, async () => {
@@ -281,7 +281,7 @@ describe('npm run sbom', { tags: 'long' }, () => {
     return readFileSync(target, 'utf8');
   };
 
-  it('writes what CycloneDX asks for, the same each time, without network', () => {
+  it('writes what CycloneDX requires, the same each time, without network', () => {
     const text = write();
     expect(write()).toBe(text);
     const bom = JSON.parse(text);

@@ -22,21 +22,21 @@ function findFiles(pattern: RegExp): string[] {
   return files.filter(({ text }) => pattern.test(text)).map(({ file }) => file);
 }
 
-it('run each test once', () => {
+it('tests run once', () => {
   expect(readFileSync(`${ROOT}vitest.config.ts`, 'utf8')).not.toMatch(/\bretry\b/);
   expect(findFiles(/\b(it|test|describe)\b.*\bretry: /)).toEqual([]);
 });
 
-it('do not sleep', () => {
+it('tests do not sleep', () => {
   const sleeping = findFiles(/await (delay|sleep|setTimeout)\(|=> setTimeout\(resolve\b/);
   expect(sleeping.filter((file) => !TIMED.has(file))).toEqual([]);
 });
 
-it('leave out no test without a condition', () => {
+it('tests are skipped only with a condition', () => {
   expect(findFiles(/\b(it|test|describe)\.(only|skip|todo|fails)\b/)).toEqual([]);
   expect(findFiles(/\.(skipIf|runIf)\((true|false)\)/)).toEqual([]);
 });
 
-it('replace no modules, which Node imports itself (fixtures/module-copy.ts makes copies)', () => {
+it('tests replace no modules, which Node imports itself (fixtures/module-copy.ts makes copies)', () => {
   expect(findFiles(/\bvi\.(mock|doMock|hoisted|resetModules|importActual)\(/)).toEqual([]);
 });

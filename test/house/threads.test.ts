@@ -7,7 +7,7 @@ import { findThreadViolations } from './threads.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-it('is so in the tree', () => {
+it('every file of the tree names the threads on which it runs', () => {
   const names = globSync(['native/*.ts', 'src/**/*.ts', 'actors/**/*.ts'], { cwd: root })
     .map((name) => name.replaceAll('\\', '/'))
     .filter((name) => !name.endsWith('.d.ts'));
@@ -17,7 +17,7 @@ it('is so in the tree', () => {
   ).toEqual([]);
 });
 
-describe('what is found', () => {
+describe('the check of the thread vocabulary', () => {
   const judge = (header: string) =>
     findThreadViolations(
       new Map([
@@ -27,13 +27,13 @@ describe('what is found', () => {
     );
 
   it.each(['Actor threads.', 'Actor threads and the command line.', 'Any thread.', 'Pure.'])(
-    'nothing of: %s',
+    'accepts: %s',
     (header) => {
       expect(judge(header)).toEqual([]);
     },
   );
 
-  it('a file that another thread loads', () => {
+  it('reports a file that another thread loads', () => {
     expect(judge('Server threads.')).toEqual([
       'src/std/a.ts: is loaded on the actor thread, and says server',
     ]);
@@ -42,13 +42,13 @@ describe('what is found', () => {
     ]);
   });
 
-  it('a file that says nothing', () => {
+  it('reports a file that names no thread', () => {
     expect(judge('Adds things up, never on a server thread.')).toEqual([
       'src/std/a.ts: says of no thread that it runs there',
     ]);
   });
 
-  it('what is only a type of it is not loaded', () => {
+  it('ignores a file of which only a type is imported', () => {
     const files = new Map([
       ['src/threads/actor-thread-entry.ts', "/** Actor threads. */\nimport type { A } from '../std/a.ts';"],
       ['src/std/a.ts', '/** Server threads. */'],

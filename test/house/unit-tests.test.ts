@@ -9,14 +9,14 @@ const LISTENS_OR_STARTS = /from 'node:(child_process|cluster|dgram|http|http2|ht
 const STARTS_PROCESSES =
   /from '(node:(child_process|cluster)|[./]*\/cli\/child\.ts)'|process\.(chdir|umask)\(/;
 
-it('neither listen nor start a thread or a process', () => {
+it('unit tests do not listen, and start no thread or process', () => {
   const files = globSync([...UNIT], { cwd: ROOT }).filter((file) => !file.endsWith('.long.test.ts'));
   expect(files.length).toBeGreaterThan(90);
   const impure = files.filter((file) => LISTENS_OR_STARTS.test(readFileSync(ROOT + file, 'utf8')));
   expect(impure, 'belongs to the project `process` (test/unit-files.ts)').toEqual([]);
 });
 
-it('of the shared processes start no process', () => {
+it('tests of the shared processes start no process', () => {
   const files = globSync([...SHARED], { cwd: ROOT });
   expect(files.length).toBeGreaterThan(90);
   const starting = files.filter((file) => STARTS_PROCESSES.test(readFileSync(ROOT + file, 'utf8')));

@@ -27,7 +27,7 @@ const paths = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--
   .filter((path) => /\.(?:ts|tsx|mjs|js|md|py|cc|h)$/.test(path) && !EXEMPT.includes(path));
 
 describe('the vocabulary', () => {
-  it('is kept in the whole tree', () => {
+  it('is followed in the whole tree', () => {
     expect(paths.length).toBeGreaterThan(1_000);
     expect(
       paths.flatMap((path) => findVocabularyFaults(path, readFileSync(join(ROOT, path), 'utf8'))),
@@ -35,7 +35,7 @@ describe('the vocabulary', () => {
   });
 });
 
-describe('what is found', () => {
+describe('the check of the vocabulary', () => {
   const wordsOf = (path: string, text: string) =>
     findVocabularyFaults(path, text).map((fault) => /: (["`].*?["`]):/.exec(fault)![1]);
 
@@ -44,7 +44,7 @@ describe('what is found', () => {
     ['There is none.', '"is none"'],
     ['each has a file of its own', '"of its own"'],
     ['/** Each has a file of its\n * own. */', '"of its own"'],
-  ])('in prose: %s', (text, word) => {
+  ])('finds in prose: %s', (text, word) => {
     expect(wordsOf('docs/a.md', text)).toEqual([word]);
   });
 
@@ -63,7 +63,7 @@ describe('what is found', () => {
   });
 
   it.each(['const a = { one: 1 };', 'f(a.one);', "expect('one')", '// one of them'])(
-    'nothing in: %s',
+    'finds nothing in: %s',
     (text) => {
       expect(wordsOf('src/a.ts', text)).toEqual([]);
     },

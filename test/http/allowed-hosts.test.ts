@@ -49,11 +49,11 @@ describe('a host name', () => {
     expect(hosts.allows(host)).toBe(host === 'local');
   });
 
-  it('passes when any may', () => {
+  it('is accepted if any name is', () => {
     expect(new AllowedHosts(['*']).allows('evil.example.com')).toBe(true);
   });
 
-  it('is judged alike whatever was asked before, and however often', () => {
+  it('is judged the same whatever was asked before, and however often', () => {
     const name = fc.oneof(
       fc.constantFrom('localhost', 'app.example.com', 'evil.example.com', '127.0.0.1', '[::1]'),
       fc.domain(),

@@ -68,7 +68,7 @@ const FLUSHES = [
   [5_000, 5_000, 5_000],
 ];
 
-it('brings a chunked reply whole to a client that takes it slowly', async () => {
+it('a chunked reply arrives whole at a client that reads slowly', async () => {
   const [client, stream] = await open(0);
   let drained: PromiseWithResolvers<void> | null = null;
   let blocks = 0;
@@ -106,7 +106,7 @@ it('brings a chunked reply whole to a client that takes it slowly', async () => 
 it.each([
   ['before the reply', true],
   ['behind the reply', false],
-])('goes on with a reply that waits when a body flows again that was paused %s', async (_name, isFirst) => {
+])('a waiting reply continues when a body flows again that was paused %s', async (_name, isFirst) => {
   const length = 48 * MIB;
   const [client, stream] = await open(2);
   const blocked = Promise.withResolvers<void>();

@@ -8,7 +8,7 @@ import { BodyPieces } from '../../src/http/body-pieces.ts';
 
 const sizes = fc.oneof(fc.nat(100), fc.nat(20_000), fc.nat(600_000));
 
-it('keeps pieces of any length, whatever others do with theirs', () => {
+it('pieces of any length are kept, whatever other bodies do with theirs', () => {
   fc.assert(
     fc.property(
       fc.array(
@@ -43,7 +43,7 @@ it('keeps pieces of any length, whatever others do with theirs', () => {
   );
 });
 
-it('uses the memory of released pieces again, once', () => {
+it('the memory of released pieces is reused, once', () => {
   const body = new BodyPieces();
   const first = body.keep(new ArrayBuffer(460_000));
   body.release();
@@ -53,7 +53,7 @@ it('uses the memory of released pieces again, once', () => {
   expect(new BodyPieces().keep(new ArrayBuffer(450_000)).buffer === first.buffer).toBe(false);
 });
 
-it('puts the next piece where one lay that was given back, for the whole of a long body', () => {
+it('the next piece takes the place of a returned one, throughout a long body', () => {
   const body = new BodyPieces();
   const memories = new Set<ArrayBufferLike>();
   for (let i = 0; i < 100; i++) {
@@ -64,7 +64,7 @@ it('puts the next piece where one lay that was given back, for the whole of a lo
   expect(memories.size).toBe(1);
 });
 
-it('holds only the beginning of a body that is passed on as it comes', async () => {
+it('only the beginning of a body that is passed on as it arrives is held', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const body = new BodyPieces();

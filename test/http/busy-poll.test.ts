@@ -14,7 +14,7 @@ function makeClocked(busy_poll_us: number) {
   return { clock, busyPoll, answer };
 }
 
-test('the loop busy-polls after an answer for as long as was asked, and no longer', async () => {
+test('the loop busy-polls after an answer for the configured time, and no longer', async () => {
   const { clock, busyPoll, answer } = makeClocked(100);
   expect(busyPoll.isPolling).toBe(false);
   answer();
@@ -27,7 +27,7 @@ test('the loop busy-polls after an answer for as long as was asked, and no longe
   expect(busyPoll.isPolling).toBe(false);
 });
 
-test('each answer begins the time anew', async () => {
+test('each answer restarts the time', async () => {
   const { clock, busyPoll, answer } = makeClocked(100);
   for (let request = 0; request < 10; request++) {
     answer();
@@ -40,7 +40,7 @@ test('each answer begins the time anew', async () => {
   expect(busyPoll.isPolling).toBe(false);
 });
 
-test('several answers in one turn let it sleep, and so do the next ones for a moment', async () => {
+test('several answers in one turn let the loop sleep, and so do the next ones for a moment', async () => {
   const { clock, busyPoll, answer } = makeClocked(100);
   for (let request = 0; request < 8; request++) answer();
   await nextTick();
@@ -53,7 +53,7 @@ test('several answers in one turn let it sleep, and so do the next ones for a mo
   expect(busyPoll.isPolling).toBe(true);
 });
 
-test('nothing is polled for while another request is worked on', async () => {
+test('the loop does not poll while another request is in progress', async () => {
   const { busyPoll, answer } = makeClocked(100);
   busyPoll.open();
   answer();
@@ -66,7 +66,7 @@ test('nothing is polled for while another request is worked on', async () => {
   expect(busyPoll.isPolling).toBe(false);
 });
 
-test('0 never polls', () => {
+test('with 0 the loop never polls', () => {
   const { busyPoll, answer } = makeClocked(0);
   answer();
   expect(busyPoll.isPolling).toBe(false);

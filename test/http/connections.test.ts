@@ -61,7 +61,7 @@ async function expectTooMany(client: RawClient): Promise<void> {
   await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
 }
 
-describe.runIf(isWatched)('caps', () => {
+describe.runIf(isWatched)('a cap on connections', () => {
   const lines: { message: string; fields: object }[] = [];
   const log = { warn: (fields: object, message: string) => void lines.push({ message, fields }) };
   afterEach(() => {
@@ -69,7 +69,7 @@ describe.runIf(isWatched)('caps', () => {
     lines.length = 0;
   });
 
-  it('of all ports together: one more is told so, and one that closes makes room', async () => {
+  it('applies to all ports together: a further one gets an error, and a closed one makes room', async () => {
     const [server, other] = [await startEcho(), await startEcho()];
     const watch = new ConnectionWatch({ total: 4, by_address: 0 }, log);
     onTestFinished(() => watch.stop());
@@ -91,7 +91,7 @@ describe.runIf(isWatched)('caps', () => {
     expect(lines[0]!.fields).toMatchObject({ max: 4 });
   });
 
-  it('of one address: another one is taken', async () => {
+  it('applies to one address: another one is accepted', async () => {
     const server = await startEcho();
     const watch = new ConnectionWatch({ total: 0, by_address: 2 }, log);
     onTestFinished(() => watch.stop());
@@ -111,7 +111,7 @@ describe.runIf(isWatched)('caps', () => {
       .toEqual([expect.stringContaining('PER_ADDRESS')]);
   });
 
-  it('by default hold for public addresses alone, and in all for what the descriptors are enough for', async () => {
+  it('applies by default only to public addresses, and in total as far as the descriptors suffice', async () => {
     const server = await startEcho();
     const watch = new ConnectionWatch({ total: null, by_address: null }, log);
     onTestFinished(() => watch.stop());
@@ -124,7 +124,7 @@ describe.runIf(isWatched)('caps', () => {
   });
 });
 
-describe.runIf(isWatched)('at the limit of descriptors', () => {
+describe.runIf(isWatched)('a process at the limit of descriptors', () => {
   let upstream: RawUpstream;
   let folder: string;
   beforeAll(async () => {
@@ -136,7 +136,7 @@ describe.runIf(isWatched)('at the limit of descriptors', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('it waits without using the processor, says so in one line, and accepts waiting clients once descriptors are free', {
+  it('waits without processor time, says so in one line, and accepts clients once descriptors are free', {
     tags: 'long',
   }, async () => {
     await using child = new CliChild(['gateway', '--port', '0'], {
@@ -202,7 +202,7 @@ describe('the pace of an upload', () => {
     if (isWatched) expect(countSlow()).toBe(before + 1);
   });
 
-  it('one that drips is ended, the other that comes as fast as it must is not', async () => {
+  it('ends one that drips, and not one at the minimum pace', async () => {
     const server = await startEcho(PACE);
     const [drip, flow] = [await openRawClient(server.port), await openRawClient(server.port)];
     await drip.write(`${HEAD}content-length: 100000\r\n\r\n`);
@@ -223,7 +223,7 @@ describe('the pace of an upload', () => {
     flow.socket.destroy();
   });
 
-  it('a slow body through the gateway frees its upstream connection', async () => {
+  it('frees the upstream connection of a slow body through the gateway', async () => {
     const upstream = await startRawUpstream({});
     const gateway = await startTestGateway(upstream.url, null, undefined, '', null, PACE);
     onTestFinished(async () => {
@@ -238,7 +238,7 @@ describe('the pace of an upload', () => {
     expect(upstream.requests).toHaveLength(0);
   });
 
-  it('a body that waits for the upstream is not slow', { tags: 'long' }, async () => {
+  it('does not count the time in which a body waits for the upstream', { tags: 'long' }, async () => {
     const upstream = await startRawUpstream({ onConnection: (connection) => connection.pause() });
     const gateway = await startTestGateway(upstream.url, null, undefined, '', null, PACE);
     onTestFinished(async () => {

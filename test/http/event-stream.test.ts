@@ -91,7 +91,7 @@ describe('an event stream', () => {
     await until(() => expect(reader.text()).toContain('id: 8\nevent: step\ndata: {"a":1}\n\n'));
   });
 
-  it('answers HEAD with the same head, opens nothing, and the connection goes on', async () => {
+  it('answers HEAD with the same head, opens nothing, and the connection stays open', async () => {
     const reader = await openReader('HEAD');
     expect(reader.text().toLowerCase()).toContain('content-type: text/event-stream');
     expect(sinks).toHaveLength(0);
@@ -123,7 +123,7 @@ describe('an event stream', () => {
     expect(sinks[1]!.write(event)).toBe(true);
   });
 
-  it('waits for a reader that reads slowly, when it is asked to', async () => {
+  it('waits for a reader that reads slowly, if configured', async () => {
     const reader = await openReader();
     const page = Buffer.from(encodeEvent(1, 'step', 'x'.repeat(100_000)));
     const pages = 300;
@@ -141,7 +141,7 @@ describe('an event stream', () => {
     expect(gone).toBe(0);
   });
 
-  it('is told once that its reader has left', async () => {
+  it('is notified once that its reader has left', async () => {
     const readers = [await openReader(), await openReader()];
     readers[0]!.socket.destroy();
     readers[1]!.socket.end();
@@ -150,7 +150,7 @@ describe('an event stream', () => {
     expect(server.open).toBe(0);
   });
 
-  it('does not hold up a drain when its reader does not read', async () => {
+  it('does not delay a drain when its reader does not read', async () => {
     const slow = await openReader();
     slow.socket.pause();
     const event = Buffer.from(encodeEvent(1, 'step', 'x'.repeat(60_000)));
@@ -164,7 +164,7 @@ describe('an event stream', () => {
     expect(gone).toBe(1);
   });
 
-  it('ends whole when it is closed, so that a drain does not wait', async () => {
+  it('ends completely when it is closed, so that a drain does not wait', async () => {
     const readers = [await openReader(), await openReader()];
     const drained = server.drain(60_000);
     for (const sink of sinks) sink.close();

@@ -267,9 +267,9 @@ async function expectRefused(client: RawClient, status: number, isGateway: boole
   expect(client.malformed).toBeNull();
 }
 
-describe.runIf(isWatched)('refused, and nothing of it or behind it goes on', () => {
+describe.runIf(isWatched)('a refused request, of which nothing and nothing after it is forwarded', () => {
   describe.each(CUTS)('%s', (_cut, cut) => {
-    it.each(REFUSED)('%s', async (_name, bytes, status) => {
+    it.each(REFUSED)('has %s', async (_name, bytes, status) => {
       const pieces = cut(Buffer.from(bytes + SMUGGLED, 'latin1'));
       for (const isGateway of [true, false]) {
         const client = await openRawClient(isGateway ? gateway.port : api.port);
@@ -295,7 +295,7 @@ describe.runIf(isWatched)('refused, and nothing of it or behind it goes on', () 
       expect(served).toEqual(['GET /before ']);
     });
 
-    it.each(BROKEN_OFF)('a body with %s, of which nothing has gone on', async (_name, rest) => {
+    it.each(BROKEN_OFF)('has a body with %s, of which nothing was forwarded', async (_name, rest) => {
       const bytes = Buffer.from(`${chunked(`5\r\nfirst\r\n${rest}`)}${SMUGGLED}`, 'latin1');
       for (const isGateway of [true, false]) {
         const client = await openRawClient(isGateway ? gateway.port : api.port);
@@ -309,7 +309,7 @@ describe.runIf(isWatched)('refused, and nothing of it or behind it goes on', () 
   });
 
   it.each(BROKEN_OFF)(
-    'a body with %s, the beginning of which is at the upstream: both sides end',
+    'has a body with %s whose beginning was forwarded: both sides end',
     async (_name, rest) => {
       const client = await openRawClient(gateway.port);
       const arrived = Promise.withResolvers<void>();
@@ -328,7 +328,7 @@ describe.runIf(isWatched)('refused, and nothing of it or behind it goes on', () 
     },
   );
 
-  it('a body that is broken off behind its answer: the connection ends', async () => {
+  it('has a body that breaks off after its answer: the connection ends', async () => {
     upstream.script = {
       onHead: (connection) => connection.write(messageBytes('HTTP/1.1 413 Too Large', [], Buffer.from('no'))),
     };
@@ -354,7 +354,7 @@ describe.runIf(isWatched)('refused, and nothing of it or behind it goes on', () 
   });
 });
 
-describe('taken', () => {
+describe('an accepted request has', () => {
   it.each([
     ['blanks and tabs around a value', get('x-a: \t 1 \t'), ''],
     ['no blank before a value', get('x-a:1'), ''],
@@ -390,7 +390,7 @@ describe('taken', () => {
   });
 });
 
-describe.runIf(isWatched)('whatever comes', () => {
+describe.runIf(isWatched)('any request', () => {
   const token = fc.constantFrom('x-a', 'Accept', "!#$%&'*+-.^_`|~", 'content-type', 'x-content-length');
   const value = fc.constantFrom('', '1', 'a b', ' a\t', 'chunked', '5, 5', 'application/json');
   const field = fc.tuple(token, value).map(([name, text]) => `${name}: ${text}\r\n`);
@@ -468,7 +468,7 @@ describe.runIf(isWatched)('whatever comes', () => {
     .tuple(message, fc.array(change, { maxLength: 2 }))
     .map(([bytes, changes]) => changes.reduce((text, make) => make(text), bytes));
 
-  it('is served as a strict reader has it, or refused, however it is cut', async () => {
+  it('is served as a strict reader reads it, or refused, wherever it is cut', async () => {
     let refusals = 0;
     const outcome = async (bytes: string, cuts: readonly number[]): Promise<void> => {
       served.length = 0;

@@ -86,7 +86,7 @@ function open(path: string, announced: number): Upload {
   };
 }
 
-it('gives up the oldest body when all of them hold too much, and its connection goes on', async () => {
+it('the oldest body is given up when all of them take too much memory, and its connection stays open', async () => {
   const first = open('/first', CAP);
   await first.send(200_000);
   const second = open('/second', CAP);
@@ -106,7 +106,7 @@ it('gives up the oldest body when all of them hold too much, and its connection 
   await until(() => expect(first.text()).toContain('/next has 0'));
 });
 
-it('counts no body that is over: answered, too large, or left by its client', async () => {
+it('bodies no longer count when they are answered, too large, or left by their clients', async () => {
   for (const path of ['/answered-1', '/answered-2', '/answered-3']) {
     const answered = open(path, 200_000);
     await answered.send(190_000);
@@ -133,7 +133,7 @@ it('counts no body that is over: answered, too large, or left by its client', as
   await until(() => expect(second.text()).toContain('/second has 200000'));
 });
 
-it('takes small ones however many there are', async () => {
+it('small bodies are accepted in any number', async () => {
   const paths = Array.from({ length: 12 }, (_, at) => `/small-${at}`);
   const small = paths.map((path) => open(path, OPEN_BODY_BYTES_MIN));
   await Promise.all(small.map(({ send }) => send(OPEN_BODY_BYTES_MIN - 1)));
@@ -142,7 +142,7 @@ it('takes small ones however many there are', async () => {
     await until(() => expect(small[at]!.text()).toContain(`${path} has ${OPEN_BODY_BYTES_MIN}`));
 });
 
-it('puts a body together that comes in pieces of a byte, without keeping them', async () => {
+it('a body in pieces of one byte is joined without keeping the pieces', async () => {
   const body = Array.from({ length: 20_000 }, (_, at) => String.fromCharCode(32 + (at % 90))).join('');
   const socket = connect(server.port, '127.0.0.1');
   sockets.push(socket);

@@ -80,7 +80,7 @@ it.each([
   expect(served.filter((line) => line !== 'POST /refused')).toEqual([]);
 });
 
-it('serves pipelined requests in their order, and refuses a bad one behind them', async () => {
+it('pipelined requests are served in order, and a bad one after them is refused', async () => {
   const client = await openRawClient(server.port);
   onTestFinished(() => void client.socket.destroy());
   const get = (path: string) => `GET ${path} HTTP/1.1\r\n${HOST}\r\n`;
@@ -91,14 +91,14 @@ it('serves pipelined requests in their order, and refuses a bad one behind them'
   expect(served).toEqual(['GET /1', 'GET /2', 'GET /3']);
 });
 
-it('skips chunk extensions', async () => {
+it('chunk extensions are skipped', async () => {
   const client = await openRawClient(server.port);
   onTestFinished(() => void client.socket.destroy());
   await client.write(post('transfer-encoding: chunked', '3;a=b\r\nabc\r\n0\r\n\r\n'));
   expect((await client.readAnswer()).status).toBe(200);
 });
 
-it('takes a request for HTTP/2 with a body for an ordinary one, as Java sends it', async () => {
+it('an HTTP/2 upgrade request with a body is treated as an ordinary one, as Java sends it', async () => {
   const client = await openRawClient(server.port);
   onTestFinished(() => void client.socket.destroy());
   const asks = 'connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAAAAIAAAAB';
@@ -108,7 +108,7 @@ it('takes a request for HTTP/2 with a body for an ordinary one, as Java sends it
   }
 });
 
-it('hands a request for WebSocket over with its socket', async () => {
+it('a WebSocket request is passed on with its socket', async () => {
   const client = await openRawClient(server.port);
   onTestFinished(() => void client.socket.destroy());
   await client.write(`GET /ws HTTP/1.1\r\n${HOST}connection: Upgrade\r\nupgrade: websocket\r\n\r\nfirst`);
@@ -118,7 +118,7 @@ it('hands a request for WebSocket over with its socket', async () => {
   await client.waitUntil(() => client.received.toString('latin1').endsWith('first and more'), 'the echo');
 });
 
-it('answers connections beyond the caps with 503, and counts them', async () => {
+it('connections beyond the caps get 503, and are counted', async () => {
   // Waits until the connections of earlier tests are closed.
   await vi.waitFor(() => expect(plainConnections.counts.open).toBe(0), { timeout: PATIENCE_MS });
   const log = { warn: () => {} };

@@ -93,7 +93,7 @@ it.each([
   expect(served).not.toContain('/behind');
 });
 
-it('a HEAD that is refused is told so, and its connection ends at once', async () => {
+it('a refused HEAD gets its status, and its connection ends at once', async () => {
   const [bad, good] = await Promise.all([open(), open()]);
   let isEnded = false;
   bad.socket.on('end', () => {

@@ -161,7 +161,7 @@ describe('a handshake', () => {
     });
   });
 
-  it('for a new key within a connection is not taken up', async () => {
+  it('for a new key within a connection is refused', async () => {
     await withServer(async () => {
       const socket = await openSecure({ maxVersion: 'TLSv1.2' });
       expect(await ask(socket)).toMatch(/200 OK/);
@@ -174,7 +174,7 @@ describe('a handshake', () => {
     });
   });
 
-  it('that is never ended is, after some seconds', { tags: 'long', timeout: 30_000 }, async () => {
+  it('that never ends is closed after some seconds', { tags: 'long', timeout: 30_000 }, async () => {
     await withServer(async () => {
       const mute = connectPlain(server.port, '127.0.0.1');
       const slow = connectPlain(server.port, '127.0.0.1');
@@ -188,7 +188,7 @@ describe('a handshake', () => {
     });
   });
 
-  it('a thousand times half open at once leaves nothing behind', { timeout: 60_000 }, async () => {
+  it('that is started a thousand times at once leaves nothing behind', { timeout: 60_000 }, async () => {
     await withServer(async () => {
       const before = countOpen();
       const sockets: Socket[] = [];
@@ -206,7 +206,7 @@ describe('a handshake', () => {
 });
 
 describe('the certificate', () => {
-  it('is shown as it is when it has run out, or is not valid yet', async () => {
+  it('is also served when it has expired, or is not valid yet', async () => {
     for (const [days, code] of [
       [[-30, -1], 'CERT_HAS_EXPIRED'],
       [[1, 30], 'CERT_NOT_YET_VALID'],
@@ -220,7 +220,7 @@ describe('the certificate', () => {
     }
   });
 
-  it('is replaced for new connections, by address and by name, and open ones go on', {
+  it('is replaced for new connections, by address and by name, and open ones continue', {
     timeout: 30_000,
   }, async () => {
     const second = await issueCertificate('second');
@@ -242,7 +242,7 @@ describe('the certificate', () => {
     });
   });
 
-  it('stays where the files that replace it do not do, until they do', {
+  it('stays while the files that replace it are unusable', {
     tags: 'long',
     timeout: 30_000,
   }, async () => {
@@ -262,7 +262,7 @@ describe('the certificate', () => {
     });
   });
 
-  it('and its port cannot be taken by another server', async () => {
+  it('is served on a port that another server cannot take', async () => {
     await withServer(async () => {
       await expect(
         startServer({

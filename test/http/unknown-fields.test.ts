@@ -36,7 +36,7 @@ describe('unknown fields', () => {
       expect(fields.describe('', odd)).toBeNull();
   });
 
-  it('are named by their place, in the query, in the body and within it', () => {
+  it('are named with their place, in the query, in the body and within it', () => {
     expect(fields.describe('limt=5&limt=6', { taks: 't', steps: [{}, { input: 'x', at: { col: 2 } }] })).toBe(
       'unknown fields are ignored: query.limt, body.taks, body.steps[1].input, body.steps[1].at.col',
     );
@@ -46,7 +46,7 @@ describe('unknown fields', () => {
     );
   });
 
-  it('make a header whatever their names are, and not a long one', () => {
+  it('make a valid header, whatever their names are, and a short one', () => {
     const names = Array.from({ length: 500 }, (_, at) => `${at}\r\nset-cookie: ü\ud800${'x'.repeat(900)}`);
     const warning = fields.describe('', Object.fromEntries(names.map((name) => [name, 1])))!;
     expect(warning).toMatch(/^[\x20-\x7e]+, and more$/);

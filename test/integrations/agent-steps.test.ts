@@ -21,14 +21,14 @@ const answer = (text: string, ...ids: string[]) => ({
 const result = (id: string) => ({ id, observation: `of ${id}`, isError: false });
 const nudge: Intervention = { text: 'Stop.', failureType: 'infinite_loop', level: 'nudge' };
 
-it('logs an answer without a call as a response, and an empty one not at all', () => {
+it('an answer without a call is logged as a response, and an empty one is not logged', () => {
   const { logged, steps } = makeRun();
   steps.answered(answer(''));
   steps.answered(answer('Done.'));
   expect(logged).toEqual([{ action: 'respond', actionInput: 'Done.', thought: 'I wonder.', tokens: 20 }]);
 });
 
-it('logs calls in the order in which they end, the thought with the first that was asked for', () => {
+it('calls are logged in the order of their ends, with the thought at the first requested one', () => {
   const { logged, steps } = makeRun();
   steps.answered(answer('Look.', 'a', 'b'));
   steps.returned(result('b'));
@@ -39,14 +39,14 @@ it('logs calls in the order in which they end, the thought with the first that w
   ]);
 });
 
-it('takes the reasoning for the thought where nothing is said beside the call', () => {
+it('the reasoning becomes the thought if the answer has no text beside the call', () => {
   const { logged, steps } = makeRun();
   steps.answered(answer('', 'a'));
   steps.returned(result('a'));
   expect(logged).toMatchObject([{ thought: 'I wonder.' }]);
 });
 
-it('pairs results with calls of one id in their order, and with those of the last answer', () => {
+it('results are paired with calls of one id in order, and with those of the last answer', () => {
   const { logged, steps } = makeRun();
   const asked = (name: string) => ({ id: 'same', name, input: {} });
   steps.answered({ text: '', thinking: '', calls: [asked('never answered')], tokens: 0 });
@@ -60,7 +60,7 @@ it('pairs results with calls of one id in their order, and with those of the las
   ]);
 });
 
-it('keeps the tokens of an agent apart from those of an agent that is its tool', () => {
+it('the tokens of an agent are separate from those of an agent that is its tool', () => {
   const { logged, steps } = makeRun();
   steps.answered({ ...answer('Ask.', 'a'), tokens: 100 });
   steps.answered(answer('', 'b'));
@@ -70,7 +70,7 @@ it('keeps the tokens of an agent apart from those of an agent that is its tool',
   expect(logged.map(({ tokens }) => tokens)).toEqual([10, 11, 100]);
 });
 
-it('loses no tokens of calls that never end', () => {
+it('the tokens of calls that never end are not lost', () => {
   const { logged, steps } = makeRun();
   steps.answered(answer('Look.', 'a'));
   steps.answered(answer('Look.', 'a'));
@@ -79,25 +79,25 @@ it('loses no tokens of calls that never end', () => {
   expect(logged).toMatchObject([{ action: 'respond', tokens: 20 }, { tokens: 10 }]);
 });
 
-it('logs a call that was not asked for by its own name', () => {
+it('a call that was not requested is logged under its name', () => {
   const { logged, steps } = makeRun();
   steps.returned({ ...result(''), name: 'clock', input: 'now' });
   expect(logged).toMatchObject([{ action: 'clock', actionInput: 'now', thought: '' }]);
 });
 
-it('forgets the oldest of more calls than it keeps', () => {
+it('calls beyond the limit are forgotten, the oldest first', () => {
   const { steps } = makeRun();
   steps.answered(answer('Look.', ...Array.from({ length: 1_001 }, (_, i) => `${i}`)));
   expect([steps.awaits('0'), steps.awaits('1'), steps.awaits('1000')]).toEqual([false, true, true]);
 });
 
-it('has one ledger a run, however many watch it', () => {
+it('a run has one ledger, however many integrations watch it', () => {
   const { run, steps } = makeRun();
   expect(AgentSteps.of(run)).toBe(steps);
   expect(AgentSteps.of({ ...run })).not.toBe(steps);
 });
 
-it('tells an intervention once, and once more when it came to nothing', () => {
+it('an intervention is delivered once, and once more after a failed delivery', () => {
   const { steps } = makeRun(nudge, { ...nudge, level: 'stop' });
   expect(steps.takeIntervention()).toBe(nudge);
   steps.giveBack(nudge);

@@ -109,7 +109,7 @@ describe.each([
     expect(steps).toMatchObject([{ action: 'respond', actionInput: 'Here.' }]);
   });
 
-  it('calls tools side by side', async () => {
+  it('calls tools in parallel', async () => {
     const { steps } = await expectNoDifference(api, searches('a', 'b'), run);
     expect(steps).toHaveLength(3);
     expect(steps).toMatchObject([
@@ -125,7 +125,7 @@ describe.each([
     ]);
   });
 
-  it('goes on after a tool has failed, and is told of it', async () => {
+  it('continues after a failed tool, and learns of the failure', async () => {
     const { steps } = await expectNoDifference(api, searches('bad', 'b'), run);
     expect(steps).toHaveLength(3);
     expect(steps.find(({ isError }) => isError)).toMatchObject({
@@ -135,7 +135,7 @@ describe.each([
     });
   });
 
-  it('hands wrong arguments and unknown tools back to the model, and both are steps', async () => {
+  it('returns wrong arguments and unknown tools to the model, and both are steps', async () => {
     const script: Script = ({ tool_results }) =>
       tool_results.length > 0
         ? { text: 'So be it.' }
@@ -164,7 +164,7 @@ describe.each([
   });
 });
 
-it.each(['generateText', 'streamText'])('is aborted while a tool is at work, by %s', async (way) => {
+it.each(['generateText', 'streamText'])('is aborted during a tool call, by %s', async (way) => {
   const abortable = async (place: AgentPlace) => {
     const controller = new AbortController();
     const impatient = tool({
@@ -193,7 +193,7 @@ it.each(['generateText', 'streamText'])('is aborted while a tool is at work, by 
   expect(alone.requests).toHaveLength(1);
 });
 
-it('gives each step its tokens where an agent is the tool of another', async () => {
+it('gives each step its tokens if an agent is the tool of another', async () => {
   const { steps } = await expectNoDifference(api, nestedScript, async (place) => {
     const ask = tool({
       description: 'Asks another.',
@@ -219,7 +219,7 @@ describe('streamText', () => {
     expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
   });
 
-  it('is aborted in the middle of a stream', async () => {
+  it('is aborted during a stream', async () => {
     const script: Script = () => ({ text: 'one two three four', hold_after_frames: 3 });
     const { steps } = await expectNoDifference(api, script, async (place) => {
       const controller = new AbortController();
@@ -232,7 +232,7 @@ describe('streamText', () => {
     expect(steps).toEqual([]);
   });
 
-  it('goes on after the error of a stream as it would alone', async () => {
+  it('continues after the error of a stream as it would alone', async () => {
     await expectNoDifference(
       api,
       () => ({ text: 'one two', stream_error: 'It broke.' }),
@@ -266,36 +266,39 @@ describe('streamText', () => {
 });
 
 describe.each(['chat', 'responses'] as const)('an agent in a loop, over %s', (wire) => {
-  it.each(['generateText', 'streamText'])('is told so in a system message, once, by %s', async (way) => {
-    const textsIn = (request: Record<string, unknown>) =>
-      ((request.messages ?? request.input) as { role: string; content: string }[])
-        .filter(({ role }) => role === 'system' || role === 'developer')
-        .map(({ content }) => content);
-    const { requests } = await expectIntervention(
-      api,
-      loopScript,
-      async (place) => {
-        let calls = 0;
-        const patient = tool({
-          description: 'Searches.',
-          inputSchema: z.object({ query: z.string() }),
-          execute: async () => {
-            calls += 1;
-            if (calls === LOOP_CALLS) await place.warned();
-            return 'nothing found';
-          },
-        });
-        const settings = settingsAt(place, wire, { search: patient });
-        if (way === 'generateText') return (await generateText(settings)).text;
-        return await streamText(settings).text;
-      },
-      (request, text) => textsIn(request).filter((content) => content === text).length,
-    );
-    for (const request of requests) expect(textsIn(request)[0]).toBe('You look things up.');
-  });
+  it.each(['generateText', 'streamText'])(
+    'gets an intervention in a system message, once, by %s',
+    async (way) => {
+      const textsIn = (request: Record<string, unknown>) =>
+        ((request.messages ?? request.input) as { role: string; content: string }[])
+          .filter(({ role }) => role === 'system' || role === 'developer')
+          .map(({ content }) => content);
+      const { requests } = await expectIntervention(
+        api,
+        loopScript,
+        async (place) => {
+          let calls = 0;
+          const patient = tool({
+            description: 'Searches.',
+            inputSchema: z.object({ query: z.string() }),
+            execute: async () => {
+              calls += 1;
+              if (calls === LOOP_CALLS) await place.warned();
+              return 'nothing found';
+            },
+          });
+          const settings = settingsAt(place, wire, { search: patient });
+          if (way === 'generateText') return (await generateText(settings)).text;
+          return await streamText(settings).text;
+        },
+        (request, text) => textsIn(request).filter((content) => content === text).length,
+      );
+      for (const request of requests) expect(textsIn(request)[0]).toBe('You look things up.');
+    },
+  );
 });
 
-it('tells the call that succeeds when the one before it failed', async () => {
+it('identifies the call that succeeds after a failed one', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -315,7 +318,7 @@ it('tells the call that succeeds when the one before it failed', async () => {
   }
 });
 
-it('keeps runs apart that go on side by side, registered once for all', async () => {
+it('separates simultaneous runs, registered once for all', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   registerTelemetry(understudyTelemetry());
@@ -340,7 +343,7 @@ it('keeps runs apart that go on side by side, registered once for all', async ()
   }
 });
 
-it('does nothing outside of a run', async () => {
+it('logs nothing outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     const { text } = await generate({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });

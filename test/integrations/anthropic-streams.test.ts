@@ -121,16 +121,16 @@ describe('the forms of a stream', () => {
       ]);
   });
 
-  it('the SDK gets what it would get without the middleware', async () => {
+  it('give the SDK the same result as without the middleware', async () => {
     expect(await stepsOf(linesOf(eventsOf({}), '\r\n'), 3)).toMatchObject([{ actionInput: 'Hello.' }]);
   });
 
-  it('one that is cut off before its end leaves no step', async () => {
+  it('that are cut off before their end leave no step', async () => {
     const text = linesOf(eventsOf({}).slice(0, 4));
     expect(await stepsOf(text, undefined, readBytes)).toEqual([]);
   });
 
-  it('one that ends without message_stop, or is left before it, leaves its step', async () => {
+  it('that end without message_stop, or are left before it, leave their step', async () => {
     const text = linesOf(eventsOf({}).slice(0, -1));
     expect(await stepsOf(text, undefined, readBytes)).toMatchObject([{ tokens: 15 }]);
     const leave = async (client: Anthropic) => {
@@ -181,7 +181,7 @@ describe('the tokens of a stream', () => {
 });
 
 it.each(['whole', 'streamed as text', 'streamed as a value'])(
-  'numbers of a call keep their digits, and go back with them, %s',
+  'the numbers of a call keep their digits, also on the way back, %s',
   async (form) => {
     const isStream = form !== 'whole';
     const big = '2512292042121000001';

@@ -142,7 +142,7 @@ describe.each(ways)('%s', (way, ask) => {
     expect(steps).toEqual([{ action: 'respond', actionInput: 'Here.', thought: 'It is here.', tokens: 15 }]);
   });
 
-  it('calls tools side by side', async () => {
+  it('calls tools in parallel', async () => {
     const { steps } = await expectNoDifference(api, searches('a', 'b'), run);
     expect(steps).toHaveLength(3);
     expect(steps).toMatchObject([
@@ -158,7 +158,7 @@ describe.each(ways)('%s', (way, ask) => {
     ]);
   });
 
-  it('goes on after a tool has failed, and is told of it', async () => {
+  it('continues after a failed tool, and learns of the failure', async () => {
     const { steps } = await expectNoDifference(api, searches('bad', 'b'), run);
     expect(steps).toMatchObject([
       { actionInput: { query: 'bad' }, observation: 'TypeError: no such index', isError: true },
@@ -217,7 +217,7 @@ describe('a stream', () => {
     expect(steps).toMatchObject([{ action: 'respond', actionInput: 'Here it is.', thought: 'It is here.' }]);
   });
 
-  it('is told by its events in the same order', async () => {
+  it('is read through its events in the same order', async () => {
     const script: Script = () => ({ thinking: 'It is here.', text: 'Here it is.' });
     const { outcome } = await expectNoDifference(api, script, async (place) => {
       const told: unknown[] = [];
@@ -256,7 +256,7 @@ describe('a stream', () => {
     expect(steps).toEqual([]);
   });
 
-  it('ends with the error that the provider ends it with', async () => {
+  it('ends with the error that the provider sends', async () => {
     const script: Script = () => ({ text: 'one two', stream_error: 'Overloaded.' });
     const { outcome } = await expectNoDifference(api, script, (place) =>
       clientAt(place)
@@ -293,32 +293,29 @@ it.each([false, true])('is watched in the tool runner, stream: %s', async (strea
   ]);
 });
 
-it.each([false, true])(
-  'is aborted while a tool of the tool runner is at work, stream: %s',
-  async (stream) => {
-    const { steps, requests, outcome } = await expectNoDifference(api, searches('a'), async (place) => {
-      const controller = new AbortController();
-      const tool = runnerTool(() => {
-        controller.abort();
-        return 'found';
-      });
-      const params = {
-        ...PARAMS,
-        messages: [{ role: 'user' as const, content: 'Where?' }],
-        tools: [tool],
-        stream,
-      };
-      const runner = clientAt(place).beta.messages.toolRunner(params, { signal: controller.signal });
-      return (await runner.runUntilDone()).content;
+it.each([false, true])('is aborted during a tool call of the tool runner, stream: %s', async (stream) => {
+  const { steps, requests, outcome } = await expectNoDifference(api, searches('a'), async (place) => {
+    const controller = new AbortController();
+    const tool = runnerTool(() => {
+      controller.abort();
+      return 'found';
     });
-    expect(outcome).toHaveProperty('error.name', 'APIUserAbortError');
-    expect(requests).toHaveLength(1);
-    // The result would appear in the request that takes it to the model, but that request is not sent.
-    expect(steps.every(({ action }) => action === 'search')).toBe(true);
-  },
-);
+    const params = {
+      ...PARAMS,
+      messages: [{ role: 'user' as const, content: 'Where?' }],
+      tools: [tool],
+      stream,
+    };
+    const runner = clientAt(place).beta.messages.toolRunner(params, { signal: controller.signal });
+    return (await runner.runUntilDone()).content;
+  });
+  expect(outcome).toHaveProperty('error.name', 'APIUserAbortError');
+  expect(requests).toHaveLength(1);
+  // The result would appear in the request that takes it to the model, but that request is not sent.
+  expect(steps.every(({ action }) => action === 'search')).toBe(true);
+});
 
-it('counts tokens and lists models as ever', async () => {
+it('does not affect token counts and model lists', async () => {
   const { steps, requests } = await expectNoDifference(
     api,
     () => ({}),
@@ -363,7 +360,7 @@ describe('an agent in a loop', () => {
   it.each([
     ['a text', 'You look things up.', false],
     ['blocks', [{ type: 'text' as const, text: 'You look things up.' }], true],
-  ])('is told so beside a system prompt that is %s, once', async (_, system, stream) => {
+  ])('gets an intervention beside a system prompt that is %s, once', async (_, system, stream) => {
     const { requests } = await expectIntervention(
       api,
       loopScript,
@@ -373,7 +370,7 @@ describe('an agent in a loop', () => {
     for (const { system } of requests) expect(joined(system)).toMatch(/^You look things up\.(\n\n|$)/);
   });
 
-  it('is told so in the system prompt where it has none, once', async () => {
+  it('gets an intervention in a new system prompt, once', async () => {
     await expectIntervention(
       api,
       loopScript,
@@ -382,7 +379,7 @@ describe('an agent in a loop', () => {
     );
   });
 
-  it('is told so in its turn where the server keeps the conversation, once', async () => {
+  it('gets an intervention in its turn if the server stores the conversation, once', async () => {
     await expectIntervention(api, loopScript, searchOn({ stream: false }), (request, text) => {
       const [turn] = request.messages as { content: unknown }[];
       return joined(turn!.content).split(text).length - 1;
@@ -390,7 +387,7 @@ describe('an agent in a loop', () => {
   });
 });
 
-it('tells the attempt that succeeds when the one before it failed', async () => {
+it('identifies the attempt that succeeds after a failed one', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -413,7 +410,7 @@ it('tells the attempt that succeeds when the one before it failed', async () => 
   }
 });
 
-it('keeps runs apart that go on side by side', async () => {
+it('separates simultaneous runs', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };
@@ -434,7 +431,7 @@ it('keeps runs apart that go on side by side', async () => {
   }
 });
 
-it('does nothing outside of a run', async () => {
+it('logs nothing outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };
   try {

@@ -176,7 +176,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
   it.each([
     ['whole messages', {}],
     ['partial messages', { includePartialMessages: true }],
-  ])('calls tools side by side, of which some fail, with %s', async (_, settings) => {
+  ])('calls tools in parallel, of which some fail, with %s', async (_, settings) => {
     const { steps } = await expectSame(searches('a', 'bad', 7), settings);
     expect(steps.at(-1)).toMatchObject({ action: 'respond', actionInput: 'It is here.' });
     expect(bySearch(steps.slice(0, -1))).toMatchObject([
@@ -216,7 +216,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     expect(steps).toEqual([]);
   });
 
-  it('is aborted in the middle of a stream', async () => {
+  it('is aborted during a stream', async () => {
     const script: Script = () => ({ text: 'one two three four', hold_after_frames: 5 });
     const { steps, outcome } = await expectNoDifference(
       api,
@@ -232,7 +232,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     expect(steps).toEqual([]);
   });
 
-  it('tells an agent in a loop beside a result of a tool, each thing once', async () => {
+  it('delivers interventions to an agent in a loop beside a tool’s result, each once', async () => {
     const script: Script = ({ calls_before }) =>
       calls_before >= LOOP_CALLS
         ? { text: 'I give up.' }
@@ -263,7 +263,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     }
   });
 
-  it('keeps runs apart that go on side by side', async () => {
+  it('separates simultaneous runs', async () => {
     const provider = await startFakeProvider({
       script: ({ text, messages }) =>
         messages > 2 || text.includes('result')

@@ -36,7 +36,7 @@ function makeRun(...texts: string[]) {
   return { run, steps };
 }
 
-it('logs what was recorded of a session, and says nothing where there is nothing to say', async () => {
+it('the recorded events of a session are logged, without messages to the agent', async () => {
   const { run, steps } = makeRun();
   const hooks = understudyHooks({ run });
   for (const input of recorded) for (const said of await call(hooks, input)) expect(said).toEqual({});
@@ -54,7 +54,7 @@ it('logs what was recorded of a session, and says nothing where there is nothing
   expect(steps).toHaveLength(4);
 });
 
-it('tells the agent beside a tool that ended or failed, once each, and never as it stops', async () => {
+it('an intervention reaches the agent beside an ended or failed tool, once each, and never at a stop', async () => {
   const { run } = makeRun('One.', 'Two.', 'Three.');
   const hooks = understudyHooks({ run });
   const said = [];
@@ -69,7 +69,7 @@ it('tells the agent beside a tool that ended or failed, once each, and never as 
   ]);
 });
 
-it('logs the last message of another agent, and a tool of a server that says it failed', async () => {
+it('the last message of another agent is logged, and a tool whose server reports a failure', async () => {
   const { run, steps } = makeRun();
   const hooks = understudyHooks({ run });
   const failed = { tool_name: 'mcp__shop__find', tool_use_id: 't', tool_response: { isError: true } };
@@ -81,7 +81,7 @@ it('logs the last message of another agent, and a tool of a server that says it 
   ]);
 });
 
-it('does not throw at what it does not know, and does nothing outside of a run', async () => {
+it('unknown events cause no error, and nothing is logged outside a run', async () => {
   const { run } = makeRun();
   for (const hooks of [understudyHooks({ run }), understudyHooks()])
     for (const [event, matchers] of Object.entries(hooks))
@@ -90,7 +90,7 @@ it('does not throw at what it does not know, and does nothing outside of a run',
           expect(await called[0]!(input)).toEqual({});
 });
 
-it('belongs to the run in which the hooks were made, and brings what the service has to say', async () => {
+it('hooks belong to the run in which they were made, and deliver its interventions', async () => {
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   const failure = recorded.find(({ hook_event_name }) => hook_event_name === 'PostToolUseFailure')!;
   const steps: Step[] = [];

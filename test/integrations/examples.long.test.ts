@@ -103,7 +103,7 @@ async function runExample(name: string, baseUrl: string, client?: InstalledClien
 const relayUrl = () => `http://127.0.0.1:${(relay.address() as AddressInfo).port}`;
 
 // The tutorial has another test (test/demo/tutorial.test.ts), and so have the Python examples (clients/python/tests).
-it('are all known here', () =>
+it('the tests know all examples', () =>
   expect(
     readdirSync(folder)
       .filter((name) => name !== 'tutorial' && name !== 'python')
@@ -154,7 +154,7 @@ describe.each(Object.keys(EXAMPLES))('examples/%s', (name) => {
 });
 
 // The types of the others are checked together with all sources.
-it.skipIf(sdk.entry === null)(`examples/claude-agent-sdk.ts is right by the types ${sdk.needed}`, () => {
+it.skipIf(sdk.entry === null)(`examples/claude-agent-sdk.ts has correct types ${sdk.needed}`, () => {
   const place = mkdtempSync(join(tmpdir(), 'understudy-types-'));
   onTestFinished(() => rmSync(place, { recursive: true, force: true }));
   const config = {

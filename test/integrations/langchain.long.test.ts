@@ -78,7 +78,7 @@ describe('an agent of createAgent', () => {
     expect(steps).toMatchObject([{ action: 'respond', actionInput: 'Here.' }]);
   });
 
-  it('calls tools side by side', async () => {
+  it('calls tools in parallel', async () => {
     const { steps } = await expectNoDifference(api, searches('a', 'b'), invoke);
     expect(steps).toHaveLength(3);
     expect(steps).toMatchObject([
@@ -94,7 +94,7 @@ describe('an agent of createAgent', () => {
     ]);
   });
 
-  it('goes on after a tool has failed, and is told of it', async () => {
+  it('continues after a failed tool, and learns of the failure', async () => {
     const { steps } = await expectNoDifference(api, searches('bad', 'b'), invoke);
     expect(steps.find(({ isError }) => isError)).toMatchObject({
       action: 'search',
@@ -104,7 +104,7 @@ describe('an agent of createAgent', () => {
     expect(steps).toHaveLength(3);
   });
 
-  it('hands wrong arguments and unknown tools back to the model, and both are steps', async () => {
+  it('returns wrong arguments and unknown tools to the model, and both are steps', async () => {
     const script: Script = ({ tool_results }) =>
       tool_results.length > 0
         ? { text: 'So be it.' }
@@ -150,7 +150,7 @@ describe('an agent of createAgent', () => {
     expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
   });
 
-  it('gives each step its tokens where an agent is the tool of another', async () => {
+  it('gives each step its tokens if an agent is the tool of another', async () => {
     const { steps } = await expectNoDifference(api, nestedScript, async (place) => {
       const ask = tool(
         async ({ question }) => {
@@ -166,7 +166,7 @@ describe('an agent of createAgent', () => {
     expect(steps).toMatchObject(NESTED_STEPS);
   });
 
-  it('is aborted in the middle of a stream', async () => {
+  it('is aborted during a stream', async () => {
     const script: Script = () => ({ text: 'one two three four', hold_after_frames: 3 });
     const { steps } = await expectNoDifference(api, script, async (place) => {
       const controller = new AbortController();
@@ -195,7 +195,7 @@ describe('an agent of createAgent', () => {
     expect(steps).toEqual([]);
   });
 
-  it('ends with the very error that its model throws', async () => {
+  it('ends with the same error object that its model throws', async () => {
     class Refused extends Error {
       readonly detail = { code: 7 };
     }
@@ -232,7 +232,7 @@ describe('an agent of createAgent', () => {
   });
 });
 
-it('streams a custom graph, which calls tools side by side, of which one fails', async () => {
+it('streams a custom graph with parallel tools, of which one fails', async () => {
   const { steps } = await expectNoDifference(api, searches('a', 'bad'), async (place) => {
     const model = modelAt(place.url).bindTools([search]);
     const graph = new StateGraph(MessagesAnnotation)
@@ -262,7 +262,7 @@ it('streams a custom graph, which calls tools side by side, of which one fails',
   expect(steps.at(-1)).toMatchObject({ action: 'respond' });
 });
 
-it.each(['invoke', 'stream'] as const)('is aborted while a tool is at work, by %s', async (way) => {
+it.each(['invoke', 'stream'] as const)('is aborted during a tool call, by %s', async (way) => {
   const abortable = async (place: AgentPlace) => {
     const controller = new AbortController();
     const impatient = tool(
@@ -311,7 +311,7 @@ describe('an agent in a loop', () => {
   const countIn = (request: Record<string, unknown>, text: string) =>
     systemOf(request).split(text).length - 1;
 
-  it('is told so in the system prompt, once', async () => {
+  it('gets an intervention in the system prompt, once', async () => {
     const { requests } = await expectIntervention(
       api,
       loopScript,
@@ -326,7 +326,7 @@ describe('an agent in a loop', () => {
     for (const request of requests) expect(systemOf(request)).toMatch(/^You look things up\.(\n\n|$)/);
   });
 
-  it('is told so in a custom graph', async () => {
+  it('gets an intervention in a custom graph', async () => {
     await expectIntervention(
       api,
       loopScript,
@@ -350,7 +350,7 @@ describe('an agent in a loop', () => {
   });
 });
 
-it('tells the call that succeeds when the one before it failed', async () => {
+it('identifies the call that succeeds after a failed one', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -382,7 +382,7 @@ it('tells the call that succeeds when the one before it failed', async () => {
   }
 });
 
-it('keeps runs apart that go on side by side', async () => {
+it('separates simultaneous runs', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   const agent = agentAt({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });
@@ -404,7 +404,7 @@ it('keeps runs apart that go on side by side', async () => {
   }
 });
 
-it('does nothing outside of a run', async () => {
+it('logs nothing outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     expect(

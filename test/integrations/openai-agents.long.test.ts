@@ -133,7 +133,7 @@ describe.each(ways)('%s', (name, run) => {
     expect(spans).toHaveLength(name.includes('without') ? 0 : 3);
   });
 
-  it('calls tools side by side', async () => {
+  it('calls tools in parallel', async () => {
     const { steps } = await expectNoDifference(api, searches('a', 'b'), (place) => run(place));
     expect(steps).toMatchObject([
       {
@@ -150,7 +150,7 @@ describe.each(ways)('%s', (name, run) => {
     expect(steps).toHaveLength(3);
   });
 
-  it('goes on after a tool has failed, and is told of it', async () => {
+  it('continues after a failed tool, and learns of the failure', async () => {
     const { steps } = await expectNoDifference(api, searches('bad', 'b'), (place) => run(place));
     expect(steps).toHaveLength(3);
     expect(steps.find(({ isError }) => isError)).toMatchObject({
@@ -160,7 +160,7 @@ describe.each(ways)('%s', (name, run) => {
     });
   });
 
-  it('hands wrong arguments back to the model, and they are a step that failed', async () => {
+  it('returns wrong arguments to the model, and they are a failed step', async () => {
     const { steps } = await expectNoDifference(api, searches(7), (place) => run(place));
     expect(steps).toMatchObject([
       { action: 'search', actionInput: { query: 7 }, isError: true },
@@ -181,7 +181,7 @@ describe.each(ways)('%s', (name, run) => {
     expect(steps).toEqual([]);
   });
 
-  it('is aborted while a tool is at work', async () => {
+  it('is aborted during a tool call', async () => {
     const { steps, requests } = await expectNoDifference(api, searches('a'), (place) => {
       const controller = new AbortController();
       const execute = () => {
@@ -210,7 +210,7 @@ it('keeps the steps of a stream that is read after its run', async () => {
   expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
 });
 
-it('is aborted in the middle of a stream', async () => {
+it('is aborted during a stream', async () => {
   const script: Script = () => ({ text: 'one two three four', hold_after_frames: 5 });
   const { steps } = await expectNoDifference(api, script, async (place) => {
     const controller = new AbortController();
@@ -227,13 +227,13 @@ it('is aborted in the middle of a stream', async () => {
   expect(steps).toEqual([]);
 });
 
-it('goes on as ever after the error of a stream', async () => {
+it('continues after the error of a stream as it would alone', async () => {
   const script: Script = () => ({ text: 'one two', stream_error: 'It broke.' });
   const { outcome } = await expectNoDifference(api, script, (place) => stream({})(place));
   expect(outcome).toHaveProperty('error');
 });
 
-it('knows an error that a tool words itself, by its span', async () => {
+it('recognizes an error that a tool describes in its own words, by its span', async () => {
   const own = tool({
     name: 'search',
     description: 'Searches.',
@@ -249,7 +249,7 @@ it('knows an error that a tool words itself, by its span', async () => {
   expect(steps[0]).toMatchObject({ observation: 'It did not work: no such index', isError: true });
 });
 
-it('logs a tool that has the last word, and no answer of a model', async () => {
+it('logs a tool that ends the run, and no answer of a model', async () => {
   const { steps } = await expectNoDifference(api, searches('a'), (place) =>
     ask({})(place, agentWith({ toolUseBehavior: 'stop_on_first_tool' })),
   );
@@ -279,7 +279,7 @@ it('follows a hand-over to another agent', async () => {
   ]);
 });
 
-it('hands calls of unknown tools back to the model where the runner does, and they are steps that failed', async () => {
+it('returns calls of unknown tools to the model if the runner does, and they are failed steps', async () => {
   const script: Script = ({ tool_results }) =>
     tool_results.length > 0
       ? { text: 'So be it.' }
@@ -318,7 +318,7 @@ it('logs an agent that is a tool as one step', async () => {
   ]);
 });
 
-it('does not log a conversation that it is given', async () => {
+it('does not log the conversation in its input', async () => {
   const { steps } = await expectNoDifference(
     api,
     () => ({ text: 'Here.' }),
@@ -388,7 +388,7 @@ describe('an agent in a loop', () => {
       expect(instructions).toMatch(/^You look things up\. Be brief\.(\n\n|$)/);
   });
 
-  it.each(ways)('is told so in its instructions, once, by %s', async (name, _, { wire }) => {
+  it.each(ways)('gets an intervention in its instructions, once, by %s', async (name, _, { wire }) => {
     const settings = { wire: wire!, tracingDisabled: name.includes('without') };
     const systemOf = (request: Record<string, unknown>) =>
       wire === 'responses'
@@ -409,7 +409,7 @@ describe('an agent in a loop', () => {
 });
 
 it.each([false, true])(
-  'tells the call that succeeds when the one before it failed, stream: %s',
+  'identifies the call that succeeds after a failed one, stream: %s',
   async (streamed) => {
     const provider = await startFakeProvider({
       script: ({ calls_before }) =>
@@ -437,7 +437,7 @@ it.each([false, true])(
   },
 );
 
-it('keeps runs apart that go on side by side, with one runner for all', async () => {
+it('separates simultaneous runs, with one runner for all', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   const runner = runnerAt({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });
@@ -460,7 +460,7 @@ it('keeps runs apart that go on side by side, with one runner for all', async ()
   }
 });
 
-it('does nothing outside of a run', async () => {
+it('logs nothing outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };

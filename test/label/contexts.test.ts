@@ -81,8 +81,8 @@ const VERSIONS: [string, Undici][] = [
   ['8', undici8],
 ];
 
-describe.each(VERSIONS)('undici %s, two connections', (version, undici) => {
-  it('request', () => {
+describe.each(VERSIONS)('labels are right with undici %s and two connections, for', (version, undici) => {
+  it('requests', () => {
     const dispatcher = new undici.Agent({ connections: 2 });
     return using(dispatcher, async () => {
       await makeCalls(async (body) =>
@@ -92,7 +92,7 @@ describe.each(VERSIONS)('undici %s, two connections', (version, undici) => {
     });
   });
 
-  it('a client of one', () => {
+  it('a client of one connection', () => {
     const client = new undici.Client(new URL(url).origin);
     return using(client, async () => {
       await makeCalls(async (body) =>
@@ -102,7 +102,7 @@ describe.each(VERSIONS)('undici %s, two connections', (version, undici) => {
     });
   });
 
-  it('its own fetch, and the platform’s, by the global dispatcher', async () => {
+  it('its fetch, and the platform’s, by the global dispatcher', async () => {
     const before = undici.getGlobalDispatcher();
     const dispatcher = new undici.Agent({ connections: 2 });
     undici.setGlobalDispatcher(dispatcher);
@@ -120,7 +120,7 @@ describe.each(VERSIONS)('undici %s, two connections', (version, undici) => {
     }
   });
 
-  it.skipIf(version === '8')('the platform’s fetch, told to use it', () => {
+  it.skipIf(version === '8')('the platform’s fetch with a dispatcher', () => {
     const dispatcher = new undici.Agent({ connections: 2 });
     return using(dispatcher, async () => {
       const init = { method: 'POST', dispatcher };
@@ -130,7 +130,7 @@ describe.each(VERSIONS)('undici %s, two connections', (version, undici) => {
   });
 
   // Version 7 hides whose request it repeats: docs/label.md.
-  it.skipIf(version === '7')('its own retries', () => {
+  it.skipIf(version === '7')('its retries', () => {
     const dispatcher = new undici.RetryAgent(new undici.Agent({ connections: 2 }), {
       methods: ['POST'],
       minTimeout: 1,
@@ -145,7 +145,7 @@ describe.each(VERSIONS)('undici %s, two connections', (version, undici) => {
   });
 });
 
-describe('node:http', () => {
+describe('labels are right with node:http, for', () => {
   it('two connections', async () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 2 });
     await makeCalls(
@@ -161,7 +161,7 @@ describe('node:http', () => {
     agent.destroy();
   });
 
-  it('a body that comes from elsewhere', async () => {
+  it('a body from another source', async () => {
     const source = createServer((socket) => socket.on('data', (bytes) => socket.end(bytes))).listen(
       0,
       '127.0.0.1',
@@ -187,8 +187,8 @@ describe('node:http', () => {
 /** It has no scope, whatever the caller's scope. */
 const runScopeless = AsyncLocalStorage.snapshot();
 
-describe('what never left', () => {
-  it('gives its number to the next: refused, given up in the queue, refused by TLS', async () => {
+describe('a call that was never sent', () => {
+  it('returns its number to the next: refused, given up in the queue, refused by TLS', async () => {
     const closed = await startRecorder();
     await closed.close();
     const away = `http://127.0.0.1:${closed.port}/v1/messages`;
@@ -224,7 +224,7 @@ describe('what never left', () => {
     expect(recorder.requests.map((request) => headerOf(request, 'x-svc-seq'))).toEqual(['1', '2', '3']);
   });
 
-  it('and a label that a caller wrote itself is left as it is', async () => {
+  it('keeps a label that the caller wrote', async () => {
     const headers = { 'X-Svc-Run': 'mine' };
     await runScope('not mine', async () => {
       await fetch(url, { headers });

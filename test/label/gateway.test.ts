@@ -140,11 +140,11 @@ const numbersOf = (all: Captured[], run: string) =>
 const upTo = (count: number) => Array.from({ length: count }, (_, at) => at + 1);
 
 describe('the SDKs in run scopes', () => {
-  it('say what is labelled', () => {
+  it('list the labelled transports', () => {
     expect(installedTransports()).toEqual(['fetch', 'undici', 'node:http', 'node:https']);
   });
 
-  it(`number ${RUNS} runs at once, with all their retries`, { tags: 'long' }, async () => {
+  it(`number the calls of ${RUNS} simultaneous runs, with all their retries`, { tags: 'long' }, async () => {
     const calls = Object.entries(CALLS);
     const runs = Array.from({ length: RUNS }, (_, at) => `run ${at}, größer`);
     await Promise.all(
@@ -172,7 +172,7 @@ describe('the SDKs in run scopes', () => {
       expect(raw_headers.filter((name) => /^x-svc-/i.test(name))).toEqual([]);
   });
 
-  it('make runs that are proved whole', { tags: 'long' }, async () => {
+  it('make runs whose completeness is proved', { tags: 'long' }, async () => {
     const run = 'proved';
     await runScope(run, async () => {
       const messages: Anthropic.MessageParam[] = [];
@@ -195,7 +195,7 @@ describe('the SDKs in run scopes', () => {
     });
   });
 
-  it('count what was given up in the middle, and go on behind it', async () => {
+  it('count calls that were given up in the middle, and continue after them', async () => {
     await runScope('given up', async () => {
       const stream = anthropic.messages.stream(claude('hold'));
       stream.on('text', () => stream.abort());
@@ -214,7 +214,7 @@ describe('the SDKs in run scopes', () => {
     expect(numbersOf(await readCapture(), 'given up')).toEqual(upTo(3));
   });
 
-  it('leave no hole where the gateway could not be reached', async () => {
+  it('leave no gap if the gateway could not be reached', async () => {
     const closed = await startRecorder();
     await closed.close();
     const away = { baseURL: `http://127.0.0.1:${closed.port}`, apiKey: CANARY_KEY, maxRetries: 0 };
@@ -246,7 +246,7 @@ describe('the SDKs in run scopes', () => {
     expect(numbersOf(await readCapture(), 'away')).toEqual(upTo(4));
   });
 
-  it('are apart from what is in no scope, and scopes from those within them', async () => {
+  it('do not affect calls outside, and nested scopes are separate', async () => {
     await runScope('outer', async () => {
       await CALLS.messages!('outer 1');
       await runScope('inner', async () => {
@@ -267,7 +267,7 @@ describe('the SDKs in run scopes', () => {
     }
   });
 
-  it('label no call that is no model call', async () => {
+  it('label only model calls', async () => {
     await runScope('counting', async () => {
       await anthropic.messages.countTokens({ model: CLAUDE, messages: claude('counted').messages });
       await CALLS.messages!('counted');
@@ -281,7 +281,7 @@ describe('the SDKs in run scopes', () => {
 describe('a client of the AWS SDK', () => {
   const credentials = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'an example, no key' };
 
-  it.each(['by node:http', 'by its middleware too'])('is labelled behind its signature, %s', async (way) => {
+  it.each(['by node:http', 'by its middleware too'])('is labelled after its signature, %s', async (way) => {
     const recorder = await startRecorder();
     const endpoint = `http://127.0.0.1:${recorder.port}`;
     const signing = { region: REGION, endpoint, credentials, requestHandler: new NodeHttpHandler() };
@@ -304,7 +304,7 @@ describe('a client of the AWS SDK', () => {
     await recorder.close();
   });
 
-  it('is labelled by its middleware where node:http has no part in it, each attempt anew', async () => {
+  it('is labelled by its middleware where node:http is not used, each attempt anew', async () => {
     const heads: Record<string, unknown>[] = [];
     const server = createServer();
     server.on('stream', (stream, headers) => {
@@ -337,12 +337,12 @@ describe('a client of the AWS SDK', () => {
   });
 });
 
-describe('a name that no header can carry', () => {
+describe('a name that cannot stand in a header', () => {
   it.each(['', ' x', 'x ', 'a\r\nb', 'a\0', 'x'.repeat(1_025), 7 as never])('%j is refused', (name) => {
     expect(() => runScope(name, () => 1)).toThrow(TypeError);
   });
 
-  it('gives back what its work gives', () => {
+  it('does not affect the result of a scope with a valid name', () => {
     expect(runScope('x'.repeat(1_024), () => 7)).toBe(7);
     expect(() =>
       runScope('x', () => {

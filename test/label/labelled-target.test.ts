@@ -100,7 +100,7 @@ describe('hosts', () => {
     '',
   ])('%j is not', (host) => expect(hosts.has(host)).toBe(false));
 
-  it('reads them out of origins, and of addresses asked of a proxy', () => {
+  it('are found in origins, and in addresses requested from a proxy', () => {
     expect(hosts.labels('http://127.0.0.1:8787', '/v1/messages')).toBe(true);
     expect(hosts.labels('http://[::1]:8787', '/v1/messages')).toBe(true);
     expect(hosts.labels('https://api.anthropic.com', '/v1/messages')).toBe(false);
@@ -109,7 +109,7 @@ describe('hosts', () => {
     expect(hosts.labels('http://proxy.example.com:3128', 'http://gateway:8787/v1/messages?x')).toBe(true);
   });
 
-  it('forgets what it has found of hosts, not what it was told', () => {
+  it('forget what was found of them, but not what was configured', () => {
     for (let n = 0; n < 3_000; n++) expect(hosts.has(`h${n}.example.net`)).toBe(false);
     expect(hosts.has('models.example.com')).toBe(true);
   });

@@ -49,7 +49,7 @@ it.each([
   ['bun@1.4.5', 'bun agent.ts'],
   ['deno@2.9.6', 'deno run --allow-all --no-config --quiet agent.ts'],
 ])(
-  'on %s',
+  'labels work on %s',
   async (platform, call) => {
     const service = await startService(200, {});
     const recorder = await startRecorder();

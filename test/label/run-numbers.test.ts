@@ -9,12 +9,12 @@ import { RunNumbers } from '../../src/label/run-numbers.ts';
 const keyOf = (run: number) => BigInt.asIntN(64, BigInt(run + 1) * 0x9e37_79b9_7f4a_7c15n);
 
 describe('run numbers', () => {
-  it('begin at 1 and go on, each run by itself', () => {
+  it('begin at 1 and increase, each run by itself', () => {
     const numbers = new RunNumbers(RunNumbers.allocate());
     expect([1n, 1n, -7n, 1n, -7n].map((key) => numbers.take(key))).toEqual([1, 2, 1, 3, 2]);
   });
 
-  it('have no hole and no repetition, whatever is given back', () => {
+  it('have no gap and no repetition, whatever is returned', () => {
     const step = fc.record({ run: fc.integer({ min: 0, max: 40 }), gives_back: fc.boolean() });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 300 }), (steps) => {
@@ -36,7 +36,7 @@ describe('run numbers', () => {
     );
   });
 
-  it('are kept for thousands of runs, and of more for those used last', { tags: 'long' }, () => {
+  it('are kept for thousands of runs, the most recently used', { tags: 'long' }, () => {
     const numbers = new RunNumbers(RunNumbers.allocate());
     for (let round = 1; round <= 3; round++)
       for (let run = 0; run < 2_000; run++) expect(numbers.take(keyOf(run))).toBe(round);
@@ -46,7 +46,7 @@ describe('run numbers', () => {
     expect(numbers.take(keyOf(0))).toBe(1);
   });
 
-  it('keep a bounded number of what was given back', () => {
+  it('keep a limited set of returned numbers', () => {
     const numbers = new RunNumbers(RunNumbers.allocate());
     for (let n = 0; n < 3_000; n++) numbers.giveBack(1n, n + 1);
     expect(new Set(Array.from({ length: 1_000 }, () => numbers.take(1n))).size).toBe(1_000);
@@ -55,7 +55,7 @@ describe('run numbers', () => {
     expect(numbers.take(keyOf(0))).toBe(1);
   });
 
-  it('go on when a thread was terminated in the midst of taking a place', { tags: 'long' }, () => {
+  it('continue after a thread was terminated while it took a place', { tags: 'long' }, () => {
     const memory = RunNumbers.allocate();
     // Its lock is behind 16,384 places of 16 bytes; key 5 belongs to the fifth set.
     new Int32Array(memory, 16_384 * 16)[5] = 1;
@@ -63,7 +63,7 @@ describe('run numbers', () => {
     expect([numbers.take(5n), numbers.take(5n)]).toEqual([1, 2]);
   });
 
-  it('are one row over threads', async () => {
+  it('form one sequence over all threads', async () => {
     const memory = RunNumbers.allocate();
     const module = new URL('../../src/label/run-numbers.ts', import.meta.url).href;
     const code = `

@@ -51,10 +51,10 @@ const inOrder = () => labels().sort(([, a], [, b]) => Number(a) - Number(b));
 const upTo = (name: string, count: number) =>
   Array.from({ length: count }, (_, at) => [name, String(at + 1)]);
 
-describe.each(findNodes())('on Node %s', (_version, program) => {
+describe.each(findNodes())('labels on Node %s', (_version, program) => {
   const auto = ['--import', join(shim.folder, 'auto.js')];
 
-  it('worker threads of a process whose run the environment names go on with its numbers', async () => {
+  it('continue in worker threads of a process whose run the environment names', async () => {
     const code = `
       import { Worker } from 'node:worker_threads';
       import { once } from 'node:events';
@@ -65,7 +65,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     expect(inOrder()).toEqual(upTo('threads', 40));
   });
 
-  it('a scope of the same name in a worker thread does, too', async () => {
+  it('continue in a scope of the same name in a worker thread', async () => {
     const code = `
       import { Worker } from 'node:worker_threads';
       import { once } from 'node:events';
@@ -79,7 +79,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     expect(inOrder()).toEqual(upTo('shared', 30));
   });
 
-  it('two copies of the package, each installed twice, are as one', async () => {
+  it('are shared by two copies of the package, each installed twice', async () => {
     const code = `
       import http from 'node:http';
       import { once } from 'node:events';
@@ -96,7 +96,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     expect(labels()).toEqual([...upTo('copies', 4), [null, null]]);
   });
 
-  it('a scope in the code goes before the run that the environment names', async () => {
+  it('follow a scope in the code before the run that the environment names', async () => {
     const code = `
       const { runScope } = await import(process.env.LABEL);
       const ask = async () => (await fetch(process.env.URL)).text();
@@ -111,7 +111,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     ]);
   });
 
-  it('a bad name in the environment costs the label and not the agent', async () => {
+  it('are lost with a bad name in the environment, but the agent runs', async () => {
     const code = `console.log((await fetch(process.env.URL)).status);`;
     const { stdout, stderr } = await run(program, auto, code, { SVC_RUN: ' ', NODE_NO_WARNINGS: '' });
     expect(stdout).toBe('200');

@@ -70,7 +70,7 @@ async function startDisposable(options: { tls?: boolean } = {}) {
 const unlabel = (requests: Recorded[]) =>
   requests.map((request) => ({ ...request, lines: request.lines.filter((line) => !isLabelLine(line)) }));
 
-describe.each(findNodes())('on Node %s', (_version, program) => {
+describe.each(findNodes())('a labelled process on Node %s', (_version, program) => {
   let without: Played;
   let labelled: Played;
   beforeAll(async () => {
@@ -84,7 +84,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     expect(labelled.outcomes).toEqual(without.outcomes);
   });
 
-  it('sends the same bytes but for the labels', () => {
+  it('sends the same bytes except for the labels', () => {
     expect(without.requests.length).toBeGreaterThan(80);
     expect(unlabel(labelled.requests)).toEqual(unlabel(without.requests));
     expect(unlabel(labelled.tls_requests)).toEqual(unlabel(without.tls_requests));
@@ -118,7 +118,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     expect(numbers.sort((a, b) => a - b)).toEqual(numbers.map((_, at) => at + 1));
   });
 
-  it('installs itself and labels nothing where no run is named', { tags: 'long' }, async () => {
+  it('labels nothing if no run is named', { tags: 'long' }, async () => {
     const installed = await play(program, {}, ['--import', join(shim.folder, 'auto.js')]);
     expect(installed.outcomes).toEqual(without.outcomes);
     expect(installed.requests).toEqual(without.requests);

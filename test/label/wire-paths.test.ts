@@ -6,16 +6,19 @@ import { isModelCall } from '../../src/label/labelled-target.ts';
 import { classifyRequest } from '../../src/providers/classify.ts';
 import { WIRE_LIST } from '../../src/providers/wires.ts';
 
-describe.each(WIRE_LIST.map((wire) => [wire.shape, wire] as const))('%s', (shape, { paths }) => {
-  it('is labelled and classified by each of its paths', () => {
-    expect(paths.examples.length).toBeGreaterThan(0);
-    for (const path of paths.examples) {
-      const route = paths.routes === 'bedrock' ? 'bedrock' : 'default';
-      expect(classifyRequest(route, 'POST', path), path).toEqual({ kind: 'turn', shape });
-      expect(isModelCall(path), path).toBe(true);
-    }
-  });
-});
+describe.each(WIRE_LIST.map((wire) => [wire.shape, wire] as const))(
+  'the wire format %s',
+  (shape, { paths }) => {
+    it('is labelled and classified by each of its paths', () => {
+      expect(paths.examples.length).toBeGreaterThan(0);
+      for (const path of paths.examples) {
+        const route = paths.routes === 'bedrock' ? 'bedrock' : 'default';
+        expect(classifyRequest(route, 'POST', path), path).toEqual({ kind: 'turn', shape });
+        expect(isModelCall(path), path).toBe(true);
+      }
+    });
+  },
+);
 
 it('the Python client labels the same paths', () => {
   const source = (file: string): string => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');

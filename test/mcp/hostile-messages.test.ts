@@ -57,7 +57,7 @@ const address = fc
   .dictionary(fc.constantFrom('codebase_id', 'org_id', 'project_id', 'x'), fc.string(), { maxKeys: 2 })
   .map((fields) => `/mcp?${new URLSearchParams(fields)}`);
 
-it('get an answer that blames no server', { tags: 'long' }, async () => {
+it('hostile messages get an answer that reports no server error', { tags: 'long' }, async () => {
   await fc.assert(
     fc.asyncProperty(fc.oneof(message, anything), address, async (sent, path) => {
       const response = await fetch(`${service.api.url}${path}`, {
@@ -84,7 +84,7 @@ it('get an answer that blames no server', { tags: 'long' }, async () => {
   );
 });
 
-it('leave the service as it was', async () => {
+it('hostile messages do not harm the service', async () => {
   const client = await service.connect(service.key);
   expect((await client.listTools()).tools.map(({ name }) => name)).toEqual(TOOLS);
 });

@@ -74,12 +74,12 @@ const message = (method: string, params: object = {}, id: unknown = 1) => ({
 const PING = message('ping');
 const call = (name: string, input: object) => message('tools/call', { name, arguments: input });
 
-describe('who is let in', () => {
+describe('access to the MCP endpoint', () => {
   it.each([
     ['no key', null],
     ['a wrong key', 'svc_live_000000000000000000000000'],
     ['an empty key', ''],
-  ])('not %s, whatever is asked', async (_, key) => {
+  ])('is refused to %s, for any request', async (_, key) => {
     for (const asked of [
       PING,
       message('initialize'),
@@ -95,7 +95,7 @@ describe('who is let in', () => {
   });
 
   it.each(['https://evil.example', 'null', 'http://127.0.0.1:1', 'https://app.example.com.evil.example'])(
-    'not a page of %s, even with a key',
+    'is refused to a page of %s, even with a key',
     async (origin) => {
       const { status, headers, body } = await send(PING, { headers: { origin } });
       expect({ status, body }).toEqual({ status: 403, body: { detail: 'This origin is not allowed' } });
@@ -103,7 +103,7 @@ describe('who is let in', () => {
     },
   );
 
-  it('a page of a listed origin, which learns beforehand what it may send', async () => {
+  it('is granted to a page of a listed origin, whose preflight says what it may send', async () => {
     const origin = 'https://app.example.com';
     const preflight = await send('', {
       method: 'OPTIONS',
@@ -117,7 +117,7 @@ describe('who is let in', () => {
     expect(headers['access-control-allow-origin']).toBe(origin);
   });
 
-  it('not a page that comes by its own name (DNS rebinding)', async () => {
+  it('is refused to a page under its own name (DNS rebinding)', async () => {
     const host = 'rebound.evil.example:8000';
     expect((await send(PING, { key: null, headers: { host } })).status).toBe(421);
     // A page under that name sends its origin with every POST, and would be refused even with a valid key.
@@ -125,7 +125,7 @@ describe('who is let in', () => {
     expect((await send(PING, { headers: { host, origin } })).status).toBe(403);
   });
 
-  it('a person by a token, as far as the role goes', { tags: 'long' }, async () => {
+  it('is granted to a person with a token, as far as the role permits', { tags: 'long' }, async () => {
     const post = async (path: string, token: string, body: object) => {
       const got = await send(body, { path, key: token });
       expect(got.status, `${path}: ${got.text}`).toBeLessThan(300);
@@ -158,7 +158,7 @@ describe('who is let in', () => {
   });
 });
 
-describe('what is no message', () => {
+describe('a refused message', () => {
   it.each<[string, unknown, Sent, number, unknown]>([
     ['too large', 'x'.repeat(CAP + 1), {}, 413, { detail: expect.any(String) }],
     ['no JSON', '{"jsonrpc":', {}, 400, { detail: expect.stringContaining('not valid JSON') }],
@@ -258,11 +258,14 @@ describe('what is no message', () => {
     }
   });
 
-  it.each(['GET', 'DELETE', 'PUT', 'PATCH'])('%s has nothing to do without sessions', async (method) => {
-    const { status, headers } = await send('', { method });
-    expect(status).toBe(405);
-    expect(headers.allow).toBe('POST');
-  });
+  it.each(['GET', 'DELETE', 'PUT', 'PATCH'])(
+    '%s is refused, because there are no sessions',
+    async (method) => {
+      const { status, headers } = await send('', { method });
+      expect(status).toBe(405);
+      expect(headers.allow).toBe('POST');
+    },
+  );
 });
 
 describe('a message', () => {
@@ -328,7 +331,7 @@ describe('a message', () => {
     }
   });
 
-  it('counts as one request, and one too many is told when to come again', { tags: 'long' }, async () => {
+  it('counts as one request, and one too many gets the time to retry', { tags: 'long' }, async () => {
     const key = await service.makeKey('busy');
     const ask = () => send(call('recall_findings', { codebase_id: 'a', query: 'q' }), { key });
     let served = 0;

@@ -40,7 +40,7 @@ for (const [at, { name, era, open }] of ways.entries())
       client = await open(era);
     });
 
-    it('say who they are and what they are for', async () => {
+    it('describe themselves and their purpose', async () => {
       expect(client.getServerVersion()).toMatchObject({ name: 'understudy', title: 'Understudy' });
       expect(client.getInstructions()).toContain('retrieve_patterns');
       expect(client.getServerCapabilities()).toEqual({ tools: { listChanged: false } });
@@ -146,7 +146,7 @@ for (const [at, { name, era, open }] of ways.entries())
       expect(await callTool(client, 'read_run', { run_id: 'none' })).toMatchObject({ is_error: true });
     });
 
-    it('take a code base that is set for all calls', async () => {
+    it('use a code base that is set for all calls', async () => {
       const set = await open(era, 'owner/näme');
       const tools = await listTools(set);
       expect(tools.get('recall_findings')!.inputSchema.required).toEqual(['query']);
@@ -174,7 +174,7 @@ for (const [at, { name, era, open }] of ways.entries())
       expect(text).toMatch(words);
     });
 
-    it('refuse a tool that there is not', async () => {
+    it('refuse an unknown tool', async () => {
       await expect(client.callTool({ name: 'drop_tables', arguments: {} })).rejects.toThrow(/drop_tables/);
     });
   });
@@ -215,7 +215,7 @@ describe('another organization', () => {
     expect(JSON.stringify(data)).not.toContain('planted');
   });
 
-  it("is reached with the operator's own key, by its name in the address or the flags", async () => {
+  it("is reached with the operator's key, by its name in the address or the flags", async () => {
     const codebase_id = 'operator/base';
     const content = 'Builds need 8 GB of memory';
     const mine = await service.connect(service.key);
@@ -230,7 +230,7 @@ describe('another organization', () => {
     expect((await callTool(piped, 'recall_findings', ask)).data.findings).toMatchObject([{ content }]);
   });
 
-  it('keeps a project apart from another', async () => {
+  it('separates a project from another', async () => {
     const [red, blue] = await Promise.all(
       ['red', 'blue'].map((project) =>
         service.connect(CHILD_KEY, 'legacy', `?org_id=acme&project_id=${project}`),
@@ -245,7 +245,7 @@ describe('another organization', () => {
 });
 
 describe('understudy mcp', () => {
-  it('tells the model of a service that does not answer, and goes on', async () => {
+  it('tells the model that the service does not answer, and continues', async () => {
     const closed = createServer().listen(0, '127.0.0.1');
     await once(closed, 'listening');
     const { port } = closed.address() as AddressInfo;
@@ -263,7 +263,7 @@ describe('understudy mcp', () => {
     }
   });
 
-  it('tells the model of a wrong key', async () => {
+  it('tells the model about a wrong key', async () => {
     const client = await service.spawn({
       SVC_API_KEY: 'svc_live_wrong',
       SVC_BASE_URL: service.api.url,
@@ -315,7 +315,7 @@ describe('understudy mcp', () => {
     expect(stderr).toContain(words);
   });
 
-  it('does not show a key that cannot be one', async () => {
+  it('does not show an invalid key', async () => {
     const { code, stderr } = await runHere(['mcp'], { SVC_API_KEY: 'two words' });
     expect(code).toBe(78);
     expect(stderr).toContain('(not shown)');

@@ -35,10 +35,10 @@ const FIRST_WORDS = [
   ...['pscale_', 'e2b_', 'tskey-', 'rubygems_'],
 ];
 
-describe.each(engines)('%s', (_name, engine, level) => {
+describe.each(engines)('the byte engine %s', (_name, engine, level) => {
   useLevel(addon, level);
 
-  it('finds runs that hold the beginning of a key, and no others', () => {
+  it('finds runs that contain the beginning of a key, and no others', () => {
     const text = 'plain words, a-long-word-that-is-nothing, and sk-ant-api03-abcdefgh here';
     const start = text.indexOf('sk-ant');
     expect(listSuspects(engine, bytes(text))).toEqual([[start, start + 'sk-ant-api03-abcdefgh'.length]]);
@@ -94,7 +94,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
   });
 
   it.each(FIRST_WORDS)(
-    'finds %s where a token begins, behind an escape too, and nothing within a run or cut off',
+    'finds %s where a token begins, also after an escape, but not within a run or cut off',
     (word) => {
       for (const before of [' ', '"', '\\n', '%0A', '\\u000a']) {
         for (const behind of [16, 40]) {
@@ -122,7 +122,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
     ]);
   });
 
-  it('goes on behind the last run when there is no room for more', () => {
+  it('continues after the last run when there is no room for more', () => {
     const text = 'Bearer abcdefghijklmnop1234 '.repeat(9);
     expect(listSuspects(engine, bytes(text), 0, text.length, 1)).toEqual(listSuspects(engine, bytes(text)));
     expect(listSuspects(engine, bytes(text), 0, text.length, 2)).toHaveLength(9);
@@ -138,14 +138,14 @@ describe.each(engines)('%s', (_name, engine, level) => {
     expect(engine.findAnyNeedle(bytes('hay'), 0, 3, packNeedles([]))).toBe(-1);
   });
 
-  it('finds base64 that is long enough', () => {
+  it('finds base64 of sufficient length', () => {
     const text = `"data":"${'QUJD'.repeat(10)}"`;
     expect(engine.findLongBase64(bytes(text), 0, text.length, 40)).toBe(8);
     expect(engine.findLongBase64(bytes(text), 0, text.length, 41)).toBe(-1);
     expect(engine.findLongBase64(bytes(text), 0, text.length, 0)).toBe(-1);
   });
 
-  it('finds characters of a token in other writing at every place', () => {
+  it('finds characters of a token in other encodings at every place', () => {
     for (const written of [
       '\\u002d',
       '\\\\u002D',
@@ -187,7 +187,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
     expect(() => engine.findEscape(bytes('abc'), 0, 4)).toThrow(RangeError);
   });
 
-  it('calls plain what holds none of all these', () => {
+  it('calls texts plain that contain none of these', () => {
     const none = packNeedles([]);
     expect(engine.isPlain(bytes('max_tokens: 1024, "a-long-word-that-is-nothing"'), none, 64)).toBe(true);
     expect(engine.isPlain(bytes('client_secret=a-long-word-that-is-nothing'), none, 64)).toBe(false);
@@ -196,7 +196,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
     expect(engine.isPlain(bytes('+/'.repeat(32)), none, 65)).toBe(true);
   });
 
-  it('measures what two begin and end with', () => {
+  it('measures the common beginning and end of two texts', () => {
     const a = bytes(`${'a'.repeat(10_000)}x${'b'.repeat(10_000)}`);
     const b = bytes(`${'a'.repeat(10_000)}yy${'b'.repeat(10_000)}`);
     expect(engine.measureCommonPrefix(a, b, 0, 0, Number.POSITIVE_INFINITY)).toBe(10_000);
@@ -206,7 +206,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
     expect(engine.measureCommonPrefix(a, a, 0, 0, 0)).toBe(0);
   });
 
-  it('sees a key and any needle at every place of a long text, and nothing in what only looks like one', () => {
+  it('finds a key and any needle at every place of a long text, and nothing in look-alikes', () => {
     const anchored = ['token.of_sixteen_and_more'];
     const loose = ['two words', '-', 'ab: c', '!', 'the fifth'];
     const filler = 'some words, a_word_of_15_ok. it goes on; '.repeat(240);
@@ -241,7 +241,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
     }
   });
 
-  it('finds needles that hold a run wherever they are, cut off at either end and next to others', () => {
+  it('finds needles that contain a run anywhere, cut off at either end and next to others', () => {
     const needle = 'token.a-long-word-that-is-a-name@here';
     const needles = packNeedles([bytes(needle), bytes('other-needle-of-many-letters')]);
     for (const before of ['', 'x', ' and so on ', 'x'.repeat(100), '.,'.repeat(70)]) {
@@ -257,7 +257,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
   });
 
   it.each(['copyBytes', 'copyBytesAside'] as const)(
-    '%s copies, also to and from shared memory, and never beyond',
+    '%s copies, also to and from shared memory, and never beyond the bounds',
     (copy) => {
       const shared = new Uint8Array(new SharedArrayBuffer(10));
       engine[copy](bytes('hello'), shared, 5);
@@ -272,24 +272,27 @@ describe.each(engines)('%s', (_name, engine, level) => {
     },
   );
 
-  it.each(['copyBytes', 'copyBytesAside'] as const)('%s copies from and to any place, and within', (copy) => {
-    const place = fc.nat(70);
-    const length = fc.oneof(fc.nat(200), fc.nat(3_000));
-    fc.assert(
-      fc.property(place, place, length, fc.boolean(), fc.gen(), (fromAt, toAt, size, isWithin, random) => {
-        const source = Buffer.from(Array.from({ length: 3_200 }, (_, at) => (at * 7 + fromAt) & 255));
-        const target = isWithin ? source : Buffer.from(new SharedArrayBuffer(3_200));
-        const expected = Buffer.from(target);
-        // Across a boundary of 64 bytes and within one; with `isWithin` the two mostly overlap.
-        const at = isWithin ? toAt : random(fc.nat, 3_200 - size);
-        source.subarray(fromAt, fromAt + size).copy(expected, at);
-        engine[copy](source.subarray(fromAt, fromAt + size), target, at);
-        expect(target.equals(expected)).toBe(true);
-      }),
-    );
-  });
+  it.each(['copyBytes', 'copyBytesAside'] as const)(
+    '%s copies between any places, also overlapping',
+    (copy) => {
+      const place = fc.nat(70);
+      const length = fc.oneof(fc.nat(200), fc.nat(3_000));
+      fc.assert(
+        fc.property(place, place, length, fc.boolean(), fc.gen(), (fromAt, toAt, size, isWithin, random) => {
+          const source = Buffer.from(Array.from({ length: 3_200 }, (_, at) => (at * 7 + fromAt) & 255));
+          const target = isWithin ? source : Buffer.from(new SharedArrayBuffer(3_200));
+          const expected = Buffer.from(target);
+          // Across a boundary of 64 bytes and within one; with `isWithin` the two mostly overlap.
+          const at = isWithin ? toAt : random(fc.nat, 3_200 - size);
+          source.subarray(fromAt, fromAt + size).copy(expected, at);
+          engine[copy](source.subarray(fromAt, fromAt + size), target, at);
+          expect(target.equals(expected)).toBe(true);
+        }),
+      );
+    },
+  );
 
-  it('refuses numbers of another kind', () => {
+  it('refuses values that are not numbers of the right kind', () => {
     const bytesOfA = bytes('a');
     for (const other of [undefined, null, 'one', {}, 1n] as unknown as number[]) {
       expect(() => engine.measureCommonPrefix(bytesOfA, bytesOfA, 0, 0, other)).toThrow(TypeError);
@@ -297,7 +300,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
     }
   });
 
-  it('refuses offsets outside of the bytes', () => {
+  it('refuses offsets outside the bytes', () => {
     expect(() => engine.findSuspects(bytes('abc'), 0, 4, new Float64Array(9))).toThrow(RangeError);
     expect(() => engine.findAnyNeedle(bytes('abc'), -1, 2, packNeedles([]))).toThrow(RangeError);
     expect(() => engine.findLongBase64(bytes('abc'), 0, Number.NaN, 4)).toThrow(RangeError);
@@ -402,7 +405,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
     );
   });
 
-  it('measure the same', () => {
+  it('measure the same lengths', () => {
     fc.assert(
       fc.property(
         placed,
@@ -458,8 +461,8 @@ const distrustful: ByteEngine = {
   },
 };
 
-describe('a secret', () => {
-  it('is found in whatever the engine leaves out as well as when every run is asked about', () => {
+describe('a secret that the engine skips', () => {
+  it('is found as well as if every run were examined', () => {
     let found = 0;
     fc.assert(
       fc.property(placed, fc.nat(400), (source, a) => {

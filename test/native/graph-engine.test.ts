@@ -58,7 +58,7 @@ for (const [at, level] of levels.entries())
 
     // Sizes around the step of the multiplication, around the padding with zeros, and with sums too large for 16 bits.
     it.each([1, 2, 8, 31, 32, 33, 63, 64, 65, 100, 577])(
-      'finds the nearest, best first, in %i dimensions',
+      'finds the nearest vectors, best first, in %i dimensions',
       { tags: 'long' },
       (dimensions) => {
         const { graph, vectors, prng } = createGraph(dimensions);
@@ -82,7 +82,7 @@ for (const [at, level] of levels.entries())
       },
     );
 
-    it('comes to the same whenever it is made of the same, however wide the instructions are', {
+    it('is the same whenever it is built from the same, however wide the instructions are', {
       tags: 'long',
     }, () => {
       for (const [dimensions, size] of [
@@ -105,7 +105,7 @@ for (const [at, level] of levels.entries())
       engine.setWidestLevel(level);
     });
 
-    it('does not find what is marked as removed, and as much as is wanted all the same', () => {
+    it('finds none that are marked as removed, and still as many as requested', () => {
       const { graph, vectors } = createGraph(16);
       for (let label = 0; label < SIZE; label += 2) engine.markRemoved(graph, label);
       expect(() => engine.markRemoved(graph, 0)).toThrow();
@@ -131,7 +131,7 @@ for (const [at, level] of levels.entries())
       }
     });
 
-    it('answers when there is nothing, less than is wanted, or only zeros', () => {
+    it('answers if it is empty, has fewer than requested, or only zeros', () => {
       const graph = engine.createGraph(4, 10, M, EF, 100);
       expect(search(graph, Float32Array.of(1, 0, 0, 0), 5)).toEqual([]);
       engine.addPoint(graph, new Float32Array(4), 3);
@@ -141,7 +141,7 @@ for (const [at, level] of levels.entries())
       expect(search(graph, Float32Array.of(0, 1, 0, 0), 0)).toEqual([]);
     });
 
-    it('grows when it is told to, and not by itself', () => {
+    it('grows only on request', () => {
       const graph = engine.createGraph(4, 2, M, EF, 100);
       const vector = Float32Array.of(1, 0, 0, 0);
       engine.addPoint(graph, vector, 0);
@@ -153,7 +153,7 @@ for (const [at, level] of levels.entries())
       expect(() => engine.resizeGraph(graph, 2)).toThrow();
     });
 
-    it('refuses what does not fit, and lives on', () => {
+    it('refuses invalid input, and continues', () => {
       const { graph, vectors } = createGraph(8, 50);
       const [labels, similarities] = [new Uint32Array(5), new Float32Array(5)];
       const vector = vectors[0]!;
@@ -186,7 +186,7 @@ for (const [at, level] of levels.entries())
       expect(engine.countPoints(graph)).toBe(50);
     });
 
-    it('answers for the smallest and the greatest numbers that a vector may hold', () => {
+    it('answers for the smallest and the greatest numbers that a vector may contain', () => {
       const { graph, prng } = createGraph(33, 500);
       for (const size of [2 ** -149, 1e-38, 1e-30, 1e-29, 2 ** 20]) {
         const vector = randomVector(prng, 33).map((number) => Math.sign(number) * size);
@@ -199,7 +199,7 @@ for (const [at, level] of levels.entries())
   });
 
 describe('the file of a graph', () => {
-  it('gives the same graph back, with its marks', async () => {
+  it('restores the same graph, with its marks', async () => {
     const { graph, prng } = createGraph(33);
     engine.markRemoved(graph, 7);
     const file = join(dir, 'same.graph');
@@ -213,7 +213,7 @@ describe('the file of a graph', () => {
     expect(() => engine.markRemoved(back, 7)).toThrow();
   });
 
-  it('is refused if it is not a graph, is cut short, or has other vectors', async () => {
+  it('is refused if it is not a graph, is cut off, or has other vectors', async () => {
     const { graph } = createGraph(33, 100);
     const file = join(dir, 'good.graph');
     await engine.writeGraph(graph, file);
@@ -229,7 +229,7 @@ describe('the file of a graph', () => {
     await expect(engine.writeGraph(graph, join(dir, 'no', 'folder'))).rejects.toThrow();
   });
 
-  it('is refused where it leads out of the graph, or says of itself what cannot be', async () => {
+  it('is refused if it leads out of the graph, or contradicts itself', async () => {
     const { graph } = createGraph(33, 400);
     const file = join(dir, 'whole.graph');
     await engine.writeGraph(graph, file);
@@ -274,7 +274,7 @@ describe('the file of a graph', () => {
     expect(engine.countPoints(await engine.readGraph(33, bad))).toBe(400);
   });
 
-  it('holds the graph as it was when the writing began, whatever is removed meanwhile', async () => {
+  it('contains the graph as it was when the writing began, whatever is removed meanwhile', async () => {
     const { graph, vectors } = createGraph(33);
     engine.markRemoved(graph, 7);
     const files = [join(dir, 'first.graph'), join(dir, 'second.graph')] as const;
@@ -295,7 +295,7 @@ describe('the file of a graph', () => {
     engine.resizeGraph(graph, SIZE + 2);
   });
 
-  it('takes new points where all that lie around were removed', () => {
+  it('accepts new points where all neighbours were removed', () => {
     const { graph, vectors, prng } = createGraph(16);
     engine.resizeGraph(graph, SIZE + 400);
     // Equal vectors become each other's only neighbours.

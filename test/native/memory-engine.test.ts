@@ -44,8 +44,8 @@ function script(body: string, mayWrite: 0 | 1): string[] {
   return ['--input-type=module', '-e', source];
 }
 
-describe.runIf(isNative)('memory of two processes', () => {
-  it('is the same memory in each, also what is written later', async () => {
+describe.runIf(isNative)('memory shared by two processes', () => {
+  it('is the same memory in each, also for later writes', async () => {
     const { descriptor, bytes } = make();
     bytes.write('from the first', 5 * PAGE);
     const body = `console.log(bytes.toString('latin1', 5 * ${PAGE}, 5 * ${PAGE} + 14));
@@ -80,7 +80,7 @@ describe.runIf(isNative)('memory of two processes', () => {
     expect(bytes[9]).toBe(7);
   });
 
-  it('is seen by all threads through the one buffer', async () => {
+  it('is visible to all threads through one buffer', async () => {
     const { bytes } = make();
     const worker = new Worker(
       `require('node:worker_threads').parentPort.once('message', (bytes) => {
@@ -95,7 +95,7 @@ describe.runIf(isNative)('memory of two processes', () => {
     await worker.terminate();
   });
 
-  it('gives pages back, which are empty then', () => {
+  it('returns pages, which are empty afterwards', () => {
     const { descriptor, bytes } = make();
     bytes.fill(9);
     expect(memoryEngine.emptyMemory(descriptor, PAGE, 2 * PAGE)).toBe(0);
@@ -121,7 +121,7 @@ describe.runIf(isNative)('memory of two processes', () => {
     expect(map(descriptor, 0)[0]).toBe(5);
   });
 
-  it('refuses what is no length, no descriptor and no memory', () => {
+  it('refuses invalid lengths, descriptors and memory', () => {
     for (const wrong of [0, -PAGE, 1, PAGE + 1, Number.NaN, Number.POSITIVE_INFINITY])
       expect(() => memoryEngine.makeMemory(wrong), String(wrong)).toThrow(RangeError);
     const buffer = new Uint8Array(new SharedArrayBuffer(2 * PAGE));

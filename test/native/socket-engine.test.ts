@@ -48,7 +48,7 @@ async function read(from: Socket, bytes: number): Promise<Buffer> {
 const isNative = socketEngine.sendNow.toString().includes('native code');
 
 describe.runIf(isNative)('sendNow', () => {
-  it('sends a head and what comes behind it, a byte for each character', async () => {
+  it('sends a head and the following bytes, one byte for each character', async () => {
     const body = Buffer.from('body \0\xff', 'latin1');
     expect(socketEngine.sendNow(descriptorOf(socket), 'head \xe9\r\n', body)).toBe(8 + body.length);
     expect(socketEngine.sendNow(descriptorOf(socket), '', body)).toBe(body.length);
@@ -72,7 +72,7 @@ describe.runIf(isNative)('sendNow', () => {
     expect((await read(peer, taken)).equals(sent)).toBe(true);
   });
 
-  it('says how the connection has failed, and ends nothing', async () => {
+  it('returns how the connection has failed, and ends nothing', async () => {
     const descriptor = descriptorOf(socket);
     const send = () => socketEngine.sendNow(descriptor, 'head', Buffer.from('body'));
     peer.resetAndDestroy();
@@ -84,7 +84,7 @@ describe.runIf(isNative)('sendNow', () => {
     expect(getSystemErrorName(send())).toBe('EBADF');
   });
 
-  it('refuses what is no descriptor, and a head that is too long', () => {
+  it('refuses an invalid descriptor, and a head that is too long', () => {
     const none = Buffer.alloc(0);
     expect(() => socketEngine.sendNow(-1, 'head', none)).toThrow(RangeError);
     expect(() => socketEngine.sendNow(2 ** 31, 'head', none)).toThrow(RangeError);

@@ -29,10 +29,10 @@ function compare(engine: VectorEngine, query: Float32Array, blocks: Int16Array[]
   return similarities;
 }
 
-describe.each(engines)('%s', (_name, engine, level) => {
+describe.each(engines)('the vector engine %s', (_name, engine, level) => {
   useLevel(addon, level);
 
-  it.each([1, 2, 15, 16, 17, 33, 256])('gives inner products of %i dimensions', (dimensions) => {
+  it.each([1, 2, 15, 16, 17, 33, 256])('returns inner products of %i dimensions', (dimensions) => {
     const row = (seed: number) => Float32Array.from({ length: dimensions }, (_, at) => Math.sin(seed + at));
     const rows = [0, 1, 2, 3, 4, 5].map(row);
     const query = row(9);
@@ -45,13 +45,13 @@ describe.each(engines)('%s', (_name, engine, level) => {
     }
   });
 
-  it('looks at nothing when nothing is asked', () => {
+  it('reads nothing for an empty request', () => {
     const out = new Float64Array(1).fill(7);
     expect(engine.compareShort(Float32Array.of(1), [], BLOCK_BITS, new Uint32Array(1), 0, out)).toBe(0);
     expect(out[0]).toBe(7);
   });
 
-  it('refuses places that are not there, and more than there is room for', () => {
+  it('refuses missing places, and more than there is room for', () => {
     const query = Float32Array.of(1, 2);
     const blocks = [new Int16Array(4 * countNumbers(2)), new Int16Array(countNumbers(2))];
     const ask = (places: number[], count = places.length, room = count) =>
@@ -66,10 +66,10 @@ describe.each(engines)('%s', (_name, engine, level) => {
   });
 });
 
-describe.each(levels)('the addon at level %i beside its fallback', (level) => {
+describe.each(levels)('the addon at level %i and its fallback', (level) => {
   useLevel(addon, level);
 
-  it('refuses what is of another kind', () => {
+  it('refuse values of another kind', () => {
     const vector = Float32Array.of(1);
     const good = [vector, [store([vector])], BLOCK_BITS, Uint32Array.of(0), 1, new Float64Array(1)];
     const ask = (args: unknown[]) =>
@@ -82,7 +82,7 @@ describe.each(levels)('the addon at level %i beside its fallback', (level) => {
     expect(() => ask(good.with(1, [7] as never))).toThrow(TypeError);
   });
 
-  it('comes to the same bits', () => {
+  it('return the same bits', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 70 }).chain((dimensions) => {

@@ -41,7 +41,7 @@ describe('a traceparent', () => {
     expect(read(`00-${trace}-${span}-01`, `00-${trace}-${span}-01`)).toBe(null);
   });
 
-  it('brings its state, unless that is too long', () => {
+  it('includes its state, unless that is too long', () => {
     const state = (value: string) =>
       readTraceParent([
         ['traceparent', `00-${trace}-${span}-01`],
@@ -54,7 +54,7 @@ describe('a traceparent', () => {
 });
 
 describe('an id', () => {
-  it('is the same for the same name, and of the length that it must have', () => {
+  it('is the same for the same name, and has the required length', () => {
     expect(traceIdOf('a')).toMatch(/^[\da-f]{32}$/);
     expect(spanIdOf('a')).toMatch(/^[\da-f]{16}$/);
     expect(traceIdOf('a')).toBe(traceIdOf('a'));
@@ -63,7 +63,7 @@ describe('an id', () => {
 });
 
 describe('an address of all signals', () => {
-  it('gets the path of the signal behind its own', () => {
+  it('gets the path of the signal after its own', () => {
     expect(joinTracesPath('http://c:4318')).toBe('http://c:4318/v1/traces');
     expect(joinTracesPath('http://c:4318/')).toBe('http://c:4318/v1/traces');
     expect(joinTracesPath('https://c/otlp/')).toBe('https://c/otlp/v1/traces');

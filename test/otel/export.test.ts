@@ -177,7 +177,7 @@ for (const [at, protocol] of ['http/protobuf', 'http/json'].entries())
     });
   });
 
-it('sends no text unless it is asked to, and then all of a turn', { tags: 'long' }, async () => {
+it('sends no text by default, and all of a turn on request', { tags: 'long' }, async () => {
   const canaries = new Canaries();
   const script: Script = ({ calls_before }) =>
     calls_before % 2 === 0
@@ -221,7 +221,7 @@ it('sends no text unless it is asked to, and then all of a turn', { tags: 'long'
   expect(service.collector.requests.flatMap(({ body }) => keys.find(body, 'the collector'))).toEqual([]);
 });
 
-it("has the client's own span as parent, which is forwarded as it came", { tags: 'long' }, async () => {
+it("has the client's span as parent, which is forwarded unchanged", { tags: 'long' }, async () => {
   const service = await startService();
   const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
   await converse(service, 'traced', { headers: { traceparent, tracestate: 'a=1' } });
@@ -251,8 +251,8 @@ it("has the client's own span as parent, which is forwarded as it came", { tags:
   });
 });
 
-describe('a collector that does not take spans', () => {
-  it('gets them later, as the same spans, also after a restart, and traffic goes on', {
+describe('a collector that refuses spans', () => {
+  it('gets them later, the same spans, also after a restart, and traffic continues', {
     tags: 'long',
   }, async () => {
     const service = await startService();
@@ -280,7 +280,7 @@ describe('a collector that does not take spans', () => {
       });
   });
 
-  it('loses nothing when it is killed and started again under traffic, and what waits is not in memory', {
+  it('loses nothing when the service is killed and restarted under traffic; what waits is on the disk', {
     tags: 'long',
   }, async () => {
     // 120 MB of texts wait on the disk to be sent.
@@ -334,7 +334,7 @@ describe('a collector that does not take spans', () => {
     expect(runs).toHaveLength(conversations);
   });
 
-  it('is told once of what it refuses or rejects, and what is given up is counted', {
+  it('has its refusals reported once, and the spans given up are counted', {
     tags: 'long',
   }, async () => {
     const service = await startService();
@@ -359,7 +359,7 @@ describe('a collector that does not take spans', () => {
     expect(later.every(({ attributes }) => attributes['understudy.run.id'] !== 'refused')).toBe(true);
   });
 
-  it('gets what was captured last when the service stops, and is not waited for when it hangs', {
+  it('gets the last captures when the service stops, and is not awaited when it hangs', {
     tags: 'long',
   }, async () => {
     const service = await startService();
@@ -384,7 +384,7 @@ describe('a collector that does not take spans', () => {
   });
 });
 
-it('sends none where it is switched off, and only what came after it was switched on', {
+it('gets no spans while the export is off, and later only those captured since it was on', {
   tags: 'long',
 }, async () => {
   const service = await startService({ OTEL_SDK_DISABLED: 'true' });

@@ -117,7 +117,9 @@ async function open(turns: MadeTurns, changes: Partial<SpanExportOptions> = {}) 
   return { collector, sums, given_up, start, position_path };
 }
 
-it('goes on where it was, and leaves what came before it was first started', { tags: 'long' }, async () => {
+it('the export continues where it was, and omits what came before its first start', {
+  tags: 'long',
+}, async () => {
   const turns = new MadeTurns();
   turns.last_id = 5;
   const { collector, sums, start, position_path } = await open(turns);
@@ -142,7 +144,7 @@ it('goes on where it was, and leaves what came before it was first started', { t
   expect(JSON.parse(readFileSync(position_path, 'utf8'))).toMatchObject({ id: 3 });
 });
 
-it('names the server of what came through the proxy by its own host', async () => {
+it('spans of the proxy name the host of the request as server', async () => {
   const turns = new MadeTurns();
   turns.changes = { provider: 'other', request: { headers: [['Host', 'api.other.example']], bytes: 1 } };
   const { collector, sums, start } = await open(turns, { after_id: 0 });
@@ -157,7 +159,7 @@ it('names the server of what came through the proxy by its own host', async () =
   });
 });
 
-it('counts what is not there, what cannot be read, and a batch that ended its process', async () => {
+it('missing and unreadable exchanges are counted, and so is a batch that ended its process', async () => {
   const turns = new MadeTurns();
   const { collector, sums, given_up, start } = await open(turns, { after_id: 0 });
   turns.last_id = OTEL_EXPORT.batch_exchanges + 10;
@@ -170,7 +172,7 @@ it('counts what is not there, what cannot be read, and a batch that ended its pr
   expect(collector.spans).toHaveLength(8);
 });
 
-it('gives up the oldest when too many wait, and says so', async () => {
+it('the oldest are given up when too many wait, with a log line', async () => {
   const turns = new MadeTurns();
   turns.kind = 'other';
   turns.last_id = OTEL_EXPORT.waiting_exchanges + 7;
@@ -184,7 +186,7 @@ it('gives up the oldest when too many wait, and says so', async () => {
   expect(collector.requests).toEqual([]);
 });
 
-it('sends a tool call below the turn that asked for it, also when the batch goes a second time', {
+it('a tool call is sent below the turn that requested it, also when the batch is repeated', {
   tags: 'long',
 }, async () => {
   const turns = new MadeTurns();
@@ -222,7 +224,7 @@ it('sends a tool call below the turn that asked for it, also when the batch goes
   );
 });
 
-it('waits for a collector that cannot be reached, and ends without it', async () => {
+it('the export waits for an unreachable collector, and ends without it', async () => {
   const turns = new MadeTurns();
   const { sums, given_up, start } = await open(turns, {
     after_id: 0,

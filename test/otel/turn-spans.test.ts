@@ -45,7 +45,7 @@ function turnOf(messages: readonly TurnMessage[], answer: TurnMessage): NormalTu
 
 const make = () => new TurnSpans({ instance: 'i', has_content: false, servers: [] });
 
-it('a tool call is a child of the turn that asked for it, not of the exchange before', () => {
+it('a tool call is a child of the turn that requested it, not of the exchange before', () => {
   const spans = make();
   const [first] = spans.make(recordOf(1), turnOf([PROMPT], callOf('c1')));
   const [second] = spans.make(recordOf(2), turnOf([PROMPT], callOf('c2')));

@@ -89,7 +89,7 @@ afterAll(async () => {
 });
 
 describe('an agent in an empty project', () => {
-  it('gets our packages alone, and keeps the optional parts of others', () => {
+  it('installs our packages alone, without the optional parts of others', () => {
     const ours = OURS.map((name) => `@understudy-gateway/${name}`);
     expect(listPackages().filter((name) => !before.includes(name))).toEqual(ours.sort());
     expect(before.filter((name) => !listPackages().includes(name))).toEqual([]);
@@ -103,7 +103,7 @@ describe('an agent in an empty project', () => {
     expect(execFileSync(process.execPath, ['-e', script], { cwd: dir, encoding: 'utf8' })).toBe('true\n');
   });
 
-  it.each(['mts', 'cts'] as const)('is checked with the types of the package, as .%s', (kind) => {
+  it.each(['mts', 'cts'] as const)('passes the type check of the package, as .%s', (kind) => {
     writeFileSync(join(dir, `agent.${kind}`), IMPORTS[kind] + AGENT);
     const compilerOptions = {
       target: 'es2022',

@@ -160,8 +160,8 @@ const searches = (first = 'found a') => [
 ];
 const said = (tokens: number) => expect.objectContaining({ action: 'respond', tokens });
 
-describe.each(PROJECTS)('with $name', (project) => {
-  it('logs each way that the agent goes, and changes none', async () => {
+describe.each(PROJECTS)('a package with $name', (project) => {
+  it('logs each path of the agent, and changes no path', async () => {
     const dir = await install(project);
     const service = await startService(200, {});
     const alone = await runAgent(dir, project, null);

@@ -64,7 +64,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-it('compile and work', { timeout: NPM_MS }, () => {
+it('generated clients compile and work', { timeout: NPM_MS }, () => {
   node(
     bin('openapi-typescript/bin/cli.js'),
     'openapi.json',

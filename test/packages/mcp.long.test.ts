@@ -71,7 +71,7 @@ const onNode = (major: string, line: string, env: Record<string, string>) =>
   npmBeside(['exec', '--yes', '--package', `node@${major}`, '--call', line], dir, env);
 
 describe('the package of the MCP server', () => {
-  it('brings the library of the protocol along, and no native code', () => {
+  it('includes the protocol library, and no native code', () => {
     const packages = installed.filter((name) => /^(@[^/]+\/)?[^/@.]+$/.test(name));
     expect(packages.sort()).toEqual([
       '@modelcontextprotocol/core',
@@ -82,7 +82,7 @@ describe('the package of the MCP server', () => {
     expect(installed.filter((name) => /\.node$|binding\.gyp$/.test(name))).toEqual([]);
   });
 
-  it.each(['20', '22', '24'])('gives its tools on Node %s', async (major) => {
+  it.each(['20', '22', '24'])('provides its tools on Node %s', async (major) => {
     const env = { SVC_API_KEY: service.key, SVC_BASE_URL: service.api.url };
     const said = await onNode(major, `node --version && node agent.mjs on-${major}`, env);
     const [version = '', told = ''] = said.trim().split('\n');
@@ -101,7 +101,7 @@ describe('the package of the MCP server', () => {
     ['22', '', 'understudy-mcp: SVC_API_KEY=(not shown): set it to an API key of the service\n'],
     ['22', ' --bogus', 'understudy-mcp: there is no option --bogus\nSee: understudy-mcp --help\n'],
     ['18', '', expect.stringMatching(/^understudy-mcp needs Node 20 or newer, and this is v18\.[\d.]+\.\n$/)],
-  ])('refuses on Node %s in a line what it cannot do: understudy-mcp%s', async (major, flags, line) => {
+  ])('says on Node %s in one line what it does not support: understudy-mcp%s', async (major, flags, line) => {
     const failed = onNode(major, `node node_modules/.bin/understudy-mcp${flags} 2>told.txt || cat told.txt`, {
       SVC_API_KEY: '',
     });

@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
 
 it.each(['langchain', 'openai-agents', 'anthropic', 'claude-agent-sdk', 'ai-sdk'])(
-  'the package %s has the ranges that its code checks',
+  'the package %s declares the ranges that its code checks',
   (folder) => {
     const { exports, peerDependencies } = JSON.parse(read(`clients/${folder}/package.json`));
     const sources = Object.values<{ import?: { types: string } }>(exports).flatMap(({ import: entry }) =>

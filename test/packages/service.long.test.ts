@@ -8,7 +8,7 @@ import { npmBeside } from '../fixtures/npm.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-it.each(['22', '24'])('captures on Node %s', async (major) => {
+it.each(['22', '24'])('the service captures on Node %s', async (major) => {
   const dir = mkdtempSync(join(tmpdir(), 'understudy-on-node-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const call = 'node --version && node tools/run.mjs src/demo/run.ts';

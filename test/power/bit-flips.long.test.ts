@@ -80,7 +80,7 @@ function isOf(file: string, place: string): boolean {
   return place.startsWith('exchange ');
 }
 
-it(`is harmless or told of, in ${FLIPS} draws`, async () => {
+it(`a flipped bit is harmless or reported, in ${FLIPS} draws`, async () => {
   const prng = createPrng(SEED);
   const reader = new Reader();
   const copy = () => {

@@ -190,7 +190,7 @@ function killChildren(pid: number): void {
   }
 }
 
-it(`loses and doubles nothing in ${MINUTES} minutes (seed ${SEED})`, {
+it(`chaos loses and doubles nothing in ${MINUTES} minutes (seed ${SEED})`, {
   timeout: MINUTES * 60_000 + 600_000,
 }, async () => {
   const folder = mkdtempSync(join(root, 'data-'));

@@ -165,7 +165,7 @@ class Checker {
   }
 }
 
-it(`loses nothing that is promised, in ${CUTS} cuts`, async () => {
+it(`a power cut loses nothing acknowledged, in ${CUTS} cuts`, async () => {
   const record = new PowerRecord(recordPath, folder);
   const prng = createPrng(SEED);
   const checker = new Checker();
@@ -195,7 +195,7 @@ async function startWhole(state: string): Promise<void> {
   expect(service.stderr).not.toMatch(/damaged/);
 }
 
-it('records every write: the whole record gives the files as they are', () => {
+it('the record of writes is complete: it recreates the files', () => {
   const record = new PowerRecord(recordPath, folder);
   const state = join(root, 'whole');
   record.build(record.length, 'everything', state, () => 0);

@@ -88,7 +88,7 @@ describe('classifyRequest', () => {
     expect(classifyRequest(route, 'POST', path)).toEqual(other);
   });
 
-  it('takes InvokeModel of an embedding model for no turn, to be read all the same', () => {
+  it('treats InvokeModel of an embedding model as no turn, but as readable', () => {
     for (const model of [
       'amazon.titan-embed-text-v2%3A0',
       'cohere.embed-english-v3',
@@ -101,7 +101,7 @@ describe('classifyRequest', () => {
     }
   });
 
-  it('takes any string without throwing', () => {
+  it('accepts any string without throwing', () => {
     fc.assert(
       fc.property(
         fc.constantFrom('default', 'gemini', 'bedrock', 'named'),

@@ -42,7 +42,7 @@ const SECOND = {
 };
 
 describe('conversation fingerprints', () => {
-  it('has one for each prefix, shared with the earlier request', () => {
+  it('have one value for each prefix, shared with the earlier request', () => {
     const first = prefixes(OPENING);
     const second = prefixes(SECOND);
     expect(first).toHaveLength(1);
@@ -52,7 +52,7 @@ describe('conversation fingerprints', () => {
     for (const hash of second) expect(hash).toMatch(/^[\w-]{22}$/);
   });
 
-  it('has the answered hash of a turn among those of the turn that goes on from it', () => {
+  it('contain the answered hash of a turn in the turn that continues it', () => {
     expect(prefixes(SECOND)[1]).toBe(decode('messages', OPENING, ANSWER).answered);
   });
 
@@ -116,7 +116,7 @@ describe('conversation fingerprints', () => {
     expect(prefixes(request)).toEqual(prefixes(SECOND));
   });
 
-  it('knows an answer again when what stands before it was rewritten or dropped', () => {
+  it('recognize an answer after a change or removal of what stands before it', () => {
     const asked = decode('messages', OPENING, ANSWER);
     const trimmed = decode('messages', {
       messages: [{ role: 'user', content: 'Go on.' }, ...SECOND.messages.slice(1)],
@@ -130,7 +130,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', unlike).last_answer_alone).not.toBe(asked.answer_alone);
   });
 
-  it('knows an answer by its calls, whatever a client made of the words around them', () => {
+  it('recognize an answer by its calls, whatever a client did to the text around them', () => {
     const asked = decode('messages', OPENING, ANSWER);
     const trimmed = structuredClone(SECOND);
     trimmed.messages[1] = { role: 'assistant', content: [{ type: 'text', text: 'Looking' }, CALL] } as never;
@@ -141,7 +141,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', echo).last_answer_alone).toBe(decode('messages', OPENING, said).answer_alone);
   });
 
-  it('takes no short answer without a call for one of a kind', () => {
+  it('do not recognize a short answer without a call, because it is not unique', () => {
     const short = { ...ANSWER, stop_reason: 'end_turn', content: [{ type: 'text', text: 'Done.' }] };
     expect(decode('messages', OPENING, short).answer_alone).toBeNull();
     const long = { ...short, content: [{ type: 'text', text: 'Done, and this is how. '.repeat(4) }] };
@@ -149,7 +149,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', OPENING, { ...long, stop_reason: null }).answer_alone).toBeNull();
   });
 
-  it('finds the last answer in one message, in several and in none', () => {
+  it('find the last answer in one message, in several, and if there are none', () => {
     const at = (...roles: string[]): number =>
       decode('messages', { messages: roles.map((role) => ({ role, content: role })) }).last_answer_at;
     expect(at('user')).toBe(-1);
@@ -172,7 +172,7 @@ describe('conversation fingerprints', () => {
     expect(decode('responses', listed(['call_1', 'call_2'])).last_answer_alone).toBe(first.answer_alone);
   });
 
-  it('takes the same words as two messages or two blocks', () => {
+  it('are equal for the same text as two messages or two blocks', () => {
     const split = prefixes({
       messages: [
         { role: 'user', content: 'a' },
@@ -196,17 +196,17 @@ describe('conversation fingerprints', () => {
   it.each([
     ['another message', { ...OPENING, messages: [{ role: 'user', content: 'Break it.' }] }],
     ['another role', { ...OPENING, messages: [{ role: 'assistant', content: 'Mend it.' }] }],
-  ])('tells apart: %s', (_name, request) => {
+  ])('differ: %s', (_name, request) => {
     expect(prefixes(request)[0]).not.toBe(prefixes(OPENING)[0]);
   });
 
-  it('tells runs that began alike apart by the ids of their tool calls', () => {
+  it('distinguish runs that began alike by the ids of their tool calls', () => {
     const other = structuredClone(SECOND);
     (other.messages[1]!.content as { id?: string }[])[2]!.id = 'toolu_2';
     expect(prefixes(other)[1]).not.toBe(prefixes(SECOND)[1]);
   });
 
-  it('reads chat-completions: system messages first, arguments as text', () => {
+  it('of chat-completions read system messages first, and arguments as text', () => {
     const call = (args: string) => ({
       role: 'assistant',
       content: null,
@@ -234,7 +234,7 @@ describe('conversation fingerprints', () => {
     expect(second.conversation[1]).toBe(first.answered);
   });
 
-  it('links responses by previous_response_id and by their echoed output', () => {
+  it('link responses by previous_response_id and by their echoed output', () => {
     const output = [
       { type: 'reasoning', id: 'rs_1', summary: [] },
       { type: 'function_call', id: 'fc_1', call_id: 'k', name: 'f', arguments: '{}', status: 'completed' },
@@ -249,7 +249,7 @@ describe('conversation fingerprints', () => {
     expect(echoed.conversation).toContain(first.answered);
   });
 
-  it('links messages by the thread that the provider keeps, and names no answer that it does not keep', () => {
+  it('link messages by the provider’s thread, and name no answer that the provider does not store', () => {
     const first = decode('messages', { ...OPENING, thread: { type: 'create' } }, { ...ANSWER, id: 'msg_1' });
     const thread = { type: 'continue', previous_message_id: 'msg_1' };
     const chained = decode('messages', { thread, messages: [{ role: 'user', content: 'on' }] });
@@ -258,7 +258,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', OPENING, { ...ANSWER, id: 'msg_1' }).answered_id).toBeNull();
   });
 
-  it('says that the answer of a turn broke off, and that an embedding is no turn', () => {
+  it('record that the answer of a turn broke off, and that an embedding is not a turn', () => {
     const failed = decode('messages', OPENING, {
       type: 'error',
       error: { type: 'overloaded_error', message: 'x' },
@@ -276,12 +276,12 @@ describe('conversation fingerprints', () => {
     expect(invoke('amazon.titan-text-lite-v1', { inputText: 'a' }).is_turn).toBe(true);
   });
 
-  it('is empty without a conversation', () => {
+  it('are empty without a conversation', () => {
     expect(prefixes({ model: 'm' })).toEqual([]);
     expect(decode('responses', { input: '' }).conversation.length).toBeLessThan(2);
   });
 
-  it.skipIf(!haveRecordings)('links the turns of recorded conversations (../shared/recordings)', () => {
+  it.skipIf(!haveRecordings)('link the turns of recorded conversations (../shared/recordings)', () => {
     const tests = new Map<string, DecodedExchange[]>();
     for (const file of ['mirascope', 'pydantic-ai'] as const) {
       for (const { line, stored } of readRecordings(file)) {

@@ -90,18 +90,18 @@ describe('decodeContent', () => {
     ['identity', (bytes) => bytes],
   ];
 
-  it.each(codings)('undoes %s', (coding, encode) => {
+  it.each(codings)('decodes %s', (coding, encode) => {
     const decoded = decodeContent(encode(plain), ['Content-Encoding', coding.toUpperCase()]);
     expect(decoded.problem).toBe('');
     expect(Buffer.from(decoded.bytes)).toEqual(Buffer.from(plain));
   });
 
-  it.each(codings)('takes a body stored decoded although the header says %s', (coding) => {
+  it.each(codings)('accepts a body stored decoded although the header says %s', (coding) => {
     const decoded = decodeContent(plain, ['content-encoding', coding]);
     expect(decoded).toEqual({ bytes: plain, problem: '' });
   });
 
-  it('undoes stacked codings in reverse order, and gzip that no header tells of', () => {
+  it('decodes stacked codings in reverse order, and gzip without a header', () => {
     const both = zlib.brotliCompressSync(zlib.gzipSync(plain));
     expect(Buffer.from(decodeContent(both, ['content-encoding', 'gzip, br']).bytes)).toEqual(
       Buffer.from(plain),
@@ -110,7 +110,7 @@ describe('decodeContent', () => {
   });
 
   it.each(codings.slice(0, 5))(
-    'gives the beginning of a %s body that is cut off, and says so',
+    'returns the beginning of a %s body that is cut off, with a flag',
     (coding, encode) => {
       const noise = Buffer.from(Array.from({ length: 4000 }, (_, i) => (i * 7919) % 251));
       const whole = encode(noise);
@@ -119,7 +119,7 @@ describe('decodeContent', () => {
     },
   );
 
-  it('gives the beginning of a zstd body that is cut off, which node:zlib calls whole, and says so', () => {
+  it('returns the beginning of a zstd body that is cut off, with a flag, unlike node:zlib', () => {
     const whole = zlib.zstdCompressSync(plain);
     const first = zlib.zstdCompressSync('first');
     for (const [body, begin] of [
@@ -134,7 +134,7 @@ describe('decodeContent', () => {
     }
   });
 
-  it('reads all frames of zstd, also where one is skipped, and all members of gzip', () => {
+  it('reads all frames of zstd, skipping the skippable ones, and all members of gzip', () => {
     // A header of eight bytes, little-endian (0x184d2a53, 3), and three bytes.
     const skipped = Buffer.from('532a4d1803000000616263', 'hex');
     const parts = [Buffer.from(plain).subarray(0, 999), Buffer.from(plain).subarray(999)];
@@ -153,7 +153,7 @@ describe('decodeContent', () => {
     }
   });
 
-  it.each(codings.slice(0, 6))('says that bytes follow a %s body', (coding, encode) => {
+  it.each(codings.slice(0, 6))('flags bytes after a %s body', (coding, encode) => {
     const body = Buffer.concat([encode(plain), Buffer.from('\x01 and more')]);
     const decoded = decodeContent(body, ['content-encoding', coding]);
     expect(decoded.problem).toMatch(/ends early|other bytes|damaged/);
@@ -167,7 +167,7 @@ describe('decodeContent', () => {
     });
   });
 
-  it('names a coding it does not know', () => {
+  it('names an unknown coding', () => {
     const decoded = decodeContent(Buffer.from([0, 1, 2]), ['content-encoding', 'rot13']);
     expect(decoded.problem).toBe('unknown content coding "rot13"');
   });
@@ -184,7 +184,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('reads a Messages stream, gzipped and with no useful content type', () => {
+  it('reads a Messages stream, gzipped and without a useful content type', () => {
     const change = { response_body: zlib.gzipSync(MESSAGES_STREAM), response_headers: [] };
     const turn = readTurn(stored('messages', change))!;
     expect(turn.problem).toBe('');
@@ -199,7 +199,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('reads what came of a stream that ended early, without calling it undecodable', () => {
+  it('reads what arrived of a stream that ended early, without a flag as undecodable', () => {
     const cut = MESSAGES_STREAM.subarray(
       0,
       Buffer.from(MESSAGES_STREAM).indexOf('data: {"type":"message_delta"'),
@@ -211,14 +211,14 @@ describe('decodeExchange', () => {
     expect(inside.reason).toMatch(/^answer: event \d+ is not JSON$/);
   });
 
-  it('keeps an error event of a stream apart from what it answered', () => {
+  it('separates an error event of a stream from its answer', () => {
     const body = sse({ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } });
     const turn = readTurn(stored('messages', { response_body: body }))!;
     expect(turn.answer.error).toBe('overloaded_error: Overloaded');
     expect(turn.problem).toBe('');
   });
 
-  it('gives an error answer null usage and no flag, JSON or not', () => {
+  it('returns null usage and no flag for an error answer, JSON or not', () => {
     const error = { type: 'error', error: { type: 'rate_limit_error', message: 'slow down' } };
     const asJson = stored('messages', { status: 429, response_body: json(error) });
     expect(decodeExchange(asJson)).toMatchObject({
@@ -250,7 +250,7 @@ describe('decodeExchange', () => {
     expect(entry.reason).toMatch(reason);
   });
 
-  it('has nothing to say about an exchange without a shape', () => {
+  it('returns nothing for an exchange without a wire format', () => {
     expect(decodeExchange(stored(null, { response_body: utf8.encode('nope') }))).toMatchObject({
       model: null,
       undecodable: false,
@@ -258,7 +258,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('reads chat completions streamed with usage in a last chunk without choices', () => {
+  it('reads streamed chat completions with usage in a last chunk without choices', () => {
     const chunk = (delta: unknown, finish: string | null = null) => ({
       id: 'c1',
       model: 'gpt',
@@ -306,7 +306,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('reads completion answers of both makers', () => {
+  it('reads completion answers of both providers', () => {
     const openai = stored('completion', {
       response_body: json({
         model: 'm',
@@ -331,7 +331,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it.each(['array', 'sse'])('reads Gemini streamed as %s, the model from the path', (form) => {
+  it.each(['array', 'sse'])('reads a Gemini stream as %s, with the model from the path', (form) => {
     const chunks = [
       {
         candidates: [{ content: { parts: [{ text: 'why', thought: true }] } }],
@@ -440,7 +440,7 @@ describe('decodeExchange', () => {
     expect(turn.answer.error).toBe('throttlingException: Too many tokens');
   });
 
-  it('reads InvokeModel with a Messages body, usage by body first and by header where the body is silent', () => {
+  it('reads InvokeModel with a Messages body, usage by body first, otherwise by header', () => {
     const path = '/bedrock/us-east-1/model/anthropic.claude-x/invoke';
     const request = json({
       anthropic_version: 'bedrock-2023-05-31',
@@ -538,7 +538,7 @@ describe('decodeExchange', () => {
 const SHAPES = Object.keys(WIRES) as ApiShape[];
 
 describe('decodeExchange never throws', () => {
-  it('on any JSON in any shape, whole or as events', () => {
+  it('for any JSON in any wire format, whole or as events', () => {
     fc.assert(
       fc.property(
         fc.constantFrom(...SHAPES),
@@ -552,7 +552,7 @@ describe('decodeExchange never throws', () => {
     );
   });
 
-  it('on JSON made of the words that decoders look for', () => {
+  it('for JSON made of the words that decoders look for', () => {
     const words = fc.constantFrom(
       ...'messages content parts text type tool_use input usage choices delta tool_calls function arguments index'.split(
         ' ',
@@ -588,7 +588,7 @@ describe('decodeExchange never throws', () => {
   });
 
   it.skipIf(!haveRecordings)(
-    'on recorded exchanges cut anywhere or with bits flipped (../shared/recordings)',
+    'for recorded exchanges cut anywhere or with bits flipped (../shared/recordings)',
     () => {
       const samples = new Map<string, StoredExchange>();
       for (const file of ['mirascope', 'pydantic-ai'] as const) {

@@ -68,7 +68,7 @@ describe('streamed calls of chat-completions servers', () => {
     expect(calls(answer.content)).toEqual([['a', 'get', '{"city":"Oslo"}']]);
   });
 
-  it('that draw a new id for each piece', () => {
+  it('that have a new id for each piece', () => {
     const { answer } = chat(
       piece({ index: 0, id: 'a', function: { name: 'get', arguments: '{"a"' } }),
       piece({ index: 0, id: 'b', function: { arguments: ':1}' } }),
@@ -90,7 +90,7 @@ describe('streamed calls of chat-completions servers', () => {
     ]);
   });
 
-  it('that close with the whole call once more', () => {
+  it('that end with the whole call again', () => {
     const whole = { index: 0, id: 'a', function: { name: 'get', arguments: '{"a":1}' } };
     expect(calls(chat(piece(whole), piece(whole)).answer.content)).toEqual([['a', 'get', '{"a":1}']]);
   });
@@ -143,7 +143,7 @@ describe('streamed arguments of Messages servers', () => {
     expect(inputOf(start('{}'), ...deltas)).toEqual(expected);
   });
 
-  it('are those of the start where no delta brings any', () => {
+  it('are those of the start if no delta has any', () => {
     for (const none of ['""', '" "', 'null', '7', '1.0', 'true'])
       expect(inputOf(start('{"a":1}'), args(none))).toEqual([['a', 'f', '{"a":1}']]);
   });
@@ -294,7 +294,7 @@ describe('ends', () => {
     });
   });
 
-  it('a JSON array that is cut off keeps what came, and failed (34)', () => {
+  it('a JSON array that is cut off keeps what arrived, and counts as failed (34)', () => {
     const chunk = (text: string) => ({ candidates: [{ content: { parts: [{ text }] } }] });
     const whole = JSON.stringify([chunk('one "two" \\'), chunk(' }three'), chunk(' four')]);
     for (const end of [
@@ -316,7 +316,7 @@ describe('ends', () => {
   });
 });
 
-it('only ends of the model itself end a golden run', () => {
+it('only ends by the model can end a golden run', () => {
   for (const word of ['length', 'tool_calls', 'error', 'content_filter', 'constructor', 'abort'])
     expect(GOLDEN_WIRES.endsItself('chat_completions', word)).toBe(false);
   expect(GOLDEN_WIRES.canBeGolden('gemini')).toBe(false);
@@ -327,14 +327,14 @@ describe('usage', () => {
     normalizeTurn(stored('chat_completions', sse(delta({ content: 'a' }), { choices: [], usage, ...more })))!
       .answer.usage;
 
-  it('in the choice, and in Groq’s own field', () => {
+  it('may be in the choice, and in Groq’s field', () => {
     const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
     const wanted = { input_tokens: 10, output_tokens: 2 };
     expect(chat(delta({ content: 'a' }, { usage })).answer.usage).toMatchObject(wanted);
     expect(chat({ ...delta({}), x_groq: { usage } }).answer.usage).toMatchObject(wanted);
   });
 
-  it('with caches beside prompt_tokens, where the total or their size says so', () => {
+  it('includes caches beside prompt_tokens if the total or their size shows that', () => {
     const apart = { prompt_tokens: 10, completion_tokens: 2, cache_read_input_tokens: 700 };
     expect(usageOf(apart)).toMatchObject({ input_tokens: 10, cache_read_tokens: 700 });
     const total = {
@@ -361,7 +361,7 @@ describe('usage', () => {
     });
   });
 
-  it('of Gemini counts prompts of tools and thoughts', () => {
+  it('of Gemini includes prompts of tools and thoughts', () => {
     const usage = {
       promptTokenCount: 10,
       toolUsePromptTokenCount: 5,
@@ -395,12 +395,12 @@ describe('calls beside the work (35)', () => {
     'You are a support agent. When the user opens a new topic, greet them again.',
     'You help authors. Write a short title above each answer.',
     'You summarize tickets and give a summary of each.',
-  ])('are not told by the system prompt alone: %s', (system) => {
+  ])('are not recognized by the system prompt alone: %s', (system) => {
     expect(findSideCall(ask(system, 'Where is my order?'), false)).toBeNull();
     expect(findSideCall(ask(system, 'Hi', 'Hello', 'Write a summary of our conversation'), false)).toBeNull();
   });
 
-  it('are told where the user asks for the same', () => {
+  it('are recognized if the user asks for the same', () => {
     const request = ask('You are a title generator.', 'Generate a title for this conversation: hello');
     expect(findSideCall(request, false)).toBe('title');
     expect(findSideCall(ask('You are a title generator.', 'hello'), true)).toBe('title');

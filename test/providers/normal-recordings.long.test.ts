@@ -72,7 +72,7 @@ const texts = (content: TurnBlock[], type: 'text' | 'thinking' | 'refusal'): str
 const PENDING = 'in the background';
 
 describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared/recordings)', () => {
-  it('becomes an index entry, exchange by exchange; only the one whose request is broken is flagged', () => {
+  it('becomes an index entry for each exchange; only the one with a broken request is flagged', () => {
     const counts = { turns: 0, others: 0, answered: 0, errors: 0, pending: 0 };
     const flagged: string[] = [];
     for (const file of RECORDED_LIBRARIES) {
@@ -99,7 +99,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     expect(counts).toEqual({ turns: 2607, others: 160, answered: 2541, errors: 66, pending: 5 });
   });
 
-  it('reads every turn and pairs every result', () => {
+  it('contains every turn and pairs every result', () => {
     const counts = { turns: 0, embeddings: 0, results: 0, tools: 0 };
     const flagged: string[] = [];
     const unpaired: string[] = [];
@@ -136,54 +136,57 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     expect(counts).toEqual({ turns: 2606, embeddings: 30, results: 968, tools: 2739 });
   });
 
-  it.each([true, false])('Messages as @anthropic-ai/sdk assembles them (stream: %s)', async (stream) => {
-    let checked = 0;
-    for (const { recording, turn } of turns('messages', stream)) {
-      const client = new Anthropic({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
-      const params = { model: 'm', max_tokens: 1, messages: [] };
-      const message = stream
-        ? await client.messages.stream(params).finalMessage()
-        : await client.messages.create(params);
-      expect(turn.answer.content.map(describeAnthropicLike)).toEqual(
-        (message.content as BetaBlock[]).map((block) => {
-          switch (block.type) {
-            case 'text':
-              return ['text', block.text, block.citations?.length || 0];
-            case 'thinking':
-              return ['thinking', block.thinking, block.signature];
-            case 'redacted_thinking':
-              return ['thinking', '', block.data];
-            case 'tool_use':
-              return ['tool_call', block.id, block.name, block.input];
-            case 'mcp_tool_use':
-              // The SDK's stream helper leaves the input of these empty, although it was sent.
-              return ['other', stream ? { ...block, input: expect.any(Object) } : block];
-            default:
-              return ['other', block];
-          }
-        }),
-      );
-      expect(turn.answer.model).toBe(message.model);
-      expect(turn.stop_word).toBe(message.stop_reason);
-      expect(turn.answer.stop_reason).toBe(message.stop_reason);
-      expect(turn.told_usage).toMatchObject({
-        input_tokens: sumIterations(recording, message.usage, 'input_tokens'),
-        output_tokens: sumIterations(recording, message.usage, 'output_tokens'),
-        cache_read_tokens: message.usage.cache_read_input_tokens ?? null,
-        cache_write_tokens: message.usage.cache_creation_input_tokens ?? null,
-      });
-      expect(turn.answer.usage).toEqual(turn.told_usage);
-      const isKnown = !(message.content as BetaBlock[]).some((block) => block.type === 'mcp_tool_use');
-      // The helper does not keep the counts of iterations either.
-      const isSum = sumIterations(recording, message.usage, 'input_tokens') !== message.usage.input_tokens;
-      if (stream && isKnown && !isSum)
-        expect(normalizeTurn(recording.stored)).toEqual(readAssembled(recording, message));
-      checked += 1;
-    }
-    expect(checked).toBeGreaterThan(100);
-  });
+  it.each([true, false])(
+    'matches Messages as @anthropic-ai/sdk assembles them (stream: %s)',
+    async (stream) => {
+      let checked = 0;
+      for (const { recording, turn } of turns('messages', stream)) {
+        const client = new Anthropic({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
+        const params = { model: 'm', max_tokens: 1, messages: [] };
+        const message = stream
+          ? await client.messages.stream(params).finalMessage()
+          : await client.messages.create(params);
+        expect(turn.answer.content.map(describeAnthropicLike)).toEqual(
+          (message.content as BetaBlock[]).map((block) => {
+            switch (block.type) {
+              case 'text':
+                return ['text', block.text, block.citations?.length || 0];
+              case 'thinking':
+                return ['thinking', block.thinking, block.signature];
+              case 'redacted_thinking':
+                return ['thinking', '', block.data];
+              case 'tool_use':
+                return ['tool_call', block.id, block.name, block.input];
+              case 'mcp_tool_use':
+                // The SDK's stream helper leaves the input of these empty, although it was sent.
+                return ['other', stream ? { ...block, input: expect.any(Object) } : block];
+              default:
+                return ['other', block];
+            }
+          }),
+        );
+        expect(turn.answer.model).toBe(message.model);
+        expect(turn.stop_word).toBe(message.stop_reason);
+        expect(turn.answer.stop_reason).toBe(message.stop_reason);
+        expect(turn.told_usage).toMatchObject({
+          input_tokens: sumIterations(recording, message.usage, 'input_tokens'),
+          output_tokens: sumIterations(recording, message.usage, 'output_tokens'),
+          cache_read_tokens: message.usage.cache_read_input_tokens ?? null,
+          cache_write_tokens: message.usage.cache_creation_input_tokens ?? null,
+        });
+        expect(turn.answer.usage).toEqual(turn.told_usage);
+        const isKnown = !(message.content as BetaBlock[]).some((block) => block.type === 'mcp_tool_use');
+        // The helper does not keep the counts of iterations either.
+        const isSum = sumIterations(recording, message.usage, 'input_tokens') !== message.usage.input_tokens;
+        if (stream && isKnown && !isSum)
+          expect(normalizeTurn(recording.stored)).toEqual(readAssembled(recording, message));
+        checked += 1;
+      }
+      expect(checked).toBeGreaterThan(100);
+    },
+  );
 
-  it.each([true, false])('chat completions as openai assembles them (stream: %s)', async (stream) => {
+  it.each([true, false])('matches chat completions as openai assembles them (stream: %s)', async (stream) => {
     let checked = 0;
     for (const { recording, turn } of turns('chat_completions', stream)) {
       const client = new OpenAI({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
@@ -234,7 +237,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     expect(checked).toBeGreaterThan(100);
   });
 
-  it.each([true, false])('responses as openai assembles them (stream: %s)', async (stream) => {
+  it.each([true, false])('matches responses as openai assembles them (stream: %s)', async (stream) => {
     let checked = 0;
     for (const { recording, turn } of turns('responses', stream)) {
       const client = new OpenAI({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
@@ -288,7 +291,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     expect(checked).toBeGreaterThan(100);
   });
 
-  it.each([true, false])('Gemini as @google/genai reads it (stream: %s)', async (stream) => {
+  it.each([true, false])('matches Gemini as @google/genai reads it (stream: %s)', async (stream) => {
     let checked = 0;
     const realFetch = globalThis.fetch;
     try {
@@ -338,7 +341,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     expect(checked).toBeGreaterThan(50);
   });
 
-  it.each([true, false])('Bedrock Converse as the AWS SDK reads it (stream: %s)', async (stream) => {
+  it.each([true, false])('matches Bedrock Converse as the AWS SDK reads it (stream: %s)', async (stream) => {
     let checked = 0;
     for (const { recording, turn } of turns('bedrock_converse', stream)) {
       const client = openBedrock(recording);
@@ -360,7 +363,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     expect(checked).toBeGreaterThan(stream ? 5 : 100);
   });
 
-  it('Bedrock InvokeModel as the AWS SDK hands it over; embeddings are no turns', async () => {
+  it('matches Bedrock InvokeModel as the AWS SDK returns it; embeddings are not turns', async () => {
     let checked = 0;
     for (const { recording, turn } of turns('bedrock_invoke', false)) {
       const answer = await openBedrock(recording).send(

@@ -193,7 +193,7 @@ const resultsOf = (turn: NormalTurn): unknown[] =>
   );
 
 describe('normalizeTurn', () => {
-  it('tells the same conversation alike, whichever shape it came in', () => {
+  it('returns the same conversation for every wire format', () => {
     const turns = Object.entries(SAME).map(([shape, told]) => read(shape as ApiShape, told));
     const [first] = turns;
     expect(first!.request.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool']);
@@ -239,7 +239,7 @@ describe('normalizeTurn', () => {
     expect(turn.request.model).toBe('gemini-x');
   });
 
-  it('takes the ids of the newest Gemini models, and joins the texts of a stream', () => {
+  it('accepts the ids of the newest Gemini models, and joins the texts of a stream', () => {
     const chunk = (part: object, finishReason?: string) => ({
       candidates: [{ content: { parts: [part] }, ...(finishReason && { finishReason }) }],
     });
@@ -259,7 +259,7 @@ describe('normalizeTurn', () => {
     ]);
   });
 
-  it('keeps the id of a result whose call the provider keeps', () => {
+  it('keeps the id of a result whose call the provider stores', () => {
     const turn = read('responses', {
       request: {
         previous_response_id: 'r0',
@@ -270,7 +270,7 @@ describe('normalizeTurn', () => {
     expect(turn.request.previous_answer_id).toBe('r0');
   });
 
-  it('reads thinking, schemas and choices of every shape', () => {
+  it('reads thinking, schemas and choices of every wire format', () => {
     const format = { type: 'json_schema', name: 'out', schema, strict: true };
     const settings = (shape: ApiShape, request: object) => {
       const { thinking, response_schema, tool_choice } = read(shape, { request }).request;
@@ -342,7 +342,7 @@ describe('normalizeTurn', () => {
     });
   });
 
-  it('shows cache points, media and tools of the provider', () => {
+  it('shows cache points, media and the provider’s tools', () => {
     const turn = read('messages', {
       request: {
         system: [{ type: 'text', text: 'S', cache_control: { type: 'ephemeral', ttl: '1h' } }],
@@ -379,7 +379,7 @@ describe('normalizeTurn', () => {
     expect(converse.request.system.at(-1)).toEqual({ type: 'cache_point', ttl: null });
   });
 
-  it('flags what it cannot read, and gives the rest', () => {
+  it('flags unreadable parts, and returns the rest', () => {
     expect(read('messages', { request: '{"model":' }).problem).toContain('request: not JSON');
     const cut =
       'event: message_start\ndata: {"type":"message_start","message":{"id":"a","model":"m"}}\n\ndata: {"ty';
@@ -398,7 +398,7 @@ describe('normalizeTurn', () => {
     expect(failed.problem).toBe('');
   });
 
-  it('reads no more blocks than its limit, and says so', () => {
+  it('reads at most its limit of blocks, and says so', () => {
     const content = Array.from({ length: 1000 }, () => ({ type: 'text', text: 'x' }));
     const messages = Array.from({ length: 300 }, () => ({ role: 'user', content }));
     const turn = read('messages', { request: { messages } });
@@ -408,7 +408,7 @@ describe('normalizeTurn', () => {
     expect(kept).toBeGreaterThan(190_000);
   });
 
-  it('is not a turn without a shape, nor when an embedding is asked for', () => {
+  it('returns nothing without a wire format, or for an embedding', () => {
     const stored = {
       path: '/v1/models',
       status: 200,
@@ -473,7 +473,7 @@ describe('normalizeTurn', () => {
     });
   });
 
-  it('keeps a stop word that it does not know apart from the ends that it knows', () => {
+  it('keeps an unknown stop reason separate from the known ones', () => {
     const call: TurnBlock = { type: 'tool_call', id: 'a', name: 'b', input: {} };
     expect(normalizeStop(WIRES.gemini, 'constructor', [])).toBe('other');
     expect(normalizeStop(WIRES.gemini, 'STOP', [])).toBe('end_turn');
@@ -503,7 +503,7 @@ describe('normalizeTurn', () => {
     ),
   })).value;
 
-  it('never throws, and gives plain JSON, whatever the bodies hold', () => {
+  it('never throws, and returns plain JSON, for any bodies', () => {
     fc.assert(
       fc.property(fc.constantFrom(...SHAPES), hostile, hostile, (shape, request, response) => {
         const turn = read(shape, { request: JSON.stringify(request), response: JSON.stringify(response) });
@@ -513,7 +513,7 @@ describe('normalizeTurn', () => {
     );
   });
 
-  it('never throws on events of any kind, or on bytes that are nothing', () => {
+  it('never throws on events of any kind, or on invalid bytes', () => {
     const names = [
       'content_block_start content_block_delta message_delta response.output_item.added response.completed',
       'response.output_text.delta contentBlockStart contentBlockDelta',
@@ -551,7 +551,7 @@ describe('normalizeTurn', () => {
       read(shape, { request: `{"messages":${deep},"contents":${deep}}`, response: deep });
   });
 
-  it('gives nothing that is too deep to be written', () => {
+  it('returns nothing that is too deep to be written', () => {
     const deep = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`;
     const block = (input: string): string => `{"type":"tool_use","id":"c","name":"run","input":${input}}`;
     const asked = (input: string): string =>
@@ -578,7 +578,7 @@ describe('normalizeTurn', () => {
     expect(() => JSON.stringify(read('chat_completions', { response: told }))).not.toThrow();
   });
 
-  it('reads what is as deep as may be', () => {
+  it('reads content of the maximum depth', () => {
     const input = `${'{"a":'.repeat(507)}1${'}'.repeat(507)}`;
     const request = `{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"run","input":${input}}]}]}`;
     const response = { type: 'message', content: [], stop_reason: 'end_turn' };

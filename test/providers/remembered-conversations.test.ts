@@ -63,7 +63,7 @@ const linksOf = (messages: Message[]) => {
   return { ...told, sketch: sketchSystem?.() };
 };
 
-it('has the same fingerprints, whatever was read before', () => {
+it('fingerprints are the same, whatever was read before', () => {
   // Each step adds to a conversation, drops its end, moves a marker, or starts another one with the same first message.
   const step = fc.record({
     added: fc.array(message, { maxLength: 3 }),
@@ -93,7 +93,7 @@ it('has the same fingerprints, whatever was read before', () => {
   );
 });
 
-it('does not hash again what was hashed before', () => {
+it('hashed content is not hashed again', () => {
   remembered.clear();
   const update = vi.spyOn(Object.getPrototypeOf(createHash('sha256')), 'update');
   const messages: Message[] = [{ role: 'user', content: 'begin' }];

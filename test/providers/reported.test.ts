@@ -107,7 +107,7 @@ const USAGE: [name: string, usage: (number | null)[]][] = [
 ];
 
 describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => {
-  it.each(CALLS)('calls of %s', (name, wanted) => {
+  it.each(CALLS)('calls of %s are read', (name, wanted) => {
     const first = turn(name);
     expect(calls(first.answer.content)).toEqual(wanted);
     expect(first.answer.stop_reason).toBe('tool_use');
@@ -117,7 +117,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     expect(results).toMatchObject(wanted.map(([call_id, tool]) => ({ call_id, name: tool })));
   });
 
-  it.each(CALLS)('the second request of %s goes on from the first answer', (name) => {
+  it.each(CALLS)('the second request of %s continues from the first answer', (name) => {
     const { answered, answer_alone } = decodeExchange(read(name));
     const second = decodeExchange(read(name, 1));
     expect(answered).not.toBeNull();
@@ -144,7 +144,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
       expect(content(name)).toEqual([thinking('They want a greeting.'), text('Hello there.')]);
   });
 
-  it.each(USAGE)('usage of %s', (name, [input, output, reads, writes, hour]) => {
+  it.each(USAGE)('usage of %s is read', (name, [input, output, reads, writes, hour]) => {
     expect(turn(name).answer.usage).toMatchObject({
       input_tokens: input,
       output_tokens: output,
@@ -155,7 +155,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
   });
 
   it.each(['f1-compaction-stream', 'f2-control-compaction-whole', 'f3-compaction-stream-session'])(
-    'the compaction block of %s is what its echo holds (14)',
+    'the compaction block of %s equals its echo (14)',
     (name) => {
       const [first, second] = [decodeExchange(read(name)), decodeExchange(read(name, 1))];
       expect(second.conversation).toContain(first.answered);
@@ -175,7 +175,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     expect(results).toEqual(['list_dir', 'read_file', 'run_tests']);
   });
 
-  it.each(['l1-responses-parallel', 'l4-control-chat-parallel'])('tool spans of %s (18)', (name) => {
+  it.each(['l1-responses-parallel', 'l4-control-chat-parallel'])('tool spans of %s are read (18)', (name) => {
     const spans = new TurnSpans({ instance: 'i', has_content: true, servers: [] });
     const record = (id: number): ExchangeRecord =>
       ({
@@ -209,7 +209,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     ]);
   });
 
-  it('a background answer has not failed, and what it says is not known (31)', () => {
+  it('a background answer has not failed, and its content is unknown (31)', () => {
     const asked = decodeExchange(read('l6-responses-background'));
     expect(asked).toMatchObject({ stop_reason: 'queued', undecodable: true, broke_off: false });
     expect(asked.reason).toContain('in the background');

@@ -72,7 +72,7 @@ describe('the texts of a turn', () => {
     expect(texts.map(({ text }) => text)).toEqual(expect.arrayContaining(['2512292042121000001', '12.50']));
   });
 
-  it('have the words of an error answer', () => {
+  it('contain the text of an error answer', () => {
     const error = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } };
     expect(listTexts({ messages: [] }, error, { status: 529 }).answer).toEqual([
       { place: 'error', text: expect.stringContaining('Overloaded') },
@@ -81,7 +81,7 @@ describe('the texts of a turn', () => {
 });
 
 describe('other bodies', () => {
-  it('give their strings and names, whatever their form', () => {
+  it('have the texts of their strings and names, in any form', () => {
     const texts = listTexts(
       { input: ['embed this'] },
       { list: [{ id: 'model-x' }] },
@@ -96,12 +96,12 @@ describe('other bodies', () => {
     expect(answer.text).toBe('list\nid\nmodel-x');
   });
 
-  it('are read as text where they are no JSON, and left out where they are binary', () => {
+  it('are read as text if they are not JSON, and omitted if they are binary', () => {
     const texts = listTexts('plain words', 'a\0b', { shape: null, path: '/x' });
     expect(texts.messages).toEqual([[{ place: 'body', text: 'plain words' }]]);
   });
 
-  it('stand for a turn that cannot be read', () => {
+  it('replace the texts of a turn that cannot be read', () => {
     const texts = listTexts('{"messages":[{"role":"user","content":"cut of', '');
     expect(
       texts.messages
