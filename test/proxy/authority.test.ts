@@ -44,7 +44,7 @@ async function tryName(authority: Authority, name: string): Promise<string | nul
   return outcome;
 }
 
-it('signs for its hosts and for no other, even if the key leaks', async () => {
+it('the authority signs for its hosts and for no other, even if the key leaks', async () => {
   const authority = await openAuthority(makeFolder(), DOMAINS, NOW);
   expect(await tryName(authority, 'api.openai.com')).toBeNull();
   expect(await tryName(authority, 'mine.openai.azure.com')).toBeNull();
@@ -52,7 +52,7 @@ it('signs for its hosts and for no other, even if the key leaks', async () => {
     expect(await tryName(authority, name), name).toMatch(/permitted subtree violation/);
 });
 
-it('lies in files that only its user reads, and stays the same', async () => {
+it('the authority’s files are readable only for its user, and stay the same', async () => {
   const dir = makeFolder();
   const first = await openAuthority(dir, DOMAINS, NOW);
   for (const name of ['secrets/proxy-ca.key', 'proxy-ca.pem', 'proxy-ca-bundle.pem'])
@@ -65,7 +65,7 @@ it('lies in files that only its user reads, and stays the same', async () => {
   );
 });
 
-it('gets a new certificate of the same key for other hosts and before it runs out', async () => {
+it('a new certificate of the same key is made for other hosts, and before the old one expires', async () => {
   const dir = makeFolder();
   const first = await openAuthority(dir, DOMAINS, NOW);
   const key = (authority: Authority) =>
@@ -95,7 +95,7 @@ it('gets a new certificate of the same key for other hosts and before it runs ou
   expect(new X509Certificate(cert).verify(old.publicKey)).toBe(true);
 });
 
-it('is one where two begin at once', async () => {
+it('two simultaneous starts make one authority', async () => {
   const dir = makeFolder();
   const all = await Promise.all(Array.from({ length: 8 }, () => openAuthority(dir, DOMAINS, NOW)));
   const keys = all.map(({ cert }) =>
@@ -104,7 +104,7 @@ it('is one where two begin at once', async () => {
   expect(new Set(keys).size).toBe(1);
 });
 
-it('says what is wrong with its key', async () => {
+it('an error says what is wrong with the key', async () => {
   const dir = makeFolder();
   await openAuthority(dir, DOMAINS, NOW);
   const file = join(dir, 'secrets', 'proxy-ca.key');
@@ -124,7 +124,7 @@ it('says what is wrong with its key', async () => {
   expect((await openAuthority(dir, DOMAINS, NOW)).cert).toContain('BEGIN CERTIFICATE');
 });
 
-it('--trust prints one line that a shell takes, and the same authority after a kill', {
+it('--trust prints one line for a shell, and the authority survives a kill', {
   tags: 'long',
 }, async () => {
   const service = new ProxiedService();
@@ -165,7 +165,7 @@ it('a port in use is reported in one line', { tags: 'long' }, async () => {
   await expect(started).rejects.toThrow(/understudy: cannot listen on 127\.0\.0\.1:\d+: the port is in use/);
 });
 
-it('hosts are those of the presets, by the letter', () => {
+it('the hosts are exactly those of the presets', () => {
   const hosts = readProxyHosts(['default', '*.llm.example.com:8443'])!;
   const providerOf = (name: string, port = 443) => findProxyHost(hosts, name, port)?.provider;
   expect(providerOf('api.anthropic.com')).toBe('anthropic');

@@ -118,7 +118,7 @@ const agent = () => new ProxyAgent({ uri: service.url, requestTls: { ca: service
 const proxyStats = async () =>
   ((await readStats(service.gateway)) as Stats & { proxy: Record<string, Record<string, number>> }).proxy;
 
-it('the SDKs of Anthropic and OpenAI work, streaming too, and are captured by their wire formats', async () => {
+it('the SDKs of Anthropic and OpenAI work, also streaming, and are captured by their wire formats', async () => {
   seen = [];
   const dispatcher = agent();
   const fetch = ((url: string, init: object) => undiciFetch(url, { ...init, dispatcher })) as never;
@@ -153,7 +153,7 @@ it('the SDKs of Anthropic and OpenAI work, streaming too, and are captured by th
   await dispatcher.close();
 });
 
-it('Node’s own variables do', async () => {
+it('Node’s own proxy variables work', async () => {
   vi.stubEnv('NO_PROXY', '');
   vi.stubEnv('no_proxy', '');
   const dispatcher = new EnvHttpProxyAgent({ httpsProxy: service.url, requestTls: { ca: service.ca } });
@@ -162,7 +162,7 @@ it('Node’s own variables do', async () => {
   await dispatcher.close();
 });
 
-it.skipIf(!hasCurl)('curl trusts the file that is printed for it, with Expect: 100-continue', async () => {
+it.skipIf(!hasCurl)('curl trusts the printed file, also with Expect: 100-continue', async () => {
   const bundle = join(service.data, 'proxy-ca-bundle.pem');
   const body = randomBytes(2_000_000).toString('base64');
   const child = execFile(
@@ -182,7 +182,7 @@ it.skipIf(!hasCurl)('curl trusts the file that is printed for it, with Expect: 1
   expect(answer === body).toBe(true);
 });
 
-it.skipIf(!hasPython)('Python’s urllib does by HTTPS_PROXY and SSL_CERT_FILE', async () => {
+it.skipIf(!hasPython)('Python’s urllib works through HTTPS_PROXY and SSL_CERT_FILE', async () => {
   const script = `import urllib.request as r; print(r.urlopen(r.Request("${base()}/echo", data=b"from python")).read().decode())`;
   const { stdout } = await run('python3', ['-c', script], {
     env: {
@@ -194,7 +194,7 @@ it.skipIf(!hasPython)('Python’s urllib does by HTTPS_PROXY and SSL_CERT_FILE',
   expect(stdout.trim()).toBe('from python');
 });
 
-it('a request arrives as the client wrote it, on a tunnel that carries one after the other', async () => {
+it('requests arrive as the client wrote them, one after another on a tunnel', async () => {
   seen = [];
   const socket = await openSecureTunnel(service, `localhost:${upstream.port}`);
   const ask = async (path: string) => {
@@ -217,7 +217,7 @@ it('a request arrives as the client wrote it, on a tunnel that carries one after
   socket.destroy();
 });
 
-it('a client that begins TLS before it is told that it may is served', async () => {
+it('a client that starts TLS before the answer to CONNECT is served', async () => {
   const { socket } = await askForTunnel(service.port, `localhost:${upstream.port}`);
   socket.destroy();
   const authority = `localhost:${upstream.port}`;
@@ -275,7 +275,7 @@ it('a WebSocket passes frame by frame', async () => {
   expect((await once(socket, 'close'))[0]).toBe(4001);
 });
 
-it('a client that takes HTTP/2 alone gets it, with informational answers, trailers and many streams', async () => {
+it('a client that supports only HTTP/2 is served, with informational answers, trailers and many streams', async () => {
   const tunnel = await openSecureTunnel(service, `localhost:${upstream.port}`, { ALPNProtocols: ['h2'] });
   expect(tunnel.alpnProtocol).toBe('h2');
   const session = connectHttp2(base(), { createConnection: () => tunnel });
@@ -310,7 +310,7 @@ it('a client that takes HTTP/2 alone gets it, with informational answers, traile
   expect((await ask('/echo', 'a', { ':authority': 'api.openai.com' })).status).toBe(421);
 });
 
-it('a client of HTTP/2 that goes away in the middle of an answer leaves nothing open', async () => {
+it('an HTTP/2 client that leaves during an answer leaves nothing open', async () => {
   const openNow = async () => (await proxyStats()).open!.terminated;
   await expect.poll(openNow).toBe(0);
   const tunnel = await openSecureTunnel(service, `localhost:${upstream.port}`, { ALPNProtocols: ['h2'] });
@@ -327,7 +327,7 @@ it('a client of HTTP/2 that goes away in the middle of an answer leaves nothing 
   await expect.poll(openNow).toBe(0);
 });
 
-it('what is not named passes blind: nothing of it is decoded, kept or told', { tags: 'long' }, async () => {
+it('other hosts pass blind: nothing of them is decoded, stored or reported', { tags: 'long' }, async () => {
   const canary = `canary-${randomBytes(16).toString('hex')}`;
   const before = await readStats(service.gateway);
   // The upstream's own certificate, not one of the authority: the client trusts only the former.
@@ -353,7 +353,7 @@ it('what is not named passes blind: nothing of it is decoded, kept or told', { t
   expect(service.stderr).not.toContain(String(stranger.port));
 });
 
-it('keys that pass are nowhere on the disk', async () => {
+it('keys that pass are not on the disk', async () => {
   await flush(service.gateway);
   for (const file of listFiles(service.data)) expect(readFileSync(file).includes(KEY), file).toBe(false);
 });

@@ -79,7 +79,7 @@ it.each([
   ['unknown', 'DEPTH_ZERO_SELF_SIGNED_CERT'],
   ['misnamed', 'ERR_TLS_CERT_ALTNAME_INVALID'],
 ])(
-  'an upstream whose certificate is %s gets nothing, and the client a 502 that says so',
+  'an upstream whose certificate is %s receives nothing, and the client gets a 502 that says so',
   async (name, code) => {
     asked = 0;
     const text = await ask(`localhost:${upstreams[name]!.port}`, get(`localhost:${upstreams[name]!.port}`));
@@ -89,7 +89,7 @@ it.each([
   },
 );
 
-it('a request for another host than that of the tunnel is refused, and what two could read in two ways', async () => {
+it('a request for another host than the tunnel’s is refused, and so is an ambiguous one', async () => {
   asked = 0;
   expect(await ask(good(), get('api.openai.com'))).toMatch(/^HTTP\/1\.1 421 /);
   const both = `POST / HTTP/1.1\r\nHost: ${good()}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n`;
@@ -103,7 +103,7 @@ it.each([
   ['another name', { servername: 'api.openai.com' }],
   ['no name', { servername: '' }],
   ['a protocol that is not spoken here', { ALPNProtocols: ['smtp'] }],
-])('a handshake with %s comes to nothing', async (_what, options) => {
+])('a handshake with %s fails', async (_what, options) => {
   const { handshake } = await refusals();
   const { socket, status } = await askForTunnel(service.port, good());
   expect(status).toBe(200);
@@ -130,7 +130,7 @@ it.each([
   expect((await refusals()).handshake).toBeGreaterThan(handshake!);
 });
 
-it('garbage instead of a handshake ends its own connection, as does one that never comes', {
+it('garbage instead of a handshake, or none at all, ends only its connection', {
   tags: 'long',
 }, async () => {
   const { handshake } = await refusals();
@@ -170,7 +170,7 @@ it.each([
   await once(answer.socket, 'close');
 });
 
-it('a head that comes too slowly is not waited for', { tags: 'long' }, async () => {
+it('a head that arrives too slowly is given up', { tags: 'long' }, async () => {
   const answer = await askForTunnel(service.port, '', 'CONNECT localhost:443 HTTP/1.1\r\n');
   expect(answer.status).toBe(408);
   answer.socket.destroy();
@@ -190,7 +190,7 @@ it.each([
   socket.destroy();
 });
 
-it('nor to the service’s own ports, by whatever name', async () => {
+it('the service’s own ports cannot be reached through a tunnel, by any name', async () => {
   const own = [service.port, Number(new URL(service.gateway).port)];
   for (const port of own) {
     for (const host of ['127.0.0.1', 'localhost', '[::1]', '[::ffff:127.0.0.1]', '127.0.0.2']) {
@@ -201,7 +201,7 @@ it('nor to the service’s own ports, by whatever name', async () => {
   }
 });
 
-it('a blind tunnel to a closed port gets 502, and one side that ends lets the other finish', async () => {
+it('a blind tunnel to a closed port gets 502; one side that ends lets the other finish', async () => {
   const closed = createServer().listen(0, '127.0.0.1');
   await once(closed, 'listening');
   const { port } = closed.address() as { port: number };
@@ -228,7 +228,9 @@ it('a blind tunnel to a closed port gets 502, and one side that ends lets the ot
   polite.close();
 });
 
-it('with keys it asks for one, and opens no blind tunnel if those are off', { tags: 'long' }, async () => {
+it('with keys, the proxy requires one, and opens no blind tunnel if those are off', {
+  tags: 'long',
+}, async () => {
   const locked = new ProxiedService();
   try {
     await locked.start(good(), { GW_PROXY_KEYS: KEY, GW_PROXY_BLIND: 'off' });
@@ -253,7 +255,7 @@ it('with keys it asks for one, and opens no blind tunnel if those are off', { ta
 });
 
 it.runIf(process.platform === 'linux')(
-  'tunnels beyond the bound are refused, and there is room again when some end',
+  'tunnels beyond the bound are refused, and accepted again when others end',
   { tags: 'long' },
   async () => {
     const crowded = new ProxiedService();
@@ -277,7 +279,7 @@ it.runIf(process.platform === 'linux')(
   },
 );
 
-it('an answer that is under way when the service stops comes whole', { tags: 'long' }, async () => {
+it('an answer in progress when the service stops arrives whole', { tags: 'long' }, async () => {
   const leaving = new ProxiedService();
   const released = Promise.withResolvers<void>();
   const slow = await openSecureUpstream((_request, response) => {

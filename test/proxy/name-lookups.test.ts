@@ -14,7 +14,7 @@ function open() {
 
 const staying = new AbortController().signal;
 
-it('asks the system for one name at a time, and once for all that want it', async () => {
+it('the system is asked for one name at a time, and once for all callers', async () => {
   const { asked, answers, lookups } = open();
   const found = ['slow', 'next', 'slow', 'next', 'last'].map((name) => lookups.find(name, staying));
   expect(asked).toEqual(['slow']);
@@ -33,7 +33,7 @@ it('asks the system for one name at a time, and once for all that want it', asyn
   expect(asked).toHaveLength(4);
 });
 
-it('does not look up names without a waiting caller', () => {
+it('names without a waiting caller are not looked up', () => {
   const { asked, answers, lookups } = open();
   const gone = new AbortController();
   void lookups.find('slow', staying);

@@ -8,7 +8,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { TunnelCounts } from '../../src/proxy/tunnel-counts.ts';
 import { ProxyThread } from '../../src/threads/proxy-thread.ts';
 
-it('is started again when it ends by itself, and not when it is stopped', async () => {
+it('the proxy thread is restarted when it ends by itself, and not when it is stopped', async () => {
   const told: string[] = [];
   const counts = new TunnelCounts();
   const thread = new ProxyThread({

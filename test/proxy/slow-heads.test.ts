@@ -73,7 +73,7 @@ describe.skipIf(process.platform !== 'linux')('a client of the proxy', () => {
     for (const socket of slow) socket.destroy();
   });
 
-  it('that sends bad heads and stays keeps no place of others', async () => {
+  it('that sends bad heads and stays takes no place from others', async () => {
     const lingering = await Promise.all(
       Array.from({ length: 400 }, () =>
         openSilent(service.port, '127.0.0.4', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'),
@@ -85,7 +85,7 @@ describe.skipIf(process.platform !== 'linux')('a client of the proxy', () => {
     for (const socket of lingering) socket.destroy();
   });
 
-  it('has no more connections than MAX_CONNECTIONS_PER_ADDRESS, and gets 503 for a further one', async () => {
+  it('has at most MAX_CONNECTIONS_PER_ADDRESS connections, and gets 503 for a further one', async () => {
     const open = (address: string) => askForTunnel(capped.port, authority(), undefined, address);
     const tunnels: Socket[] = [];
     for (let at = 0; at < CONNECTIONS; at++) {

@@ -82,7 +82,7 @@ async function run(baseURL: string, isProxied: boolean, isStream: boolean): Prom
 
 const ALL = (by: string) => [by, by, by];
 
-it('serves agents of the default upstream’s host through the proxy, as those by base URL', async () => {
+it('agents of the default upstream’s host are served through the proxy like those by base URL', async () => {
   for (const isStream of [false, true]) {
     expect(await run(`https://localhost:${own.port}`, true, isStream)).toEqual(ALL('student'));
     expect(await run(service.gateway, false, isStream)).toEqual(ALL('student'));
@@ -90,7 +90,7 @@ it('serves agents of the default upstream’s host through the proxy, as those b
   expect(provider.requests).toHaveLength(0);
 });
 
-it('leaves those of another host to that host', async () => {
+it('agents of another host go to that host', async () => {
   const { served } = (await readStats(service.gateway)).relegation;
   expect(await run(`https://localhost:${other.port}`, true, false)).toEqual(ALL('upstream'));
   expect(provider.requests).toHaveLength(3);

@@ -61,7 +61,7 @@ const valuesOf = ({ requests }: FakeProvider, name: string): (string | undefined
 const clients = await gatewayClients();
 for (const client of clients) {
   describe.skipIf(client.installed.entry === null)(`${client.name} ${client.installed.needed}`, () => {
-    it('does its work through the gateway, and is captured as the run that it names', async () => {
+    it('works through the gateway, and is captured as the run that it names', async () => {
       const { provider, url, home, read } = await start(({ tools, tool_results }) => {
         if (tools.length === 0) return { text: 'Where it is' };
         return tool_results.length === 0

@@ -81,7 +81,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       });
     });
 
-    it('has a step of each call that it makes side by side', async () => {
+    it('has a step for each parallel call', async () => {
       const home = makeHome();
       await installHooks(client, home);
       const { url } = await provider(({ calls_before }) =>
@@ -96,7 +96,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       expect(steps).toHaveLength(4);
     });
 
-    it('reads what the monitors say when it goes in a circle, each thing once', async () => {
+    it('reads the interventions when it loops, each once', async () => {
       const home = makeHome();
       await installHooks(client, home);
       const { url, requests } = await provider(calls(6, 'echo 1 failed'));
@@ -112,7 +112,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       expect(told.at(-1)).toBeLessThanOrEqual(2);
     });
 
-    it('does what it does alone where the service is not there, and where the hooks are taken out', async () => {
+    it('behaves as without hooks if the service is down, and after the hooks are removed', async () => {
       const home = makeHome();
       const script = calls(2, 'echo found');
       const go = async (env: Record<string, string>) => {
@@ -135,7 +135,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
 
 const claude = await claudeCode();
 describe.skipIf(claude.installed.entry === null)(`claude-code ${claude.installed.needed}`, () => {
-  it('has a failed command as a step that failed', async () => {
+  it('has a failed command as a failed step', async () => {
     const home = makeHome();
     await installHooks(claude, home);
     const { url } = await provider(({ calls_before }) =>

@@ -44,7 +44,7 @@ function makeProject(): ClientHome {
 
 for (const client of await Promise.all([claudeCode(), codex()])) {
   const lines = ['README.md', 'docs/mcp.md'].flatMap((document) => linesFor(client, document));
-  it(`four lines are for ${client.name}`, () => expect(lines).toHaveLength(4));
+  it(`four lines configure ${client.name}`, () => expect(lines).toHaveLength(4));
 
   describe.skipIf(client.installed.entry === null)(`${client.name} ${client.installed.needed}`, () => {
     it.each(lines)('calls the tools by %s', async (line) => {

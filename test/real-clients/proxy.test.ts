@@ -176,7 +176,7 @@ const clients: ProxiedClient[] = [
 
 for (const client of clients) {
   describe.skipIf(client.installed.entry === null)(`${client.name} ${client.installed.needed}`, () => {
-    it('does its work through the proxy, and is captured', async () => {
+    it('works through the proxy, and is captured', async () => {
       const before = provider.requests.length;
       const home = new ClientHome();
       try {

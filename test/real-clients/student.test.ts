@@ -194,7 +194,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
     }, ALL_SESSIONS_MS);
     afterAll(() => taught[Symbol.asyncDispose]());
 
-    it('is served what the round reported, and nothing of it wrong', async () => {
+    it('is served what the round promised, without an error', async () => {
       const { measured } = readManifest(
         readFileSync(join(taught.student, 'manifest.json'), 'utf8'),
       ) as StudentManifest;
@@ -229,7 +229,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
     });
 
     it.runIf(wire === 'responses')(
-      'is left alone over a WebSocket, which works as without a student',
+      'goes to the upstream over a WebSocket, which works as without a student',
       async () => {
         const before = await taught.relegation();
         const [calls, last] = [taught.provider.requests.length, (await taught.records()).at(-1)!.id];
@@ -249,7 +249,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
     );
 
     it.runIf(wire === 'responses')(
-      'is summed up by the upstream, and works on from the summary',
+      'is summarized by the upstream, and continues from the summary',
       async () => {
         const before = await taught.relegation();
         const last = (await taught.records()).at(-1)!.id;
@@ -281,7 +281,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       },
     );
 
-    it('is left to the upstream with whatever no golden run sent', async () => {
+    it('goes to the upstream with requests that no golden run sent', async () => {
       const reader = CaptureReader.open(taught.db);
       const served = [...reader.summaries()].find(({ served_by }) => served_by === 'student')!;
       const { request_body, request_headers } = reader.copy(served.id)!;

@@ -9,7 +9,7 @@ const escapeLetters = (text: string): string =>
     .replace(/[ae]/g, (letter) => `\\u00${letter.charCodeAt(0).toString(16)}`);
 
 describe('a secret with a backslash before an escaped letter', () => {
-  it.each([1, 2, 3])('is found whole when it was escaped %i times', (times) => {
+  it.each([1, 2, 3])('is found completely when it was escaped %i times', (times) => {
     const secret = '0059/+19e1a06f8~<&\\a12==';
     let written = escapeLetters(secret);
     for (let n = 1; n < times; n++) written = JSON.stringify(written).slice(1, -1);

@@ -58,13 +58,13 @@ function countMasked(names: readonly string[]): string[] {
 }
 
 describe('harmless names', () => {
-  it('of installed packages and their files are kept, but for 1 in 1,000', () => {
+  it('of installed packages and their files are kept, except for 1 in 1,000', () => {
     const masked = countMasked(INSTALLED);
     expect(INSTALLED.length).toBeGreaterThan(5_000);
     expect(masked.length, masked.slice(0, 20).join('\n')).toBeLessThanOrEqual(INSTALLED.length / 1_000);
   });
 
-  it('that begin like keys are kept, but for 1 in 1,000', () => {
+  it('that begin like keys are kept, except for 1 in 1,000', () => {
     const masked = countMasked(makeJoinedNames(NAMES));
     expect(masked.length, masked.slice(0, 40).join('\n')).toBeLessThanOrEqual(NAMES / 1_000);
   });
@@ -146,7 +146,7 @@ const FORMATS: Record<string, () => string> = {
   Mailgun: () => `key-${draw(32, 'hex')}`,
 };
 
-describe('keys of documented formats', () => {
+describe('a key of a documented format is masked:', () => {
   it.each(Object.entries(FORMATS))('%s', (_, make) => {
     for (let i = 0; i < 40; i++) {
       const key = make();

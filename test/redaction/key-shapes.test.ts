@@ -53,11 +53,11 @@ const EXAMPLES = KEY_SHAPES.flatMap(({ begins, then }) =>
 );
 
 describe('the table of keys', () => {
-  it('is what the native header says', () => {
+  it('matches the native header', () => {
     expect(readFileSync(join(ROOT, 'native/bytes/key-table.h'), 'utf8')).toBe(formatKeyTable());
   });
 
-  it('holds nothing twice, and words that are long enough to be told by four bytes', () => {
+  it('contains nothing twice, and only words of at least four bytes', () => {
     expect(new Set(BEGINNINGS).size).toBe(BEGINNINGS.length);
     expect(new Set(FIRST_WORDS).size).toBe(FIRST_WORDS.length);
     for (const word of FIRST_WORDS) expect(word.length).toBeGreaterThanOrEqual(4);
@@ -73,7 +73,7 @@ describe('the table of keys', () => {
     }
   });
 
-  it('is the only one', () => {
+  it('is the only list of keys', () => {
     const files = ['src', 'native', 'actors'].flatMap((folder) =>
       readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
         .filter((name) => /\.(?:ts|h|cc|js)$/.test(name))

@@ -114,7 +114,7 @@ function maskBody(body: string): string {
 }
 
 describe('credential headers', () => {
-  it('knows them by name and by ending', () => {
+  it('are recognized by name and by ending', () => {
     for (const name of [
       'Authorization',
       'proxy-authorization',
@@ -273,14 +273,14 @@ describe('names of credentials', () => {
     expect(isCredentialName(name)).toBe(false);
   });
 
-  it('are judged in a time that does not depend on what they look like', () => {
+  it('are judged in a time that does not depend on their form', () => {
     for (const part of ['rate', 'limit', 'n', 'num', 'cont', 'A', 'aB', '_', '1', 'password'])
       expect(isCredentialName(`${part.repeat(100_000)}token!x`)).toBe(false);
   });
 });
 
 describe('values of JSON', () => {
-  it('are masked whole under the name of a credential, by their shape elsewhere', () => {
+  it('are masked completely under the name of a credential, otherwise by their shape', () => {
     const key = `sk-ant-api03-${letters(40)}`;
     const sent = {
       password: 'x',
@@ -313,8 +313,8 @@ describe('values of JSON', () => {
   });
 });
 
-describe('query', () => {
-  it('masks secret values however the name is written, and nothing else', () => {
+describe('a query', () => {
+  it('has its secret values masked however the name is written, and nothing else', () => {
     const encode = fc.tuple(
       fc.constantFrom(
         'key',
@@ -362,7 +362,7 @@ describe('query', () => {
 });
 
 describe('credentials of a request', () => {
-  it('takes them apart', () => {
+  it('are extracted', () => {
     const pair = Buffer.from('user:päss-word', 'latin1').toString('base64');
     const found = collectCredentials(
       [
@@ -392,7 +392,7 @@ describe('credentials of a request', () => {
     expect(found.join(' ')).not.toMatch(/short|nothing|not\/a/);
   });
 
-  it('knows the forms in which they are echoed', () => {
+  it('are recognized in the forms in which they are echoed', () => {
     const secret = 'a"b/c&d<e>+=é f';
     const forms = credentialForms(secret);
     expect(forms).toContain(JSON.stringify(secret).slice(1, -1));
@@ -404,7 +404,7 @@ describe('credentials of a request', () => {
 });
 
 describe('key shapes', () => {
-  it('are masked whole wherever they stand', () => {
+  it('are masked completely wherever they stand', () => {
     const around: [string, string][] = [
       ['', ''],
       ['{"text":"', '"}'],
@@ -446,7 +446,7 @@ describe('key shapes', () => {
     );
   });
 
-  it('masks private keys, with real newlines and escaped ones, whole or cut off', () => {
+  it('include private keys, with real newlines and escaped ones, whole or cut off', () => {
     const lines = Array.from({ length: 25 }, () => letters(64));
     for (const newline of ['\n', '\r\n', '\\n', '\\\\n']) {
       const key = ['-----BEGIN RSA PRIVATE KEY-----', ...lines, '-----END RSA PRIVATE KEY-----'].join(
@@ -460,7 +460,7 @@ describe('key shapes', () => {
     expect(maskBody(encrypted)).toBe(MASK);
   });
 
-  it('leaves ordinary text alone', () => {
+  it('do not match ordinary text', () => {
     for (const text of [
       'risk-management-and-task-based-learning',
       'sk-learn is not scikit-learn-extra-package',
@@ -490,7 +490,7 @@ describe('key shapes', () => {
       expect(maskBody(text)).toBe(text);
   });
 
-  it('masks labelled secrets without a shape', () => {
+  it('include labelled secrets without a shape', () => {
     const secret = letters(40);
     expect(maskBody(`aws_secret_access_key = ${secret}\n`)).toBe(`aws_secret_access_key = ${MASK}\n`);
     expect(maskBody(`{"SecretAccessKey":"${secret}"}`)).toBe(`{"SecretAccessKey":"${MASK}"}`);
@@ -503,7 +503,7 @@ describe('key shapes', () => {
   });
 });
 
-describe('keys in other writing', () => {
+describe('keys in other encodings', () => {
   const unicode = (text: string, which = /./g): string =>
     text.replace(which, (char) => `\\u00${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
   const percent = (text: string, which = /./g): string =>
@@ -552,13 +552,13 @@ describe('keys in other writing', () => {
     }
   });
 
-  it('and labels before them', () => {
+  it('are masked also after encoded labels', () => {
     const secret = `a1${letters(24)}`;
     expect(maskBody(`x?api_key%3D${secret}&y`)).toBe(`x?api_key%3D${MASK}&y`);
     expect(maskBody(`{"api_key":"${unicode(secret)}"}`)).toBe(`{"api_key":"${MASK}"}`);
   });
 
-  it('but ordinary escapes are left alone', () => {
+  it('are distinguished from ordinary escapes', () => {
     for (const text of [
       'caf\\u00e9 \\u2014 \\u003cb\\u003e https%3A%2F%2Fhost%2Fpath%3Fa%3D1%26b%3D2',
       'printf("%2d of %3d%%, %-20s")',
@@ -569,7 +569,7 @@ describe('keys in other writing', () => {
   });
 });
 
-describe('keys that their name gives away', () => {
+describe('keys recognized by their name', () => {
   const secret = `a1${letters(24)}`;
 
   it.each([
@@ -660,7 +660,7 @@ describe('texts that are free of keys', () => {
   it.each([
     ['native or not', undefined],
     ['in TypeScript', fallback],
-  ] as const)('have nothing to mask, whole or cut anywhere (%s)', (_name, engine) => {
+  ] as const)('are not changed, whole or cut anywhere (%s)', (_name, engine) => {
     fc.assert(
       fc.property(fc.array(text, { maxLength: 5 }), fc.nat(), fc.nat(), (texts, from, length) => {
         if (!areFreeOfKeys(texts, engine)) return;
@@ -675,7 +675,7 @@ describe('texts that are free of keys', () => {
     );
   });
 
-  it('are found where one has a key, and not where they are too long', () => {
+  it('do not include texts with a key, or texts that are too long', () => {
     expect(areFreeOfKeys(['src/main.ts', 'read the file', ''])).toBe(true);
     for (const key of KEYS) expect(areFreeOfKeys(['words', `so ${key}`, 'words'])).toBe(false);
     expect(areFreeOfKeys(['word '.repeat(2_000)])).toBe(false);

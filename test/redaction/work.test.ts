@@ -101,7 +101,7 @@ describe('the search for keys', () => {
     ['native or not', undefined],
     ['in TypeScript', fallback],
   ] as const)(
-    'looks at each byte a bounded number of times, however often it is nearly a key (%s)',
+    'reads each byte a limited number of times, however often it is nearly a key (%s)',
     { tags: 'long' },
     (_, engine) => {
       fc.assert(
@@ -117,7 +117,7 @@ describe('the search for keys', () => {
     },
   );
 
-  it('and each word with escapes is read once for each way of writing in it', { tags: 'long' }, () => {
+  it('reads each word with escapes once for each encoding in it', { tags: 'long' }, () => {
     const measureAll = (text: string): number => {
       const work = new Work();
       findSecrets(Buffer.from(text, 'latin1'), KEYS, work);
@@ -139,32 +139,35 @@ describe('the search for keys', () => {
     );
   });
 
-  it('goes no further than it may', () => {
+  it('stops at its limit', () => {
     const text = Buffer.from('eyJ'.repeat(1_000));
     expect(() => findKeyShapes(text, 0, text.length, undefined, new Work(500))).toThrow(WorkExceededError);
   });
 
-  it.runIf(loadAddon() !== null)('lets the engine read megabytes that begin a key at each character', () => {
-    const engine = loadAddon()!;
-    const marks = new Float64Array(3);
-    for (const again of [
-      'aaaaaaaaaaaaaaaa/',
-      'aaaaaaaaaaaaaaaa+=',
-      'skskskskskskskss ',
-      'glglglglglglglglgl',
-      '=y=',
-    ]) {
-      const bytes = Buffer.from(again.repeat(Math.ceil(8e6 / again.length)));
-      let at = 0;
-      // Linear work takes milliseconds. Quadratic work takes many minutes, so it runs into the test's time limit.
-      while (at < bytes.length) {
-        engine.findSuspects(bytes, at, bytes.length, marks);
-        if (marks[0]! <= at) throw new Error(`no progress at ${at} of ${again}`);
-        at = marks[0]!;
+  it.runIf(loadAddon() !== null)(
+    'lets the engine read megabytes in which each character begins a key',
+    () => {
+      const engine = loadAddon()!;
+      const marks = new Float64Array(3);
+      for (const again of [
+        'aaaaaaaaaaaaaaaa/',
+        'aaaaaaaaaaaaaaaa+=',
+        'skskskskskskskss ',
+        'glglglglglglglglgl',
+        '=y=',
+      ]) {
+        const bytes = Buffer.from(again.repeat(Math.ceil(8e6 / again.length)));
+        let at = 0;
+        // Linear work takes milliseconds. Quadratic work takes many minutes, so it runs into the test's time limit.
+        while (at < bytes.length) {
+          engine.findSuspects(bytes, at, bytes.length, marks);
+          if (marks[0]! <= at) throw new Error(`no progress at ${at} of ${again}`);
+          at = marks[0]!;
+        }
+        expect(at).toBe(bytes.length);
       }
-      expect(at).toBe(bytes.length);
-    }
-  });
+    },
+  );
 });
 
 describe('an unbroken run of megabytes', () => {
@@ -188,7 +191,7 @@ describe('an unbroken run of megabytes', () => {
 describe('names and values of headers and queries', () => {
   const SIZES = 120_000;
 
-  it('of any length are judged, and very long names are taken for those of credentials', () => {
+  it('of any length are judged, and very long names are treated as those of credentials', () => {
     for (const part of ['a', 'x-', 'token', '_token', '-key', 'a.', 'Aa', '1', '%74', '%2574', 'key']) {
       const name = part.repeat(SIZES / part.length);
       expect(isCredentialHeader(`${name}!`)).toBe(true);
@@ -197,18 +200,18 @@ describe('names and values of headers and queries', () => {
     }
   });
 
-  it('a token is one whatever stands before it, and a count is not', () => {
+  it('are tokens whatever stands before them, and counts are not', () => {
     expect(isCredentialHeader(`x-${'a'.repeat(200)}token`)).toBe(true);
     expect(isCredentialHeader(`x-${'a'.repeat(200)}-token-count`)).toBe(false);
   });
 
-  it('are taken apart in one walk', () => {
+  it('are parsed in one pass', () => {
     for (const part of ['?', '&', '?a', '&a=', '=', '?token=', '&token', ';', '%', '?key=a&', 'a?'])
       expect(maskEmbeddedQueries(`${part.repeat(SIZES)}x`).length).toBeGreaterThan(0);
     expect(maskEmbeddedQueries(`${'?'.repeat(SIZES)}key=abc`)).toBe(`${'?'.repeat(SIZES)}key=${MASK}`);
   });
 
-  it('give a bounded number of secrets and forms', () => {
+  it('yield a limited number of secrets and forms', () => {
     for (const part of ['a=12345678;', 'Bearer ', '"', '%22', 'a b', '=', 'signature=abcdefgh,', '\\'])
       for (const name of ['cookie', 'authorization', 'x-api-key']) {
         const found = collectCredentials([name, part.repeat(60_000 / part.length)], '');

@@ -107,7 +107,7 @@ async function replay(
 }
 
 describe('a replayed run', () => {
-  it('gives the official SDKs what they got from the provider', async () => {
+  it('gives the official SDKs the provider’s answers', async () => {
     const { server } = await replay('work');
     expect(await work(server.url)).toEqual(recorded);
     expect(server.result).toMatchObject({ exchanges: 6, served: 6, differing: 0, unknown: 0, unserved: [] });
@@ -128,7 +128,7 @@ describe('a replayed run', () => {
     expect(rest).toBeGreaterThan((stream.duration_ms - stream.first_byte_ms) / 2 - 2);
   });
 
-  it('breaks off where the agent left, behind every byte that it had got', async () => {
+  it('breaks off where the agent left, after every byte that it had received', async () => {
     const { server } = await replay('left');
     const run = RecordedRun.read(files, 'left')!;
     expect(run.exchanges).toMatchObject([{ aborted: true }]);
@@ -144,7 +144,7 @@ describe('a replayed run', () => {
     expect(pieces.length).toBeGreaterThan(0);
   });
 
-  it('answers an equal request again, as a client that tries again expects', async () => {
+  it('answers an equal request again, for clients that retry', async () => {
     const { server, events } = await replay('work');
     const first = await messages(server.url).messages.create(ask('think'));
     expect(await messages(server.url).messages.create(ask('think'))).toEqual(first);
@@ -155,7 +155,7 @@ describe('a replayed run', () => {
     expect(server.result).toMatchObject({ served: 1, again: 1 });
   });
 
-  it('takes the ids of a client for no difference', async () => {
+  it('does not treat the ids of a client as a difference', async () => {
     const { server } = await replay('work');
     await messages(server.url).messages.create(ask('think', { metadata: { user_id: 'another' } }));
     expect(server.result).toMatchObject({ served: 1, differing: 0 });
@@ -171,7 +171,7 @@ describe('a replayed run', () => {
     expect(server.result.served).toBe(1);
   });
 
-  it('takes a path with or without the prefix of the gateway', async () => {
+  it('accepts a path with or without the prefix of the gateway', async () => {
     const { server } = await replay('gemini');
     const gemini = new GoogleGenAI({ apiKey: 'none', httpOptions: { baseUrl: server.url } });
     expect((await gemini.models.generateContent({ model: 'gemini-demo', contents: 'Hello' })).text).toContain(
@@ -194,7 +194,7 @@ describe('a request that was not recorded', () => {
     expect(server.result.unserved).toHaveLength(6);
   });
 
-  it('gets the next recorded answer where differences are allowed', async () => {
+  it('gets the next recorded answer if differences are allowed', async () => {
     const { server, events } = await replay('secret', { is_loose: true });
     const answer = await messages(server.url).messages.create(ask('Something else'));
     expect(answer.content).toMatchObject([{ type: 'text' }]);
@@ -202,7 +202,7 @@ describe('a request that was not recorded', () => {
     expect(server.result).toMatchObject({ differing: 1, unserved: [] });
   });
 
-  it('says so where the run has nothing of the kind', async () => {
+  it('gets a clear error if the run contains nothing of its kind', async () => {
     const { server } = await replay('secret');
     const answer = await fetch(`${server.url}/v1/models`);
     expect([answer.status, await answer.json()]).toMatchObject([
@@ -237,7 +237,7 @@ describe('a fork', () => {
     ]);
   });
 
-  it('says that the live provider does not answer', async () => {
+  it('reports that the live provider does not answer', async () => {
     const fork_of = { run_id: 'work', turn: 1 };
     const live = { base_url: 'http://127.0.0.1:1', run_id: 'forked', fork_of, model: null };
     const { server } = await replay('work', { from_turn: 1, live });
@@ -256,7 +256,7 @@ describe('understudy replay', () => {
     console.log('agent got', said.status);
   `;
 
-  it('starts the agent, tells what happened, and ends with its verdict', { tags: 'long' }, async () => {
+  it('starts the agent, reports what happened, and ends with its verdict', { tags: 'long' }, async () => {
     const script = join(bench.dir, 'agent.mjs');
     writeFileSync(script, agent);
     const run = (content: string, ...more: string[]): CliChild =>
@@ -288,7 +288,7 @@ describe('understudy replay', () => {
     });
   });
 
-  it('keeps the verdict on a fork with its run, and says where both are compared', {
+  it('stores the verdict on a fork with its run, and says where both are compared', {
     tags: 'long',
   }, async () => {
     const script = join(bench.dir, 'agent.mjs');

@@ -19,7 +19,7 @@ function makePlacement(): Placement {
 }
 
 describe('an actor that moves', () => {
-  it('lives on the thread that asks first, whichever asks later', () => {
+  it('lives on the first thread that asks, whichever asks later', () => {
     for (const own of [2, 3, 4]) {
       const placement = makePlacement();
       const sender = new Placer(placement, own);
@@ -29,7 +29,7 @@ describe('an actor that moves', () => {
     }
   });
 
-  it('lives where its hash says, asked for by a thread that cannot have it', () => {
+  it('lives where its hash says if a thread asks that cannot have it', () => {
     const placement = makePlacement();
     const { moving: _, ...still } = placement;
     const expected = placeAddress(still, RUN);
@@ -38,7 +38,7 @@ describe('an actor that moves', () => {
     expect(expected).toBeGreaterThanOrEqual(2);
   });
 
-  it('stays as long as a message is on its way to it', () => {
+  it('stays while a message is on its way to it', () => {
     const placement = makePlacement();
     const [own, other] = [new Placer(placement, 2), new Placer(placement, 3)];
     own.enter(RUN);
@@ -55,14 +55,14 @@ describe('an actor that moves', () => {
     expect(own.release(slot, 2)).toBe(false);
   });
 
-  it('leaves all other kinds where their hash says', () => {
+  it('does not affect the places of all other kinds', () => {
     const placement = makePlacement();
     const { moving: _, ...still } = placement;
     for (const own of [-1, 2, 3, 4])
       expect(new Placer(placement, own).enter(HUB)).toBe(placeAddress(still, HUB));
   });
 
-  it('has one owner at a time, whatever is sent, lost and let go of', () => {
+  it('has one owner at a time, whatever is sent, lost and released', () => {
     const act = fc.record({
       sender: fc.integer({ min: -1, max: 3 }),
       what: fc.constantFrom('send', 'arrive', 'release'),

@@ -29,14 +29,14 @@ function openChannel(pool: Pick<ComputePool, 'run'>, deadlineMs = 20_000, callsM
 }
 
 describe('a direct channel', () => {
-  it('carries calls side by side, each with its own answer', async () => {
+  it('carries parallel calls, each with its answer', async () => {
     const channel = openChannel(createPool());
     const answers = await Promise.all([1, 2, 3].map((input) => channel.run('double', input)));
     expect(answers).toEqual([2, 4, 6]);
     expect(await channel.run('bytes', 3)).toEqual(Float32Array.of(0, 1, 2));
   });
 
-  it('goes past the pool’s queue, from other threads too', async () => {
+  it('bypasses the pool’s queue, from other threads too', async () => {
     const pool = createPool();
     const asked: string[] = [];
     const channel = openChannel({
@@ -54,13 +54,13 @@ describe('a direct channel', () => {
     port.close();
   });
 
-  it('says what a task threw, and goes on', async () => {
+  it('reports what a task threw, and continues', async () => {
     const channel = openChannel(createPool());
     await expect(channel.run('fail', null)).rejects.toThrow('the task is unwell');
     expect(await channel.run('double', 1)).toBe(2);
   });
 
-  it('fails what a dying thread had, and finds the next thread', async () => {
+  it('fails the calls of a dying thread, and finds the next thread', async () => {
     const pool = createPool();
     const channel = openChannel(pool);
     for (let round = 0; round < 3; round++) {
@@ -73,7 +73,7 @@ describe('a direct channel', () => {
     }
   });
 
-  it('gives a thread up that hangs, which the pool then replaces', { tags: 'long' }, async () => {
+  it('gives up a thread that hangs, which the pool then replaces', { tags: 'long' }, async () => {
     const channel = openChannel(createPool(1_500), 300);
     // A slow machine may need several tries until the thread is up.
     while ((await channel.run('double', 1).catch(() => null)) === null);
@@ -83,7 +83,7 @@ describe('a direct channel', () => {
     expect(found).toBe(42);
   });
 
-  it('takes no more than it may, and none when it is closed', async () => {
+  it('accepts calls up to its limit, and none when it is closed', async () => {
     const channel = openChannel(createPool(), 20_000, 2);
     expect(await channel.run('double', 1)).toBe(2);
     const waiting = [channel.run('wait', null), channel.run('wait', null)];

@@ -197,7 +197,7 @@ const box: Behaviour<BoxProtocol, { notes: unknown[] }, never, BoxInternal> = {
 };
 
 describe('io', () => {
-  it('holds new messages back at its bound, and outcomes pass before them', () => {
+  it('delays new messages at its bound, and outcomes pass them', () => {
     const { io, ask } = setUp(box, { max_io_in_flight: 2 });
     const [first, second, third, note] = [
       ask('fetch', 'x'),
@@ -231,7 +231,7 @@ describe('io', () => {
 });
 
 describe('an answer', () => {
-  it('that never comes is refused by name, and one that cannot be sent too', () => {
+  it('that never comes is refused with its name, and so is one that cannot be sent', () => {
     const { ask, reports } = setUp(box);
     expect(codeOf(ask('silent'))).toBe('no_reply');
     expect(codeOf(ask('strange'))).toBe('no_reply');
@@ -239,7 +239,7 @@ describe('an answer', () => {
     expect(ask('note', 1)).toEqual([{ error: null, value: 1 }]);
   });
 
-  it('that is kept counts against a bound', () => {
+  it('that is held counts against a bound', () => {
     const { ask } = setUp(box, { max_held_replies: 2 });
     const held = [ask('hold'), ask('hold')];
     expect(codeOf(ask('note', 1))).toBe('mailbox_full');
@@ -250,7 +250,7 @@ describe('an answer', () => {
 });
 
 describe('a mailbox', () => {
-  it('is bounded in bytes; a message alone always passes', () => {
+  it('is limited in bytes; a single message always passes', () => {
     const { ask, io } = setUp(box, { max_io_in_flight: 1, mailbox_bytes: 1_000 });
     ask('fetch', 'x');
     const big = ask('note', 0, 'a', [new Uint8Array(5_000)]);
@@ -264,7 +264,7 @@ describe('a mailbox', () => {
 });
 
 describe('a counter', () => {
-  it('tells a hundred things apart, whatever they are called, and the rest together', () => {
+  it('distinguishes a hundred names, and counts the rest together', () => {
     const { ask, host } = setUp(box);
     ask('count', ['__proto__', 'constructor', ...Array.from({ length: 200 }, (_, at) => `n${at}`), 'n0']);
     const { seen } = host.stats().kinds.box!.counts;
@@ -274,7 +274,7 @@ describe('a counter', () => {
 });
 
 describe('timers', () => {
-  it('beyond the bound fail their message alone', () => {
+  it('beyond the bound fail only their message', () => {
     const { ask, turns } = setUp(box, { max_timers: 3 });
     expect(codeOf(ask('timers', 4))).toBe('actor_failed');
     turns.advance(1_000);
@@ -286,7 +286,7 @@ describe('timers', () => {
   });
 });
 
-describe('room', () => {
+describe('room for actors', () => {
   it('is made by passivating an idle actor, and refused when all are busy', () => {
     const { ask, host } = setUp(box, { max_live: 2, idle_after_ms: Number.POSITIVE_INFINITY });
     ask('note', 1, 'a');
@@ -342,7 +342,7 @@ function makeLedger(version = 2): Behaviour<LedgerProtocol, { sum: number }, num
 }
 
 describe('a persistent actor', () => {
-  it('shares one commit with all others of its turn, and the next gathers what comes meanwhile', () => {
+  it('shares one commit with all others of its turn, and the next commit gathers what comes meanwhile', () => {
     const { ask, journal, turns } = setUp(makeLedger());
     const first = [ask('add', 1, 'a'), ask('add', 2, 'b')];
     turns.advance(0);
@@ -357,7 +357,7 @@ describe('a persistent actor', () => {
     expect(second.map(([answer]) => answer?.value)).toEqual([4, 4]);
   });
 
-  it('has nothing of a message whose handler threw, in memory or stored', () => {
+  it('keeps nothing of a message whose handler threw, in memory or stored', () => {
     const { ask, journal, turns } = setUp(makeLedger());
     const [added, failed] = [ask('add', 1), ask('twice_then_throw', 100)];
     turns.advance(0);
@@ -391,7 +391,7 @@ describe('a persistent actor', () => {
     expect(asks.map(([answer]) => answer?.value)).toEqual([0, 1, 3, 6, 10]);
   });
 
-  it('withdraws everything that stands on a failed commit, and starts again from what is stored', () => {
+  it('withdraws everything that depends on a failed commit, and restarts from the stored state', () => {
     const { ask, journal, turns, reports, host } = setUp(makeLedger());
     ask('add', 1);
     turns.advance(0);
@@ -432,7 +432,7 @@ describe('a persistent actor', () => {
     expect(ask('read')).toEqual([{ error: null, value: 10 }]);
   });
 
-  it('whose snapshot is newer than the program does not start, and is asked for again only later', () => {
+  it('whose snapshot is newer than the program does not start, and is tried again only later', () => {
     const { ask, journal, reports, turns } = setUp(makeLedger(1), { stopped_for_ms: 500 });
     let loads = 0;
     journal.load = () => {
@@ -466,7 +466,7 @@ describe('a persistent actor', () => {
 });
 
 describe('supervision', () => {
-  it('waits longer after each failure, stops at the limit, and starts anew when the stop is over', () => {
+  it('waits longer after each failure, stops at the limit, and restarts after the pause', () => {
     const restart = { max_restarts: 3, window_ms: 10_000, backoff_first_ms: 100, backoff_max_ms: 250 };
     const { ask, turns, reports, host } = setUp(box, { restart, stopped_for_ms: 1_000 });
     for (const pauseMs of [100, 200, 250]) {
@@ -485,7 +485,7 @@ describe('supervision', () => {
     expect(ask('note', 1)).toEqual([{ error: null, value: 1 }]);
   });
 
-  it('forgets failures that lie outside of the window', () => {
+  it('forgets failures outside the window', () => {
     const restart = { max_restarts: 1, window_ms: 1_000, backoff_first_ms: 10, backoff_max_ms: 10 };
     const { ask, turns, reports } = setUp(box, { restart });
     for (let i = 0; i < 5; i++) {
@@ -497,7 +497,7 @@ describe('supervision', () => {
 });
 
 describe('draining', () => {
-  it('waits for io and the journal, takes no snapshots, and refuses what comes meanwhile', async () => {
+  it('waits for io and the journal, takes no snapshots, and refuses new messages', async () => {
     const { ask, host, io, journal, turns } = setUp(makeLedger(), {}, [
       { behaviour: box, policy: DEFAULT_KIND_POLICY },
     ]);
@@ -523,7 +523,7 @@ describe('draining', () => {
 });
 
 describe('a client', () => {
-  it('fails everything that waits for a thread when its link closes', () => {
+  it('fails all pending requests to a thread when its link closes', () => {
     const { ask, client, link } = setUp(box);
     const downs: number[] = [];
     client.onHostDown((index) => void downs.push(index));
@@ -534,7 +534,7 @@ describe('a client', () => {
     expect(client.tell({ kind: 'box', key: 'a' }, 'note', 1)).toBe(false);
   });
 
-  it('tells everybody who listens that a thread is up or down, until they no longer do', () => {
+  it('notifies listeners when a thread is up or down, until they unsubscribe', () => {
     const { client, link } = setUp(box);
     const heard: string[] = [];
     const ends = ['one', 'two'].flatMap((name) => [
@@ -549,7 +549,7 @@ describe('a client', () => {
     expect(heard.slice(4)).toEqual(['two: 0 down', 'two: 0 up']);
   });
 
-  it('gives up at the deadline, each ask at its own, with one timer', () => {
+  it('gives up at the deadline of each ask, with one timer', () => {
     const { client, turns } = setUp(box);
     const gone: number[] = [];
     for (const deadline_ms of [300, 100, 200, 100]) {
@@ -568,7 +568,7 @@ describe('a client', () => {
     expect(client.stats()).toMatchObject({ asks_pending: 0 });
   });
 
-  it('refuses more asks than it may have waiting', () => {
+  it('refuses asks beyond its limit of pending ones', () => {
     const { turns } = setUp(box);
     const client = new ActorClient({ hosts: 1, pins: {} }, turns, { max_pending_asks: 2 });
     client.attach(0, DirectLink.pair()[0]);
@@ -579,7 +579,7 @@ describe('a client', () => {
     expect(codes).toEqual(['too_many_asks']);
   });
 
-  it('hears what is published as long as it subscribes', () => {
+  it('receives publications as long as it subscribes', () => {
     const announcer: Behaviour<{ say: { request: unknown; reply: null } }, null> = {
       kind: 'announcer',
       initial: () => null,

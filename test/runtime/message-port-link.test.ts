@@ -75,7 +75,7 @@ describe('a link', () => {
     expect(await back).toEqual(EVERY_KIND);
   });
 
-  it('sends a payload that has a shorter form in that form, which a link within a thread does not', async () => {
+  it('sends a payload in its shorter form if it has one, unlike a link within a thread', async () => {
     class Point extends PackablePayload {
       readonly x = 1;
       readonly y = 2;
@@ -97,7 +97,7 @@ describe('a link', () => {
     expect(heard.map((frame) => 'payload' in frame && frame.payload === point)).toEqual([true]);
   });
 
-  it('keeps order and bytes whatever the sizes', async () => {
+  it('keeps order and bytes for any sizes', async () => {
     const [a, b] = open();
     const prng = createPrng(5);
     const sent: Frame[] = [];
@@ -119,7 +119,7 @@ describe('a link', () => {
     expect(a.stats()).toMatchObject({ bytes_in_flight: 0, refused: 0 });
   });
 
-  it('takes payload and bodies as they are when they are sent', async () => {
+  it('copies payload and bodies when they are sent', async () => {
     const [a, b] = open();
     const received = collect(b, 1);
     const [payload, body] = [{ list: [1] }, Buffer.from('before')];
@@ -130,7 +130,7 @@ describe('a link', () => {
     expect(frame).toMatchObject({ payload: { list: [1] }, bodies: [new Uint8Array(Buffer.from('before'))] });
   });
 
-  it('passes bodies in shared memory on as they are, among others, and copies none', async () => {
+  it('passes bodies in shared memory on without a copy, among others', async () => {
     const [a, b] = open(10_000);
     const memory = new SharedArrayBuffer(3_000_000);
     const views = [
@@ -171,7 +171,7 @@ describe('a link', () => {
     expect(a.stats().batches_sent).toBe(1);
   });
 
-  it('refuses what would put too much on its way, and takes it later', async () => {
+  it('refuses what would exceed its bytes in transit, and accepts it later', async () => {
     const [a, b] = open(10_000);
     const received = collect(b, 3);
     expect(a.send(tell(0, [new Uint8Array(4_000)]))).toBe(true);
@@ -206,7 +206,7 @@ describe('a link', () => {
     expect(await alone).toMatchObject([{ type: 'tell', payload: 3 }]);
   });
 
-  it('leaves the rest of the loop its turns under a flood', async () => {
+  it('leaves turns to the rest of the loop under a flood', async () => {
     const [a, b] = open();
     const total = 3_000;
     let [arrived, turns] = [0, 0];
@@ -231,7 +231,7 @@ describe('a link', () => {
     expect(turns).toBeGreaterThan(3);
   });
 
-  it('says once at both ends that it is closed, and takes nothing any more', async () => {
+  it('reports once at both ends that it is closed, and accepts nothing afterwards', async () => {
     const [a, b] = open();
     const closed = createDeferred();
     const ends: string[] = [];
@@ -275,7 +275,7 @@ describe('a link', () => {
     expect(await promise).toEqual(['sent']);
   });
 
-  it('throws what cannot be encoded at its sender, and goes on', async () => {
+  it('throws at the sender what cannot be encoded, and continues', async () => {
     const [a, b] = open();
     const received = collect(b, 1);
     expect(() => a.send(tell({ big: 2n ** 80n }))).toThrow();

@@ -69,7 +69,7 @@ function add({ client }: Thread, amount: number): Promise<Totals> {
   return client.ask(ADDRESS, 'add', { amount }, FAR) as Promise<Totals>;
 }
 
-it('stay while they are asked, and move to the next caller after a quiet time', {
+it('actors stay while they are asked, and move to the next caller after a quiet time', {
   tags: 'long',
 }, async () => {
   const { placement, threads } = openTwo();
@@ -93,7 +93,7 @@ it('stay while they are asked, and move to the next caller after a quiet time', 
   await close(threads);
 });
 
-it('fail at once when their host falls under load, and are found there again with all that was answered', async () => {
+it('actors fail at once when their host dies under load, and return with everything answered', async () => {
   const { placement, threads } = openTwo();
   const [first, second] = threads;
   await add(first, 1);

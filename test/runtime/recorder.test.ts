@@ -23,7 +23,7 @@ function makeCounter(
 }
 
 describe('rows', () => {
-  it('go with the event before them, beside those that it brings itself', () => {
+  it('are stored with the event before them, beside those that the event itself causes', () => {
     const kit = new ActorKit(
       makeCounter((context) => {
         expect(context.persist(1)).toBe(1);

@@ -88,7 +88,7 @@ function failureOf(asked: Promise<unknown>): Promise<unknown> {
 }
 
 describe('placement', () => {
-  it('spreads kinds of the clients over the clients, and keeps all others off them', () => {
+  it('spreads the clients’ kinds over the clients, and assigns no others to them', () => {
     const hosts = Array.from({ length: 200 }, (_, at) =>
       placeAddress(PLACEMENT, { kind: LEDGER_KIND, key: `k${at}` }),
     );
@@ -119,7 +119,7 @@ describe('a local link', () => {
 });
 
 describe('a host on a server thread', () => {
-  it('answers only when what was recorded is stored, and drains what it has at its end', async () => {
+  it('answers only when what was recorded is stored, and drains its actors at its end', async () => {
     const disk: Disk = new Map();
     const gate = createDeferred();
     const client = new ActorClient(PLACEMENT, loopScheduler);
@@ -185,7 +185,7 @@ describe('a host on a server thread', () => {
     await host.stop();
   });
 
-  it('outlives an actor that throws', async () => {
+  it('survives an actor that throws', async () => {
     const opened = open();
     await ask(opened, 'add', 5);
     await expect(ask(opened, 'fail', 1)).rejects.toMatchObject({ code: 'actor_failed' });
@@ -195,7 +195,7 @@ describe('a host on a server thread', () => {
     await opened.host.stop();
   });
 
-  it('falls alone: what waits fails at once, and it begins again from what is stored', async () => {
+  it('fails alone: waiting requests fail at once, and it restarts from the stored state', async () => {
     const throwing = { now: false };
     const opened = open(new Map(), { throwing });
     await ask(opened, 'add', 5);
@@ -215,7 +215,7 @@ describe('a host on a server thread', () => {
     expect(opened.disposed).toBe(2);
   });
 
-  it('stays down when it fails too often, and can be stopped then', async () => {
+  it('stays down when it fails too often, and can then be stopped', async () => {
     const throwing = { now: true };
     const opened = open(new Map(), { throwing });
     for (let fault = 0; fault < 3; fault++) {

@@ -42,8 +42,8 @@ function codeOf(ask: Promise<unknown>): Promise<string> {
   );
 }
 
-describe('compute', () => {
-  it('runs where the main thread says, and its failures are outcomes', async () => {
+describe('compute tasks', () => {
+  it('run where the main thread says, and their failures are outcomes', async () => {
     const { client } = await startWithClient({
       compute: async (task, input) => {
         if (task !== 'double') throw new Error(`no task ${task}`);
@@ -55,14 +55,14 @@ describe('compute', () => {
     await expect(failing).rejects.toMatchObject({ code: 'io_failed', message: 'Error: no task halve' });
   });
 
-  it('fails where there is no pool', async () => {
+  it('fail without a pool', async () => {
     const { client } = await startWithClient();
     expect(await codeOf(client.ask(CARE, 'compute', { task: 'double', input: 1 }, FAR))).toBe('io_failed');
   });
 });
 
 describe('a thread', () => {
-  it('that hangs is ended and started again', { tags: 'long' }, async () => {
+  it('that hangs is ended and restarted', { tags: 'long' }, async () => {
     const down = createDeferred<string>();
     const { client, threads } = await startWithClient({
       // A slow machine may make a slow start look like a hanging thread, so it gets another try.
@@ -78,7 +78,7 @@ describe('a thread', () => {
     await expect.poll(async () => (await threads.stats())[0]).toMatchObject({ index: 0 });
   });
 
-  it('that exits is started again, as often as its policy allows', async () => {
+  it('that exits is restarted, as often as its policy allows', async () => {
     const waits: (number | null)[] = [];
     const last = createDeferred();
     const { client, threads } = await startWithClient({
@@ -114,7 +114,7 @@ describe('a thread', () => {
     for (const reason of reasons) expect(reason).toMatch(/no-such-host/);
   });
 
-  it('is gone after stopping, which may be asked for twice', async () => {
+  it('is gone after stopping, which may be requested twice', async () => {
     const { client, threads } = await startWithClient();
     await Promise.all([threads.stop(), threads.stop()]);
     expect(await codeOf(client.ask(CARE, 'compute', { task: '', input: 0 }, FAR))).toBe('host_down');

@@ -148,18 +148,18 @@ async function countExpired(): Promise<number> {
 }
 
 describe('messages', () => {
-  it('are answered, each ask with its own answer', async () => {
+  it('are answered, each ask with its answer', async () => {
     const keys = Array.from({ length: 20 }, (_, i) => `k${i}`);
     const answers = await Promise.all(keys.flatMap((key) => [add(key, 1), add(key, 10), add(key, 100)]));
     expect(answers.map((answer) => answer.total)).toEqual(keys.flatMap(() => [1, 11, 111]));
   });
 
-  it('are told and kept in order with asks', async () => {
+  it('may be tells, whose order with asks is kept', async () => {
     for (let i = 0; i < 50; i++) expect(client.tell(ledgerAt('told'), 'add', { amount: 1 })).toBe(true);
     expect(await askLedger('told', 'read', null)).toEqual({ total: 50, count: 50 });
   });
 
-  it('go from actor to actor across threads', async () => {
+  it('are sent from actor to actor across threads', async () => {
     const [here, there] = [keyOn(0), keyOn(1)];
     await askLedger(here, 'forward', { amount: 7, to: there });
     await askLedger(there, 'forward', { amount: 5, to: here });
@@ -167,7 +167,7 @@ describe('messages', () => {
     await until(async () => (await askLedger(there, 'read', null)).total === 12);
   });
 
-  it('carry bodies that arrive as they were when they were sent', async () => {
+  it('carry bodies that arrive unchanged', async () => {
     const bodies = [randomBytes(3), randomBytes(0), randomBytes(70_000), randomBytes(5 << 20)];
     const hashes = bodies.map((body) => createHash('sha256').update(body).digest('hex'));
     const box = { kind: boxKind('reject'), key: 'bodies' };
@@ -180,7 +180,7 @@ describe('messages', () => {
     expect(linkBytes() - sentBefore).toBeLessThan(size + 1_000);
   });
 
-  it('come from several clients at once, one of them in a worker', async () => {
+  it('may come from several clients at once, one of them in a worker', async () => {
     const keys = [keyOn(0), keyOn(0), keyOn(1), keyOn(1)];
     const port = threads.offerClient();
     const workerData: ClientWork = { port, placement: PLACEMENT, keys, rounds: 200 };
@@ -217,7 +217,7 @@ describe('deadlines', () => {
     expect(client.stats().asks_pending).toBe(0);
   });
 
-  it('leave a late answer to the dead letters', async () => {
+  it('send a late answer to the dead letters', async () => {
     const box = { kind: boxKind('reject'), key: 'late' };
     const count = () => client.deadLetters.counts().late_reply ?? 0;
     const before = count();
@@ -247,7 +247,7 @@ describe('deadlines', () => {
 
 describe('a thread that dies', () => {
   it.each(['crash', 'terminate'] as const)(
-    'by %s fails its asks at once, comes back, and knows what it acknowledged',
+    'by %s fails its asks at once, restarts, and knows what it acknowledged',
     async (how) => {
       const [key, other] = [keyOn(0), keyOn(1)];
       const restarts = threads.restarts;
@@ -354,8 +354,8 @@ describe('a full mailbox', () => {
   });
 });
 
-describe('persistence', () => {
-  it('shows nothing before it is durable: no answer, no tell, no publication', async () => {
+describe('persistent actors', () => {
+  it('show nothing before it is durable: no answer, no tell, no publication', async () => {
     const [key, other] = [keyOn(0), keyOn(0)];
     const published: unknown[] = [];
     client.subscribe('totals', (payload) => published.push(payload));
@@ -381,7 +381,7 @@ describe('persistence', () => {
     await until(async () => (await askLedger(other, 'read', null)).total === 2);
   });
 
-  it('takes an actor back to what is stored when a commit fails, and tells its askers', async () => {
+  it('return to the stored state when a commit fails, and notify their askers', async () => {
     const key = keyOn(0);
     await add(key, 5);
     flip(SWITCH.commits_failing, 1);
@@ -390,7 +390,7 @@ describe('persistence', () => {
     expect((await add(key)).total).toBe(6);
   });
 
-  it('brings passivated actors back from their snapshot', async () => {
+  it('are restored from their snapshot after passivation', async () => {
     for (let i = 0; i < 34; i++) await add('sleeper');
     await until(async () => (await kindStats(LEDGER_KIND)).live === 0);
     expect(await askLedger('sleeper', 'read', null)).toEqual({ total: 34, count: 34 });
@@ -401,7 +401,7 @@ describe('persistence', () => {
 });
 
 describe('supervision', () => {
-  it('starts a failing actor again from what is stored, stops it when it fails too often, forgives later', async () => {
+  it('restarts a failing actor from the stored state, stops it when it fails too often, and forgives later', async () => {
     let key = keyOn(0);
     /** The actor's error after too many failures. */
     const failTooOften = async (): Promise<RuntimeError | Totals> => {
@@ -443,7 +443,7 @@ describe('stopping', () => {
     await open();
   });
 
-  it('loses nothing that was accepted, across threads too', async () => {
+  it('loses nothing that was accepted, also across threads', async () => {
     const [here, there] = [keyOn(0), keyOn(1)];
     const asks: Promise<unknown>[] = [];
     for (let i = 0; i < 100; i++) {
@@ -476,13 +476,13 @@ describe('stopping', () => {
   });
 });
 
-describe('a start that cannot be', () => {
+describe('a failed start', () => {
   function startThreads(entry: string, options: unknown, more: { loading_ms?: number } = {}): ActorThreads {
     const url = new URL(`../fixtures/${entry}`, import.meta.url);
     return new ActorThreads({ entry: url, placement: PLACEMENT, options, ...more });
   }
 
-  it('fails with the reason of the first thread that ends, in one line, and can be stopped', async () => {
+  it('ends with the reason of the first failed thread, in one line, and can be stopped', async () => {
     const options: TestHostOptions = {
       // A path below a file cannot be a folder.
       journal_path: join(folder, 'main.mdb', 'journal.mdb'),
@@ -498,7 +498,7 @@ describe('a start that cannot be', () => {
     await failing.stop();
   });
 
-  it('is over when it is stopped, though a thread never comes up', async () => {
+  it('ends when it is stopped, although a thread never starts', async () => {
     const waiting = startThreads('waiting-host.ts', null, { loading_ms: 50 });
     const opened = waiting.openClient().catch((error: Error) => error.message);
     await waiting.stop();
@@ -507,7 +507,7 @@ describe('a start that cannot be', () => {
 });
 
 describe('a stop during the start', () => {
-  it('lets the threads come up and end by themselves, whatever they are loading', {
+  it('lets the threads finish their start and end by themselves, whatever they are loading', {
     tags: 'long',
   }, async () => {
     for (let round = 0; round < 3; round++) {
@@ -524,8 +524,8 @@ describe('a stop during the start', () => {
   });
 });
 
-describe("the process's own kinds", () => {
-  it('limit rates on their threads, without a database', async () => {
+describe('a process with its own kinds', () => {
+  it('limits rates on its threads, without a database', async () => {
     const own = new ActorThreads({
       entry: new URL('../../src/threads/actor-thread-entry.ts', import.meta.url),
       placement: { hosts: 2, pins: {} },

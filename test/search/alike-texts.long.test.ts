@@ -40,7 +40,7 @@ function findNearest(vectors: readonly Float32Array[], query: Float32Array): num
   return ids.slice(0, WANTED);
 }
 
-describe('a search among texts that are alike', () => {
+describe('a search among similar texts', () => {
   it.each([
     ['requests', tellPayment],
     ['orders', tellOrder],

@@ -7,7 +7,7 @@ import { type Config, loadConfig } from '../../src/config.ts';
 const read = (env: NodeJS.ProcessEnv): Config['embedding'] => loadConfig({ listener: 'api' }, env).embedding;
 
 describe('the configured embedder', () => {
-  it('is the model that ships unless another folder is named', () => {
+  it('is the shipped model unless another folder is named', () => {
     expect(read({})).toEqual({ model_dir: null, remote: null });
     expect(read({ EMBEDDING_MODEL_DIR: 'models/small' })).toEqual({
       model_dir: resolve('models/small'),
@@ -39,8 +39,8 @@ describe('the configured embedder', () => {
   });
 });
 
-describe('the measures', () => {
-  it('are what the sets’ own page says', () => {
+describe('the quality measures', () => {
+  it('are those of the sets’ page', () => {
     // Ties share their mean rank: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3.
     expect(spearman([1, 5, 5, 9], [10, 20, 30, 40])).toBeCloseTo(4.5 / Math.sqrt(4.5 * 5), 10);
     expect(spearman([3, 2, 1], [1, 2, 3])).toBe(-1);

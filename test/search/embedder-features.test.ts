@@ -72,7 +72,7 @@ function embedByHand(text: string): number[] {
 }
 
 describe('the default model’s graph', () => {
-  it('counts the pieces of any text as the corpus was counted', async () => {
+  it('counts the pieces of any text as in the corpus', async () => {
     const word = fc.constantFrom(
       'the',
       'the',
@@ -122,8 +122,8 @@ describe('the default model’s tokenizer', () => {
   });
 });
 
-describe('the model that ships', () => {
-  it('gives the vectors of the one before it, and has its id: what is stored stays valid', async () => {
+describe('the shipped model', () => {
+  it('returns the vectors of the one before it, and has its id: stored vectors remain valid', async () => {
     const shipped = await OnnxModel.open(findModelDir({ model_dir: null }));
     try {
       const { id, dimensions } = shipped.facts;

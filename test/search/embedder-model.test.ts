@@ -41,7 +41,7 @@ function expectClose(actual: Float32Array, expected: readonly number[]): void {
 }
 
 describe('an export with a hidden state', () => {
-  it('is pooled by the mean over the text’s own tokens and has length 1', async () => {
+  it('is pooled by the mean over the text’s tokens and has length 1', async () => {
     const model = await open();
     expect(model.facts.dimensions).toBe(3);
     expectClose(
@@ -52,7 +52,7 @@ describe('an export with a hidden state', () => {
     expectClose(await model.embed(['']), unit([4, 3, -2.25]));
   });
 
-  it('lets padding count for nothing, whatever stands beside a text', async () => {
+  it('ignores padding, whatever stands beside a text', async () => {
     const model = await open();
     const texts = ['fox', 'red fox runs running red fox', 'unheard', ''];
     const together = await model.embed(texts);
@@ -63,7 +63,7 @@ describe('an export with a hidden state', () => {
     expectClose(together.subarray(6, 9), meanOf(['[CLS]', '[UNK]', '[SEP]']));
   });
 
-  it('gets token types only where the graph wants them', async () => {
+  it('gets token types only if the graph requires them', async () => {
     const model = await open({ token_types: false });
     expectClose(await model.embed(['fox']), meanOf(['[CLS]', 'fox', '[SEP]'], [0, 0, 0]));
   });
@@ -73,7 +73,7 @@ describe('an export with a hidden state', () => {
     expectClose(await model.embed(['fox']), meanOf(['[CLS]', 'fox', '[SEP]']));
   });
 
-  it('is pooled by its first token when it asks for that', async () => {
+  it('is pooled by its first token if its configuration says so', async () => {
     const model = await open({
       files: { '1_Pooling/config.json': { pooling_mode_cls_token: true, pooling_mode_mean_tokens: false } },
     });
@@ -86,12 +86,12 @@ describe('an export with a hidden state', () => {
     ['tokenizer_config.json', { pad_token: '[PAD]', model_max_length: 4 }],
     ['sentence_bert_config.json', { max_seq_length: 4 }],
     ['config.json', { max_position_embeddings: 4 }],
-  ])('cuts a text at the tokens that %s names, its end token kept', async (name, value) => {
+  ])('cuts a text at the tokens that %s names, but keeps its end token', async (name, value) => {
     const model = await open({ files: { [name]: value } });
     expectClose(await model.embed(['red fox runs running']), meanOf(['[CLS]', 'red', 'fox', '[SEP]']));
   });
 
-  it('takes a text of any length', async () => {
+  it('accepts a text of any length', async () => {
     const model = await open({ files: { 'tokenizer_config.json': { model_max_length: 1e30 } } });
     const vectors = await model.embed(['red '.repeat(1_000_000), '\ud800\0', 'fox']);
     expect(vectors.length).toBe(9);
@@ -100,7 +100,7 @@ describe('an export with a hidden state', () => {
 });
 
 describe('an export with its own sentence embedding', () => {
-  it('is asked for that, and normalised', async () => {
+  it('provides that, normalised', async () => {
     const model = await open({ output: 'sentence' });
     expectClose(
       await model.embed(['fox', 'red fox']),
@@ -110,7 +110,7 @@ describe('an export with its own sentence embedding', () => {
 });
 
 describe('the id of a model', () => {
-  it('is the same for the same files and another for others', async () => {
+  it('is the same for the same files and differs for others', async () => {
     const first = await open();
     const again = await open();
     const other = await open({ files: { '1_Pooling/config.json': { pooling_mode_cls_token: true } } });
@@ -130,7 +130,7 @@ describe('an unfit folder', () => {
     expect(message).not.toContain('\n');
   };
 
-  it('is named when it is not there, or empty', async () => {
+  it('is named if it is missing or empty', async () => {
     await rejects(/neither model\.onnx nor onnx\/model\.onnx/);
     rmSync(dir, { recursive: true });
     await rejects(/no such folder/);
@@ -138,7 +138,7 @@ describe('an unfit folder', () => {
     await rejects(/no such folder/);
   });
 
-  it('is named when its tokenizer is missing, no JSON, or of a kind not known', async () => {
+  it('is named if its tokenizer is missing, invalid JSON, or of an unknown kind', async () => {
     writeToyModel(dir);
     rmSync(join(dir, 'tokenizer.json'));
     await rejects(/no tokenizer\.json/);
@@ -148,7 +148,7 @@ describe('an unfit folder', () => {
     await rejects(/tokenizer\.json cannot be used/);
   });
 
-  it('is named when its graph is not valid', async () => {
+  it('is named if its graph is invalid', async () => {
     writeToyModel(dir);
     writeFileSync(join(dir, 'model.onnx'), 'not a graph');
     await rejects(/the graph cannot be loaded/);

@@ -87,7 +87,7 @@ async function failureOf(promise: Promise<unknown>): Promise<CatalogueError> {
 }
 
 describe('a remote embedder', () => {
-  it('asks as the service’s documents say, and gives vectors of length 1 in the order of the texts', async () => {
+  it('sends documented requests, and returns vectors of length 1 in the order of the texts', async () => {
     const embedder = await connect();
     expect(embedder.dimensions).toBe(3);
     expect(embedder.id).toBe(`remote:${url}/v1#small-1`);
@@ -102,13 +102,13 @@ describe('a remote embedder', () => {
     });
   });
 
-  it('sends no credential to a service that asks for none', async () => {
+  it('sends no credential to a service that requires none', async () => {
     const embedder = await connect({ key: '' });
     await embedder.embed(['a']);
     expect(asked[0]!.headers.authorization).toBeUndefined();
   });
 
-  it('keeps empty texts to itself, and asks in bounded portions', async () => {
+  it('does not send empty texts, and sends limited portions', async () => {
     const embedder = await connect();
     const texts = Array.from({ length: EMBEDDING_REMOTE_TEXTS + 5 }, (_, i) => 't'.repeat(i + 1));
     expectClose(await embedder.embed(texts), texts);
@@ -123,7 +123,7 @@ describe('a remote embedder', () => {
     expect(asked[0]!.body.input).toEqual(['full']);
   });
 
-  it.each([429, 500, 503])('tries once more after %i', async (status) => {
+  it.each([429, 500, 503])('retries once after %i', async (status) => {
     const embedder = await connect();
     answer = (response, body, attempt) => {
       if (attempt > 1) return giveVectors(response, body, attempt);
@@ -134,7 +134,7 @@ describe('a remote embedder', () => {
     expect(asked).toHaveLength(2);
   });
 
-  it('tries once more after a lost connection', async () => {
+  it('retries once after a lost connection', async () => {
     const embedder = await connect();
     answer = (response, body, attempt) => {
       if (attempt > 1) return giveVectors(response, body, attempt);
@@ -155,7 +155,7 @@ describe('a remote embedder', () => {
     expectClose(await embedder.embed(['x']), ['x']);
   });
 
-  it('does not repeat what was refused for good', async () => {
+  it('does not repeat what was finally refused', async () => {
     const embedder = await connect();
     answer = (response) => {
       response.statusCode = 401;
@@ -165,7 +165,7 @@ describe('a remote embedder', () => {
     expect(asked).toHaveLength(1);
   });
 
-  it('waits no longer than its time, for the head and for the whole', async () => {
+  it('waits at most its timeout, for the head and for the whole', async () => {
     const embedder = await connect({ timeout_ms: 100 });
     answer = () => {};
     expect((await failureOf(embedder.embed(['x']))).code).toBe('unavailable');
@@ -195,7 +195,7 @@ describe('a remote embedder', () => {
     expect(asked).toHaveLength(1);
   });
 
-  it('never tells its key, nor what the service said', async () => {
+  it('never reveals its key, nor the service’s text', async () => {
     const embedder = await connect();
     answer = (response, _body, attempt) => {
       response.statusCode = attempt % 2 === 0 ? 500 : 429;
@@ -267,7 +267,7 @@ describe('a remote embedder', () => {
     expectClose(await embedder.embed(['four']), ['four']);
   });
 
-  it('fails what waits when it is closed', async () => {
+  it('fails waiting requests when it is closed', async () => {
     const embedder = await connect();
     await embedder.close();
     await embedder.close();

@@ -37,7 +37,7 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
   return thrown instanceof CatalogueError ? thrown.code : String(thrown);
 }
 
-describe('the model that ships', () => {
+describe('the shipped model', () => {
   let pool: ComputePool;
   let embedder: OnnxEmbedder;
   beforeAll(async () => {
@@ -64,7 +64,7 @@ describe('the model that ships', () => {
     '!?'.repeat(50_000),
   ];
 
-  it('gives vectors of length 1 for any text, and zeros where there is no word', async () => {
+  it('returns vectors of length 1 for any text, and zeros for a text without words', async () => {
     const vectors = await embedder.embed(ODD);
     expect(vectors).toHaveLength(ODD.length);
     for (const [i, vector] of vectors.entries()) {
@@ -74,7 +74,7 @@ describe('the model that ships', () => {
     }
   });
 
-  it('gives the same numbers for a text alone, among others, and in another thread', async () => {
+  it('returns the same numbers for a text alone, among others, and in another thread', async () => {
     const together = await embedder.embed(ODD);
     const other = createPool(ENTRY);
     const again = await OnnxEmbedder.open(other.run, 1);
@@ -90,7 +90,7 @@ describe('the model that ships', () => {
     }
   });
 
-  it('puts what is about the same thing closer together', async () => {
+  it('places texts about the same thing closer together', async () => {
     const [query, same, unlike] = await embedder.embed([
       'The test suite fails because the database connection times out',
       'database connection timed out, so tests are failing',
@@ -100,13 +100,13 @@ describe('the model that ships', () => {
     expect(dot(query!, unlike!)).toBeLessThan(0.2);
   });
 
-  it('looks at a text as far as the bound and no further', async () => {
+  it('reads a text as far as the bound and no further', async () => {
     const long = 'alpha beta '.repeat(EMBEDDING_TEXT_CHARACTERS).slice(0, EMBEDDING_TEXT_CHARACTERS);
     const [cut, longer] = await embedder.embed([long, `${long} gamma delta`]);
     expect(longer).toEqual(cut);
   });
 
-  it('is reached from another thread through a port', async () => {
+  it('can be used from another thread through a port', async () => {
     const port = pool.offer();
     const compute = openCompute(port);
     const there = await OnnxEmbedder.open(compute, 1);
@@ -135,7 +135,7 @@ describe('a pool that cannot load its model', () => {
   });
 });
 
-describe('texts that wait', () => {
+describe('waiting texts', () => {
   /** A pool whose runs end when the test says so. */
   function createManual() {
     const runs: { texts: readonly string[]; end: () => void }[] = [];
@@ -159,7 +159,7 @@ describe('texts that wait', () => {
     return { runs, compute, waitForRun };
   }
 
-  it('go together when they come in one turn, or while a run is under way', async () => {
+  it('run together if they come in one turn, or during another run', async () => {
     const { runs, compute, waitForRun } = createManual();
     const embedder = await OnnxEmbedder.open(compute, 1);
     const answers = [embedder.embed(['a']), embedder.embed(['bb', 'ccc'])];
@@ -182,7 +182,7 @@ describe('texts that wait', () => {
     expect(runs.map(({ texts }) => texts.length)).toEqual([3, 1, EMBEDDING_BATCH_TEXTS, 1]);
   });
 
-  it('are refused beyond the bound, and taken again when there is room', async () => {
+  it('are refused beyond the bound, and accepted again when there is room', async () => {
     const { runs, compute, waitForRun } = createManual();
     const embedder = await OnnxEmbedder.open(compute, 1);
     const running = embedder.embed(['x']);
@@ -199,7 +199,7 @@ describe('texts that wait', () => {
     expect(await taken).toEqual([Float32Array.of(3)]);
   });
 
-  it('are refused by their size too', async () => {
+  it('are also limited by their size', async () => {
     const { compute, waitForRun } = createManual();
     const embedder = await OnnxEmbedder.open(compute, 1);
     const running = embedder.embed(['x']);
@@ -215,7 +215,7 @@ describe('texts that wait', () => {
     expect(await codeOf(embedder.embed([]))).toBe('unavailable');
   });
 
-  it('cost nothing without texts', async () => {
+  it('cost nothing if there are none', async () => {
     const { runs, compute } = createManual();
     const embedder = await OnnxEmbedder.open(compute, 1);
     expect(await embedder.embed([])).toEqual([]);
@@ -224,7 +224,7 @@ describe('texts that wait', () => {
 });
 
 describe('a thread of the pool', () => {
-  it('that dies fails what it had, and the next texts are embedded', async () => {
+  it('that dies fails its texts, and the next ones are embedded', async () => {
     const pool = createPool(TEST_ENTRY);
     try {
       const embedder = await OnnxEmbedder.open(pool.run, 1);
@@ -238,7 +238,7 @@ describe('a thread of the pool', () => {
     }
   });
 
-  it('whose task throws goes on, and the error’s words stay with us', async () => {
+  it('whose task throws continues, without the error’s text', async () => {
     const pool = createPool(TEST_ENTRY);
     try {
       const embedder = await OnnxEmbedder.open(pool.run, 1);
@@ -268,7 +268,7 @@ describe('a thread of the pool', () => {
     }
   });
 
-  it('knows no other tasks', async () => {
+  it('refuses other tasks', async () => {
     const pool = createPool(ENTRY);
     try {
       await expect(pool.run('rm', null)).rejects.toThrow('no task is called rm');

@@ -57,7 +57,7 @@ async function recordOf(choice: EmbeddingChoice): Promise<EmbedderRecord> {
 }
 
 describe('a former embedder', () => {
-  it('is the model that was in use, beside the present one, and is let go of', async () => {
+  it('is the model that was in use, beside the present one, until it is released', async () => {
     const record = await recordOf(SHIPPED);
     const [open, standIn] = listFormerEmbedders(toy, record, line.run);
     const former = await open!();
@@ -85,7 +85,7 @@ describe('a former embedder', () => {
     await expect(open!()).rejects.toThrow('there is another model in its place');
   });
 
-  it('is not there when its folder has gone', async () => {
+  it('does not exist when its folder is gone', async () => {
     const record: EmbedderRecord = { id: 'onnx:1', source: { kind: 'onnx', dir: '/nowhere' } };
     const [open, standIn] = listFormerEmbedders(toy, record, line.run);
     await expect(open!()).rejects.toThrow('embedding model in /nowhere: there is no such folder');
@@ -94,7 +94,7 @@ describe('a former embedder', () => {
     await model.close();
   });
 
-  it('is the model that ships where nothing is known, and nothing when that is the present one', () => {
+  it('is the shipped model if nothing is recorded, and null if that is the present one', () => {
     expect(listFormerEmbedders(toy, null, line.run)).toHaveLength(1);
     expect(listFormerEmbedders(SHIPPED, null, line.run)).toHaveLength(0);
   });

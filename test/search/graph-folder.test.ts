@@ -49,7 +49,7 @@ describe('a graph on the disk', () => {
   const saved = createIndex(vectors);
   tendAll(saved);
 
-  it('is taken up whole: nothing is linked again, and the same is found', async () => {
+  it('is loaded completely: nothing is linked again, and the results are the same', async () => {
     const { folder } = createFolder();
     expect(await folder.save('one', KIND, saved, nameOf)).toBe(true);
     const index = createIndex(vectors);
@@ -60,7 +60,7 @@ describe('a graph on the disk', () => {
     for (const query of queries) expect(index.search(query, 10)).toEqual(saved.search(query, 10));
   });
 
-  it('is taken up under other ids, and as far as it is the same', async () => {
+  it('is loaded under other ids, and as far as it is the same', async () => {
     const { folder } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
     // The store has lost a third of its vectors, has replaced some, and has new ones.
@@ -101,7 +101,7 @@ describe('a graph on the disk', () => {
     }
   });
 
-  it('keeps what was removed out, and may be saved again', async () => {
+  it('excludes what was removed, and can be saved again', async () => {
     const { folder, dir } = createFolder();
     const index = createIndex(vectors);
     await folder.save('one', KIND, saved, nameOf);
@@ -117,7 +117,7 @@ describe('a graph on the disk', () => {
     expect(again.search(queries[0]!, 5)).toEqual(index.search(queries[0]!, 5));
   });
 
-  it('takes no vector while it is being written; what came is found, and linked afterwards', async () => {
+  it('accepts no vector while it is being written; new ones are found, and linked afterwards', async () => {
     const index = createIndex(vectors);
     tendAll(index);
     const file = join(makeFolder(), 'graph');
@@ -173,13 +173,13 @@ describe('a graph on the disk', () => {
     expect(await folder.restore('one', KIND, createIndex(vectors), find)).toBe(SIZE);
   });
 
-  it('is not there before anything was saved, nor for an index without one', async () => {
+  it('does not exist before a save, nor for an index without a graph', async () => {
     const { folder } = createFolder();
     expect(await folder.restore('one', KIND, createIndex(vectors), find)).toBe(0);
     expect(await folder.save('one', KIND, createIndex(vectors.slice(0, 3)), nameOf)).toBe(false);
   });
 
-  it('is not taken for what a crash left while it is being written', async () => {
+  it('is not mistaken for the remains of a crash while it is being written', async () => {
     const { folder, dir } = createFolder();
     const outcomes = await Promise.all([
       folder.save('one', KIND, saved, nameOf),
@@ -190,7 +190,7 @@ describe('a graph on the disk', () => {
     expect(list(dir)).toHaveLength(2);
   });
 
-  it('leaves nothing of other names, and nothing that a crash left', async () => {
+  it('leaves no files of other names, and no remains of a crash', async () => {
     const { folder, dir } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
     await folder.save('two-2', KIND, saved, nameOf);

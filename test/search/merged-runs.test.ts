@@ -7,7 +7,7 @@ import { MergedRuns } from '../../src/search/merged-runs.ts';
 const vectorsOf = (texts: readonly string[]) =>
   Float32Array.from(texts.flatMap(({ length }) => [length, length]));
 
-it('gives each caller the vectors of its texts', async () => {
+it('each caller gets the vectors of its texts', async () => {
   const runs: string[][] = [];
   const merged = new MergedRuns(async (texts) => {
     runs.push([...texts]);
@@ -22,7 +22,7 @@ it('gives each caller the vectors of its texts', async () => {
   expect(runs).toEqual([['a', 'bb', 'ccc']]);
 });
 
-it('makes one run at a time, and cuts where a run is full', async () => {
+it('one run is made at a time, and a full run is cut', async () => {
   const sizes: number[] = [];
   let underWay = 0;
   const merged = new MergedRuns(async (texts) => {
@@ -39,7 +39,7 @@ it('makes one run at a time, and cuts where a run is full', async () => {
   expect(sizes).toEqual([EMBEDDING_BATCH_TEXTS, 2, many.length]);
 });
 
-it('tells those of a run that failed, and goes on', async () => {
+it('the callers of a failed run get its error, and others continue', async () => {
   let isBroken = true;
   const merged = new MergedRuns(async (texts) => {
     if (isBroken) throw new Error('the model is broken');

@@ -67,7 +67,7 @@ function compare(
 }
 
 describe('a shared index', () => {
-  it('is what its own thread has, whatever is added and removed', () => {
+  it('equals its thread’s index, whatever is added and removed', () => {
     const step = fc.record({
       op: fc.constantFrom('add', 'add', 'remove', 'tend'),
       id: fc.nat(40),
@@ -107,7 +107,7 @@ describe('a shared index', () => {
   });
 
   it.each([24, 500])(
-    'is it with a graph of %i dimensions, too: through changes, a compaction and blocks that come and go',
+    'equals it with a graph of %i dimensions, too: through changes, a compaction and changing blocks',
     { tags: 'long' },
     (dimensions) => {
       const sharing = share(dimensions);
@@ -161,7 +161,7 @@ describe('a shared index', () => {
       compare(sharing, randomVector(prng, 24), 5, 0.1, n % 2 === 0 ? null : 'loop');
   });
 
-  it('is counted with what it takes', () => {
+  it('is counted with its memory', () => {
     const sharing = share(8);
     const alone = new HnswIndex(loadHnswlib(), 8);
     const prng = createPrng(1);
@@ -177,7 +177,7 @@ describe('a shared index', () => {
 describe('a catalog', () => {
   const query = { vector: Float32Array.of(1, 0), k: 3, min_similarity: 0, kind: null, family: '' };
 
-  it('lists what holds something, of the names and of the group', () => {
+  it('lists non-empty indexes, of the names and of the group', () => {
     const key = randomUUID();
     const catalog = new IndexCatalog(key);
     const make = (name: string, group: string, isFull = true) => {
@@ -199,7 +199,7 @@ describe('a catalog', () => {
     expect(() => catalog.share('a', '', 2)).toThrow();
   });
 
-  it('is searched by those alone that know its key and its vectors, and only as long as it is served', () => {
+  it('is searched only with its key and its vectors, and only while it is served', () => {
     const key = randomUUID();
     const catalog = new IndexCatalog(key);
     const shared = catalog.share('one', '', 2);
@@ -255,7 +255,7 @@ describe('threads that search while one changes', () => {
   const DIMENSIONS = 24;
   const READERS = 3;
 
-  it('find whatever stays there all the time, whichever of them is ended meanwhile', {
+  it('find what stays there all the time, whichever of them is ended meanwhile', {
     tags: 'long',
   }, async () => {
     const sharing = share(DIMENSIONS);
@@ -306,7 +306,7 @@ describe('threads that search while one changes', () => {
     compare(sharing, lasting[3]!, 5, 0.1, null);
   });
 
-  it('find nothing any more when the thread that changes is ended, even in the middle of a change', async () => {
+  it('find nothing more when the changing thread is ended, even in the middle of a change', async () => {
     const key = randomUUID();
     const writer = new Worker(new URL('./shared-index-writer.ts', import.meta.url), {
       workerData: { key, vectors_id: VECTORS },

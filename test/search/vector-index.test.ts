@@ -51,7 +51,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.tend(1)).toBe(false);
   });
 
-  it('gives the nearest first, with their cosine, equals by id', () => {
+  it('returns the nearest first, with their cosine, equals by id', () => {
     const index = make(4);
     index.add(7, Float32Array.of(1, 0, 0, 0));
     index.add(3, Float32Array.of(1, 0, 0, 0));
@@ -66,7 +66,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.search(Float32Array.of(1, 0, 0, 0), 0)).toEqual([]);
   });
 
-  it('leaves out what is not similar enough', () => {
+  it('omits what is not similar enough', () => {
     const index = make(2);
     index.add(1, Float32Array.of(1, 0));
     index.add(2, unit([1, 1]));
@@ -75,7 +75,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.search(Float32Array.of(1, 0), 5, (id) => id !== 1, 0.7).map(({ id }) => id)).toEqual([2]);
   });
 
-  it('keeps a copy of what it was given', () => {
+  it('keeps a copy of its input', () => {
     const index = make(2);
     const vector = Float32Array.of(1, 0);
     index.add(1, vector);
@@ -84,7 +84,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.search(Float32Array.of(1, 0), 1)).toEqual([{ id: 1, similarity: 1 }]);
   });
 
-  it('is similar to nothing with a vector of zeros', () => {
+  it('finds no similarity to a vector of zeros', () => {
     const index = make(2);
     index.add(1, new Float32Array(2));
     index.add(2, Float32Array.of(1, 0));
@@ -108,7 +108,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.search(Float32Array.of(1, 0), 1)[0]!.id).toBe(2 ** 32 - 1);
   });
 
-  it('takes an id again, in place and after it was removed, also once a graph is there', () => {
+  it('accepts an id again, in place and after its removal, also with a graph', () => {
     const index = make(D);
     const prng = createPrng(5);
     for (let id = 0; id < GRAPH_SIZE_MIN + 50; id++) index.add(id, randomVector(prng));
@@ -127,7 +127,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.size).toBe(GRAPH_SIZE_MIN + 50);
   });
 
-  it('is what a map of vectors is, whatever is added and removed', () => {
+  it('equals a map of vectors, whatever is added and removed', () => {
     const step = fc.oneof(
       fc.record({ op: fc.constant('add' as const), id: fc.nat(12), seed: fc.nat(1_000) }),
       fc.record({ op: fc.constant('remove' as const), id: fc.nat(12), seed: fc.nat(1_000) }),
@@ -211,7 +211,7 @@ describe('the hnsw index with a graph', () => {
     },
   );
 
-  it('refuses what no vector holds, and answers as ever afterwards', () => {
+  it('refuses invalid vectors, and still answers afterwards', () => {
     for (const dimensions of [64, 600] as const) {
       const { exact, hnsw, next } = filled(dimensions);
       const query = next();
@@ -225,7 +225,7 @@ describe('the hnsw index with a graph', () => {
     }
   });
 
-  it('answers the same while the graph is made as before and after it', () => {
+  it('answers the same while the graph is being built as before and after', () => {
     const { exact, hnsw, next } = fill(createPrng(22), 3_000);
     const query = next();
     const truth = exact.search(query, 5).map(({ id }) => id);
@@ -237,7 +237,7 @@ describe('the hnsw index with a graph', () => {
     expect(looks).toBeGreaterThan(100);
   });
 
-  it('gives as many as there are, however few a filter accepts', () => {
+  it('returns as many as there are, however few a filter accepts', () => {
     const { exact, hnsw, next } = filled(64);
     for (const modulo of [2, 10, 100, 1_000, 3_000]) {
       const accept = (id: number) => id % modulo === 1;
@@ -254,7 +254,7 @@ describe('the hnsw index with a graph', () => {
     }
   });
 
-  it('says the whole similarity of what it found in fewer dimensions', { tags: 'long' }, () => {
+  it('returns the full similarity of what it found in fewer dimensions', { tags: 'long' }, () => {
     const { exact, hnsw, next } = filled(600);
     for (let n = 0; n < 20; n++) {
       const query = next();
@@ -268,13 +268,13 @@ describe('the hnsw index with a graph', () => {
     }
   });
 
-  it('gives all of it when more is asked for than there is', () => {
+  it('returns everything when more is requested than exists', () => {
     const { hnsw, next } = filled(64);
     const found = hnsw.search(next(), SIZE + 1_500);
     expect(new Set(found.map(({ id }) => id)).size).toBe(SIZE);
   });
 
-  it('makes the graph anew when much was removed, and finds the rest', { tags: 'long' }, () => {
+  it('rebuilds the graph when much was removed, and finds the rest', { tags: 'long' }, () => {
     const { exact, hnsw, next } = fill(createPrng(25));
     tendAll(hnsw);
     const before = hnsw.bytes;
@@ -296,14 +296,14 @@ describe('the hnsw index with a graph', () => {
   });
 });
 
-describe('choosing an index', () => {
-  it('takes the graph where the library is there, and does not warn', () => {
+describe('the choice of an index', () => {
+  it('is the graph if the library is installed, without a warning', () => {
     const warnings: string[] = [];
     expect(chooseIndex((message) => warnings.push(message))(4)).toBeInstanceOf(HnswIndex);
     expect(warnings).toEqual([]);
   });
 
-  it('warns once and compares with all where it is not', () => {
+  it('is a comparison with all vectors otherwise, with one warning', () => {
     const warnings: string[] = [];
     const make = chooseIndex(
       (message) => warnings.push(message),

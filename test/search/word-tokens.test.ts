@@ -24,7 +24,7 @@ function countCalls(tokenizer: Tokenizer): { tokenizer: Tokenizer; calls: () => 
 const whole = new Tokenizer(json, config);
 const wholeIds = (text: string) => whole.encode(text).ids.map(BigInt);
 
-describe('the words of the tokenizer that ships', () => {
+describe('the words of the shipped tokenizer', () => {
   const { tokenizer, calls } = countCalls(whole);
   const words = new WordTokens(tokenizer, json);
 
@@ -56,14 +56,14 @@ describe('the words of the tokenizer that ships', () => {
     );
   });
 
-  it('cost the tokenizer nothing the second time', () => {
+  it('need no call of the tokenizer the second time', () => {
     words.encode('Unheard-of words, once.');
     const before = calls();
     words.encode('words, of Unheard-of once. of now words,');
     expect(calls()).toBe(before + 1);
   });
 
-  it('are not remembered with digits in them, or when they are long: keys and names', () => {
+  it('are not cached with digits in them, or if they are long: keys and names', () => {
     const texts = ['sk-4f', 'x'.repeat(25)];
     for (const text of texts) words.encode(text);
     const before = calls();
@@ -84,7 +84,7 @@ describe('the words of the tokenizer that ships', () => {
 });
 
 describe('another tokenizer', () => {
-  it('sees every text whole', () => {
+  it('gets every text whole', () => {
     const other = { ...json, version: '1.1' };
     const { tokenizer, calls } = countCalls(new Tokenizer(other, config));
     const words = new WordTokens(tokenizer, other);

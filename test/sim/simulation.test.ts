@@ -58,10 +58,10 @@ async function mutateHost(name: string, from: string, to: string): Promise<typeo
   return ((await import(/* @vite-ignore */ host)) as { ActorHost: typeof ActorHost }).ActorHost;
 }
 
-describe('the runtime, simulated', () => {
+describe('the simulated runtime', () => {
   for (let at = 0; at < 40; at++) {
     const seed = 7919 * at + 1;
-    it(`keeps its promises with seed ${seed}`, longFrom(at, 4), async () => {
+    it(`keeps its guarantees with seed ${seed}`, longFrom(at, 4), async () => {
       const { asked, acknowledged, durable, handled } = await simulate({ seed });
       expect(asked).toBeGreaterThan(300);
       expect(Math.min(acknowledged, durable, handled)).toBeGreaterThan(20);
@@ -72,13 +72,13 @@ describe('the runtime, simulated', () => {
     { actors: 3, servers: 0 },
     { actors: 1, servers: 5 },
     { actors: 3, servers: 2 },
-  ])('has actors move between hosts: %j', async (layout) => {
+  ])('moves actors between hosts: %j', async (layout) => {
     let moved = 0;
     for (let seed = 2; seed <= 10; seed += 2) moved += (await simulate({ seed, layout })).moves;
     expect(moved).toBeGreaterThan(20);
   });
 
-  it.each([1, 2, 5])('keeps its promises with %i server hosts and 1 and 3 actor hosts', async (servers) => {
+  it.each([1, 2, 5])('keeps its guarantees with %i server hosts and 1 and 3 actor hosts', async (servers) => {
     for (const actors of [1, 3]) {
       for (const moving of [true, false]) {
         for (let seed = 100; seed < 103; seed++)
@@ -87,7 +87,7 @@ describe('the runtime, simulated', () => {
     }
   });
 
-  it('tells the same story for the same seed, and another for another', async () => {
+  it('runs the same for the same seed, and differently for another', async () => {
     const [first, again, other] = await Promise.all(
       [11, 11, 12].map((seed) => simulate({ seed, steps: 300 })),
     );
@@ -96,7 +96,7 @@ describe('the runtime, simulated', () => {
   });
 });
 
-describe('what is broken is noticed:', () => {
+describe('the simulator detects', () => {
   it.each([
     [
       'a journal that acknowledges before it has written',

@@ -25,7 +25,7 @@ function refusalOf(work: () => unknown): string | null {
   throw new Error('nothing was refused');
 }
 
-describe('a refusal', () => {
+describe('a failed file operation', () => {
   it('names the part of the path that is wrong', () => {
     const root = makeFolder();
     const file = join(root, 'file');
@@ -50,7 +50,7 @@ describe('a refusal', () => {
     expect(isThere(join(root, 'a/b'))).toBe(false);
   });
 
-  it('says who may not, and where there is no room', () => {
+  it('says who has no right, and where there is no room', () => {
     const of = (code: string, more: object) =>
       describeRefusal(Object.assign(new Error(code), { code, ...more }));
     expect(of('EACCES', { syscall: 'mkdir', path: '/a' })).toBe('this user may not make /a');
@@ -67,7 +67,7 @@ describe('a refusal', () => {
     expect(of('EFBIG', { syscall: 'write', path: '/a' })).toBe('/a may become no larger');
   });
 
-  it('gets a place where it names none', () => {
+  it('gets a place if it names none', () => {
     const of = (words: string, more: object) =>
       describeRefusal(namePlace(Object.assign(new Error(words), more), '/a'));
     expect(of('ENOSPC: no space left on device, write', { code: 'ENOSPC', syscall: 'write' })).toBe(
@@ -83,7 +83,7 @@ describe('a refusal', () => {
     expect(namePlace('x', '/a')).toBe('x');
   });
 
-  it('leaves all else alone', async () => {
+  it('is not changed otherwise', async () => {
     expect(describeRefusal(new TypeError('x'))).toBeNull();
     expect(describeRefusal('x')).toBeNull();
     const socket = createConnection(join(makeFolder(), 'none.sock'));
@@ -94,7 +94,7 @@ describe('a refusal', () => {
   });
 });
 
-it('a short write of LMDB is told as what it is: no room, or an error of the disk', () => {
+it('is reported correctly for a short write of LMDB: no room, or an error of the disk', () => {
   const shortWrite = () => Object.assign(new Error('Input/output error'), { code: 5 });
   const folder = makeFolder();
   expect(namePlace(shortWrite(), join(folder, 'main.mdb'))).toMatchObject({ code: 'EIO' });

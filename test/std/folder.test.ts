@@ -6,7 +6,7 @@ import { makeFolder } from '../../src/std/folder.ts';
 import { makeFolder as makeTemporary } from '../storage/folder.ts';
 
 describe('makeFolder', () => {
-  it('makes what is missing, tells the topmost one, and takes what is there', () => {
+  it('creates missing folders, returns the topmost one, and accepts existing ones', () => {
     const top = makeTemporary();
     const deep = join(top, 'a', 'b', 'c');
     expect(makeFolder(deep, 0o700)).toBe(join(top, 'a'));
@@ -18,7 +18,7 @@ describe('makeFolder', () => {
     expect(makeFolder(join(top, 'link', 'e'))).toBe(join(top, 'link', 'e'));
   });
 
-  it('says so where there can be none', () => {
+  it('reports a place where no folder can exist', () => {
     const top = makeTemporary();
     writeFileSync(join(top, 'file'), '');
     symlinkSync(join(top, 'nowhere'), join(top, 'dangling'));

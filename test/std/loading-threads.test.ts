@@ -96,8 +96,8 @@ const STARTS: Record<string, () => () => Promise<unknown>> = {
   },
 };
 
-describe('an end during the loading', () => {
-  it.each(Object.keys(STARTS))('of %s waits until it is over', async (what) => {
+describe('an end during the loading of modules', () => {
+  it.each(Object.keys(STARTS))('of %s waits until the loading is over', async (what) => {
     const end = STARTS[what]!();
     const letGo = await held.reached();
     const ended = end();
@@ -109,7 +109,7 @@ describe('an end during the loading', () => {
     expect(await waitForLoading(undefined, FAR_MS)).toBe(true);
   });
 
-  it('of the process waits until it is over', async () => {
+  it('of the process waits until the loading is over', async () => {
     const script = join(folder, 'process.mjs');
     writeFileSync(
       script,
@@ -132,7 +132,7 @@ describe('an end during the loading', () => {
     expect(held.hasPassed).toBe(true);
   });
 
-  it('waits no longer than it is told to', async () => {
+  it('waits at most its timeout', async () => {
     const thread = new Worker(held.url);
     const letGo = await held.reached();
     expect(await waitForLoading([thread], 1)).toBe(false);
@@ -158,7 +158,7 @@ it('does not wait for a thread that has loaded', async () => {
   await exited;
 });
 
-it('lets the task of a pool’s thread end when the pool is closed, and fails what waits for the thread', async () => {
+it('lets the task of a pool’s thread end when the pool is closed, and fails waiting tasks', async () => {
   const inside = join(folder, 'task');
   mkdirSync(inside);
   held = new HeldEntry(inside, 'task');
@@ -174,7 +174,7 @@ it('lets the task of a pool’s thread end when the pool is closed, and fails wh
   await closed;
 });
 
-it('fails what waits for a pool’s thread when the pool is closed, and what comes after', async () => {
+it('fails waiting and later tasks when the pool is closed', async () => {
   const pool = startCompute();
   const waiting = pool.run('any', null);
   const letGo = await held.reached();

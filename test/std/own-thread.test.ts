@@ -17,7 +17,7 @@ function start(task: OwnThreadTask, options?: ConstructorParameters<typeof OwnTh
   return new OwnThread(ENTRY, task, options);
 }
 
-it('ends when its task has returned', async () => {
+it('an own thread ends when its task has returned', async () => {
   const thread = start({ what: 'return' });
   await thread.ended;
   expect(thread.worker.threadId).toBe(-1);
@@ -28,32 +28,32 @@ it.each([
   ['what the task threw and no message can carry', 'uncloneable', '() =>'],
   ['the error that nothing caught', 'crash', 'caught by nothing'],
   ['the code with which it exited', 'exit', 'exit 5'],
-] as const)('ends with %s', async (_, what, words) => {
+] as const)('an own thread ends with %s', async (_, what, words) => {
   const thread = start({ what });
   await expect(thread.ended).rejects.toThrow(words);
   expect(thread.worker.threadId).toBe(-1);
 });
 
-it('ends alone when its heap is full', async () => {
+it('an own thread ends alone when its heap is full', async () => {
   const thread = start({ what: 'fill' }, { heap_mb: 16 });
   await expect(thread.ended).rejects.toMatchObject({ code: 'ERR_WORKER_OUT_OF_MEMORY' });
 });
 
-it('has what was transferred to it', async () => {
+it('an own thread has what was transferred to it', async () => {
   const { port1, port2 } = new MessageChannel();
   const thread = start({ what: 'answer', port: port2 }, { transfer: [port2] });
   expect(await once(port1, 'message')).toEqual(['here']);
   await thread.ended;
 });
 
-it('lasts without open handles, counts as loaded then, and can be ended', async () => {
+it('an own thread lasts without open handles, counts as loaded then, and can be ended', async () => {
   const thread = start({ what: 'wait' });
   expect(await waitForLoading([thread.worker])).toBe(true);
   await thread.end();
   await expect(thread.ended).rejects.toThrow('exit 1');
 });
 
-it('is not ended while it loads', async () => {
+it('an own thread is not ended while it loads', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'own-thread-'));
   const held = new HeldEntry(folder);
   const thread = new OwnThread(held.url, null);

@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { SharedLocks } from '../../src/std/shared-locks.ts';
 
 describe('shared locks', () => {
-  it('let one holder in at a time, in any order, and each of them once', async () => {
+  it('admit one holder at a time, in any order, and each of them once', async () => {
     const locks = new SharedLocks(SharedLocks.allocate());
     let inside = 0;
     const done = await Promise.all(
@@ -24,7 +24,7 @@ describe('shared locks', () => {
     expect(done.map((value) => value?.at)).toEqual(Array.from({ length: 50 }, (_, at) => at));
   });
 
-  it('give up when others hold the name for too long, and free it when the work fails', async () => {
+  it('give up if others hold the name for too long, and free it when the work fails', async () => {
     const locks = new SharedLocks(SharedLocks.allocate());
     const { promise: held, resolve: release } = Promise.withResolvers<object>();
     const holder = locks.hold('name', 0, () => held);

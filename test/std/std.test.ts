@@ -21,7 +21,7 @@ describe('the clock', () => {
     expect(Math.abs(seconds * 1000 + nanoseconds / 1e6 - readings.at(-1)!)).toBeLessThan(60_000);
   });
 
-  it('reads in another thread what it would have read here', async () => {
+  it('converts a reading of another thread', async () => {
     const module = JSON.stringify(new URL('../../src/std/clock.ts', import.meta.url).href);
     const program = `
       const { parentPort } = require('node:worker_threads');
@@ -35,7 +35,7 @@ describe('the clock', () => {
     await worker.terminate();
   });
 
-  it('that is manual moves when it is moved, forward only', () => {
+  it('moves only forward and on request if it is manual', () => {
     const clock = createManualClock(1_000);
     clock.advance(2.5);
     expect([clock.wallMs(), clock.monotonicMs()]).toEqual([1_002.5, 2.5]);
@@ -44,8 +44,8 @@ describe('the clock', () => {
   });
 });
 
-describe('the generator', () => {
-  it('repeats itself for a seed and differs between neighbours', () => {
+describe('the random generator', () => {
+  it('is the same for the same seed and differs between neighbours', () => {
     const draw = (seed: number) => {
       const prng = createPrng(seed);
       return Array.from({ length: 50 }, () => prng.uint32());
@@ -55,7 +55,7 @@ describe('the generator', () => {
     expect(distinct.size).toBe(250);
   });
 
-  it('keeps to its ranges and spreads over them', () => {
+  it('stays in its ranges and covers them', () => {
     const prng = createPrng(1);
     const counts = new Array<number>(10).fill(0);
     for (let i = 0; i < 100_000; i++) counts[prng.below(10)]!++;
@@ -141,7 +141,7 @@ describe('a ULID', () => {
     );
   });
 
-  it('counts up by one within a millisecond, whichever digits that changes', () => {
+  it('increases by one within a millisecond, whichever digits that changes', () => {
     const digits = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
     const newId = createUlidSource({ wallMs: () => 7, monotonicMs: () => 0 }, (target) => {
       target.fill(31);
@@ -156,7 +156,7 @@ describe('a ULID', () => {
     expect(new Set(ids.map((id) => id.slice(0, 10)))).toEqual(new Set(['0000000007']));
   });
 
-  it('carries over when the random part is used up', () => {
+  it('carries over when the random part is exhausted', () => {
     const newId = createUlidSource(
       { wallMs: () => 1, monotonicMs: () => 0 },
       (target) => void target.fill(255),
@@ -166,14 +166,14 @@ describe('a ULID', () => {
     expect(second).toBe('00000000020000000000000000');
   });
 
-  it('is as the specification writes it', () => {
+  it('has the specified form', () => {
     const newId = createUlidSource({ wallMs: () => 1469918176385, monotonicMs: () => 0 });
     expect(newId().slice(0, 10)).toBe('01ARYZ6S41');
   });
 });
 
 describe('an assertion', () => {
-  it('lets pass what holds and throws what does not', () => {
+  it('passes what holds and throws what does not', () => {
     assert(1, 'one');
     expect(() => assert(0, 'zero')).toThrow(new AssertionError('zero'));
   });
@@ -198,7 +198,7 @@ describe('the linked map', () => {
     fc.record({ call: fc.constant('clear'), key: fc.constant(0) }),
   );
 
-  it('is a Map whose keys are set anew whenever they are used', () => {
+  it('behaves like a Map whose keys are set again on each use', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const linked = new LinkedMap<number, number>();
@@ -226,8 +226,8 @@ describe('the linked map', () => {
   });
 });
 
-describe('the map of what is recent', () => {
-  it('keeps the last half of its bound for sure and never more than its bound', () => {
+describe('the map of recent entries', () => {
+  it('keeps the latest half of its bound for certain and never more than its bound', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(40), { maxLength: 200 }), fc.integer({ min: 2, max: 20 }), (keys, max) => {
         const map = new RecentMap<number, number>(max);
@@ -245,7 +245,7 @@ describe('the map of what is recent', () => {
     );
   });
 
-  it('does so by weight, too, where entries have one', () => {
+  it('limits by weight, too, if entries have one', () => {
     const calls = fc.array(fc.tuple(fc.nat(12), fc.integer({ min: 1, max: 12 })), { maxLength: 100 });
     fc.assert(
       fc.property(calls, fc.integer({ min: 2, max: 30 }), (entries, max) => {
@@ -277,7 +277,7 @@ describe('the map of what is recent', () => {
     );
   });
 
-  it('forgets everything when it is cleared', () => {
+  it('is empty after it is cleared', () => {
     const map = new RecentMap<string, number>(2);
     for (const key of ['a', 'b', 'c']) map.set(key, 1);
     map.clear();

@@ -5,7 +5,7 @@ import { TickQueue } from '../../src/std/tick-queue.ts';
 const nextTick = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe('a queue for turns', () => {
-  it('lets the first go at once', async () => {
+  it('admits the first at once', async () => {
     const done: number[] = [];
     void new TickQueue().next().then(() => done.push(1));
     await Promise.resolve();
@@ -13,7 +13,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual([1]);
   });
 
-  it('lets one go a turn, in order, and what the one before left for its turn comes first', async () => {
+  it('admits one a turn, in order, after the deferred work of the one before', async () => {
     const queue = new TickQueue();
     const done: string[] = [];
     const work = async (name: string) => {
@@ -26,7 +26,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual(['a', 'a sent', 'b', 'b sent', 'c', 'c sent']);
   });
 
-  it('lets a few go a turn, where it is told to', async () => {
+  it('admits a few a turn, if configured', async () => {
     const queue = new TickQueue(2);
     const done: string[] = [];
     const work = async (name: string) => {
@@ -39,7 +39,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual(['a', 'b', 'a sent', 'b sent', 'c', 'd', 'c sent', 'd sent', 'e', 'e sent']);
   });
 
-  it('is free again when all have gone', async () => {
+  it('is free again when all have left', async () => {
     const queue = new TickQueue();
     await Promise.all([queue.next(), queue.next()]);
     for (let tick = 0; tick < 3; tick++) await nextTick();

@@ -65,7 +65,7 @@ it.each([
   expect(count(parallelism, files)).toBe(cores);
 });
 
-it.skipIf(process.platform !== 'linux')('sees the cores that a process is bound to', () => {
+it.skipIf(process.platform !== 'linux')('the cores to which a process is bound are counted', () => {
   const url = new URL('../../src/std/usable-cores.ts', import.meta.url).href;
   const script = `console.log((await import(${JSON.stringify(url)})).countUsableCores())`;
   const args = ['-c', '0', process.execPath, '--input-type=module', '-e', script];

@@ -13,7 +13,7 @@ import {
 
 const bytes = fc.uint8Array({ maxLength: 40_000, size: 'max' }).map((array) => Buffer.from(array));
 
-it('makes and reads what node:zlib does', () => {
+it('the addon compresses and reads like node:zlib', () => {
   fc.assert(
     fc.property(bytes, fc.option(bytes), fc.integer({ min: 1, max: 6 }), (text, dictionary, level) => {
       const options = {
@@ -30,7 +30,7 @@ it('makes and reads what node:zlib does', () => {
   );
 });
 
-it('gives what there is of a stream that was cut, when it is asked to', () => {
+it('the beginning of a stream that was cut is returned on request', () => {
   const prng = createPrng(5);
   const text = Buffer.from(Array.from({ length: 90_000 }, () => prng.below(1_000).toString(36)).join(' '));
   const cut = zstdCompressSync(text).subarray(0, -1_000);
@@ -40,7 +40,7 @@ it('gives what there is of a stream that was cut, when it is asked to', () => {
   expect(read.equals(zstdDecompressSync(cut, options))).toBe(true);
 });
 
-it('throws what node:zlib does', () => {
+it('errors are those of node:zlib', () => {
   const packed = zstdCompressSync(Buffer.alloc(10_000, 'abc'));
   expect(() => decompressZstd(Buffer.from('no zstd at all'))).toThrow('Unknown frame descriptor');
   const options = { maxOutputLength: 100 };
@@ -49,7 +49,7 @@ it('throws what node:zlib does', () => {
   );
 });
 
-it('gives its memory back at once', () => {
+it('memory is returned at once', () => {
   const prng = createPrng(3);
   const words = (count: number) =>
     Array.from({ length: count }, () => prng.below(5_000).toString(36)).join(' ');
@@ -80,7 +80,7 @@ const frame = fc.oneof(
   fc.nat(40).map((size) => ({ text: Buffer.alloc(0), packed: skippable(size) })),
 );
 
-it('decodes all frames, and says where whole frames end in bytes that are cut off', () => {
+it('all frames are decoded, and the end of whole frames in cut bytes is returned', () => {
   fc.assert(
     fc.property(fc.array(frame, { minLength: 1, maxLength: 8 }), fc.nat(), (frames, cut) => {
       const packed = Buffer.concat(frames.map((frame) => frame.packed));
@@ -108,7 +108,7 @@ it('decodes all frames, and says where whole frames end in bytes that are cut of
   );
 });
 
-it('stops at damage, at the most frames, and where too much comes out', () => {
+it('decoding stops at damage, at the maximum of frames, and at the maximum of output', () => {
   const packed = zstdCompressSync(Buffer.alloc(1_000, 'abc'), {
     params: { [constants.ZSTD_c_checksumFlag]: 1 },
   });

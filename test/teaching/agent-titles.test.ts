@@ -14,19 +14,19 @@ const titlesOf = (...prompts: string[]) => {
   return findAgentTitles(new Map(named)).get('a');
 };
 
-it('are the first words of the first sentence', () => {
+it('titles are the first words of the first sentence', () => {
   expect(titlesOf('You help customers of a shop. Never promise a refund.')).toBe(
     'You help customers of a shop',
   );
   expect(titlesOf('\n# Role\n\nYou review code,')).toBe('You review code');
 });
 
-it('leave out what differs between prompts', () => {
+it('titles omit what differs between prompts', () => {
   expect(titlesOf('You help Ann Smith with orders.', 'You help Bob Miller with orders.')).toBe('You help');
   expect(titlesOf('Ann asks.', 'Bob asks.')).toBeUndefined();
 });
 
-it('are short, and absent without words', () => {
+it('titles are short, and empty without words', () => {
   expect(titlesOf(`You ${'really '.repeat(50)}help.`)!.length).toBeLessThanOrEqual(60);
   expect(titlesOf('')).toBeUndefined();
   expect(titlesOf('---')).toBeUndefined();

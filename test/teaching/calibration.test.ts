@@ -61,7 +61,7 @@ describe('a threshold', () => {
     }
   });
 
-  it('serves nothing with too little evidence, and needs more where answers are not checked again', () => {
+  it('serves nothing with too little evidence, and needs more if answers are not checked again', () => {
     expect(thresholdOf([], 0.05)).toBe(-1);
     expect(thresholdOf(right(10), 0.05)).toBe(-1);
     expect(thresholdOf(right(11), 0.05)).toBe(0.5);
@@ -83,7 +83,7 @@ describe('a threshold', () => {
       ).toBe(-1);
   });
 
-  it('says with which confidence it stands, a higher one where it was chosen by the errors', () => {
+  it('has a confidence, which is higher if the threshold was chosen by the errors', () => {
     expect(chooseThreshold(right(40), 0.05)).toEqual({ threshold: 0.5, confidence: 0.95 });
     const wrongAbove = right(60).map((step, i) => ({
       ...step,
@@ -93,7 +93,7 @@ describe('a threshold', () => {
     expect(chooseThreshold(wrongAbove, 0.05)).toEqual({ threshold: 0.1, confidence: 0.99 });
   });
 
-  it('is not moved up by a worse step, nor down by a looser target', () => {
+  it('is not raised by a worse step, nor lowered by a looser target', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1_000_000 }), (seed) => {
         const scored = draw(createPrng(seed), 60);
@@ -114,7 +114,7 @@ describe('thresholds of kinds of answers', () => {
       return { agent, kind, run_id: `${agent} ${Math.floor(i / 4)}`, score, is_right: score <= wrongAbove };
     });
 
-  it('are their own: what one is right about excuses nothing of another', () => {
+  it('are separate: a kind that is right excuses no other', () => {
     const all = [
       ...scores('one', 'look', 2_000, 1),
       ...scores('one', 'book', 200, -1),
@@ -137,7 +137,7 @@ describe('thresholds of kinds of answers', () => {
     expect(threshold).toBe(0.5);
   });
 
-  it('are those of a form where the rest of its kind is wrong, after more evidence, and of what is left over', () => {
+  it('may apply to a form if the rest of its kind is wrong, after more evidence, and to the remainder', () => {
     const of = (stage: string, count: number, isRight: (i: number) => boolean): ScoredStep[] =>
       Array.from({ length: count }, (_, i) => ({
         agent: 'one',
@@ -183,7 +183,7 @@ describe('thresholds of kinds of answers', () => {
     ]);
   });
 
-  it('are missing for what an operator has excepted, beside others or alone', () => {
+  it('are missing for what an operator has excluded, beside others or alone', () => {
     const all = ['book', 'look + book', 'look'].flatMap((kind) => scores('one', kind, 400, 1));
     const { agents } = calibrateScores(all, 0.05, { never_serve: ['book'] });
     expect(agents[0]!.kinds.map(({ kind, refused }) => [kind, refused])).toEqual([
@@ -193,7 +193,7 @@ describe('thresholds of kinds of answers', () => {
     ]);
   });
 
-  it('need more where the result of a tool is not checked any more', () => {
+  it('need more evidence if the result of a tool is no longer checked', () => {
     const all = ['look', 'look + book'].flatMap((kind) => scores('one', kind, 80, 1));
     const { agents } = calibrateScores(all, 0.05, { final: new Map([['one', new Set(['book'])]]) });
     expect(agents[0]!.kinds).toMatchObject([
@@ -202,7 +202,7 @@ describe('thresholds of kinds of answers', () => {
     ]);
   });
 
-  it('say how many runs had a kind, and how many it takes', () => {
+  it('say how many runs had a kind, and how many it needs', () => {
     const strange = scores('one', 'look', 152, 1).map((step) => ({ ...step, score: 0.6 }));
     const slip = scores('two', 'look', 80, 1);
     slip[5] = { ...slip[5]!, is_right: false };
@@ -225,7 +225,7 @@ describe('thresholds of kinds of answers', () => {
 describe('calibration', () => {
   const steps = Array.from({ length: 120 }, (_, i) => makeOrderStep(i));
 
-  it('gives a threshold at which held-out runs are served rightly', () => {
+  it('returns a threshold at which held-out runs are served correctly', () => {
     const calibration = calibrateStudent(steps, { makeIndex });
     expect(calibration).toMatchObject({ target_error: 0.05, runs: 120, steps: 120, errors: 0 });
     expect(calibration.threshold).toBeGreaterThan(0);
@@ -245,7 +245,7 @@ describe('calibration', () => {
     });
   });
 
-  it('serves nothing where answers are drawn by lot', () => {
+  it('serves nothing if answers are random', () => {
     const random = createPrng(5);
     const lots = steps.map((step) => ({
       ...step,
@@ -256,7 +256,7 @@ describe('calibration', () => {
     expect(calibration.curve.every(({ error, target_error }) => error <= target_error)).toBe(true);
   });
 
-  it('never lets a run vouch for itself', () => {
+  it('never uses a run as evidence for itself', () => {
     // Each run has a different answer, which only a student that was taught with that run knows.
     const own = steps
       .slice(0, 40)

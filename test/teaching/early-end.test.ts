@@ -68,7 +68,7 @@ describe('a round with too few golden runs of any one agent', () => {
     );
   });
 
-  it('would have served nothing', { tags: 'long' }, async () => {
+  it('would serve nothing', { tags: 'long' }, async () => {
     const runs = makeRuns(12);
     expect(describeTooLittle(runs, teaching)).not.toBeNull();
     expect((await teach(runs).student).draft.measured.served).toBe(0);
@@ -91,7 +91,7 @@ describe('a round with too few golden runs of any one agent', () => {
 });
 
 describe('a round whose measured student cannot be published', () => {
-  it('does not teach all runs, and gives the reason that the gate gives', { tags: 'long' }, async () => {
+  it('does not teach all runs, and returns the gate’s reason', { tags: 'long' }, async () => {
     const runs = makeRuns(30);
     const whole = teach(runs);
     const served = (await whole.student).draft.measured.served;
@@ -114,7 +114,7 @@ describe('a round whose measured student cannot be published', () => {
     expect(whole.worked.some(([what]) => what.startsWith('teaching all'))).toBe(true);
   });
 
-  it('tells how much of the teaching is done, to the end', { tags: 'long' }, async () => {
+  it('the progress of the teaching is reported to the end', { tags: 'long' }, async () => {
     const runs = makeRuns(30);
     const { student, worked } = teach(runs);
     await student;

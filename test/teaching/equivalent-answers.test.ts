@@ -67,7 +67,7 @@ describe('an argument that nothing reads', () => {
     expect(findFreeArguments(steps)).toEqual([['refund', 'reason']]);
   });
 
-  it('is free whatever words the step has that name a field of the result', () => {
+  it('is free for any words of the step that name a field of the result', () => {
     const steps = range(20).flatMap((i) =>
       makeRun(`run-${i}`, i % 2 === 0 ? `Has ${orderOf(i)} closed?` : `Look at ${orderOf(i)}.`, [
         {
@@ -81,7 +81,7 @@ describe('an argument that nothing reads', () => {
     expect(findFreeArguments(steps)).toEqual([['note', 'text']]);
   });
 
-  it('is missing when the result depends on it, when it is a value, or when it is code', () => {
+  it('does not exist if the result depends on it, if it is a value, or if it is code', () => {
     const steps = range(20).flatMap((i) => {
       const order = orderOf(i);
       const words = REASONS[i % 4]!;
@@ -123,7 +123,7 @@ describe('an argument that nothing reads', () => {
 });
 
 describe('wordings', () => {
-  it('that nothing in the step tells apart are one answer', () => {
+  it('that nothing in the step distinguishes are one answer', () => {
     const student = makeStudent(range(24).flatMap((i) => refundRun(i)));
     const last = refundRun(51)[2]!;
     const proposal = student.propose(last.step);
@@ -159,7 +159,7 @@ describe('wordings', () => {
   });
 });
 
-it('a text that names what other steps held is never the answer', () => {
+it('that name the content of other steps are never the answer', () => {
   const errors = ['disk full', 'no memory left', 'connection lost'];
   const makeAlert = (i: number): LearnedStep[] => {
     const error = errors[(i * 7) % 3]!;
@@ -177,7 +177,7 @@ it('a text that names what other steps held is never the answer', () => {
   }
 });
 
-it('a text that tells a reason is not replaced by one that tells another reason', () => {
+it('that give one reason are not replaced by those that give another', () => {
   const makeFixed = (i: number): LearnedStep[] => {
     const id = orderOf(i);
     const isLimit = (i * 7) % 4 < 2;
@@ -212,7 +212,7 @@ describe('two paths', () => {
     return makeRun(`run-${i}`, task, [...(isFirst ? looks : looks.reverse()), `Looked at ${order}.`]);
   }
 
-  it('are one answer when runs take calls in either order', () => {
+  it('are one answer if runs make calls in either order', () => {
     const student = makeStudent(range(32).flatMap((i) => eitherRun(i)));
     const [first] = eitherRun(70);
     const proposal = student.propose(first!.step);
@@ -227,7 +227,7 @@ describe('two paths', () => {
     );
   });
 
-  it('are two answers when the step tells which comes first', () => {
+  it('are two answers if the step says which comes first', () => {
     const student = makeStudent(range(32).flatMap((i) => eitherRun(i, true)));
     const told = eitherRun(70, true)[0]!;
     const proposal = student.propose(told.step);
@@ -246,7 +246,7 @@ describe('two paths', () => {
     return makeRun(`run-${i}`, `Refund ${order}.`, [...turns, `Refunded ${order}.`]);
   }
 
-  it('are one answer when some runs leave out a look, and then the student looks', () => {
+  it('are one answer if some runs omit a lookup, and then the student looks up', () => {
     const student = makeStudent(range(40).flatMap((i) => shortRun(i, 'get_order')));
     const [first] = shortRun(70, 'get_order');
     const proposal = student.propose(first!.step);
@@ -256,7 +256,7 @@ describe('two paths', () => {
     );
   });
 
-  it('are two answers when what some runs leave out is no look', () => {
+  it('are two answers if what some runs omit is not a lookup', () => {
     const student = makeStudent(range(40).flatMap((i) => shortRun(i, 'note')));
     const [first] = shortRun(70, 'note');
     const proposal = student.propose(first!.step);
@@ -265,7 +265,7 @@ describe('two paths', () => {
     );
   });
 
-  it('are two answers when runs take one or the other', () => {
+  it('are two answers if runs take one or the other', () => {
     const oneOf = (i: number): LearnedStep[] => {
       const order = orderOf(i);
       const name = (i * 5) % 8 < 4 ? 'refund' : 'note';
@@ -284,7 +284,7 @@ describe('two paths', () => {
   });
 });
 
-describe('another way that few runs go', () => {
+describe('another path of few runs', () => {
   const looked = { name: 'get_order', result: { found: true } };
   /** All calls of an answer at once. */
   type Calls = readonly { name: string; input: Record<string, unknown>; result: unknown }[];
@@ -321,7 +321,7 @@ describe('another way that few runs go', () => {
   const both = (...names: string[]): AnswerDigest['content'] =>
     names.flatMap((name) => callAnswer(name, { id: orderOf(99) }).content);
 
-  it('is the same answer when it makes the same calls and only looks beside them', () => {
+  it('is the same answer if it makes the same calls and only adds lookups', () => {
     // Nothing determines whom they look up.
     const look = (i: number) => of(i, 'get_customer', { id: `C-${(i * 37) % 101}` });
     const makeOne = (i: number): LearnedStep[] =>
@@ -336,7 +336,7 @@ describe('another way that few runs go', () => {
     expect(agrees).toEqual([true, true, false, false]);
   });
 
-  it('is the same answer when calls at once stand in another order', () => {
+  it('is the same answer if simultaneous calls are in another order', () => {
     const makeOne = (i: number): LearnedStep[] => {
       const looks = [of(i, 'get_order'), of(i, 'get_customer')];
       return makeParallel(i, [(i * 5) % 8 < 4 ? looks : looks.reverse(), [of(i, 'search')]]);
@@ -350,7 +350,7 @@ describe('another way that few runs go', () => {
     expect(agrees).toEqual([true, true]);
   });
 
-  it('is the same answer when a look differs in how much it shows, and in nothing else', () => {
+  it('is the same answer if a lookup differs only in how much it shows', () => {
     const limits = [{ limit: 20 }, { limit: 50 }, {}];
     const makeOne = (i: number): LearnedStep[] =>
       makeParallel(i, [[of(i, 'search', limits[(i * 7) % 3])], [of(i, 'note')]]);
@@ -365,7 +365,7 @@ describe('another way that few runs go', () => {
     expect(agrees).toEqual([true, true, true, false]);
   });
 
-  it('is the same answer when few runs leave out a look', () => {
+  it('is the same answer if few runs omit a lookup', () => {
     const makeLook = (i: number): LearnedStep[] =>
       makeParallel(i, [...(i % 12 === 5 ? [] : [[of(i, 'get_order')]]), [of(i, 'note')], [of(i, 'search')]]);
     const looks = judge(makeLook, [both('note'), both('refund')]);
@@ -373,7 +373,7 @@ describe('another way that few runs go', () => {
     expect(looks.agrees).toEqual([true, false]);
   });
 
-  it('is the same answer when it looks with another tool and goes on alike, and another when it does not', () => {
+  it('is the same answer if it uses another lookup and continues alike, and another answer if not', () => {
     const makeOne = (isAlike: boolean) => (i: number) => {
       const isOther = (i * 5) % 12 < 3;
       const end = isAlike || !isOther ? 'note' : 'refund';
@@ -387,7 +387,7 @@ describe('another way that few runs go', () => {
     expect(judge(makeOne(false), [both('get_order'), both('get_customer')]).agrees).toEqual([true, false]);
   });
 
-  it('is the same answer when few runs first look elsewhere, each in its own words', () => {
+  it('is the same answer if few runs first look elsewhere, each in different words', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne = (i: number): LearnedStep[] =>
       makeParallel(i, [...(i % 12 === 5 ? [[words(i)]] : []), [of(i, 'get_order')], [of(i, 'note')]]);
@@ -403,7 +403,7 @@ describe('another way that few runs go', () => {
     expect(agrees).toEqual([true, true, false, true, false, false]);
   });
 
-  it('is the same answer when enough runs do without the look, each in its own words', () => {
+  it('is the same answer if enough runs omit the lookup, each in different words', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne =
       (runs: number, end: string) =>
@@ -421,7 +421,7 @@ describe('another way that few runs go', () => {
     expect(judge(makeOne(5, 'refund'), other).agrees).toEqual([false]);
   });
 
-  it('is another answer when an amount differs, and when the tool does more than look', () => {
+  it('is another answer if an amount differs, and if the tool does more than look up', () => {
     for (const [name, key] of [
       ['search', 'amount'],
       ['note', 'limit'],
@@ -436,7 +436,7 @@ describe('another way that few runs go', () => {
     }
   });
 
-  it('is another answer when the step tells it', () => {
+  it('is another answer if the step says so', () => {
     const makeOne = (i: number): LearnedStep[] => {
       const isTold = i % 6 === 3;
       const steps = makeParallel(i, [
@@ -465,7 +465,7 @@ describe('another way that few runs go', () => {
     expect(student.agrees(plain!.step, proposal, own(100, 'note', 'get_customer'))).toBe(false);
   });
 
-  it('is another answer when it leaves out a call that changes something', () => {
+  it('is another answer if it omits a call that changes something', () => {
     const makeOne = (i: number): LearnedStep[] =>
       makeParallel(i, [i % 12 === 5 ? [of(i, 'note'), of(i, 'refund')] : [of(i, 'note')], [of(i, 'search')]]);
     const { content, agrees } = judge(makeOne, [both('note', 'refund')]);
@@ -474,7 +474,7 @@ describe('another way that few runs go', () => {
   });
 });
 
-it('a model says which arguments are free', () => {
+it('a model decides which arguments are free', () => {
   const agent = fitStudent(range(20).flatMap((i) => refundRun(i))).groups[0] as unknown as StudentAgent;
   expect(agent.free).toEqual([['refund', 'reason']]);
 });

@@ -17,8 +17,8 @@ function answer(isWrong: (form: number, run: number) => boolean): FormAnswer[] {
   }));
 }
 
-describe('errors by form', () => {
-  it('are chance when they are as frequent in every form', () => {
+describe('errors of the forms of a kind', () => {
+  it('are chance if they are equally frequent in every form', () => {
     let clustered = 0;
     for (let trial = 0; trial < 200; trial++) {
       const random = createPrng(trial);
@@ -27,7 +27,7 @@ describe('errors by form', () => {
     expect(clustered).toBeLessThanOrEqual(3);
   });
 
-  it('are a pattern when most are in one form', () => {
+  it('are a pattern if most are in one form', () => {
     expect(doErrorsCluster(answer((form, run) => form === 2 && run % 3 > 0))).toBe(true);
     expect(doErrorsCluster(answer((form, run) => form === 2 || run === 3))).toBe(true);
   });

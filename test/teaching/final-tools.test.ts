@@ -25,7 +25,7 @@ describe('tools whose results are not checked', () => {
     expect(finalOf(Array.from({ length: 20 }, () => ['run', 'edit', 'run']))).toEqual([]);
   });
 
-  it('are not the only tool of an agent that looks with it, too', () => {
+  it('do not include the only tool of an agent that also looks up with it', () => {
     const calls = (inputs: string[][]): LearnedStep[] =>
       inputs.flatMap((commands, run) =>
         commands.map((command) => ({

@@ -17,12 +17,12 @@ const STEPS = 4;
 describe('the tokens of a turn', () => {
   const usage = { ...unknownUsage(), input_tokens: 1_000, cache_read_tokens: 800, output_tokens: 50 };
 
-  it('count cached ones once where the wire counts them as input', () => {
+  it('include cached ones once if the wire format counts them as input', () => {
     expect(countTokens({ shape: 'chat_completions', usage })).toBe(1_050);
     expect(countTokens({ shape: 'responses', usage })).toBe(1_050);
   });
 
-  it('count them beside the input of Messages', () => {
+  it('include cached ones beside the input of Messages', () => {
     expect(countTokens({ shape: 'messages', usage })).toBe(1_850);
   });
 });
@@ -84,8 +84,8 @@ async function gather(agents: readonly string[], runs: number, since_ms: number 
 const count = (taught: readonly { run_id: string }[], agent: string): number =>
   taught.filter(({ run_id }) => run_id.startsWith(`${agent} `)).length;
 
-describe('what a round takes', () => {
-  it('is everything where there is room', async () => {
+describe('the runs of a round', () => {
+  it('are all if there is room', async () => {
     const { material } = await gather(Array(30).fill('busy'), 40);
     expect(material).toMatchObject({ runs: 30, looked_at: 30, passed_over: 0, golden: 30, steps: 120 });
     expect(material.taught.map(({ last_id }) => last_id)).toEqual(
@@ -93,19 +93,19 @@ describe('what a round takes', () => {
     );
   });
 
-  it('is what began at a time or later, where one is given', async () => {
+  it('are those that began at a given time or later', async () => {
     const { material } = await gather(Array(30).fill('busy'), 40, 20);
     expect(material).toMatchObject({ runs: 30, looked_at: 10, too_old: 20, golden: 10 });
     expect(material.taught.at(-1)!.last_id).toBe(21);
   });
 
-  it('is the newest of one agent', async () => {
+  it('are the newest of one agent', async () => {
     const { material } = await gather(Array(100).fill('busy'), 40);
     expect(material).toMatchObject({ runs: 100, golden: 41, looked_at: 41, passed_over: 59, steps: 160 });
     expect(material.taught.at(-1)!.last_id).toBe(61);
   });
 
-  it('has the runs of rare agents, however old, beside those of busy ones', async () => {
+  it('include those of rare agents, however old, beside those of busy ones', async () => {
     const agents = [
       ...Array(15).fill('rare'),
       ...Array(300).fill('busy'),
@@ -123,13 +123,13 @@ describe('what a round takes', () => {
     );
   });
 
-  it('is one run at least', async () => {
+  it('are at least one', async () => {
     const { material } = await gather(Array(5).fill('busy'), 0.1);
     expect(material.taught).toHaveLength(1);
   });
 });
 
-describe('runs that a round knows of', () => {
+describe('runs known to a round', () => {
   it('are the newest, and the others are counted', () => {
     const { chains } = makeRuns(Array(1_000).fill('a'), 100);
     expect(chains.size).toBeLessThanOrEqual(100);
@@ -140,7 +140,7 @@ describe('runs that a round knows of', () => {
   });
 });
 
-it('has the steps of a run in the order in which they were asked, however their copies were written', () => {
+it('contain the steps in the order of the requests, however their copies were written', () => {
   const steps = [{ exchange_id: 1 }, { exchange_id: 2 }, { exchange_id: 3 }];
   const order = (seqs: (number | null)[], starts: number[]): number[] => {
     const own = [...steps];

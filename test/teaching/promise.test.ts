@@ -56,7 +56,7 @@ const SCHEMES: Record<string, (i: number, random: Prng) => number | string> = {
   'random texts': (_i, random) => `K${random.below(1e6)}x${random.below(90)}`,
 };
 
-describe('a promise', () => {
+describe('the promised error rate', () => {
   for (const [name, idOf] of Object.entries(SCHEMES))
     it(`holds in each of 20 trials with ${name}`, { tags: 'long' }, () => {
       const trials = Array.from({ length: 20 }, (_, trial) => {
@@ -77,7 +77,7 @@ describe('a promise', () => {
     expect(serve(golden, live)).toEqual(serve(shuffle([...golden], random), live));
   });
 
-  it('leaves amounts that are far from golden ones to the upstream', () => {
+  it('includes no amounts that are far from golden ones, which go to the upstream', () => {
     const golden = Array.from({ length: 30 }, (_, i) => makeRun(i, 1_000 + i));
     const [, strange] = makeRun(400, 90_000, 4_000);
     const [, usual] = makeRun(400, 90_000, 12);
@@ -86,7 +86,7 @@ describe('a promise', () => {
   });
 });
 
-it('ids are numbers with such a name, and numbers of the task that they repeat', () => {
+it('includes ids, which are numbers with such a name, and numbers of the task that repeat them', () => {
   const steps = Array.from({ length: 10 }, (_, i) => makeRun(i, 1_000 + i)).flat();
   const places = [...findIdPlaces(steps)].map((place) => JSON.parse(place) as unknown);
   expect(places).toContainEqual(['result:get_order', ['id']]);

@@ -82,7 +82,7 @@ it.each<[RelegatedStepFilter['outcome'], number[]]>([
   },
 );
 
-it('shows both answers side by side, values that differ first', () => {
+it('both answers are shown side by side, differing values first', () => {
   const { found } = readAll(new RelegatedSteps(), makeSource(), { outcome: 'disagreed' });
   expect(found[0]!.comparison).toEqual({
     agree: false,
@@ -103,7 +103,7 @@ it('shows both answers side by side, values that differ first', () => {
   });
 });
 
-it('goes on for longer while a page is empty, so that a rare outcome takes few pages', () => {
+it('a search takes longer while a page is empty, so that a rare outcome takes few pages', () => {
   const mayBeEmpty = (found: number) => found === 0;
   const { found, pages } = readAll(
     new RelegatedSteps(),
@@ -118,17 +118,17 @@ it('goes on for longer while a page is empty, so that a rare outcome takes few p
   ).toBe(7);
 });
 
-it('looks at so many exchanges, the newest', () => {
+it('a search reads a limited number of exchanges, the newest', () => {
   const { found } = readAll(new RelegatedSteps(3), makeSource(), {});
   expect(idsOf(found)).toEqual([7, 6, 5]);
 });
 
-it('has words for each decision that is kept', () => {
+it('every stored decision has an explanation', () => {
   for (const reason of [...FALLBACK_REASONS, ...UNCOVERED_REASONS])
     expect(describeDecision(reason), reason).not.toBeNull();
 });
 
-it('examines each exchange once, before a page needs it, and finds a decision among many without one', () => {
+it('each exchange is examined once, in advance, and a decision is found among many exchanges without one', () => {
   const source = new MadeSource();
   for (let at = 0; at < 700; at++) {
     if (at === 300) addStep(source, 'served', null);

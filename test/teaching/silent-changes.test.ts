@@ -31,7 +31,7 @@ const countOf = (runs: readonly GoldenRun[], tool: string): number =>
   runs.filter((run) => nameOf(run) === tool).length;
 
 describe('an answer that the upstream stopped giving', () => {
-  it('teaches no more, and the others of its runs and stage do', () => {
+  it('teaches no more, unlike the other answers of its runs and stage', () => {
     const golden = makeRuns(120, 80);
     const { runs, changes } = leaveOutEnded(golden);
     const [refunds, lookups] = [countOf(golden, 'refund'), countOf(golden, 'get_order')];
@@ -43,21 +43,21 @@ describe('an answer that the upstream stopped giving', () => {
     expect(countOf(runs, 'cancel')).toBe(120 - refunds - lookups);
   });
 
-  it('is found as soon as eight runs show it, and not before', () => {
+  it('is found once eight runs show it, and not before', () => {
     const showing = (count: number) => countOf(makeRuns(count, 80), 'get_order');
     const enough = [...Array(120).keys()].find((count) => showing(count) === 8)!;
     expect(leaveOutEnded(makeRuns(enough, 80)).changes).toHaveLength(1);
     expect(leaveOutEnded(makeRuns(enough - 1, 80)).changes).toEqual([]);
   });
 
-  it('does not exist where nothing changed, or only the mix of tasks did', () => {
+  it('does not exist if nothing changed, or only the mix of tasks', () => {
     expect(leaveOutEnded(makeRuns(120, 120)).changes).toEqual([]);
     // Some days have only delivered orders.
     const sorted = makeRuns(120, 120).sort((a, b) => nameOf(a).localeCompare(nameOf(b)));
     expect(leaveOutEnded(sorted).changes).toEqual([]);
   });
 
-  it('is not served, and the new one is after as many runs as a new agent needs', {
+  it('is not served, and the new one is after as many runs as for a new agent', {
     tags: 'long',
   }, async () => {
     const runs = makeRuns(200, 120);

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { listStepTokens } from '../../src/teaching/step-tokens.ts';
 
-it('lists the words and signs of all sources but the progress', () => {
+it('tokens are the words and signs of all sources except the progress', () => {
   const step = {
     sources: [
       { name: 'task', value: 'Is a <= b, or a += b' },
@@ -20,7 +20,7 @@ it('lists the words and signs of all sources but the progress', () => {
   expect(listStepTokens(step)).toBe(tokens);
 });
 
-it('looks only at the beginning of a long step', () => {
+it('tokens come only from the beginning of a long step', () => {
   const value = `${Array.from({ length: 2_000 }, () => 'word').join(' ')} behind`;
   expect(listStepTokens({ sources: [{ name: 'task', value }] })).not.toContain('behind');
 });

@@ -61,8 +61,8 @@ function makeMaterial(taught: GoldenRun[], over: Partial<GoldenMaterial> = {}): 
 const teach = (taught: GoldenRun[]) =>
   teachStudent(makeMaterial(taught), { target_error: 0.05, student: exemplar, makeIndex }, head);
 
-describe('runs held out', () => {
-  it('are the same whatever other runs there are, but for the fewest that there must be', () => {
+describe('held-out runs', () => {
+  it('are independent of other runs, except for the minimum number', () => {
     const ids = fc.uniqueArray(fc.string({ minLength: 1, maxLength: 12 }), { minLength: 12, maxLength: 200 });
     fc.assert(
       fc.property(ids, fc.nat(), (names, cut) => {
@@ -80,7 +80,7 @@ describe('runs held out', () => {
     );
   });
 
-  it('are about the share that is wanted', () => {
+  it('are about the requested share', () => {
     const runs = Array.from({ length: 4_000 }, (_, at) => ({
       run_id: `run-${at}`,
       first_id: 1,
@@ -94,7 +94,7 @@ describe('runs held out', () => {
 });
 
 describe('too few golden runs', () => {
-  it('are told with what is missing', () => {
+  it('are reported with what is missing', () => {
     const runs = makeRuns(GOLDEN_RUNS_MIN);
     expect(describeShortage(makeMaterial(runs))).toBeNull();
     const short = makeMaterial(runs.slice(1), { runs: 40, looked_at: 40, golden: 13 });
@@ -105,7 +105,7 @@ describe('too few golden runs', () => {
 });
 
 describe('a student of a repetitive agent', () => {
-  it('passes the gate, and what it was measured on it was not taught', async () => {
+  it('passes the gate, and is measured on runs that did not teach it', async () => {
     const taught = await teach(makeRuns(60));
     expect(judgeStudent(taught, gate)).toBeNull();
     const { measured, golden } = taught.draft;
@@ -123,7 +123,7 @@ describe('a student of a repetitive agent', () => {
     expect(taught.by_answer.reduce((sum, { steps }) => sum + steps, 0)).toBe(measured.steps);
   });
 
-  it('comes out the same from the same runs, and another from others', async () => {
+  it('is the same for the same runs, and differs for others', async () => {
     const runs = makeRuns(40);
     const [first, two] = [await teach(runs), await teach(runs)];
     expect(two.model).toEqual(first.model);
@@ -135,7 +135,7 @@ describe('a student of a repetitive agent', () => {
     expect(new Set([print(runs), print(runs.slice(1)), print(runs, { target_error: 0.1 })]).size).toBe(3);
   });
 
-  it('says of each kind of answer what speaks for it, and serves none that is excepted', {
+  it('shows the evidence for each kind of answer, and serves no excluded kind', {
     tags: 'long',
   }, async () => {
     const runs = makeRuns(60);
@@ -166,7 +166,7 @@ describe('a student of a repetitive agent', () => {
       );
   });
 
-  it('leaves the agent to the upstream that it was wrong about, and serves the other', {
+  it('leaves an agent for which it was wrong to the upstream, and serves the other', {
     tags: 'long',
   }, async () => {
     const good = makeRuns(60);
@@ -198,7 +198,7 @@ describe('a student of a repetitive agent', () => {
     expect([covers(good), covers(bad)]).toEqual([true, false]);
   });
 
-  it('does not pass when golden answers contradict each other', async () => {
+  it('does not pass if golden answers contradict each other', async () => {
     const runs = makeRuns(60);
     for (const [at, run] of runs.entries()) {
       for (const step of run.steps)
@@ -211,7 +211,7 @@ describe('a student of a repetitive agent', () => {
     expect(judgeStudent(await teach(runs), gate)).not.toBeNull();
   });
 
-  it('is not replaced by one that serves clearly less of the same, but by one that is as good', {
+  it('is not replaced by one that serves clearly less, but by one that is as good', {
     tags: 'long',
   }, async () => {
     const runs = makeRuns(60);
@@ -244,7 +244,7 @@ function toManifest({ draft }: TaughtStudent): StudentManifest {
 }
 
 describe('agents with few golden runs', () => {
-  it('have each held out once, however many another one has', async () => {
+  it('have each run held out once, however many another agent has', async () => {
     const busy = makeRuns(90);
     const rare = makeRuns(20, 11).map((run) => ({
       ...run,
@@ -307,7 +307,7 @@ describe('the gate', () => {
 });
 
 describe('measures', () => {
-  it('count what is served, rightly or wrongly, and what comes in a row', async () => {
+  it('count what is served, correctly or not, and consecutive steps', async () => {
     const runs = makeRuns(4).map((run) => ({ ...run, steps: run.steps.slice(0, 3) }));
     let asked = 0;
     // Right, wrong, not covered, right …
@@ -338,7 +338,7 @@ describe('measures', () => {
     expect(measureByAnswer(measured).reduce((sum, { errors }) => sum + errors, 0)).toBe(3);
   });
 
-  it('keep their order with many under way at a time', async () => {
+  it('keep their order with many in progress', async () => {
     const runs = makeRuns(12);
     const order: number[] = [];
     const measured = await askAbout(
@@ -380,7 +380,7 @@ describe('patterns of many runs', () => {
     failure_type: '',
   });
 
-  it('are merged when their situations are nearly the same, the best supported first', () => {
+  it('are merged if their situations are nearly the same, the best supported first', () => {
     const vectors = [
       [1, 0],
       [0, 1],

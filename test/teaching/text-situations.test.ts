@@ -19,8 +19,8 @@ const makeTexts = (count: number): SituatedText[] =>
 const noise = (count: number): MarkColumn[] =>
   range(20).map((key) => column(key + 10, count, (i) => (i * (key + 3)) % 11 < 4));
 
-describe('situations', () => {
-  it('are divided by what explains the words, and within them words are style', () => {
+describe('situations of texts', () => {
+  it('are divided by what explains the words; words within one are style', () => {
     const columns = [column(1, 120, isLate), ...noise(120)];
     const found = findSituations(makeTexts(120), columns, []);
     expect(found.map(({ texts, style, common }) => [texts.length, [...style].sort(), [...common]])).toEqual([
@@ -42,7 +42,7 @@ describe('situations', () => {
     for (const { texts } of found) expect(new Set(texts.map(({ step }) => isLate(step))).size).toBe(1);
   });
 
-  it('have no style that too few texts would show', () => {
+  it('have no style without a minimum of texts', () => {
     const found = findSituations(makeTexts(12), [column(1, 12, isLate), ...noise(12)], []);
     expect(found.flatMap(({ style }) => [...style])).toEqual([]);
   });

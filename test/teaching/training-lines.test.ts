@@ -17,11 +17,11 @@ const prefixOf = (input: string): string =>
 it.each([
   ['an answer', markOf],
   ['a conversation', prefixOf],
-] as const)('tells ids apart that a double rounds, in %s', (_name, hashOf) => {
+] as const)('ids that a double rounds stay distinct, in %s', (_name, hashOf) => {
   expect(hashOf(`{"id":${ID}}`)).not.toBe(hashOf(`{"id":${NEXT}}`));
   expect(hashOf(`{"id":${ID},"a":1}`)).toBe(hashOf(`{"a":1.0,"id":${ID}}`));
 });
 
-it('knows an answer whose echo leaves null fields out', () => {
+it('an answer is recognized whose echo omits null fields', () => {
   expect(markOf(`{"id":${ID},"note":null}`)).toBe(markOf(`{"id":${ID}}`));
 });

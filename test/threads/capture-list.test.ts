@@ -198,7 +198,7 @@ function show(list: CaptureList, q = ''): CapturedRunRow[] {
 
 const idsOf = (rows: readonly CapturedRunRow[]) => rows.map(({ run_id }) => run_id);
 
-it('keeps sums of figures for commands, equal to what they would compute', async () => {
+it('sums of figures are kept for commands, equal to what they would compute', async () => {
   const captures = new Captures(randomBytes(32));
   const turns = Array.from({ length: 4_300 }, (_, at) =>
     at % 50 === 0
@@ -246,7 +246,7 @@ describe.each<[string, () => Key]>([
   ['as it is', () => null],
   ['under a key', () => randomBytes(32)],
 ])('the kept list, %s', (_, makeKey) => {
-  it('spares commands the bodies of runs that did not go on', async () => {
+  it('commands do not read the bodies of runs that did not continue', async () => {
     const captures = new Captures(makeKey());
     await captures.append(turn('one', { seq: 1 }), turn('two', { seq: 1 }), turn('one', { seq: 2 }));
     await captures.readAll();
@@ -286,7 +286,7 @@ describe.each<[string, () => Key]>([
     await kept.close();
   });
 
-  it('has sums of cache misses by day and agent, also of a later turn and for commands', async () => {
+  it('sums of cache misses are kept by day and agent, also for a later turn and for commands', async () => {
     const captures = new Captures(makeKey());
     await captures.append(cachedTurn('one', 0), cachedTurn('two', 0), cachedTurn('one', 1));
     const question = { from_day: '2026-10-01', to_day: '2026-10-02', agent: null };
@@ -318,7 +318,7 @@ describe.each<[string, () => Key]>([
     await kept.close();
   });
 
-  it('is the same for the next reader, and goes on', async () => {
+  it('the kept list is the same for the next reader, and continues', async () => {
     const captures = new Captures(makeKey());
     await captures.append(
       turn('first', { seq: 1 }),
@@ -343,7 +343,7 @@ describe.each<[string, () => Key]>([
     expect(rows[3]).toMatchObject({ gaps: [], golden: true, turns: 4 });
   });
 
-  it('is asked for an old run, a filter and a sum before anything else', async () => {
+  it('a kept list can start with a question for an old run, a filter or a sum', async () => {
     const captures = new Captures(makeKey());
     await captures.append(turn('a', { seq: 1 }), turn('b', { seq: 2 }), turn('c', { seq: 1 }));
     const [rows] = await captures.readTwice();
@@ -367,7 +367,7 @@ describe.each<[string, () => Key]>([
     expect(runs).toEqual(rows.slice(0, 1));
   });
 
-  it('goes where captures go: by erasure, by age and by another key', async () => {
+  it('the kept list changes with captures: by erasure, by age and by another key', async () => {
     const captures = new Captures(makeKey());
     await captures.append(turn('old', { words: 'CANARY one' }), turn('split', { words: 'CANARY two' }));
     const log = await captures.log();
@@ -424,7 +424,7 @@ describe.each<[string, () => Key]>([
     expect(readFileSync(captures.index).includes('Words of')).toBe(false);
   });
 
-  it('is made again when it is damaged, of another version, of other prices or of other captures', async () => {
+  it('the kept list is rebuilt if it is damaged, of another version, other prices or other captures', async () => {
     const captures = new Captures(makeKey());
     await captures.append(turn('a'), turn('b'));
     const rows = await captures.readAll();
@@ -457,7 +457,7 @@ describe.each<[string, () => Key]>([
 });
 
 describe('a list without a question', () => {
-  it('is read while nothing is asked, but for a reader behind one that ended by itself', async () => {
+  it('is read in advance, except by a reader that replaces one that ended by itself', async () => {
     const captures = new Captures();
     await captures.append(turn('a'));
     const told = (reads_ahead: boolean) => {
@@ -472,8 +472,8 @@ describe('a list without a question', () => {
   });
 });
 
-describe('the list, while it is behind', () => {
-  it('shows the newest runs, says how far it is, and ends with all', async () => {
+describe('the list while it is being read', () => {
+  it('shows the newest runs and the progress, and ends with all', async () => {
     const captures = new Captures();
     await captures.append(turn('a'), turn('b'), turn('a'));
     const list = captures.open({}, 0);
@@ -488,7 +488,7 @@ describe('the list, while it is behind', () => {
     ]);
   });
 
-  it('is there where nothing can be kept', async () => {
+  it('is complete if nothing can be stored', async () => {
     const captures = new Captures();
     await captures.append(turn('a'));
     // A folder at the path of the file.

@@ -81,7 +81,7 @@ describe('the capture reader', () => {
     expect(reader.pid).not.toBe(first);
   });
 
-  it('tells waiting callers that it ended, also during the pause', async () => {
+  it('notifies waiting callers that it ended, also during the pause', async () => {
     // A program that ends before it answers.
     const { reader, ended } = openReader({
       entry: new URL('../fixtures/ending-reader.mjs', import.meta.url),
@@ -93,7 +93,7 @@ describe('the capture reader', () => {
     expect((await ended).restart_in_ms).toBeGreaterThan(0);
   });
 
-  it('is given up when it does not answer in time', async () => {
+  it('is given up if it does not answer in time', async () => {
     // A program that never answers.
     const { reader, ended } = openReader({
       entry: new URL('../fixtures/silent-reader.mjs', import.meta.url),
@@ -103,7 +103,7 @@ describe('the capture reader', () => {
     expect((await ended).reason).toBe('SIGKILL');
   });
 
-  it('takes so many questions and no more', async () => {
+  it('accepts a limited number of questions', async () => {
     const { reader } = openReader({ entry: new URL('../fixtures/silent-reader.mjs', import.meta.url) });
     const waiting = Array.from({ length: 32 }, () => reader.ask(RUNS));
     await expect(reader.ask(RUNS)).rejects.toMatchObject({ code: 'unavailable' });
@@ -111,7 +111,7 @@ describe('the capture reader', () => {
     for (const result of await Promise.allSettled(waiting)) expect(result.status).toBe('rejected');
   });
 
-  it('ends without questions, and comes back', { tags: 'long' }, async () => {
+  it('ends without questions, and starts again', { tags: 'long' }, async () => {
     const { reader } = openReader({ idle_ms: 1 });
     await reader.ask(RUNS);
     const [first] = [reader.pid];
@@ -119,7 +119,7 @@ describe('the capture reader', () => {
     expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [] });
   });
 
-  it('reads while the file is written, and what a run adds counts at once', async () => {
+  it('reads while the file is written, and additions to a run count at once', async () => {
     const { reader, db } = openReader();
     const log = await CaptureLog.open({
       path: db,

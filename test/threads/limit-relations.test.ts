@@ -3,6 +3,6 @@
 import { it } from 'vitest';
 import { assertLimitRelations } from '../../src/threads/limit-relations.ts';
 
-it('holds between the bounds of all rooms', () => {
+it('the relations between bounds hold', () => {
   assertLimitRelations();
 });

@@ -13,7 +13,7 @@ function startNamed(parts: ServiceParts, name: string, told: string[]): Promise<
   });
 }
 
-it('stops each part once, after the parts that were started later', async () => {
+it('each part is stopped once, after the parts that were started later', async () => {
   const parts = new ServiceParts();
   const told: string[] = [];
   for (const name of ['first', 'second', 'third']) expect(await startNamed(parts, name, told)).toBe(name);
@@ -23,7 +23,7 @@ it('stops each part once, after the parts that were started later', async () => 
   expect(told).toHaveLength(3);
 });
 
-it('has nothing to stop of a part whose start failed', async () => {
+it('a part whose start failed is not stopped', async () => {
   const parts = new ServiceParts();
   const told: string[] = [];
   await startNamed(parts, 'before', told);
@@ -38,7 +38,7 @@ it('has nothing to stop of a part whose start failed', async () => {
   expect(told).toEqual(['before']);
 });
 
-it('leaves a part whose start ends after the stop to the next one', async () => {
+it('a part whose start ends after the stop is stopped by the next one', async () => {
   const parts = new ServiceParts();
   const told: string[] = [];
   const slow = Promise.withResolvers<string>();
