@@ -149,7 +149,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', OPENING, { ...long, stop_reason: null }).answer_alone).toBeNull();
   });
 
-  it('find the last answer in one message, in several, and if there are none', () => {
+  it('find the last answer in one message, in several, and without any answer', () => {
     const at = (...roles: string[]): number =>
       decode('messages', { messages: roles.map((role) => ({ role, content: role })) }).last_answer_at;
     expect(at('user')).toBe(-1);
