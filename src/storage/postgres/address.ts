@@ -55,8 +55,8 @@ function readTls(host: string, mode: string | null, authorities: string | null):
   }
 }
 
-/** SQLSTATEs of a database that is starting, stopping, full or cut off. Class 08 is the connection. */
-const PASSING = /^(?:08...|53...|57P0[123]|40...|55P03|25P0[34]|UND01)$/;
+/** SQLSTATEs of a database that is starting, stopping, full, cut off or a standby. Class 08 is the connection. */
+const PASSING = /^(?:08...|53...|57P0[123]|40...|55P03|25006|25P0[34]|UND01)$/;
 const UNTRUSTED =
   /^(?:CERT_|ERR_TLS_|ERR_SSL_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_(?:GET_ISSUER|VERIFY)|HOSTNAME_)/;
 
@@ -66,7 +66,8 @@ export function explainDatabase(
   { name, client: { user } }: DatabaseAddress,
 ): TruthRefusedError | TruthUnavailableError {
   if (thrown instanceof TruthRefusedError || thrown instanceof TruthUnavailableError) return thrown;
-  const { message, code = '' } = thrown as { message: string; code?: string };
+  // Only the server's own errors have a severity.
+  const { message, code = '', severity } = thrown as { message: string; code?: string; severity?: string };
   const refuse = (words: string) => new TruthRefusedError(words, { cause: thrown });
   if (code === '28P01' || code === '28000')
     return refuse(`${name} does not accept the user ${user} or its password`);
@@ -82,11 +83,13 @@ export function explainDatabase(
     return refuse(
       `${name} offers no TLS: set it up there, or add sslmode=disable in a network that you trust`,
     );
-  if (/^[0-9A-Z]{5}$/.test(code) && !PASSING.test(code))
-    return refuse(`${name}: ${firstLine(message)} (${code})`);
-  return new TruthUnavailableError(`${name} cannot be reached (${code || firstLine(message)})`, {
-    cause: thrown,
-  });
+  const said = `${firstLine(message)} (${code})`;
+  if (severity !== undefined && !PASSING.test(code)) return refuse(`${name}: ${said}`);
+  const words =
+    severity === undefined
+      ? `${name} cannot be reached (${code || firstLine(message)})`
+      : `${name} cannot be used now: ${said}`;
+  return new TruthUnavailableError(words, { cause: thrown });
 }
 
 function firstLine(text: string): string {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { createManualClock } from '../../../src/std/clock.ts';
 import { openDataKey } from '../../../src/std/data-key.ts';
+import { explainDatabase, readDatabaseAddress } from '../../../src/storage/postgres/address.ts';
 import { SCHEMA_VERSION } from '../../../src/storage/postgres/schema.ts';
 import { migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
 import { TEST_CERTIFICATE } from '../../fixtures/certificate.ts';
@@ -290,6 +291,25 @@ describe('a database', () => {
     });
   });
 
+  it('that is starting, full or a standby, and a way that breaks, may be tried again; its other errors may not', () => {
+    const address = readDatabaseAddress('postgres://me:hunter2@db/x');
+    const explain = (error: object) => `${explainDatabase(error, address)}`;
+    const fatal = { severity: 'FATAL', message: 'the database system is starting up' };
+    expect(explain({ ...fatal, code: '57P03' })).toBe(
+      'TruthUnavailableError: db:5432/x cannot be used now: the database system is starting up (57P03)',
+    );
+    const error = { severity: 'ERROR', message: 'cannot execute UPDATE in a read-only transaction\nmore' };
+    expect(explain({ ...error, code: '25006' })).toMatch(/^TruthUnavailableError: .* transaction \(25006\)$/);
+    expect(explain({ ...error, code: '22P02' })).toMatch(/^TruthRefusedError: .* transaction \(22P02\)$/);
+    // As long as an SQLSTATE.
+    expect(explain({ message: 'write EPIPE', code: 'EPIPE' })).toBe(
+      'TruthUnavailableError: db:5432/x cannot be reached (EPIPE)',
+    );
+    expect(explain(new Error('Connection terminated unexpectedly'))).toBe(
+      'TruthUnavailableError: db:5432/x cannot be reached (Connection terminated unexpectedly)',
+    );
+  });
+
   it('is refused by a machine whose clock is wrong, and stays as it was', async () => {
     const address = await makeDatabase();
     const key = openDataKey(Buffer.alloc(32, 7));
@@ -532,7 +552,9 @@ it('a session that another one of its box has replaced commits nothing, and its 
   const present = await truth.open(box, () => {});
   onTestFinished(() => present.close());
   expect(present.last_batch).toEqual({ number: 1, verdicts: [1] });
-  await expect(former.commit(2, [put('b')], 0)).rejects.toThrow(/cannot be reached \(UND01\)/);
+  await expect(former.commit(2, [put('b')], 0)).rejects.toThrow(
+    /cannot be used now: this session of the box has ended \(UND01\)/,
+  );
   expect((await present.commit(1, [put('c')], 0)).verdicts).toEqual([1]);
   expect((await present.follow(0)).rows).toHaveLength(1);
 });
