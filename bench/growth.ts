@@ -70,7 +70,7 @@ const RUN_LISTS = [
 
 /** A service is idle when it uses less than this share of a processor so many times in succession. */
 const IDLE = { ms: 1_000, share: 0.05, times: 3 } as const;
-/** How often the service is asked whether it has read everything in. */
+/** Interval between requests whether the service has read everything. */
 const POLL_MS = 100;
 /**
  * A series grows if its largest size gives more than this many times the value of its smallest size. A processor time
@@ -237,7 +237,7 @@ interface Series {
   name: string;
   values: number[];
   unit: 'B' | 'µs' | 'ms' | 'MB';
-  /** It is not judged: what else the machine did is in it. */
+  /** It is not judged, because it includes everything else that the machine did. */
   isNoisy: boolean;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The second thread of the rate check with contention: takes from the same bucket until it is told to stop. Bench
+ * The second thread of the rate check with contention: takes from the same bucket until it is stopped. Bench
  * worker.
  */
 import { workerData } from 'node:worker_threads';

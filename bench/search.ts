@@ -1,7 +1,7 @@
 /**
  * Full-text search over the captures of 100,000 runs: `npm run bench -- search`. Makes a database without an index,
  * builds the index as after an upgrade, and measures its size, its processor time, and searches for rare and frequent
- * words, phrases and beginnings of words. A search is measured until its page with the found places is there. Own
+ * words, phrases and beginnings of words. A search is measured until its page with the found places has arrived. Own
  * process.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -33,7 +33,7 @@ interface SearchTimes {
   first_us: number;
   /** Until the exchanges and runs are found. */
   find_us: Quantiles;
-  /** Until the page with the places of the words is there. */
+  /** Until the page with the places of the words has arrived. */
   page_us: Quantiles;
 }
 

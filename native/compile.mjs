@@ -145,7 +145,7 @@ function listSources(folder) {
  * @param {Addon} addon
  * @param {{ compiler: string, version: string }} by
  * @param {string[]} [ways] as for `listArguments`
- * @returns {string | null} a description of what was done; null if the addon was up to date
+ * @returns {string | null} a description of the work done; null if the addon was up to date
  */
 export function compile(addon, { compiler, version }, ways) {
   const given = listArguments(addon, ways);

@@ -1,6 +1,6 @@
 /**
  * The capture writer: passes batches to the capture log, runs passes of postponed work (compression, the index), and
- * stops for good when it is told to. The `capture_log` adapter does the work. Actor thread.
+ * stops for good on request. The `capture_log` adapter does the work. Actor thread.
  *
  * With little traffic, the passes may run all the time. Under load they get a share of one core, which the log chooses
  * by the size of the backlog. The share is never zero, because the load may never pause.

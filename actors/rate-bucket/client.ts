@@ -121,7 +121,7 @@ export class SharedRateLimiter {
   }
 }
 
-/** Buckets of one thread alone. */
+/** Buckets of a single thread. */
 export class OwnBuckets {
   readonly #limit: RateLimit;
   readonly #table: RateTable;

@@ -105,7 +105,7 @@ class AgentRun {
     };
   }
 
-  /** The client takes an answer: it runs the tools and goes on. */
+  /** The client takes an answer: it runs the tools and continues. */
   takeAnswer(answer: { content: readonly WireBlock[]; stop_reason: string }): void {
     this.#steps++;
     this.#messages.push({ role: 'assistant', content: structuredClone(answer.content) as WireBlock[] });

@@ -1,5 +1,5 @@
 /**
- * The simple alternatives to a student: two caches of answers. Both give an earlier answer as it was. The exact
+ * The simple alternatives to a student: two caches of answers. Both return an earlier answer unchanged. The exact
  * cache recognises a request by its canonical form (no session noise, no ids of calls). The semantic cache takes the nearest
  * request by embedding, above a fixed threshold. Bench process.
  */

@@ -197,7 +197,7 @@ function readStoredRun(
   return { row, start: reader.get<RunStartRow>(RUN_STARTS, [run.org_id, run.run_id]) };
 }
 
-/** @throws SchemaViolation for a query that cannot be read, or that asks for what only captured runs have */
+/** @throws SchemaViolation for a query that cannot be read, or that asks for a field of captured runs */
 function readReportedQuery(q: string | null | undefined): RunQuery {
   const query = readRunQuery(q);
   const missing = listMissingFields(query);

@@ -46,7 +46,7 @@ const HASHES = 'api_key_hashes';
 export const API_KEYS_OF_ORG = 'api_keys_of_org';
 /** `[org_id, project_id, id]` → null, counted by project. */
 const BY_PROJECT = 'api_keys_of_project';
-/** `[org_id, project_id or '', id]` → `expires_at`: the keys that are not revoked, however many others there are. */
+/** `[org_id, project_id or '', id]` → `expires_at`: the keys that are not revoked, without the others. */
 const LIVE = 'api_keys_live';
 /** `[id]` → RFC 3339. Separate from the records, because it is written while they are read. */
 const USES = 'api_key_uses';

@@ -223,7 +223,7 @@ class LedgerPart {
   next_id: number;
   /** UTC day on which the last examined exchange ended; '9999' before the first. */
   last_ended_day = '9999';
-  /** Exchanges that are read but not examined yet; the next one stands last. */
+  /** Exchanges that are read but not examined yet; the next one is last. */
   #batch: ListedExchange[] = [];
   readonly #cells = new Map<string, Cell>();
 

@@ -56,7 +56,7 @@ export class RecentExchanges {
 
   /**
    * Extends the figures forward to the newest exchange, and back to exchanges that began at `from_ms`.
-   * @param hasTime called before each part that has to be read; the newest part is always read
+   * @param hasTime called before each part that must be read; the newest part is always read
    */
   follow(
     source: Pick<ExchangeSource, 'summaries' | 'endedBefore'>,

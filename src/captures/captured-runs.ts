@@ -177,7 +177,7 @@ interface CapturedRunsOptions {
   /** Called once for each run in which a request repeats an answer differently. */
   onDiffering?: () => void;
   kept?: { rows: KeptRuns; state: KeptState } | null;
-  /** Is asked before a run's bodies are read. */
+  /** Called before a run's bodies are read. */
   findStored?: FindStoredRun;
   /** Bodies that cannot be read for a page are read by {@link CapturedRuns.readWanted}, which may fetch them. */
   fetches_later?: boolean;

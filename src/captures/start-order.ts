@@ -42,7 +42,7 @@ export class StartOrder {
     else runs.splice(countBehind(runs, place), 0, { run, place });
   }
 
-  /** @param started_ms when the run began, as it was added */
+  /** @param started_ms the start of the run at the time of its addition */
   remove(run: RunEntry, started_ms: number): void {
     const runs = this.#runs;
     if (runs === null) return;

@@ -204,7 +204,7 @@ function describeChange({ agent, stage, kind, ...change }: SilentChange): string
 
 type Agent = NonNullable<StudentManifestDraft['coverage']['agents']>[number];
 
-/** Every agent, and what it needs before more of it is served. */
+/** Every agent, and what it needs to be served more. */
 function layOutAgents(agents: readonly Agent[], width: number, palette: Palette): string {
   const rows = agents.map((agent) => [
     { text: makeHarmlessLine(agent.agent) },

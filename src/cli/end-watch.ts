@@ -9,7 +9,7 @@ import { spawn } from 'node:child_process';
 const END_WATCH_MS = { look: 250, patience: 3_000 } as const;
 
 /**
- * Watches its parent process until that is gone, and kills it after the given time. Because it is the parent, a reused
+ * Watches its parent process until that has ended, and kills it after the given time. Because it is the parent, a reused
  * process number is never killed.
  */
 const WATCHER = `

@@ -32,7 +32,7 @@ const SHOWN_LINES = 16;
 const SHOWN_SYSTEM_CHARS = 300;
 
 /**
- * The arguments of a call stand on one line up to this many characters in total. Beyond it, each argument has a line.
+ * The arguments of a call are on one line up to this many characters in total. Beyond it, each argument has a line.
  */
 const INLINE_ARGUMENT_CHARS = 100;
 

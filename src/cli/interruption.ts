@@ -1,5 +1,5 @@
 /**
- * Ends a command that a signal interrupts: it prints what was and was not done, and then dies of that signal, as a
+ * Ends a command that a signal interrupts: it prints what is done and what is not, and then dies of that signal, as a
  * shell expects (status 130 or 143). Main thread of the command line.
  */
 
@@ -23,7 +23,7 @@ export function dieOf(signal: NodeJS.Signals): void {
 
 /**
  * Does some work, during which a signal ends the process.
- * @param describe completes work that must not stay incomplete, and reports what was and was not done
+ * @param describe completes work that must not stay incomplete, and reports what is done and what is not
  * @returns the result of the work if there was no signal
  */
 export async function endingOnSignals<T>(

@@ -244,7 +244,7 @@ export interface TraceState {
   status: 'queued' | 'distilling' | 'done' | 'failed';
   /** New patterns, and existing patterns into which its patterns were merged */
   pattern_ids: string[];
-  /** New ones alone */
+  /** Only new ones */
   patterns_created: number;
   error: string | null;
   submitted_at: string;

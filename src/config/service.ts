@@ -59,7 +59,7 @@ export interface ServiceConfig {
   readonly compute_threads: number;
   /** Maximum for both ports together. */
   readonly connections: {
-    /** 0: no cap; null: what the descriptors are enough for. */
+    /** 0: no cap; null: as many as the descriptors permit. */
     readonly total: number | null;
     /** 0: no cap; null: a default, only for public addresses. */
     readonly by_address: number | null;

@@ -235,7 +235,7 @@ const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded m
 /** Python's `sys.int_info.default_max_str_digits`. */
 const INT_DIGITS = 4_300;
 
-/** @returns a number (±∞ never), a refusal, or undefined, as it came */
+/** @returns a number (±∞ never), a refusal, or undefined for an unchanged value */
 function readInteger(given: unknown): unknown {
   const input = roundedNumber(given) ?? given;
   if (typeof input === 'number') return readWhole(input);

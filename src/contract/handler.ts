@@ -19,7 +19,7 @@ export interface Call<E extends Endpoint> {
   params: OutputOf<E['params']>;
   query: OutputOf<E['query']>;
   body: OutputOf<E['body']>;
-  /** The request as it came: headers, raw path. */
+  /** The unchanged request: headers, raw path. */
   request: ApiRequest;
 }
 

@@ -38,7 +38,7 @@ interface TextIndexState {
   searched_id: number;
   /** Stored exchanges that are not in the full-text index yet. */
   unsearched: number;
-  /** Exchanges of which only the beginning is in the full-text index. */
+  /** Exchanges that are only partly in the full-text index (their beginning). */
   cut: number;
   bytes: number;
   segments: number;

@@ -57,7 +57,7 @@ async function* exportParquet(
     group = [];
     characters = 0;
   }
-  // Some readers take a file without a row group for a damaged one.
+  // Some readers treat a file without a row group as damaged.
   if (group.length > 0 || isEmpty) yield file.writeGroup(group);
   yield file.finish();
 }

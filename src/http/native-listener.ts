@@ -301,7 +301,7 @@ class NativeListener implements HttpServer {
   #awaitLength(res: HttpResponse, stream: HttpStream): void {
     this.#streams.await(stream);
     res.onData((bytes, isLast) => {
-      // An empty first call comes with the head while the body is still on its way.
+      // An empty first call comes with the head before the body arrives.
       if (bytes.byteLength === 0 && !isLast) return;
       this.#takeBody(stream, bytes, isLast);
       this.#streams.handOver(stream);

@@ -230,7 +230,7 @@ export class TurnSpans {
 }
 
 /**
- * Finds the turn that asked for the calls whose results stand at the end of a request: the newest turn with such a
+ * Finds the turn that asked for the calls whose results are at the end of a request: the newest turn with such a
  * call, or without one the newest turn. Requests of one run may overlap, so the previous exchange need not be this
  * turn.
  */

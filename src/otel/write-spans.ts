@@ -4,7 +4,7 @@
  */
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 
-/** A number that is a double even where it is whole. */
+/** A number that is always sent as a double, even if it is whole. */
 interface Double {
   double: number;
 }

@@ -26,7 +26,7 @@ interface ProxyServerOptions {
   host: string;
   port: number;
   hosts: readonly ProxyHost[];
-  /** Keys of which clients must show one; empty when no key is required. Secret. */
+  /** Keys; a client must show one of them. Empty: no key is required. Secret. */
   keys: readonly string[];
   blind: BlindReach;
   /** Other ports that this process listens on. */

@@ -172,7 +172,7 @@ export function credentialForms(secret: string): string[] {
     .sort((a, b) => b.length - a.length);
 }
 
-/** Headers of providers that hold a client's key as it is. */
+/** Headers of providers that contain a client's plain key. */
 const KEY_HEADERS = new Set(['x-api-key', 'api-key', 'x-goog-api-key']);
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Creates folders with their parents. Node's `mkdirSync` with `recursive` never returns where no folder can be
- * created, as in /proc: it repeatedly takes "no such file" for a missing parent. Any thread.
+ * created, as in /proc: it repeatedly mistakes "no such file" for a missing parent. Any thread.
  */
 import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';

@@ -10,7 +10,7 @@ import type { Readable } from 'node:stream';
 export const STDERR = 2;
 
 /**
- * Writes lines without ever blocking: a reader that is gone or does not read must not block the thread, which may
+ * Writes lines without ever blocking: a reader that has left or does not read must not block the thread, which may
  * have requests or a signal to handle. Lines for which there is no space are dropped, and the next line says how
  * many.
  */

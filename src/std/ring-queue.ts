@@ -41,7 +41,7 @@ export class RingQueue<T> {
   shift(): T | undefined {
     if (this.#size === 0) return undefined;
     const item = this.#slots[this.#head];
-    this.#slots[this.#head] = undefined; // let go of it: the slot may stay unused for long
+    this.#slots[this.#head] = undefined; // release it: the slot may stay unused for long
     this.#head = (this.#head + 1) & (this.#slots.length - 1);
     this.#size--;
     return item;

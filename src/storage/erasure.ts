@@ -1,7 +1,7 @@
 /**
  * Erases captured exchanges permanently: from the live file, the sealed files, the full-text index and the attachments.
  * Finds out which exchanges are meant, and gives an order (capture/erase-order.ts) to the process that writes the
- * captures, which goes on storing meanwhile. Without such a process, carries the order out itself. Main thread of the
+ * captures, which continues to store meanwhile. Without such a process, carries the order out itself. Main thread of the
  * command line.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
@@ -176,7 +176,7 @@ async function awaitIndex(
   }
 }
 
-/** Waits until the order is gone. @throws ErasureError */
+/** Waits until the order no longer exists. @throws ErasureError */
 async function awaitEnd(options: ErasureOptions, progress: ErasureProgress, holder: string): Promise<void> {
   const { capture_db, accept_ms = ACCEPT_MS } = options;
   const acceptedUntil = performance.now() + accept_ms;

@@ -141,7 +141,7 @@ async function placeFiles(
 }
 
 /**
- * @throws BackupError if a file exists where the backup would put one, or if the next start would finish a change of
+ * @throws BackupError if a file exists at the path of a file of the backup, or if the next start would finish a change of
  *   the data key over the restored files
  */
 function refusePresent(manifest: BackupManifest, into: BackupSource): void {

@@ -27,7 +27,7 @@ const CAPTURE_READ_MS = 60_000;
 const CAPTURE_READER_IDLE_MS = 5 * 60_000;
 /** Delay before a process that ended unexpectedly restarts. It doubles from the first value to the last. */
 const CAPTURE_READER_RESTART_MS = { first: 500, last: 30_000 } as const;
-/** How long a process may take to save its results when it is told to end. */
+/** How long a process may take to save its results when it is asked to end. */
 const CAPTURE_READER_STOP_MS = 2_000;
 
 export interface CaptureReaderParts {
@@ -103,7 +103,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     return answer.promise;
   }
 
-  /** Ends the process within CAPTURE_READER_STOP_MS. It saves what it has found out first. */
+  /** Ends the process within CAPTURE_READER_STOP_MS. It first saves its findings. */
   async close(): Promise<void> {
     this.#isClosed = true;
     if (this.#idle !== null) clearTimeout(this.#idle);

@@ -194,7 +194,7 @@ describe('a batch', () => {
       fc.property(fc.array(fc.tuple(pieces, pieces), { maxLength: 5 }), (bodies) => {
         const batch = makeBatch(pool, memory);
         const expected: Buffer[][] = [];
-        // All are under way at once, and what a chunk lay in is used for other things as soon as it was added.
+        // All bodies arrive at once, and the memory of a chunk is reused as soon as it was added.
         const tees = bodies.map(() => new Tee(BUDGET, memory, 200_000));
         const chunk = Buffer.alloc(90_000);
         for (const [at, sides] of bodies.entries()) {

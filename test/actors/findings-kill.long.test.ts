@@ -51,7 +51,7 @@ describe('kill -9 of a process that stores findings', () => {
         else deleted.add(n);
         first = Math.max(first, n + 1);
       }
-      // What was under way at the kill may have happened; it is not sent again here.
+      // A request in progress at the kill may have succeeded; it is not sent again here.
       first += 10;
 
       const tables = new LmdbTables(path, 'disk');
@@ -67,7 +67,7 @@ describe('kill -9 of a process that stores findings', () => {
         expect(next_seq).toBeGreaterThan(findings.at(-1)!.row[2] as number);
         for (const { value } of findings) found.add(Number(value.content.split(' ').at(-1)));
       }
-      // A deletion under way at a kill may have happened without being acknowledged: one a kill.
+      // A deletion in progress at a kill may have succeeded without an answer: one for each kill.
       const missing = [...stored].filter((n) => !found.has(n) && !deleted.has(n));
       expect(missing.filter((n) => n % 5 !== 1)).toEqual([]);
       expect(missing.length).toBeLessThanOrEqual(++kills);

@@ -96,7 +96,7 @@ async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<
   opened.push(store);
   tablesOf.set(store, world.tables);
   const { embedder } = world;
-  // What tests count is what the store has embedded.
+  // Tests count what the store has embedded.
   const embed = async (texts: readonly string[]) => {
     const vectors = await embedder.embed(texts);
     embedder.embedded -= texts.length;
@@ -109,7 +109,7 @@ async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<
   return store;
 }
 
-/** As the API does: what the store finds, with its texts. What a server thread finds by itself must be the same. */
+/** As the API does: what the store finds, with its texts. A server thread must find the same by itself. */
 async function find(store: PatternStore, request: RetrieveRequest): Promise<FoundPattern[]> {
   const matches = await store.retrieve(request);
   const near = searchOf.get(store);
@@ -636,7 +636,7 @@ describe('a changed embedder', () => {
     expect(third.state().unembedded).toBe(0);
   });
 
-  /** A store of the embedder before, closed; and a new embedder that is down, so that nothing is embedded anew. */
+  /** A closed store of the former embedder, and a new embedder that is down, so nothing is embedded again. */
   async function changeEmbedder(world: World, situations: readonly string[]) {
     const source = { kind: 'onnx', dir: '/models/old' } as const;
     const former = world.embedder;
@@ -669,7 +669,7 @@ describe('a changed embedder', () => {
     });
     await expect.poll(() => store.state().formerly_embedded).toBe(2);
     expect(asked).toEqual([record]);
-    // The present one is down: the one before is enough.
+    // The present one is down, and the former one is enough.
     expect(await find(store, ask(FLAKY))).toMatchObject([{ similarity: 1, fields: { situation: FLAKY } }]);
     expect(await find(store, ask(FLAKY, { org_id: 'bob' }))).toEqual([]);
     expect(former.embedded).toBe(before + 1);
@@ -684,7 +684,7 @@ describe('a changed embedder', () => {
     const world = createWorld();
     const { former } = await changeEmbedder(world, [FLAKY, ROUTER]);
     world.embedder.isDown = false;
-    // Up for what is added, down for what is stored: its first batch fails.
+    // It is up for added texts and down for stored ones: its first batch fails.
     const embed = world.embedder.embed.bind(world.embedder);
     world.embedder.embed = (texts) =>
       texts.includes(ROUTER) ? Promise.reject(new Error('not now')) : embed(texts);
@@ -892,7 +892,7 @@ describe('a removed pattern', () => {
     const isFound = async (from: PatternStore) =>
       (await find(from, ask(names[7]!))).some(({ pattern_id }) => pattern_id === ids[7]);
     expect(await isFound(store)).toBe(false);
-    // The same trace's pattern is not taken for the one that is gone.
+    // The same trace's pattern is not mistaken for the removed one.
     const [again] = await store.add(ALICE, [
       pattern(names[7]!, { source_trace_id: `trace of ${names[7]!}` }),
     ]);

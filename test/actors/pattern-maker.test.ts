@@ -79,7 +79,7 @@ class Bench {
     return effects;
   }
 
-  /** The one call of the adapter that is under way. */
+  /** The only call of the adapter in progress. */
   io(operation: string) {
     const calls = this.effects().filter((effect) => effect.type === 'io');
     expect(calls.map((call) => call.operation)).toEqual([operation]);
@@ -239,7 +239,7 @@ describe('failures', () => {
     bench.kit.advance(0);
     bench.kit.finish(bench.io('distil'), [PATTERN]);
     bench.io('merge');
-    // The thread dies between the merge and the word of it: the same patterns are merged again, not made anew.
+    // The thread dies between the merge and its record: the same patterns are merged again, not created again.
     bench.kit.restart();
     bench.kit.advance(0);
     const again = bench.io('merge');

@@ -22,7 +22,7 @@ import type { RateTakerTask } from '../fixtures/rate-taker.ts';
 
 const LIMIT = { rate_per_s: 200, burst: 400 };
 
-/** A table whose clock stands until it is moved. */
+/** A table whose clock moves only on request. */
 function createTable(slots = 8) {
   const clock = { ms: 1e9 };
   const memory = allocateRateTable(slots);
@@ -117,7 +117,7 @@ describe('a bucket', () => {
     let waits = 4;
     const table = new RateTable(memory, () => {
       const readMs = clock.ms;
-      // This thread loses its core here, and the other one goes on.
+      // This thread loses its core here, and the other one continues.
       if (waits-- > 0) {
         clock.ms += 3;
         takeOther();

@@ -649,7 +649,7 @@ describe('every route', () => {
       for (const [role, { token }] of members) {
         const [method, path, body] = await request();
         const { status } = await api.call(token, method, path, body);
-        // Billing is not configured here, and callers with the permission are told so.
+        // Billing is not configured here, and callers with the permission get an error that says so.
         const done = permission === 'billing.change' ? 503 : permission === 'organization.delete' ? 204 : 200;
         expect(status, `${name} as ${role}`).toBe(isAllowed(role, permission) ? done : 403);
       }

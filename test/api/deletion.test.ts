@@ -1,6 +1,6 @@
 /**
  * Every route of `/v1` that deletes one thing, tried with every kind of credential, in a separate process: who may
- * delete it, what a stranger is told, the entry in the audit log, and that the deleted thing can be made again.
+ * delete it, what a stranger gets, the entry in the audit log, and that the deleted thing can be made again.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CHILD_KEY } from '../fixtures/api-child.ts';

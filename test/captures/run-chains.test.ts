@@ -71,7 +71,7 @@ describe('chains of runs', () => {
     const chains = new RunChains(null, 100);
     for (let id = 1; id <= 1_000; id++) {
       chains.add(record(2 * id, `run-${id}`));
-      // One goes on all the time.
+      // One run continues all the time.
       chains.add(record(2 * id + 1, 'run-1'));
     }
     expect(chains.size).toBeLessThanOrEqual(100);

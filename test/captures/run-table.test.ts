@@ -1,4 +1,4 @@
-/** Questions to a list that follows single changes, beside the same questions to a list that is made anew. */
+/** Questions to a list that follows single changes, compared with a new list. */
 import { expect, it } from 'vitest';
 import { CapturedRuns } from '../../src/captures/captured-runs.ts';
 import type { SaidOfRuns } from '../../src/captures/run-entry.ts';

@@ -153,7 +153,7 @@ export class CliChild {
       try {
         process.kill(pid, 'SIGKILL');
       } catch {
-        // It is gone.
+        // It has ended.
       }
       await awaitEnd(pid);
     }
@@ -195,7 +195,7 @@ async function awaitEnd(pid: number): Promise<void> {
   try {
     while (!/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))) await delay(1);
   } catch {
-    // It is gone.
+    // It has ended.
   }
 }
 

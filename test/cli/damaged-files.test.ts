@@ -298,7 +298,7 @@ describe('inspect and trace skip what is damaged, say how much that is, and exit
       }
       expect(lines.map((line) => line.run_id)).toEqual(expect.arrayContaining(rest));
 
-      // An exchange that is requested by its number is judged by itself.
+      // An exchange that is requested by its number is judged alone.
       expect((await runHere(['inspect', '--exchange', `${spoilt}`], around)).stderr).toContain(
         `exchange ${spoilt}`,
       );

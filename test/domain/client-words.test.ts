@@ -1,4 +1,4 @@
-/** What clients add to a user's messages is told from what the user said. */
+/** Texts that clients add to a user's messages are distinguished from the user's own. */
 import { expect, it } from 'vitest';
 import { isClientWords, stripClientWords } from '../../src/domain/client-words.ts';
 

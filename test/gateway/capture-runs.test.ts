@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => upstream.close());
 beforeEach(() => {
-  // Removed after the gateway of the test has ended, which makes its files anew where they are missing.
+  // Removed after the gateway of the test has ended, which recreates missing files.
   folder = makeFolder();
   db = join(folder, 'capture.mdb');
 });

@@ -281,7 +281,7 @@ it.skipIf(process.platform !== 'linux')(
       });
 
     const gatewayMemory: number[] = [];
-    /** By process: each begins anew. */
+    /** By process: each starts at 0. */
     const captureMemory = new Map<number, number[]>();
     const watch = async (): Promise<void> => {
       while (!isOver) {
@@ -364,7 +364,7 @@ it.skipIf(process.platform !== 'linux')(
     expect(last_id).toBeGreaterThanOrEqual(captured);
     expect(missing).toBeLessThanOrEqual(dropped + unreadable);
     expect(answered.size).toBeGreaterThan(ordinary * 0.9);
-    // A virtual machine may be paused as a whole, which no clock here tells from a slow gateway. One probe may meet that.
+    // A virtual machine may be paused as a whole, which no clock here distinguishes from a slow gateway. One probe may meet that.
     const slow = waits.slowest.filter(
       ({ took_ms, coreless_ms, upstream_ms, lag_ms }) =>
         took_ms - coreless_ms - Math.max(upstream_ms, lag_ms) > WAIT_MS,

@@ -19,7 +19,7 @@ import { sharedFile } from '../fixtures/shared.ts';
 
 const FILES = ['mirascope', 'pydantic-ai'].map((name) => sharedFile(`recordings/${name}.jsonl.gz`));
 
-/** Exchanges under way at once, each on its own client connection, which is reused. */
+/** Simultaneous exchanges, each on its own client connection, which is reused. */
 const CONNECTIONS = 6;
 
 /** A header that names the recording; it is compared like any other end-to-end header. */

@@ -35,7 +35,7 @@ it('a message that is decompressed later has the time at which its bytes arrived
   tunnel.open(101, ['sec-websocket-extensions', 'permessage-deflate']);
   tunnel.fromClient(frame({ type: 'response.create', input: 'a' }, true));
   tunnel.fromUpstream(frame({ type: 'response.completed', response: { id: 'resp_a' } }, false));
-  // The client has the answer, and goes on over another connection.
+  // The client has the answer, and continues over another connection.
   const next = queue.begin()!;
   tunnel.close(false);
   const { kind, arrival } = await captured.promise;

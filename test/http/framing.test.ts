@@ -476,7 +476,7 @@ describe.runIf(isWatched)('any request', () => {
       const expected = reading.requests.map(
         ({ method, target, body: text }) => `${method} ${target} ${text}`,
       );
-      // The library takes such a target for another version, or for another kind of target.
+      // The library mistakes such a target for another version, or for another kind of target.
       const foreign = reading.requests.findIndex(({ target }) => !target.startsWith('/'));
       const wanted = foreign < 0 ? expected : expected.slice(0, foreign);
       const isRefused = reading.is_refused || foreign >= 0;

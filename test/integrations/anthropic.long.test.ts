@@ -332,7 +332,7 @@ it('does not affect token counts and model lists', async () => {
 });
 
 describe('an agent in a loop', () => {
-  /** Searches until it is told to stop, with the tool runner. */
+  /** Searches until it is stopped, with the tool runner. */
   const searchOn =
     (settings: { system?: Anthropic.TextBlockParam[] | string; stream: boolean; thread?: false }) =>
     async (place: AgentPlace) => {

@@ -1,6 +1,6 @@
 /**
  * An agent that makes a request in every possible form, one after the other, and prints the result of each as a line of
- * JSON. It knows nothing of labels: the test runs it with the shim and without. JavaScript, for any Node from 20 on.
+ * JSON. It does not know about labels: the test runs it with the shim and without. JavaScript, for any Node from 20 on.
  * Own process.
  */
 

@@ -8,7 +8,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
 
-/** A request as it came. */
+/** A request as it arrived. */
 export interface Recorded {
   /** `METHOD /path` as sent, without the query. */
   target: string;

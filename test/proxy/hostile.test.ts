@@ -268,7 +268,7 @@ it.runIf(process.platform === 'linux')(
       expect(new Set(opened.map(({ status }) => status))).toEqual(new Set([200]));
       expect((await askForTunnel(crowded.port, authority)).status).toBe(503);
       expect((await askForTunnel(crowded.port, good())).status).toBe(503);
-      // The gateway itself goes on.
+      // The gateway itself continues.
       expect((await readStats(crowded.gateway)).status).toBe('ok');
       opened[0]!.socket.destroy();
       await expect.poll(async () => (await askForTunnel(crowded.port, authority)).status).toBe(200);

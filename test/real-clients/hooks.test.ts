@@ -1,6 +1,6 @@
 /**
  * Claude Code and Codex themselves with the hooks that `understudy hooks` installs: what the service learns about a
- * session, and what the agent is told. The model is a fake, the service is real.
+ * session, and what the agent receives. The model is a fake, the service is real.
  */
 
 import { readFileSync, writeFileSync } from 'node:fs';

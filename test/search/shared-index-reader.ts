@@ -1,5 +1,5 @@
 /**
- * A thread that searches a shared index until it is told to end. It counts the searches that do not find a permanent
+ * A thread that searches a shared index until it is ended. It counts the searches that do not find a permanent
  * vector first.
  */
 import { workerData } from 'node:worker_threads';

@@ -1,4 +1,4 @@
-/** A thread that shares an index, and stops in the middle of a change when it is told to. */
+/** A thread that shares an index, and stops in the middle of a change on request. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { HnswIndex, loadHnswlib } from '../../src/search/hnsw-index.ts';
 import { IndexCatalog } from '../../src/search/index-catalog.ts';

@@ -25,7 +25,7 @@ interface Caused extends Numbered {
 
 type LedgerProtocol = {
   add: { request: Numbered & { publish: boolean; mirror: string | null }; reply: { op: string } };
-  /** Sent by `add` to its own actor: tells the mirror once more, and persists nothing. */
+  /** Sent by `add` to its own actor: sends another tell to the mirror, and persists nothing. */
   remark: { request: Caused & { mirror: string }; reply: null };
   /** Persists when the io that it has started returns. */
   add_later: { request: Numbered; reply: { op: string } };

@@ -73,7 +73,7 @@ describe('a failed file operation', () => {
     expect(of('ENOSPC: no space left on device, write', { code: 'ENOSPC', syscall: 'write' })).toBe(
       'no space is left for /a',
     );
-    // As LMDB tells it.
+    // As LMDB reports it.
     expect(of('Input/output error', { code: 5 })).toMatch(/: \/a /);
     expect(of('No space left on device', {})).toBe('no space is left for /a');
     expect(of('MDB_MAP_FULL', { code: -30_792 })).toBeNull();

@@ -214,7 +214,7 @@ describe('expired captures', () => {
           }
           await aged.expiry(bound).pass();
           const left = aged.read();
-          // Nothing young is gone.
+          // Nothing new was removed.
           for (const { id, daysAgo: age } of made) if (age < bound) expect(left, `${id}`).toContain(id);
           // The remaining exchanges are the latest ones.
           expect(left).toEqual(made.map(({ id }) => id).slice(made.length - left.length));

@@ -1,4 +1,4 @@
-/** Cached forms of requests: the stored result is the same as if each request had been read by itself. */
+/** Cached forms of requests: the stored result is the same as without the cache. */
 import { rmSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';

@@ -66,7 +66,7 @@ describe('runs without a label', () => {
     const log = await openLog(makeFolder());
     await log.append([
       ask('a', 'x'), // 1 starts a run
-      ask('a x b', 'y'), // 2 goes on
+      ask('a x b', 'y'), // 2 continues
       ask('q', 'w'), // 3 another run
       ask('a x b y c', '', { status: 529 }), // 4 fails
       ask('a x b y c', 'z'), // 5 the retry

@@ -124,7 +124,7 @@ it.skipIf(process.platform !== 'linux')(
         } catch (error) {
           told.push(error.code);
         }
-        // What was handed over is used for others as soon as it is answered.
+        // Memory that was passed on is reused as soon as the answer arrives.
         shared.fill(120);
       };
       await append(1, 3);

@@ -8,7 +8,7 @@ export interface Facts {
 }
 
 /**
- * @param known what the text may name: the true values, and what the model was asked. A number, date, time or id that is not
+ * @param known what the text may name: the true values, and the content of the request. A number, date, time or id that is not
  *   in it makes the text wrong
  * @param names that the text may contain only if `known` does
  * @returns why the text is wrong; null: it is right

@@ -22,7 +22,7 @@ function listWords(query: RunQuery): string[] {
 const wordsOf = (option: string): string[] => option.split(' ').filter((word) => word !== '');
 
 /**
- * The option whose words the query contains; if there are several, the one with the most words; '' without such an option.
+ * The option whose words the query contains; of several, the one with the most words; '' without such an option.
  */
 export function chosenOf(q: string, options: readonly string[]): string {
   const query = read(q);

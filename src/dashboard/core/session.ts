@@ -23,7 +23,7 @@ interface ServerFacts {
 
 /** `starting`: not known yet. */
 export const sessionState = signal<'starting' | 'signed_out' | 'signed_in'>('starting');
-/** Why the reader has to sign in, if there is a reason to show. */
+/** Why the reader must sign in, if there is a reason to show. */
 export const signInReason = signal('');
 /** null: not signed in. */
 export const bootstrap = signal<Bootstrap | null>(null);

@@ -106,7 +106,7 @@ function RunList() {
 }
 
 /**
- * The first page is up to date. A later row is as it was last read, at first or after an event.
+ * The first page is up to date. A later row has its last state that was read, at first or after an event.
  */
 function mix(rows: ListedRun[], inHead: number, changed: ChangedRuns): ListedRun[] {
   if (changed.size === 0) return rows;

@@ -260,7 +260,7 @@ function Views({ value, scope, isListed }: { value: string; scope: RunScope; isL
 const NO_MATCHES: ReadonlyMap<string, number> = new Map();
 
 /**
- * The number of runs that match each of these queries, asked one after the other. A query that only sorts matches every
+ * The number of runs that match each of these queries, requested one after another. A query that only sorts matches every
  * run, so it is left out.
  */
 function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<string, number> {

@@ -34,7 +34,7 @@ export function DataText({ text }: { text: string }) {
 /** New functions that TypeScript does not know yet, and that older browsers lack. */
 const { rawJSON } = JSON as { rawJSON?: (text: string) => unknown };
 
-/** A number as it was written, if the browser provides it. */
+/** The original form of a number, if the browser provides it. */
 function keepDigits(_key: string, value: unknown, context?: { source?: string }): unknown {
   const source = context?.source;
   return typeof value === 'number' && source !== undefined && rawJSON !== undefined ? rawJSON(source) : value;

@@ -170,7 +170,7 @@ const ACTIONS_MAX = 512;
 const COMMANDS = 1 << 30;
 const actionFlags = new Map<string, number>();
 
-/** Classifies a tool by its name alone. Cached, because a run calls few different tools. */
+/** Classifies a tool only by its name. Cached, because a run calls few different tools. */
 function flagAction(name: string): number {
   const known = actionFlags.get(name);
   if (known !== undefined) return known;

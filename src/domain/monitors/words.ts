@@ -29,7 +29,7 @@ export function mixHash(value: number): number {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-/** FNV-1a over UTF-16 units, scrambled. Never 0: 0 stands for "none". */
+/** FNV-1a over UTF-16 units, scrambled. Never 0: 0 means "none". */
 export function hashText(text: string, seed = 0): number {
   let h = FNV_OFFSET ^ seed;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), FNV_PRIME);

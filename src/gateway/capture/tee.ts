@@ -198,7 +198,7 @@ export class Tee {
     this.#enlist(side);
   }
 
-  /** @returns the part of the chunk to keep, for which there is room now; null: nothing of it */
+  /** @returns the part of the chunk to keep, for which there is room now; null: no part */
   #reserve(side: BodyCopy, chunk: Uint8Array): Uint8Array | null {
     if (this.#isClosed) return null;
     side.bytes += chunk.length;

@@ -10,7 +10,7 @@ const DECISION_CHARACTERS = 32_768;
 const written = new Map<string, string>();
 
 /**
- * @param version the student's version; null when it was not asked
+ * @param version the student's version; null: it was not asked
  * @param finding null when the student found nothing, or did not answer in time
  * @returns JSON without line ends; an answer that is too long is left out
  */

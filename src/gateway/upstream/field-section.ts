@@ -127,7 +127,7 @@ export class SectionReader {
 
 /**
  * Reads header lines, each with its line end.
- * @param end the end of the lines; a line end or a blank line must stand at it or before it
+ * @param end the end of the lines; a line end or a blank line must be at it or before it
  * @throws UpstreamError for anything but header lines
  */
 export function parseFields(bytes: Buffer, start: number, end: number): Fields {

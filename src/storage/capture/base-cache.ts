@@ -283,7 +283,7 @@ export function copyBody(body: PreparedBody, memory: Buffer, at: number, known =
   return { ...body, raw, stored };
 }
 
-/** Whether the body is stored exactly as it came. */
+/** Whether the body is stored unchanged. */
 export function isAsItCame(body: PreparedBody): boolean {
   return body.stored === body.raw;
 }

@@ -203,7 +203,7 @@ export interface DictionarySource {
 }
 
 /**
- * The dictionary's bytes. Without the leading newline, zstd could take them for a formatted dictionary (RFC 8878,
+ * The dictionary's bytes. Without the leading newline, zstd could mistake them for a formatted dictionary (RFC 8878,
  * section 5).
  */
 function makeDictionary(source: DictionarySource): Buffer {

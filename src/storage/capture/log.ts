@@ -623,7 +623,7 @@ export class CaptureLog {
   /**
    * Sends sealed files to the bucket, and removes blocks that are there from the disk. This takes as long as it needs,
    * because nothing waits for it.
-   * @throws StoreError, or Error of the file system: the next call goes on
+   * @throws StoreError, or Error of the file system: the next call continues
    */
   async offloadSome(): Promise<void> {
     await this.#offload?.pass({

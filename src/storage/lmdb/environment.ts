@@ -208,7 +208,7 @@ export class Environment {
   }
 
   /**
-   * Runs one write transaction and undoes it: `work` reads what it wrote, and the file stays as it is.
+   * Runs one write transaction and undoes it: `work` reads what it wrote, and the file does not change.
    * @param work synchronous and fast
    */
   tryOut<Value>(work: () => Value): Value {

@@ -191,7 +191,7 @@ export class Offload {
     for (const file of listSealed(this.#options.path)) {
       const offloaded = file.sealing ? null : this.#offloaded.measure(file.path);
       if (offloaded !== null) {
-        // An earlier version did not send attachments, and nothing tells which ones the file has.
+        // An earlier version did not send attachments, and it is unknown which ones the file has.
         if (!offloaded.has_attachments) return true;
         hasAny = true;
         continue;

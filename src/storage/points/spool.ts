@@ -16,7 +16,7 @@ export class Spool {
   #waiting: { name: string; path: string }[] = [];
   #count = 0;
 
-  /** @param folder for this spool alone; what an earlier process left in it is removed */
+  /** @param folder only for this spool; remnants of an earlier process in it are removed */
   constructor(folder: string) {
     this.#folder = folder;
     rmSync(folder, { recursive: true, force: true });

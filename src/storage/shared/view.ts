@@ -28,7 +28,7 @@ export class StaleActorError extends Error {
 export interface View {
   /** Reads rows as of the view's position. */
   readonly tables: Pick<Tables, 'get' | 'range' | 'snapshot'>;
-  /** null: it holds nothing useful. A view that was never loaded to its end is such a view. */
+  /** null: the content is unusable, also if the first load has not ended. */
   readonly mark: Mark | null;
   /** Random, new after each load of another history: see `Proposal`. */
   readonly history: string;
@@ -46,7 +46,7 @@ export interface View {
   load(kind: string, key: string): StoredActor;
   /** Applies what changed since the view's position, all or nothing. */
   apply(rows: readonly StoredRow[], mark: Mark): void;
-  /** Begins to load everything. A view with a mark goes on showing its former rows until `endLoad`. */
+  /** Begins to load everything. A view with a mark continues to show its former rows until `endLoad`. */
   beginLoad(): void;
   /** Adds rows, in the order in which `TruthSession.load` brings them. */
   fill(rows: readonly StoredRow[]): void;

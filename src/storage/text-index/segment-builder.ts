@@ -62,7 +62,7 @@ export class SegmentBuilder {
     return this.#postings >= SEGMENT_POSTINGS;
   }
 
-  /** Exchanges of which only the beginning is indexed. */
+  /** Exchanges that are indexed only in part (their beginning). */
   get cut(): number {
     return this.#cut;
   }

@@ -42,7 +42,7 @@ export interface SegmentContents {
   marks: readonly [string, string];
   words: number;
   postings: number;
-  /** Exchanges of which only the beginning is indexed. */
+  /** Exchanges that are indexed only in part (their beginning). */
   cut: number;
   /** First word of each block of words. */
   starts: readonly string[];

@@ -33,7 +33,7 @@ interface WriterOptions extends SegmentRange {
   path: string;
   key: DataKey | null;
   marks: readonly [string, string];
-  /** Exchanges of which only the beginning is indexed. */
+  /** Exchanges that are indexed only in part (their beginning). */
   cut: number;
   /** zstd's level. */
   level: number;

@@ -89,7 +89,7 @@ export interface TextIndexState {
   searched_id: number;
   /** Stored exchanges that are not searchable yet. */
   unsearched: number;
-  /** Exchanges of which only the beginning is searchable. */
+  /** Exchanges that are searchable only in part (their beginning). */
   cut: number;
   bytes: number;
   segments: number;

@@ -55,7 +55,7 @@ class RunNumbers {
 
 /** A segment whose exchanges have the ids from `first_id` to `last_id` for the searching code. */
 export interface PlacedSegment extends SegmentFile {
-  /** The difference between such an id and the id in the segment. */
+  /** Difference between the id of an exchange here and its id in the segment. */
   shift: number;
 }
 
@@ -185,7 +185,7 @@ export class TextSearch {
 /** The ranges of exchanges that segments cover. */
 class MissingExchanges {
   readonly #covered: SegmentFile[] = [];
-  /** Exchanges of which only the beginning is searchable. */
+  /** Exchanges that are searchable only in part (their beginning). */
   cut = 0;
 
   cover(file: SegmentFile, cut: number): void {

@@ -104,7 +104,7 @@ export interface TextFacts {
   /** Capitalised words inside a sentence (`names`), and all words, among which the other text's names are looked up. */
   names: Set<string>;
   said: Set<string>;
-  /** Names in capitals alone: currencies, countries, codes. */
+  /** Names written only in capitals: currencies, countries, codes. */
   codes: Set<string>;
   /** Stems of words that carry meaning, with their counts, and the sum of the counts. */
   words: Map<string, number>;

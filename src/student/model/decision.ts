@@ -1,6 +1,6 @@
 /**
  * What the student says about a live step: the answer if it can serve the step, otherwise the reason why it cannot.
- * Types alone; made on the student's thread, counted on server threads.
+ * Types only; made on the student's thread, counted on server threads.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';

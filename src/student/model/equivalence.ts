@@ -135,7 +135,7 @@ export class Ground {
   }
 
   #has(value: string): boolean {
-    // The value consists of commas alone.
+    // The value consists only of commas.
     if (value === '') return false;
     const text = this.#text!;
     if (this.#scans++ >= SCANS) {

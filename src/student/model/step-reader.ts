@@ -77,7 +77,7 @@ export class StepReader {
     if (values !== '') this.sources.push({ name: 'system', value: values });
   }
 
-  /** @returns the lines that probably change between requests, judged by this request alone */
+  /** @returns the lines that probably change between requests, judged only by this request */
   #readSystem(blocks: readonly TurnBlock[]): string {
     let changing = '';
     let places = '';

@@ -30,7 +30,7 @@ for (let code = 0; code < 256; code++) {
 }
 for (let code = 0x2000; code < 0x3040; code++) KINDS[code] = code <= 0x200b || code === 0x3000 ? SPACE : SIGN;
 
-/** Signs that join a word when word characters stand on both sides. */
+/** Signs that join a word if word characters are on both sides. */
 const JOINS = new Uint8Array(128);
 for (const char of "-./@+'_~%&:,#=") JOINS[char.charCodeAt(0)] = 1;
 

@@ -365,7 +365,7 @@ export class StepHandler {
 
   /**
    * Sends an answer, if it may be served and is not audited.
-   * @param service what the service was asked; null when it was not asked
+   * @param service the request to the service; null: no request
    * @param judging how to decide whether the upstream's answer is equivalent, and the form whose evidence counts.
    * Without a form, the evidence of the kind counts.
    */
@@ -425,7 +425,7 @@ export class StepHandler {
     for (const id of wire.call_ids) this.#given.set(id, agent);
     this.#countServed(step, entry, agent, answer, service);
     if (runs === null) return;
-    // Hash the conversation after the answer is on its way.
+    // Hash the conversation after the answer was sent.
     const asked = hashRequest(step.request);
     entry.marks = markAnswer(asked, answer.content, wire.call_ids);
     runs.noteServed(message.run_id, entry.marks);

@@ -82,7 +82,7 @@ export class StepSavings {
 
   /**
    * Records that the student has served a step.
-   * @param service what the model service of a student of kind `http` was asked; null when none was asked
+   * @param service what the model service of a student of kind `http` was asked; null: no request
    * @returns what the upstream would have charged, minus what the service charged; null when a price is missing
    */
   served(

@@ -459,7 +459,7 @@ it('a box continues after its connection broke, and after the database has forgo
       address,
       'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
     );
-    // This one may be on its way while the connection ends.
+    // This one may be in transit while the connection ends.
     await put(2 * n + 1).catch((thrown: Error) => expect(thrown.name).toBe('TruthUnavailableError'));
   }
   await put(6);
