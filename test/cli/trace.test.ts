@@ -163,9 +163,7 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('contains labelled and unlabelled runs of a live database, and reports retries, gaps and aborts', {
-    tags: 'long',
-  }, async () => {
+  it('contains labelled and unlabelled runs of a live database, and reports retries, gaps and aborts', async () => {
     const db = path.join(folder, 'live.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db, note: 'nightly' });
     try {
@@ -251,9 +249,7 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('follows runs through rotations, labelled or not, and can read a sealed file alone', {
-    tags: 'long',
-  }, async () => {
+  it('follows runs through rotations, labelled or not, and can read a sealed file alone', async () => {
     const db = path.join(folder, 'turned.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db });
     try {
