@@ -1,4 +1,5 @@
 /** Handlers of the operator's exports (`contract/exports.ts`): captured runs, their turns, figures. Server threads. */
+import { setTimeout as pause } from 'node:timers/promises';
 import { CAPTURES } from '../contract/captures.ts';
 import type { CAPTURE_EXPORTS } from '../contract/exports.ts';
 import type { ApiReply } from '../contract/route.ts';
@@ -15,6 +16,8 @@ import { readRunPlace } from './run-query.ts';
 
 /** Runs per page. Unless the order is newest first, each page is a pass over the whole list. */
 const PAGE_RUNS = 1_000;
+/** How long a file waits for its list, between two looks and in all. */
+const WAIT_MS = { pause: 200, most: 60_000 } as const;
 /** Captures belong to the operator. */
 const owner = '';
 /** Turns of one page, which contains their full texts. */
@@ -27,13 +30,28 @@ export function captureExportHandlers(
   const columns = onceColumns();
   const ask = async (question: CaptureQuestion): Promise<Record<string, unknown>> =>
     readAnswer(await reader.ask(question));
-  const readRuns = (query: RunQuery) => async (cursor: string | null) => {
+  /** A file has all of a list, so it waits until the list is read. */
+  const askWhole = async (
+    question: CaptureQuestion,
+    isWhole: (answer: Record<string, unknown>) => boolean,
+  ) => {
+    for (let waited_ms = 0; ; waited_ms += WAIT_MS.pause) {
+      const answer = await ask(question);
+      if (isWhole(answer)) return answer;
+      if (waited_ms >= WAIT_MS.most)
+        throw new CatalogueError('unavailable', 'Older captures are still being read');
+      await pause(WAIT_MS.pause);
+    }
+  };
+  const readRuns = (query: RunQuery, is_read: boolean) => async (cursor: string | null) => {
     const after = readRunPlace(query, cursor);
-    return toPage(await ask({ name: 'runs', limit: PAGE_RUNS, after, query, is_counted: false }), 'runs');
+    const question = { name: 'runs', limit: PAGE_RUNS, after, query, is_counted: false, is_read } as const;
+    return toPage(await askWhole(question, ({ being_read }) => being_read === null), 'runs');
   };
   return {
     exportCapturedRuns: async ({ query: { format, ...query }, request }) => {
-      const read = readRuns(readListQuery(query));
+      // Spans show neither first words nor verdicts.
+      const read = readRuns(readListQuery(query), format !== 'otlp');
       if (format !== 'otlp')
         return toReply(
           await sendList('runs', format, columns('listCapturedRuns', 'runs'), read, { request, owner }),
@@ -51,7 +69,8 @@ export function captureExportHandlers(
     },
     exportTrafficFigures: async ({ query: { format, ...query }, request }) => {
       const question: FigureQuestion = readFigureQuestion(query, clock.wallMs());
-      const read = async () => toPage(await ask({ name: 'figures', question }), 'rows');
+      const read = async () =>
+        toPage(await askWhole({ name: 'figures', question }, ({ is_whole }) => is_whole === true), 'rows');
       const shown = columns('readTrafficFigures', 'rows');
       return toReply(await sendList('figures', format, shown, read, { request, owner }));
     },

@@ -89,6 +89,8 @@ export interface RunPageQuestion {
    * that all pages together test each run once.
    */
   is_counted?: boolean;
+  /** true: first words and verdicts of all rows are read. If time ends before, the page is short. */
+  is_read?: boolean;
 }
 
 /** All matching runs, in the order of the query. */
@@ -533,7 +535,7 @@ export class CapturedRuns {
    * Each call advances by at least one run.
    */
   page(source: ExchangeSource, question: RunPageQuestion, hasTime: HasTime): CapturedRunPage {
-    const { limit, query, now_ms } = question;
+    const { limit, query, now_ms, is_read = false } = question;
     const search = this.#startSearch(query, now_ms);
     const found: CapturedRunRow[] = [];
     let { after } = question;
@@ -560,8 +562,9 @@ export class CapturedRuns {
           if (verdict !== true) continue;
           counts.matched += 1;
         }
-        if (run.listed !== null) this.#read(source, run.listed, hasTime);
+        if (run.listed !== null) this.#read(source, run.listed, is_read ? () => true : hasTime);
         found.push(this.#show(run, now_ms));
+        if (is_read && !hasTime(found.length)) return { runs: found, next: after, ...counts };
       }
       if (candidates.length < wanted && !this.loadSome()) return { runs: found, next: null, ...counts };
     }

@@ -21,7 +21,15 @@ export interface RelegatedStepFilter {
 }
 
 export type CaptureQuestion =
-  | { name: 'runs'; limit: number; after: PagePlace | null; query: RunQuery; is_counted?: boolean }
+  /** `is_counted`, `is_read`: as in captures/captured-runs.ts. */
+  | {
+      name: 'runs';
+      limit: number;
+      after: PagePlace | null;
+      query: RunQuery;
+      is_counted?: boolean;
+      is_read?: boolean;
+    }
   /** The values of a field in the runs that match a query. */
   | { name: 'values'; field: string; contains: string; limit: number; query: RunQuery }
   | { name: 'window'; from_ms: number; query: RunQuery; of_query: RunQuery | null }

@@ -39,6 +39,8 @@ import { ExplainingStudents } from './explaining-students.ts';
 const CAPTURE_LIST_READING_MS = 15;
 /** The limit for a filtered page that has no result yet. It is longer, because each empty page costs a request. */
 const CAPTURE_EMPTY_PAGE_MS = 1_000;
+/** How long a page of an export reads bodies. Other questions wait meanwhile. */
+const CAPTURE_EXPORT_READING_MS = 100;
 /** The limit for a run that is requested by its id. */
 const CAPTURE_RUN_READING_MS = 250;
 /** Time that a page of search results spends on reading texts. */
@@ -204,9 +206,13 @@ class CaptureLibrary {
     this.#kept = null;
   }
 
-  #listRuns({ limit, after, query, is_counted = true }: Question<'runs'>): CaptureAnswer {
+  #listRuns({ name: _, ...asked }: Question<'runs'>): CaptureAnswer {
+    const { query, is_read = false } = asked;
     const now_ms = systemClock.wallMs();
-    const page = this.#list.page({ limit, after, query, now_ms, is_counted }, startPage());
+    const page = this.#list.page(
+      { ...asked, now_ms },
+      is_read ? startTime(CAPTURE_EXPORT_READING_MS) : startPage(),
+    );
     const hasTime = startTime(CAPTURE_SEARCH_READING_MS);
     return toJson({
       runs: page.runs,

@@ -228,6 +228,27 @@ describe('the list of runs', () => {
     expect(known).toEqual(readAll(follow(source), source, { limit: 10 }).rows);
   });
 
+  it('reads all rows of a page for a file, which then has fewer rows if time ends', () => {
+    const source = makeSource();
+    const all = readAll(follow(source), source, { limit: 100 }).rows;
+    for (const time of [0, 2]) {
+      const runs = follow(source);
+      const rows: CapturedRunRow[] = [];
+      const found: number[] = [];
+      for (let after: PagePlace | null | undefined; after !== null; ) {
+        let left = time;
+        const question = { limit: 100, after: after ?? null, query: parseRunQuery(''), now_ms: NOW_MS };
+        const page = runs.page(source, { ...question, is_read: true }, () => left-- > 0);
+        if (page.runs.length > 0) found.push(page.runs.length);
+        rows.push(...page.runs);
+        after = page.next;
+      }
+      expect(rows).toEqual(all);
+      expect(rows.every(({ task, golden }) => task !== null && golden !== null)).toBe(true);
+      expect(Math.max(...found)).toBe(time + 1);
+    }
+  });
+
   it('judges a run again when it continues', () => {
     const source = new MadeSource();
     source.add({ run_id: 'r', request: ask('Go.'), response: say('Gone', 'end_turn') });
