@@ -93,6 +93,12 @@ export async function runReplay(argv: string[], io: CliIo): Promise<number> {
       );
       return EXIT.failed;
     }
+    // The turn after the last one continues the whole run.
+    const next = run.turns + 1;
+    if (flags.from_turn !== null && flags.from_turn > next)
+      throw new UsageError(
+        `--from ${flags.from_turn} is beyond the run's ${countOf(run.turns, 'turn')}; give a turn from 1 to ${next}`,
+      );
     return await serve(run, flags, io);
   } finally {
     await files.close();

@@ -61,11 +61,14 @@ const LEFT_OUT = new Set([
 /** The exchanges of a run, and their stored bytes. */
 export class RecordedRun {
   readonly exchanges: readonly RecordedExchange[];
+  /** Number of model turns. */
+  readonly turns: number;
   readonly #source: ExchangeSource;
 
-  private constructor(source: ExchangeSource, exchanges: RecordedExchange[]) {
+  private constructor(source: ExchangeSource, exchanges: RecordedExchange[], turns: number) {
     this.#source = source;
     this.exchanges = exchanges;
+    this.turns = turns;
   }
 
   /**
@@ -80,7 +83,7 @@ export class RecordedRun {
       if (record.kind === 'turn') turns += 1;
       exchanges.push(readExchange(source, record, record.kind === 'turn' ? turns : null));
     }
-    return exchanges.length === 0 ? null : new RecordedRun(source, exchanges);
+    return exchanges.length === 0 ? null : new RecordedRun(source, exchanges, turns);
   }
 
   /** The stored request's text, normalized for comparison. */

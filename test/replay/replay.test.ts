@@ -288,6 +288,19 @@ describe('understudy replay', () => {
     });
   });
 
+  it('cannot continue at a turn that is not there', async () => {
+    const at = (turn: string) =>
+      new CliChild(['replay', 'secret', '--db', bench.db, '--from', turn, '--', process.execPath, '-e', '0']);
+    await using beyond = at('3');
+    expect(await beyond.ended).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringContaining("--from 3 is beyond the run's 1 turn; give a turn from 1 to 2"),
+    });
+    await using after = at('2');
+    expect((await after.ended).stderr).toContain('from turn 2 on, ');
+  });
+
   it('stores the verdict on a fork with its run, and says where both are compared', {
     tags: 'long',
   }, async () => {
