@@ -374,7 +374,7 @@ describe('an API key', () => {
     }));
 });
 
-describe('lists', () => {
+describe('lists of the control plane', () => {
   it('have pages, newest first, with the total', async () => {
     const owner = await newPerson();
     const names = Array.from({ length: 7 }, (_, n) => `p${n}`);

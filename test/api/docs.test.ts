@@ -62,7 +62,7 @@ async function press(operationId: string, filled: Record<string, string>, key = 
   return { status: response.status, body: JSON.parse(await response.text()) };
 }
 
-describe('the page', () => {
+describe('the page /docs', () => {
   it('may load its own style and script, and contact only this address', async () => {
     const [, style] = /<style>([\s\S]*?)<\/style>/.exec(page)!;
     const hash = createHash('sha256').update(style!).digest('base64');
@@ -107,7 +107,7 @@ describe('the page', () => {
   });
 });
 
-describe('its forms', () => {
+describe('the forms of /docs', () => {
   it('send what was typed into them', async () => {
     const org = { 'query:org_id': 'from-the-page' };
     expect((await press('startRun', {})).body).toMatchObject({ status: 'running' });
@@ -162,7 +162,7 @@ class FakeElement {
   }
 }
 
-describe('its script', () => {
+describe('the script of /docs', () => {
   it('stores the key in the tab, sends a form’s content, and shows the answer', async () => {
     const key = new FakeElement();
     const form = new FakeElement();

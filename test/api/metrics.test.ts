@@ -225,8 +225,8 @@ describe('the counters', () => {
   });
 });
 
-describe('what deploy/ asks of Prometheus', () => {
-  it('is valid PromQL on existing metrics and labels', async () => {
+describe('the PromQL in deploy/', () => {
+  it('is valid and uses existing metrics and labels', async () => {
     const text = await read();
     const names = new Map<string, string[]>();
     for (const [, name, type] of text.matchAll(/^# TYPE (\w+) (\w+)$/gm)) {

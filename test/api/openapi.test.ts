@@ -354,7 +354,7 @@ describe('a linter', () => {
   });
 });
 
-describe('the page', () => {
+describe('the page of the description', () => {
   it('shows every operation and every shape, and links only to these', () => {
     const page = renderDocs(document, '1.2.3');
     for (const { path, method, operation } of operations) {

@@ -88,7 +88,7 @@ describe.skipIf(!hasTools)('each command runs, where jq and curl are installed',
   });
 });
 
-describe('the page', () => {
+describe('docs/troubleshooting.md', () => {
   it('has a command in most sections', () => {
     expect(blocks.length).toBeGreaterThan(8);
   });

@@ -318,7 +318,7 @@ describe('sample ratio mismatch', () => {
   });
 });
 
-describe('the report of any runs', () => {
+describe('the report of arbitrary runs', () => {
   it('stays within its ranges and does not depend on their order', () => {
     const anyRun = fc.record({
       arm: fc.constantFrom('on' as const, 'off' as const, '' as const),

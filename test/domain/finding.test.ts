@@ -112,7 +112,7 @@ describe('two findings', () => {
   });
 });
 
-describe('coverage', () => {
+describe('the coverage of file paths', () => {
   it('counts whole segments from the end', () => {
     const cover = new PathCover(['src/http/server.ts', './lib\\util.py', 'README.md', '']);
     for (const path of [

@@ -253,7 +253,7 @@ describe('an exchange that is not stored', () => {
 });
 
 describe('batches at the writer', () => {
-  it('are limited to three and a number of large ones', async () => {
+  it('are at most three, not counting large ones', async () => {
     const large = 16 << 20;
     const { queue, writer, submit } = makeQueue({ max_queue_bytes: 20 * large, max_capture_bytes: large });
     for (let at = 1; at <= 17; at++) submit(`/${at}`, large);

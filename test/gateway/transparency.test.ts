@@ -45,7 +45,7 @@ const endToEnd = (headers: readonly (readonly [string, string])[], lower = false
     .filter(([name]) => !OWN.has(name.toLowerCase()))
     .map(([name, value]) => [lower ? name.toLowerCase() : name, value]);
 
-describe('the upstream receives of a request', () => {
+describe('the upstream receives', () => {
   it.each([
     '/a%20b//../c/%2e%2E/;x?x=1&y=%zz&x=2',
     '/a?',
@@ -173,7 +173,7 @@ describe('the upstream receives of a request', () => {
   });
 });
 
-describe('the client receives of an answer', () => {
+describe('the client receives', () => {
   it('status, reason, and headers in order with duplicates, names as written', async () => {
     const headers: [string, string][] = [
       ['Server', 'x'],
@@ -270,7 +270,7 @@ describe('the client receives of an answer', () => {
     ['a length', [['content-length', '1234']], 'content-length', '1234'],
     ['chunked', [['transfer-encoding', 'chunked']], 'transfer-encoding', 'chunked'],
     ['neither', [], 'content-length', null],
-  ] as const)('for HEAD with %s the head alone', async (_name, headers, name, value) => {
+  ] as const)('only the head for HEAD with %s', async (_name, headers, name, value) => {
     upstream.script.onRequest = (c) =>
       c.write(messageBytes('HTTP/1.1 200 OK', headers, undefined, { framing: 'none' }));
     const client = await openRawClient(gateway.port);
@@ -289,7 +289,7 @@ describe('the client receives of an answer', () => {
     ['204 No Content', []],
     ['304 Not Modified', [['etag', '"x"']]],
     ['304 Not Modified', [['content-length', '77']]],
-  ] as const)('for %s %j no body', async (status, headers) => {
+  ] as const)('no body for %s %j', async (status, headers) => {
     upstream.script.onRequest = (c) =>
       c.write(messageBytes(`HTTP/1.1 ${status}`, headers, undefined, { framing: 'none' }));
     const client = await openRawClient(gateway.port);
@@ -356,7 +356,7 @@ describe('the client receives of an answer', () => {
   it.each([
     ['an empty chunked answer', ''],
     ['one of trailers alone', 'x-checksum: 7\r\n'],
-  ])('with %s exactly one date', async (_, trailers) => {
+  ])('exactly one date with %s', async (_, trailers) => {
     upstream.script = {
       onRequest: (connection) =>
         connection.write(
@@ -379,7 +379,7 @@ describe('the client receives of an answer', () => {
     expect(upstream.requests).toHaveLength(1);
   });
 
-  it('all of it, also if it arrives before the request has ended', async () => {
+  it('an answer that arrives before the request has ended', async () => {
     upstream.script = {
       onHead: (c) =>
         c.write(messageBytes('HTTP/1.1 413 Content Too Large', [['connection', 'close']], Buffer.from('no'))),
@@ -396,7 +396,7 @@ describe('the client receives of an answer', () => {
     ['100-continue', 'content-length: 4', 'body'],
     ['100-Continue', 'content-length: 4', 'body'],
     ['100-CONTINUE', 'transfer-encoding: chunked', '4\r\nbody\r\n0\r\n\r\n'],
-  ])('for Expect: %s with %s the go-ahead before the final answer', async (expectation, framing, body) => {
+  ])('the go-ahead before the final answer for Expect: %s with %s', async (expectation, framing, body) => {
     const client = await openRawClient(gateway.port);
     await client.write(`POST / HTTP/1.1\r\nhost: gw\r\nexpect: ${expectation}\r\n${framing}\r\n\r\n`);
     await client.waitForMatch(/^HTTP\/1\.1 100 Continue\r\n\r\n/);

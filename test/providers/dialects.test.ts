@@ -322,7 +322,7 @@ it('only ends by the model can end a golden run', () => {
   expect(GOLDEN_WIRES.canBeGolden('gemini')).toBe(false);
 });
 
-describe('usage', () => {
+describe('the usage of an answer', () => {
   const usageOf = (usage: object, more: object = {}) =>
     normalizeTurn(stored('chat_completions', sse(delta({ content: 'a' }), { choices: [], usage, ...more })))!
       .answer.usage;

@@ -17,7 +17,7 @@ function answer(isWrong: (form: number, run: number) => boolean): FormAnswer[] {
   }));
 }
 
-describe('errors of the forms of a kind', () => {
+describe('errors in the forms of a kind', () => {
   it('are chance if they are equally frequent in every form', () => {
     let clustered = 0;
     for (let trial = 0; trial < 200; trial++) {
@@ -41,7 +41,7 @@ describe('errors of the forms of a kind', () => {
     );
   });
 
-  it('of one run count once', () => {
+  it('count once for each run', () => {
     const often = answer((form, run) => form === 0 && run === 0).flatMap((each) =>
       each.is_right ? [each] : Array.from({ length: 40 }, () => each),
     );

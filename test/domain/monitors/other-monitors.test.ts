@@ -96,7 +96,7 @@ describe('verification_skip', () => {
     );
   });
 
-  it('fires when a person is told of an unchecked success', () => {
+  it('fires when a message to a person claims an unchecked success', () => {
     const told = { action: 'respond', action_input: 'I have fixed the bug. The tests pass now.' };
     expect(firesAt(judgeRun([edit(1), told]), 'verification_skip')).toEqual([1]);
   });

@@ -48,7 +48,7 @@ describe('numbers that a double cannot hold', () => {
   });
 });
 
-describe('unknown values:', () => {
+describe('for unknown values,', () => {
   const TOOLS = [
     'Read',
     'Bash',

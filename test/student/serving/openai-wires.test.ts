@@ -75,7 +75,7 @@ describe('rules of responses', () => {
   });
 });
 
-describe('what no student provides', () => {
+describe('a request that no student serves', () => {
   const why = (wire: 'chat_completions' | 'responses', more: object) =>
     readStep(WIRES[wire], { ...(wire === 'responses' ? responses : chat), ...more }, [])!.step.unsupported;
   it.each([
@@ -95,7 +95,7 @@ describe('what no student provides', () => {
     [{ conversation: 'conv_1' }, 'goes on from an answer that the provider keeps'],
   ])('of responses: %j', (more, words) => expect(why('responses', more)).toBe(words));
 
-  it('includes a call of a tool in another form than a function', () => {
+  it('may call for a tool in another form than a function', () => {
     const names = WIRES.responses.callable({
       tools: [
         { type: 'function', name: 'a' },
