@@ -96,13 +96,15 @@ const NO_SPACE: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 
 /**
  * @param thrown any caught value
- * @returns a catalogue error unchanged; `unavailable` for an error of the actor runtime that may be retried, and for a
- *   full disk; else `internal`. The thrown value is the cause.
+ * @returns a catalogue error unchanged; `unavailable` for an error of the actor runtime that may be retried, for a full
+ *   disk, and without the shared database; else `internal`. The thrown value is the cause.
  */
 export function toCatalogueError(thrown: unknown): CatalogueError {
   if (thrown instanceof CatalogueError) return thrown;
   if (thrown instanceof Error && NO_SPACE.has((thrown as { code?: unknown }).code))
     return new CatalogueError('unavailable', 'The disk of the service is full', { cause: thrown });
+  if (thrown instanceof Error && (thrown as { code?: unknown }).code === 'EDATABASE')
+    return new CatalogueError('unavailable', 'The shared database cannot be used now', { cause: thrown });
   const isPassing = thrown instanceof Error && (thrown as { retryable?: unknown }).retryable === true;
   return new CatalogueError(isPassing ? 'unavailable' : 'internal', undefined, { cause: thrown });
 }

@@ -14,7 +14,13 @@ import { createLog, type Log } from './log.ts';
 import { createDeferred } from './std/deferred.ts';
 import { quoteForShell } from './std/shell-word.ts';
 import { IdleWipes } from './storage/idle-wipe.ts';
-import { databasePaths, keepCheckpoints } from './storage/lmdb/stores.ts';
+import {
+  type DatabasePaths,
+  databasePaths,
+  keepCheckpoints,
+  servicePaths,
+  viewPath,
+} from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
 import { StoreReads } from './storage/store-reads.ts';
 import { allocateShared, type Starting, startActors } from './threads/actor-start.ts';
@@ -105,6 +111,7 @@ async function startAll(
   logDamagedValues(log);
   const isCapturing = parts.gateway && given.capture.enabled;
   checkReadFrom(given.capture, isCapturing);
+  if (parts.api) checkShared(given);
   const claims = await running.start({
     start: () => new ProcessClaims(given, log, givingUp),
     stop: (taken) => taken.release(),
@@ -112,13 +119,20 @@ async function startAll(
   await claims.take({ api: parts.api, capture: isCapturing });
   givingUp?.throwIfAborted();
   const config = await withServer(withTokenSecret(given, parts), log);
+  const shared = allocateShared();
   // From before the first write until after the last one.
   if (parts.api) {
+    const store = await running.start({
+      start: () => openSharedStore(config, shared, log),
+      stop: (opened) => opened?.close(),
+    });
+    shared.seat = store?.seat ?? null;
+    const paths = servicePaths(config, shared.seat);
     await running.start({ start: () => keepRunsCheckpointed(config, log), stop: (kept) => kept.stop() });
-    await running.start({ start: () => wipeDeletedContent(config, log), stop: (wipes) => wipes.stop() });
+    await running.start({ start: () => wipeDeletedContent(paths, log), stop: (wipes) => wipes.stop() });
   }
   const reads = await running.start({
-    start: () => (parts.api ? watchReads(config, log) : null),
+    start: () => (parts.api ? watchReads(servicePaths(config, shared.seat), log) : null),
     stop: (watch) => watch?.stop(),
   });
   const memory = await running.start({
@@ -126,7 +140,7 @@ async function startAll(
       isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null,
     stop: (made) => (made === null ? undefined : closeMappedMemory(made)),
   });
-  const starting: Starting = { config, parts, shared: allocateShared(), memory, reads, log, running };
+  const starting: Starting = { config, parts, shared, memory, reads, log, running };
   const actors = await startActors(starting);
   const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
   const writer = isCapturing ? new CaptureWriterClient(actors.client, ownMemory) : null;
@@ -168,9 +182,31 @@ function keepRunsCheckpointed({ data_dir, data_key }: Config, log: Log) {
   );
 }
 
+/** The variables that a box needs to share its main database. @throws ConfigError */
+function checkShared({ shared_database, auth }: Config): void {
+  if (shared_database === null) return;
+  if (auth.jwt_secret === null && auth.jwks_url === null)
+    throw new ConfigError(
+      'AUTH_JWT_SECRET',
+      '',
+      'boxes that share a database (AUTH_DB_URL=postgres://…) must have the same one, or AUTH_JWKS_URL',
+    );
+}
+
+/** @returns null for a box that shares nothing. @throws Error of one line if the database cannot be used */
+async function openSharedStore(
+  { shared_database: address, data_dir, data_key }: Config,
+  memory: ReturnType<typeof allocateShared>,
+  log: Log,
+) {
+  if (address === null) return null;
+  const { SharedStore } = await import('./threads/shared-store.ts');
+  return SharedStore.start({ address, path: viewPath(data_dir), data_key }, memory, log);
+}
+
 /** Overwrites deleted content while the service is idle. */
-function wipeDeletedContent({ data_dir, data_key }: Config, log: Log): IdleWipes {
-  return new IdleWipes(databasePaths(data_dir, data_key), {
+function wipeDeletedContent(paths: DatabasePaths, log: Log): IdleWipes {
+  return new IdleWipes(paths, {
     onWiped: (wiped) => log.info(wiped, 'deleted content was overwritten in the database file'),
     onFailure: (path, thrown) =>
       log.warn({ path, err: thrown }, 'deleted content could not be overwritten: the next start tries again'),
@@ -178,8 +214,8 @@ function wipeDeletedContent({ data_dir, data_key }: Config, log: Log): IdleWipes
 }
 
 /** Ends processes that read a database in one transaction for too long. */
-function watchReads({ data_dir, data_key }: Config, log: Log): StoreReads {
-  return new StoreReads(databasePaths(data_dir, data_key), {
+function watchReads(paths: DatabasePaths, log: Log): StoreReads {
+  return new StoreReads(paths, {
     tell: (path, { pid, seconds, done }) => log.warn({ path, pid, seconds }, OLD_READ_WORDS[done]),
   });
 }

@@ -23,6 +23,7 @@ const ENTRIES = [
   'src/threads/compute-thread-entry',
   'src/threads/proxy-thread-entry',
   'src/threads/server-thread-entry',
+  'src/threads/shared-store-entry',
   'src/threads/student-sharing-entry',
   'src/threads/student-thread-entry',
 ];
@@ -40,6 +41,8 @@ const LEFT_OUT = [
   'msgpackr',
   'onnxruntime-node',
   'pino',
+  // Only a box that shares a PostgreSQL database loads it.
+  'pg',
   'piscina',
   // The first mail loads it.
   'nodemailer',

@@ -29,21 +29,42 @@ export interface LoadedFindings {
   rows: (IndexedRow & { seq: number })[];
 }
 
+/** Where a finding was stored. */
+export interface StoredFinding {
+  seq: number;
+}
+
 export interface NewVector {
   seq: number;
   vector: Uint8Array;
 }
 
+/** Code bases of which the thread knows that it has read them. Beyond it, every code base counts as read. */
+const READ_CODEBASES = 10_000;
+
 /** The operations that behaviours name in `context.io`; each is atomic. */
 export class FindingsAdapter {
   readonly #tables: Tables;
+  readonly #read = new Map<string, Codebase>();
+  #hasReadMore = false;
 
   constructor(tables: Tables) {
     this.#tables = tables;
   }
 
-  /** Loads the findings without their texts. The index is the only writer, and writes nothing meanwhile. */
+  /** The code bases among these of which an index may be in memory. @param codebases null: all */
+  knownOf(codebases: readonly Codebase[] | null): Codebase[] {
+    if (codebases === null) return [...this.#read.values()];
+    return codebases.filter((codebase) => this.#hasReadMore || this.#read.has(nameOf(codebase)));
+  }
+
+  /**
+   * Loads the findings without their texts. The index is the only writer of this box, and writes nothing meanwhile. If
+   * another box writes, the index is told so (client.ts), and loads again.
+   */
   async load(codebase: Codebase): Promise<LoadedFindings> {
+    if (this.#read.size < READ_CODEBASES) this.#read.set(nameOf(codebase), codebase);
+    else this.#hasReadMore = true;
     const { next_seq } = this.#tables.get<CodebaseRow>(FINDINGS_CODEBASES, codebaseRow(codebase)) ?? EMPTY;
     const rows: LoadedFindings['rows'] = [];
     let after: (string | number)[] | undefined;
@@ -63,7 +84,8 @@ export class FindingsAdapter {
   }
 
   /**
-   * @param input `evicted`: findings to remove in the same transaction, to make room
+   * @param input `seq`: where to store it, unless another box has stored one there; `evicted`: findings to remove in the same
+   *   transaction, to make room
    */
   async store(input: {
     codebase: Codebase;
@@ -71,25 +93,26 @@ export class FindingsAdapter {
     finding: Finding;
     indexed: IndexedRow;
     evicted: readonly number[];
-  }): Promise<null> {
-    const { codebase, seq, finding, indexed, evicted } = input;
-    await this.#tables.transact((transaction) => {
-      for (const gone of evicted) removeFinding(transaction, codebase, gone);
-      transaction.write({ op: 'put', table: FINDINGS, row: findingRow(codebase, seq), value: finding });
-      transaction.write({
-        op: 'put',
-        table: FINDINGS_INDEXED,
-        row: findingRow(codebase, seq),
-        value: indexed,
-      });
-      changeCodebase(transaction, codebase, (before) => ({
-        next_seq: Math.max(before.next_seq, seq + 1),
-        count: before.count + 1 - evicted.length,
+  }): Promise<StoredFinding> {
+    const { codebase, finding, indexed, evicted } = input;
+    const seq = await this.#tables.transact((transaction) => {
+      let gone = 0;
+      for (const place of evicted) gone += Number(removeFinding(transaction, codebase, place));
+      const before = transaction.get<CodebaseRow>(FINDINGS_CODEBASES, codebaseRow(codebase)) ?? EMPTY;
+      const isTaken = transaction.get(FINDINGS_INDEXED, findingRow(codebase, input.seq)) !== undefined;
+      const free = isTaken ? before.next_seq : input.seq;
+      const row = findingRow(codebase, free);
+      transaction.write({ op: 'put', table: FINDINGS, row, value: finding });
+      transaction.write({ op: 'put', table: FINDINGS_INDEXED, row, value: indexed });
+      changeCodebase(transaction, codebase, () => ({
+        next_seq: Math.max(before.next_seq, free + 1),
+        count: before.count + 1 - gone,
         embedder_id:
           before.count === 0 || before.embedder_id === indexed.embedder_id ? indexed.embedder_id : null,
       }));
+      return free;
     });
-    return null;
+    return { seq };
   }
 
   /**
@@ -102,8 +125,9 @@ export class FindingsAdapter {
   }): Promise<null> {
     const { codebase, seqs, audit } = input;
     await this.#tables.transact((transaction) => {
-      for (const seq of seqs) removeFinding(transaction, codebase, seq);
-      changeCodebase(transaction, codebase, (before) => ({ ...before, count: before.count - seqs.length }));
+      let gone = 0;
+      for (const seq of seqs) gone += Number(removeFinding(transaction, codebase, seq));
+      changeCodebase(transaction, codebase, (before) => ({ ...before, count: before.count - gone }));
       if (audit !== null) for (const write of auditWrites(audit)) transaction.write(write);
     });
     return null;
@@ -137,10 +161,17 @@ export class FindingsAdapter {
   }
 }
 
-function removeFinding(transaction: TableTransaction, codebase: Codebase, seq: number): void {
+function nameOf({ org_id, codebase_id }: Codebase): string {
+  return JSON.stringify([org_id, codebase_id]);
+}
+
+/** @returns whether it existed: another box may have removed it */
+function removeFinding(transaction: TableTransaction, codebase: Codebase, seq: number): boolean {
   const row = findingRow(codebase, seq);
+  if (transaction.get(FINDINGS_INDEXED, row) === undefined) return false;
   transaction.write({ op: 'remove', table: FINDINGS, row });
   transaction.write({ op: 'remove', table: FINDINGS_INDEXED, row });
+  return true;
 }
 
 function changeCodebase(

@@ -16,7 +16,7 @@ import {
 } from '../../src/domain/finding.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { AcceptId, VectorIndex } from '../../src/search/vector-index.ts';
-import { FINDINGS_ADAPTER, type LoadedFindings, type NewVector } from './adapter.ts';
+import { FINDINGS_ADAPTER, type LoadedFindings, type NewVector, type StoredFinding } from './adapter.ts';
 import {
   type EmbedderFacts,
   FINDINGS_INDEX_KIND,
@@ -45,6 +45,8 @@ interface Index {
    * read again.
    */
   embedder: EmbedderFacts | null;
+  /** Whether another box has changed rows since the last reading began. */
+  is_stale: boolean;
   next_seq: number;
   entries: Map<number, Entry>;
   by_hash: Map<string, Entry>;
@@ -62,7 +64,8 @@ interface Index {
   covers: Map<string | null, PathCover>;
 }
 
-type MessageName = keyof FindingsIndexProtocol;
+/** The messages that need the rows. */
+type MessageName = Exclude<keyof FindingsIndexProtocol, 'stale'>;
 
 /** A message that waits for the rows. */
 interface Waiting {
@@ -249,11 +252,12 @@ const WORK: Work = {
  */
 function attempt(index: Index, waiting: Waiting, context: IndexContext): boolean {
   const { token, name, request } = waiting;
-  const isLoaded = index.embedder?.id === request.embedder.id;
+  const isLoaded = !index.is_stale && index.embedder?.id === request.embedder.id;
   const isAlone = !index.is_exclusive && index.storing.size === 0;
   if (!isLoaded) {
     if (!isAlone) return false;
     index.is_exclusive = true;
+    index.is_stale = false;
     context.io(FINDINGS_ADAPTER, 'load', request.codebase, 'loaded', waiting);
     return true;
   }
@@ -289,7 +293,12 @@ function outcomeHandlers(
       index.is_exclusive = false;
       if (outcome.ok) {
         fill(index, outcome.value as LoadedFindings, waiting.request.embedder, makeIndex);
+        // This message is answered from what was read after it came. Otherwise it would never be answered while other boxes
+        // write all the time.
+        const isStale = index.is_stale;
+        index.is_stale = false;
         if (!attempt(index, waiting, context)) index.waiting.unshift(waiting);
+        index.is_stale ||= isStale;
       } else {
         context.refuseTo(waiting.token, outcome.error);
       }
@@ -303,7 +312,9 @@ function outcomeHandlers(
       if (outcome.ok) {
         for (const seq of evicted) drop(index, seq);
         if (evicted.length > 0) context.count('findings_evicted', '', evicted.length);
-        add(index, entry, vector);
+        const { seq } = outcome.value as StoredFinding;
+        index.next_seq = Math.max(index.next_seq, seq + 1);
+        add(index, { ...entry, seq }, vector);
         const { finding_id, created_at } = entry;
         const reply = { finding_id, created_at, unembedded: index.unembedded.size };
         for (const token of tokens) context.replyTo(token, reply);
@@ -364,6 +375,10 @@ export function findingsIndex(
       delete: (index, request, context) => begin('delete', index, request, context),
       expire: (index, request, context) => begin('expire', index, request, context),
       embedded: (index, request, context) => begin('embedded', index, request, context),
+      stale(index, _request, context) {
+        index.is_stale = true;
+        context.reply(null);
+      },
     },
 
     internal: outcomeHandlers(makeIndex),
@@ -376,12 +391,13 @@ function emptyIndex(): Index {
     is_exclusive: false,
     waiting: [],
     evicting: new Set(),
+    is_stale: false,
     ...emptyContents(),
   };
 }
 
 /** The facts that are read from the rows. */
-function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | 'evicting'> {
+function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | 'evicting' | 'is_stale'> {
   return {
     embedder: null,
     next_seq: 0,

@@ -1,5 +1,5 @@
 /**
- * Sends the findings indexes' messages; no other file does. Server threads.
+ * Sends the findings indexes' messages; no other file does. Server threads; actor threads that have an asker.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -23,7 +23,7 @@ import {
   packVector,
 } from './protocol.ts';
 
-export { FINDINGS_CODEBASES, type FindingPlace } from './protocol.ts';
+export { FINDINGS_CODEBASES, FINDINGS_INDEXED, type FindingPlace } from './protocol.ts';
 
 /** A code base of a list. */
 interface CodebaseFacts {
@@ -34,6 +34,16 @@ interface CodebaseFacts {
 
 /** Deadline of every request. Loading a full code base takes a fraction of this time. */
 const DEADLINE_MS = 15_000;
+
+/** Pause before an index that did not answer is told again. */
+const TELL_AGAIN_MS = 1_000;
+
+/** Tells the index of a code base that another box has changed its rows, until it knows. */
+export function tellStale(asker: Asker, codebase: Codebase): void {
+  asker.ask(findingsAddress(codebase), 'stale', null, { deadline_ms: DEADLINE_MS }).catch(() => {
+    setTimeout(() => tellStale(asker, codebase), TELL_AGAIN_MS).unref();
+  });
+}
 
 /** The scope of a request. */
 export interface FindingsScope extends Codebase {

@@ -132,6 +132,8 @@ export type FindingsIndexProtocol = {
     request: IndexFacts & { vectors: readonly { seq: number; finding_id: string; vector: Uint8Array }[] };
     reply: { left: number };
   };
+  /** Another box has changed rows of this code base: they are read again before the next message. */
+  stale: { request: null; reply: null };
 };
 
 /** The digest of both names, which together may be too long for a key. */

@@ -2,6 +2,7 @@
  * Opens the pattern store for the pattern index at the first use, on the index's thread. Actor thread.
  */
 import type { PatternScope } from '../../src/domain/pattern.ts';
+import type { ChangedPattern } from './following.ts';
 import type {
   AddedPattern,
   FoundMatches,
@@ -11,14 +12,19 @@ import type {
 } from './protocol.ts';
 import type { PatternStore } from './store.ts';
 
-/** Delay between two attempts to open the store without a request. */
+/** Delay between two attempts to open the store without a request, or to follow changes. */
 const RETRY_MS = 5_000;
+/** Changes that wait. Beyond it, everything is compared. */
+const CHANGES_MAX = 10_000;
 
 export class PatternStoreAdapter {
   readonly #open: () => Promise<PatternStore>;
   #store: Promise<PatternStore> | null = null;
   #retry: NodeJS.Timeout | undefined;
   #isClosed = false;
+  /** Changes of other boxes that memory lacks; null: anything may have changed. */
+  #changes: ChangedPattern[] | null = [];
+  #following: Promise<void> | null = null;
 
   /**
    * @param open opens the store. If it fails, it is called again after a delay and at the next call. If the store
@@ -45,11 +51,38 @@ export class PatternStoreAdapter {
     return (await this.#opened()).remove(request);
   }
 
+  /** Brings changes of other boxes into memory, soon. @param changed null: anything may have changed */
+  follow(changed: readonly ChangedPattern[] | null): void {
+    // A store that opens later reads all rows.
+    if (this.#store === null || this.#isClosed) return;
+    const known = this.#changes;
+    const isMuch = changed === null || known === null || known.length + changed.length > CHANGES_MAX;
+    this.#changes = isMuch ? null : [...known, ...changed];
+    this.#following ??= this.#follow().finally(() => {
+      this.#following = null;
+    });
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#retry);
     const store = await this.#store?.catch(() => null);
     await store?.close();
+  }
+
+  async #follow(): Promise<void> {
+    while (!this.#isClosed && (this.#changes === null || this.#changes.length > 0)) {
+      const changes = this.#changes;
+      this.#changes = [];
+      try {
+        await (await this.#store)?.follow(changes);
+      } catch {
+        if (this.#isClosed) return;
+        // The store cannot read its rows now, or was not opened.
+        this.#changes = null;
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref());
+      }
+    }
   }
 
   #opened(): Promise<PatternStore> {

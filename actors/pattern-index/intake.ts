@@ -2,7 +2,7 @@
  * Adds patterns to the store: merges near-duplicates, creates the others, and answers when all of them are on disk.
  * Actor thread.
  */
-
+import { isDeepStrictEqual } from 'node:util';
 import {
   cleanPattern,
   type Pattern,
@@ -47,7 +47,31 @@ interface Draft {
   pattern: Pattern;
   /** null for a pattern that existed before and is changed. */
   vector: Float32Array | null;
+  /** The row from which it was made; null: there was none. */
+  before: PatternRow | null;
 }
+
+/** What this trace has produced, not on disk yet. */
+interface DraftSource {
+  row: RowKey;
+  value: SourceRow;
+  before: SourceRow | undefined;
+}
+
+/** A row that must be as it was read when the patterns are written. */
+interface ExpectedRow {
+  table: string;
+  row: RowKey;
+  value: unknown;
+}
+
+/** Another box has changed a row since it was read. */
+class ChangedMeanwhileError extends Error {
+  override readonly name = 'ChangedMeanwhileError';
+}
+
+/** How often an intake decides again, because another box has changed what it decided from. */
+const ATTEMPTS = 5;
 
 /** Number of similar patterns that are compared. The nearest one with the same lesson is taken. */
 const TWIN_CANDIDATES = 8;
@@ -77,6 +101,7 @@ export class PatternIntake {
    * Adds patterns, or merges each into its near-duplicate: all of them or none. One call at a time.
    * @param patterns cleaned, see {@link cleanAdded}
    * @param more rows that belong to the same transaction
+   * @param expected rows without which nothing is written
    * @throws CatalogueError `conflict` when there is no room, `unavailable` when they cannot be written now
    */
   async take(
@@ -84,11 +109,30 @@ export class PatternIntake {
     patterns: readonly AddedPattern[],
     vectors: readonly Float32Array[],
     more: (outcomes: readonly MergedPattern[]) => RowWrite[] = () => [],
+    expected: readonly ExpectedRow[] = [],
+  ): Promise<MergedPattern[]> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#takeOnce(scope, patterns, vectors, more, expected);
+      } catch (thrown) {
+        if (thrown instanceof CatalogueError) throw thrown;
+        if (thrown instanceof ChangedMeanwhileError && attempt < ATTEMPTS) continue;
+        throw new CatalogueError('unavailable', 'The pattern store takes nothing now', { cause: thrown });
+      }
+    }
+  }
+
+  async #takeOnce(
+    scope: PatternScope,
+    patterns: readonly AddedPattern[],
+    vectors: readonly Float32Array[],
+    more: (outcomes: readonly MergedPattern[]) => RowWrite[],
+    expected: readonly ExpectedRow[],
   ): Promise<MergedPattern[]> {
     const home = this.#scopes.of(scope);
     this.#scopes.checkRoom(home, patterns.length);
     const drafts = new Map<string, Draft>();
-    const sources = new Map<string, { row: RowKey; value: SourceRow }>();
+    const sources = new Map<string, DraftSource>();
     const entered: number[] = [];
     const outcomes: MergedPattern[] = [];
     try {
@@ -103,11 +147,10 @@ export class PatternIntake {
         const duplicate = this.#findDuplicate(home, pattern, vector, drafts);
         outcomes.push(this.#decide(home, pattern, vector, duplicate, drafts, sources, entered));
       }
-      await this.#write(drafts, sources, more(outcomes));
+      await this.#write(drafts, sources, more(outcomes), expected);
     } catch (thrown) {
       for (const id of entered) this.#scopes.forget(home, id);
-      if (thrown instanceof CatalogueError) throw thrown;
-      throw new CatalogueError('unavailable', 'The pattern store takes nothing now', { cause: thrown });
+      throw thrown;
     }
     return outcomes;
   }
@@ -129,22 +172,23 @@ export class PatternIntake {
     vector: Float32Array,
     duplicate: Draft | null,
     drafts: Map<string, Draft>,
-    sources: Map<string, { row: RowKey; value: SourceRow }>,
+    sources: Map<string, DraftSource>,
     entered: number[],
   ): MergedPattern {
     const { source_trace_id: trace, ...texts } = pattern;
     const { tables, clock, newId } = this.#parts;
     const row = trace === null ? null : sourceKey(home.scope, trace, pattern.situation);
     const sourceName = row?.join('/') ?? '';
-    if (row !== null) {
-      const before = sources.get(sourceName)?.value ?? tables.get<SourceRow>(PATTERN_SOURCES, row);
-      // The pattern that this source produced may have been removed since.
-      const isThere =
-        before !== undefined &&
-        (drafts.has(before.pattern_id) ||
-          tables.get(PATTERNS, patternKey(home.scope, before.pattern_id)) !== undefined);
-      if (isThere) return { pattern_id: before.pattern_id, created: before.created };
-    }
+    const drafted = sources.get(sourceName);
+    const stored =
+      row === null || drafted !== undefined ? undefined : tables.get<SourceRow>(PATTERN_SOURCES, row);
+    const source = drafted?.value ?? stored;
+    // The pattern that this source produced may have been removed since.
+    const isThere =
+      source !== undefined &&
+      (drafts.has(source.pattern_id) ||
+        tables.get(PATTERNS, patternKey(home.scope, source.pattern_id)) !== undefined);
+    if (isThere) return { pattern_id: source.pattern_id, created: source.created };
     const now = new Date(clock.wallMs()).toISOString();
     let outcome: MergedPattern;
     if (duplicate !== null) {
@@ -171,10 +215,15 @@ export class PatternIntake {
         updated_at: now,
       };
       entered.push(this.#scopes.enter(home, created, vector));
-      drafts.set(created.pattern_id, { pattern: created, vector });
+      drafts.set(created.pattern_id, { pattern: created, vector, before: null });
       outcome = { pattern_id: created.pattern_id, created: true };
     }
-    if (row !== null) sources.set(sourceName, { row, value: outcome });
+    if (row !== null)
+      sources.set(sourceName, {
+        row,
+        value: outcome,
+        before: drafted === undefined ? stored : drafted.before,
+      });
     return outcome;
   }
 
@@ -204,13 +253,14 @@ export class PatternIntake {
     if (draft !== undefined) return draft;
     const key = patternKey(home.scope, entry.pattern_id);
     const row = this.#parts.tables.get<PatternRow>(PATTERNS, key);
-    return row === undefined ? null : { pattern: readPattern(key, row), vector: null };
+    return row === undefined ? null : { pattern: readPattern(key, row), vector: null, before: row };
   }
 
   async #write(
     drafts: ReadonlyMap<string, Draft>,
-    sources: ReadonlyMap<string, { row: RowKey; value: SourceRow }>,
+    sources: ReadonlyMap<string, DraftSource>,
     more: readonly RowWrite[],
+    expected: readonly ExpectedRow[],
   ): Promise<void> {
     const { tables, embedder } = this.#parts;
     const writes: RowWrite[] = [...more];
@@ -223,7 +273,18 @@ export class PatternIntake {
     for (const { row, value } of sources.values())
       writes.push({ op: 'put', table: PATTERN_SOURCES, row, value });
     if (writes.length === 0) return;
+    const asRead = [
+      ...expected,
+      ...[...drafts.values()].flatMap(({ pattern, before }) =>
+        before === null
+          ? []
+          : [{ table: PATTERNS, row: patternKey(pattern, pattern.pattern_id), value: before }],
+      ),
+      ...[...sources.values()].map(({ row, before }) => ({ table: PATTERN_SOURCES, row, value: before })),
+    ];
     await tables.transact((transaction) => {
+      for (const { table, row, value } of asRead)
+        if (!isDeepStrictEqual(transaction.get(table, row), value)) throw new ChangedMeanwhileError();
       for (const write of writes) transaction.write(write);
     });
   }

@@ -154,8 +154,9 @@ class Repair {
     const { parts, scopes } = this.#own;
     const isSame = next?.pattern_id === old.pattern_id;
     await parts.tables.transact((tx) => {
-      removeRows(tx, home.scope, old.pattern_id, [...listEmbedders(tx)]);
-      if (next === null) return;
+      // Another box may have replaced it meanwhile.
+      const isThere = removeRows(tx, home.scope, old.pattern_id, [...listEmbedders(tx)]);
+      if (next === null || !isThere) return;
       const now = new Date(parts.clock.wallMs()).toISOString();
       tx.write(putPattern({ ...next, updated_at: now }));
       for (const trace of old.sources) {

@@ -15,6 +15,7 @@ import {
 import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
 import { cleanAdded, type PatternIntake } from './intake.ts';
+import type { MergedPattern } from './protocol.ts';
 import type { PatternScopes } from './scopes.ts';
 import { RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
@@ -45,7 +46,8 @@ async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: Pat
   const digests = wanted.map((pattern) => digest(JSON.stringify(pattern)));
   const version = digest(digests.join());
   const row = STARTERS_ROW;
-  const before = tables.get<StarterRow>(PATTERN_SETTINGS, row) ?? { created: {}, version: '' };
+  const stored = tables.get<StarterRow>(PATTERN_SETTINGS, row);
+  const before = stored ?? { created: {}, version: '' };
   if (before.version === version) return;
   const created: Record<string, string> = {};
   const gone: string[] = [];
@@ -57,15 +59,18 @@ async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: Pat
   const vectors = await intake.embed(fresh);
   scopes.forgetAll(scopes.of(UNIVERSAL_SCOPE), gone);
   // Write all in one transaction. Otherwise a crash could leave rows without a scope, into which the next start would
-  // merge.
-  await intake.take(UNIVERSAL_SCOPE, fresh, vectors, (outcomes) => {
+  // merge. Another box may bring them at the same time.
+  const expected = [{ table: PATTERN_SETTINGS, row, value: stored }];
+  const more = (outcomes: readonly MergedPattern[]): RowWrite[] => {
+    const now = { ...created };
     for (const [at, outcome] of outcomes.entries())
-      if (outcome.created) created[digest(JSON.stringify(fresh[at]))] = outcome.pattern_id;
+      if (outcome.created) now[digest(JSON.stringify(fresh[at]))] = outcome.pattern_id;
     return [
       ...gone.flatMap((id) => listRemovals(parts, id)),
-      { op: 'put', table: PATTERN_SETTINGS, row, value: { created, version } satisfies StarterRow },
+      { op: 'put', table: PATTERN_SETTINGS, row, value: { created: now, version } satisfies StarterRow },
     ];
-  });
+  };
+  await intake.take(UNIVERSAL_SCOPE, fresh, vectors, more, expected);
   log.info({ added: fresh.length, removed: gone.length }, 'universal starter patterns are in place');
 }
 

@@ -16,6 +16,7 @@ import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
 import { TickQueue } from '../../src/std/tick-queue.ts';
+import { type ChangedPattern, followAll, followPatterns } from './following.ts';
 import { GraphKeeper } from './graph-keeper.ts';
 import { takeImports } from './imports.ts';
 import { cleanAdded, PatternIntake } from './intake.ts';
@@ -144,6 +145,18 @@ export class PatternStore {
       throw new CatalogueError('unavailable', undefined, { cause: thrown });
     });
     return this.#life.alone(() => removePatterns(this.#parts, this.#scopes, this.#keeper, request));
+  }
+
+  /**
+   * Brings changes of other boxes into memory.
+   * @param changed null: anything may have changed
+   * @throws Error if the rows cannot be read now
+   */
+  async follow(changed: readonly ChangedPattern[] | null): Promise<void> {
+    await this.#ready;
+    const own = { parts: this.#parts, scopes: this.#scopes, keeper: this.#keeper };
+    await this.#life.alone(() => (changed === null ? followAll(own) : followPatterns(own, changed)));
+    this.#keeper.tendSoon();
   }
 
   state(): IndexState {

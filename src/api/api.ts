@@ -1,7 +1,7 @@
 /** The whole API as one function from a request to its answer. Server threads. */
 import type { AllowedHosts } from '../http/allowed-hosts.ts';
 import { CorsPolicy } from '../http/cors.ts';
-import { type ApiDispatch, compileDispatch } from './dispatch.ts';
+import { type ApiDispatch, compileDispatch, type SharedAccess } from './dispatch.ts';
 import type { ApiMetrics } from './metrics.ts';
 import { type ApiServices, apiRoutes } from './routes.ts';
 
@@ -19,6 +19,8 @@ interface ApiOptions {
   cors_origins: readonly string[];
   /** Absent: any host name. */
   hosts?: AllowedHosts;
+  /** Absent: this box shares no database. */
+  shared?: SharedAccess;
   log: ApiLog;
   /** Counts answers. */
   metrics?: ApiMetrics;
@@ -30,13 +32,14 @@ interface ApiOptions {
  */
 export function createApi(
   services: ApiServices,
-  { cors_origins, hosts, log, metrics }: ApiOptions,
+  { cors_origins, hosts, shared, log, metrics }: ApiOptions,
 ): ApiDispatch {
   const budget = new LineBudget();
   const isVerbose = log.isLevelEnabled('debug');
   return compileDispatch(apiRoutes(services), {
     cors: new CorsPolicy(cors_origins),
     ...(hosts === undefined ? {} : { hosts }),
+    ...(shared === undefined ? {} : { shared }),
     report: (error, { method, path }, request_id) => {
       const suppressed = budget.spend(performance.now());
       if (suppressed === null) return;

@@ -12,6 +12,7 @@ import { UserTokens } from '../auth/user-tokens.ts';
 import type { Config } from '../config.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { systemClock } from '../std/clock.ts';
+import type { StoreSeat } from '../storage/shared/seat.ts';
 import type { Stores } from '../storage/stores.ts';
 import { DeletedScopes } from './deleted-scopes.ts';
 import { FailedSignIns } from './failed-sign-ins.ts';
@@ -35,6 +36,8 @@ export interface SharedMemory {
   event_locks: SharedArrayBuffer;
   /** Turns of the threads that write steps to the database (src/storage/lmdb/write-turn.ts). */
   write_turn: SharedArrayBuffer;
+  /** The store thread of a box that shares its main database (src/storage/shared); null: nothing is shared. */
+  seat: StoreSeat | null;
   /** The key by which the process finds its pattern indexes (src/search/index-catalog.ts). */
   pattern_catalog: string;
 }

@@ -12,7 +12,7 @@ import { RunClient } from '../../actors/run/client.ts';
 import type { PatternScope } from '../domain/pattern.ts';
 import { PATTERN_SOURCES, PATTERNS } from '../domain/pattern-rows.ts';
 import { RETENTION } from '../domain/retention-clock.ts';
-import { placeOfKey, RUN_LISTS, runListPrefix } from '../domain/run-list.ts';
+import { placeOfKey, RUN_LISTS, runListPrefix, scopeOfKey } from '../domain/run-list.ts';
 import { RUNS_BY_EXPERIMENT } from '../domain/run-summary.ts';
 import { TRACE_LISTS, type TraceListRow, traceListPrefix } from '../domain/trace-rows.ts';
 import { CatalogueError } from '../errors.ts';
@@ -25,6 +25,7 @@ import {
   endDeletion,
   listDeletions,
   noteSweep,
+  wasDeleted,
 } from '../storage/accounts/deletions.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { Stores } from '../storage/stores.ts';
@@ -38,6 +39,8 @@ import { removeRows } from './row-removal.ts';
 const DELETION_WAIT_MS = 2_000;
 /** How long after a deletion late writes may still arrive. Pattern making takes longest. */
 const LATE_WRITES_MS = 600_000;
+/** Sorts after every number in a key. */
+const LAST_TEXT = '\u{10ffff}';
 
 export interface DeletedContentParts {
   asker: Asker;
@@ -46,6 +49,8 @@ export interface DeletedContentParts {
   findings: FindingsClient | null;
   /** A vector store is configured. */
   has_patterns: boolean;
+  /** Whether this box shares `main` with others, which cannot delete its runs; absent: no. */
+  is_shared?: boolean;
   clock?: Clock;
 }
 
@@ -57,8 +62,17 @@ export class DeletedContent {
   readonly #findings: FindingsClient | null;
   readonly #live: LiveHubClient;
   readonly #clock: Clock;
+  readonly #isShared: boolean;
 
-  constructor({ asker, stores, findings, has_patterns, clock = systemClock }: DeletedContentParts) {
+  constructor({
+    asker,
+    stores,
+    findings,
+    has_patterns,
+    is_shared = false,
+    clock = systemClock,
+  }: DeletedContentParts) {
+    this.#isShared = is_shared;
     this.#stores = stores;
     this.#runs = new RunClient(asker);
     this.#traces = new PatternMakerClient(asker, stores.main);
@@ -75,6 +89,26 @@ export class DeletedContent {
       // A clock that was set back must not delay the deletion for ever.
       const is_late = Math.abs(nowMs - deletion.at_ms) > LATE_WRITES_MS;
       if (!deletion.is_swept || is_late) await this.#end(deletion, is_late).catch(() => {});
+    }
+    if (this.#isShared) await this.#removeOwnRuns();
+  }
+
+  /**
+   * Removes runs of this box whose project or organization was deleted on another one. A box that was away meanwhile
+   * removes them when it returns.
+   */
+  async #removeOwnRuns(): Promise<void> {
+    const { main, runs } = this.#stores;
+    let after: RowKey | undefined;
+    for (;;) {
+      const range = { prefix: [], limit: 1 };
+      const [first] = runs.range(RUN_LISTS, after === undefined ? range : { ...range, after });
+      if (first === undefined) return;
+      const scope = scopeOfKey(first.row);
+      if (wasDeleted(main, scope)) await this.#sweepRuns(scope).catch(() => {});
+      // The next list begins after all times of this one.
+      after = [...runListPrefix(scope.org_id, scope.project_id), LAST_TEXT];
+      await nextTurn();
     }
   }
 
@@ -93,24 +127,29 @@ export class DeletedContent {
   }
 
   async #sweep({ org_id, project_id }: DeletedScope): Promise<void> {
-    const { main, runs } = this.#stores;
+    const { main } = this.#stores;
     const forget = () => this.#live.forget(org_id, project_id === null ? {} : { project_id });
     forget();
     await this.#removeFindings(org_id, project_id);
-    await empty(runs, RUN_LISTS, runListPrefix(org_id, project_id), async ({ row }) => {
-      const { run_id } = placeOfKey(row);
-      await this.#runs.delete({ org_id, project_id: null }, run_id, null);
-      await forgetRunMarks(main, { org_id, run_id });
-    });
+    await this.#sweepRuns({ org_id, project_id });
     await empty<TraceListRow>(main, TRACE_LISTS, traceListPrefix(org_id, project_id), ({ row, value }) =>
       this.#traces.delete({ org_id, project_id: value.project_id, trace_id: String(row[3]) }, null),
     );
     await this.#removePatterns('e1', org_id, project_id);
     if (project_id === null) await this.#removePatterns('e2', org_id, null);
-    const isMeant = ({ row }: Row) => project_id === null || row[2] === project_id;
-    await removeRows(runs, RUNS_BY_EXPERIMENT, [org_id], isMeant);
     if (project_id === null) await removeOrganizationRows(main, org_id);
     forget();
+  }
+
+  async #sweepRuns({ org_id, project_id }: DeletedScope): Promise<void> {
+    const { main, runs } = this.#stores;
+    await empty(runs, RUN_LISTS, runListPrefix(org_id, project_id), async ({ row }) => {
+      const { run_id } = placeOfKey(row);
+      await this.#runs.delete({ org_id, project_id: null }, run_id, null);
+      await forgetRunMarks(main, { org_id, run_id });
+    });
+    const isMeant = ({ row }: Row) => project_id === null || row[2] === project_id;
+    await removeRows(runs, RUNS_BY_EXPERIMENT, [org_id], isMeant);
   }
 
   async #removePatterns(tier: 'e1' | 'e2', org_id: string, project_id: string | null): Promise<void> {

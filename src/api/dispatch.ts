@@ -36,12 +36,26 @@ export interface Answered {
   duration_ms: number;
 }
 
+/** How requests reach rows that several boxes share. */
+export interface SharedAccess {
+  /**
+   * Called before a request is handled.
+   * @returns a promise if the request must wait for what its sender has seen on another box; null: go on
+   * @throws CatalogueError `unavailable` if the rows are too old
+   */
+  admit(request: Pick<UnroutedRequest, 'headers' | 'query'>): Promise<unknown> | null;
+  /** What every answer tells about the rows that it was made from. */
+  describe(): readonly (readonly [string, string])[];
+}
+
 interface DispatchOptions {
   report: ReportFailure;
   /** Receives every request when its answer is known. */
   observe?: (answered: Answered) => void;
   /** Origins whose pages may call; absent: none. */
   cors?: CorsPolicy;
+  /** The database that this box shares with others; absent: it has its own. */
+  shared?: SharedAccess;
   /** Host names under which requests without a credential are answered; absent: any. */
   hosts?: AllowedHosts;
 }
@@ -54,7 +68,7 @@ const REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
 /** @returns answers a request; neither throws nor rejects */
 export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOptions): ApiDispatch {
   const router = new Router(routes);
-  const { report, observe, cors, hosts } = options;
+  const { report, observe, cors, hosts, shared } = options;
   return (request) => {
     const startedMs = performance.now();
     const chosen = request.headers.get('x-request-id');
@@ -72,6 +86,7 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       });
       const headers = reply.headers.slice();
       headers.push(['x-request-id', requestId]);
+      if (shared !== undefined) headers.push(...shared.describe());
       if (cors !== undefined) headers.push(...cors.headersFor(request.headers.get('origin')));
       const { status, body, stream } = reply;
       return stream === undefined ? { status, headers, body } : { status, headers, body, stream };
@@ -98,7 +113,14 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       if (route.endpoint.listed_origins === true && !isListed(request, cors)) {
         throw new CatalogueError('forbidden', FOREIGN_ORIGIN);
       }
-      const reply = route.handle(new RoutedRequest(request, match));
+      const chosenRoute = match.route;
+      const waits = shared?.admit(request) ?? null;
+      if (waits !== null) {
+        // What belongs to the connection is lost when it closes, so it is read before the wait.
+        const routed = new RoutedRequest(request, match);
+        return waits.then(() => chosenRoute.handle(routed)).then(finish, fail);
+      }
+      const reply = chosenRoute.handle(new RoutedRequest(request, match));
       return reply instanceof Promise ? reply.then(finish, fail) : finish(reply);
     } catch (thrown) {
       return fail(thrown);

@@ -27,6 +27,11 @@ export class UserEpochs {
   bump(user_id: string): void {
     Atomics.add(this.#counters, slotOf(user_id), 1);
   }
+
+  /** To be called when other boxes changed something of users. */
+  bumpAll(): void {
+    for (let slot = 0; slot < COUNTERS; slot++) Atomics.add(this.#counters, slot, 1);
+  }
 }
 
 function slotOf(user_id: string): number {

@@ -34,6 +34,11 @@ export class Revocations {
     Atomics.add(this.#counters, 0, 1);
     Atomics.add(this.#counters, slotOf(org_id), 1);
   }
+
+  /** To be called when other boxes changed credentials or memberships of organizations. */
+  announceAll(): void {
+    for (let slot = 0; slot <= ORGANIZATION_COUNTERS; slot++) Atomics.add(this.#counters, slot, 1);
+  }
 }
 
 function slotOf(org_id: string): number {

@@ -136,6 +136,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'rewrite the databases without deleted data',
     run: async (argv, io) => (await import('./compact.ts')).runCompact(argv, io),
   },
+  migrate: {
+    summary: 'make the tables of a PostgreSQL database that several boxes share',
+    run: async (argv, io) => (await import('./migrate.ts')).runMigrate(argv, io),
+  },
   completion: {
     summary: 'print a script with which bash, zsh or fish completes commands and options',
     run: async (argv, io) => (await import('./completion.ts')).runCompletion(argv, io, readHelps),

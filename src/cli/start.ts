@@ -109,6 +109,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   API_AWAKE_US          microseconds that a thread busy-polls after an answer, before it sleeps   100
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
   AUTH_DB_URL           embedded: for accounts       unset: static keys only
+                        postgres://…: a database that several boxes share (docs/scale.md, understudy migrate)
   AUTH_DB_CONN_URL      embedded: for the stream     unset: the live stream is off
   VECTOR_STORE_API_KEY, AUTH_DB_SERVICE_KEY          unused: embedded: takes no key
   SVC_KEYS              static API keys, comma-separated   none

@@ -9,9 +9,11 @@ export interface EnginesConfig {
   /** The implementation of each engine; null: it is off. */
   readonly engines: {
     readonly vector_store: 'embedded:' | null;
-    readonly accounts: 'embedded:' | null;
+    readonly accounts: 'embedded:' | 'postgres:' | null;
     readonly live_stream: 'embedded:' | null;
   };
+  /** Address of the PostgreSQL database that several boxes share; null: this box has its own database. Secret. */
+  readonly shared_database: string | null;
   /** Names of keys for engines that are set although no engine here takes one. */
   readonly unused_keys: readonly string[];
 }
@@ -21,19 +23,31 @@ const engine = z
   .literal('embedded:')
   .describe('must be embedded: for the built-in engine, the only one so far; leave it unset for no engine');
 
+const POSTGRES = /^postgres(?:ql)?:\/\/[^\s/]/;
+
+/** `src/storage/postgres` reads the rest of the address at the start. */
+const accounts = z
+  .string()
+  .refine((text) => text === 'embedded:' || (POSTGRES.test(text) && URL.canParse(text)))
+  .describe(
+    'must be embedded: for the built-in engine, or postgres://USER:PASSWORD@HOST:PORT/DATABASE for a database that several boxes share; leave it unset for no accounts',
+  );
+
 export const ENGINE_VARIABLES = {
   VECTOR_STORE_URL: [engine, undefined],
-  AUTH_DB_URL: [engine, undefined],
+  AUTH_DB_URL: [accounts, undefined],
   AUTH_DB_CONN_URL: [engine, undefined],
   VECTOR_STORE_API_KEY: [headerKey, undefined],
   AUTH_DB_SERVICE_KEY: [headerKey, undefined],
 } as const satisfies VariableTable;
 
 export function readEngines(v: Values<typeof ENGINE_VARIABLES>): EnginesConfig {
+  const isShared = v.AUTH_DB_URL !== null && v.AUTH_DB_URL !== 'embedded:';
   return {
+    shared_database: isShared ? v.AUTH_DB_URL : null,
     engines: Object.freeze({
       vector_store: v.VECTOR_STORE_URL,
-      accounts: v.AUTH_DB_URL,
+      accounts: isShared ? 'postgres:' : v.AUTH_DB_URL === null ? null : 'embedded:',
       live_stream: v.AUTH_DB_CONN_URL,
     }),
     unused_keys: Object.freeze(ENGINE_KEYS.filter((name) => v[name] !== null)),

@@ -5,7 +5,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { isThere, namePlace, refuseWithoutRoom } from '../std/file-place.ts';
 import { type Compacted, compactStoreFile, hasDeletions } from './lmdb/store-file.ts';
-import { type DatabasePaths, databasePaths, tryStores } from './lmdb/stores.ts';
+import { databasePaths, refuseShared, tryStores } from './lmdb/stores.ts';
 import { describePlan, planPath } from './plan-file.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
@@ -22,17 +22,17 @@ interface PutOff {
 }
 
 /**
- * Compacts the files from which content was deleted. Must run after {@link tryStores}, while no thread or process has
+ * Compacts those of the files from which content was deleted. Must run after {@link tryStores}, while no thread or process has
  * the files open. A file that cannot be compacted now keeps its mark and works as before.
  * @param maxBytes a larger file is left to `understudy compact`, because it would delay the start too long
  */
 export async function compactMarked(
-  { main, runs }: DatabasePaths,
+  files: readonly string[],
   maxBytes: number,
 ): Promise<{ done: Compacted[]; put_off: PutOff[] }> {
   const done: Compacted[] = [];
   const put_off: PutOff[] = [];
-  for (const path of [main, runs]) {
+  for (const path of files) {
     try {
       if (!(await hasDeletions(path))) continue;
       if (statSync(path).size > maxBytes) put_off.push({ path, why: `it is larger than ${maxBytes} bytes` });
@@ -59,6 +59,7 @@ export async function compactData(
   try {
     claim = await claimWriter(paths.main, { patience_ms: 0 });
     refuseHalfRestored(paths.main);
+    refuseShared(data_dir);
     if (existsSync(planPath(data_dir)))
       throw new CompactionError(`${describePlan(data_dir)}: start it first`);
     if (!isThere(paths.main) && !isThere(paths.runs))

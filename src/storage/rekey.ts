@@ -38,7 +38,7 @@ import type { DecodeExchange } from './capture/stored-copy.ts';
 import { checkRoom } from './lmdb/file-head.ts';
 import { waitForWriter } from './lmdb/file-replacement.ts';
 import { markChecksums, openCodec, SEALING, SealedTable } from './lmdb/sealed-table.ts';
-import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
+import { databasePaths, findRedoLogs, refuseShared, tryStores } from './lmdb/stores.ts';
 import { noteReplaced } from './offload/offload-note.ts';
 import { OffloadedFiles } from './offload/offloaded-file.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
@@ -90,6 +90,7 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   try {
     for (const path of [main, capture_db]) claims.push(await claimWriter(path, { patience_ms: 0 }));
     for (const path of [main, capture_db]) refuseHalfRestored(path);
+    refuseShared(data_dir);
     if (hasOrder(capture_db))
       throw new RekeyError(
         `${capture_db}: an erasure is not finished: start the service or understudy erase first`,

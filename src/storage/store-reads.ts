@@ -29,9 +29,9 @@ export class StoreReads {
   readonly #timer: NodeJS.Timeout;
 
   /** @param paths of existing files, which this process has open */
-  constructor({ main, runs }: DatabasePaths, { tell, ages, look_ms = LOOK_MS }: StoreReadsOptions) {
+  constructor({ main, runs, seat }: DatabasePaths, { tell, ages, look_ms = LOOK_MS }: StoreReadsOptions) {
     for (const [path, noSync] of [
-      [main, false],
+      [main, seat !== undefined],
       [runs, true],
     ] as const) {
       // The first opening of a file in a process decides how many tables it may have there.

@@ -21,8 +21,9 @@ import { findModelDir } from '../search/open-embedder.ts';
 import { newUlid } from '../std/id.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import { SharedLocks } from '../std/shared-locks.ts';
-import { databasePaths } from '../storage/lmdb/stores.ts';
+import { servicePaths } from '../storage/lmdb/stores.ts';
 import { WriteTurn } from '../storage/lmdb/write-turn.ts';
+import type { StoreSeat } from '../storage/shared/seat.ts';
 import type { StoreReads } from '../storage/store-reads.ts';
 import type { HostOptions } from './actor-thread-entry.ts';
 import { startServerActors } from './server-actors.ts';
@@ -58,6 +59,8 @@ export interface StartedActors {
 /** Memory that all server threads share. */
 export function allocateShared() {
   return {
+    // The store thread of a box that shares its main database; main.ts starts it.
+    seat: null as StoreSeat | null,
     rate_table: allocateRateTable(RATE_SLOTS),
     failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
     revocations: Revocations.allocate(),
@@ -116,7 +119,7 @@ function startOwnHost(
     index,
     placement,
     actors: client,
-    databases: databasePaths(config.data_dir, config.data_key),
+    databases: servicePaths(config, shared.seat),
     write_turn: shared.write_turn,
     has_live_stream: config.engines.live_stream !== null,
     live_event_days: config.retention_days.live_events,
@@ -142,7 +145,7 @@ function hostOptions({ config, parts, shared, memory }: Starting): HostOptions {
       bucket: config.capture.bucket,
       ...(memory === null ? {} : { memory: { descriptor: memory.descriptor, bytes: memory.bytes } }),
     },
-    databases: parts.api ? databasePaths(config.data_dir, config.data_key) : null,
+    databases: parts.api ? servicePaths(config, shared.seat) : null,
     rate_table: shared.rate_table,
     embedding: config.embedding,
     compute_threads: config.compute_threads,

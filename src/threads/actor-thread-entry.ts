@@ -41,11 +41,12 @@ import { newUlid } from '../std/id.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import { runOwnThread } from '../std/own-thread.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
+import { openMainJournal, openMainTables } from '../storage/lmdb/main-store.ts';
 import type { DatabasePaths } from '../storage/lmdb/stores.ts';
-import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
 import type { Tables } from '../storage/tables.ts';
 import { logDamagedValues } from './damage-log.ts';
+import { SharedChanges } from './shared-changes.ts';
 
 /** A graph is saved if it was not changed for this time, or if a large part of it is new. */
 const GRAPH_QUIET_MS = 10_000;
@@ -113,7 +114,8 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   });
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
-  const tables = databases === null ? null : new LmdbTables(databases.main, 'disk', databases.data_key);
+  const changes = new SharedChanges();
+  const tables = databases === null ? null : openMainTables(databases, (rows) => changes.take(rows));
   /** The adapters' resources, in the order in which they are closed. */
   const opened: { close(): Promise<void> }[] = [];
   const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
@@ -125,8 +127,7 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
     journal,
     adapters: (services) => ({
       [CAPTURE_LOG_ADAPTER]: captureLog,
-      ...(tables === null ? {} : { [FINDINGS_ADAPTER]: new FindingsAdapter(tables) }),
-      ...(tables === null ? {} : patternAdapters(task.options, tables, services, logger, opened)),
+      ...(tables === null ? {} : storeAdapters(task.options, tables, services, logger, opened, changes)),
       [RATE_TABLE_ADAPTER]: rateTableAdapter(
         new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
       ),
@@ -154,10 +155,10 @@ function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold)
   };
 }
 
-function openJournal({ main, runs, data_key }: DatabasePaths): JournalStore {
+function openJournal(paths: DatabasePaths): JournalStore {
   return new SplitJournal(
-    new LmdbJournal(main, 'disk', null, data_key),
-    new LmdbJournal(runs, 'process', null, data_key),
+    openMainJournal(paths),
+    new LmdbJournal(paths.runs, 'process', null, paths.data_key),
     QUICK_KINDS,
   );
 }
@@ -170,6 +171,21 @@ async function openThreadEmbedder(
 ): Promise<Embedder> {
   if (choice === undefined || compute === null) throw new Error('this process embeds nothing');
   return openEmbedder(choice, compute, computeThreads);
+}
+
+/** What reads and writes rows for the actors. */
+function storeAdapters(
+  options: HostOptions,
+  tables: Tables,
+  services: ThreadServices,
+  logger: Log,
+  opened: { close(): Promise<void> }[],
+  changes: SharedChanges,
+) {
+  const findings = new FindingsAdapter(tables);
+  const adapters = patternAdapters(options, tables, services, logger, opened);
+  changes.follow({ asker: services.asker, findings, patterns: adapters[PATTERN_STORE_ADAPTER] });
+  return { [FINDINGS_ADAPTER]: findings, ...adapters };
 }
 
 /** Patterns, and the pattern maker. The store is opened on the thread that first uses it. */

@@ -52,12 +52,13 @@ import { SharedIndexes } from '../search/index-catalog.ts';
 import { openEmbedder } from '../search/open-embedder.ts';
 import { ThreadEmbedder } from '../search/thread-embedder.ts';
 import { findWriteFault } from '../std/file-place.ts';
-import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
+import { closeStores, openStores, servicePaths } from '../storage/lmdb/stores.ts';
 import { RetentionClock, recordsNotePath } from '../storage/retention-clock.ts';
 import { listOldRows, OUTCOME_LISTING, RUN_LISTING, TRACE_LISTING } from '../storage/row-listing.ts';
 import type { Stores } from '../storage/stores.ts';
 import { renameAgent, reportStudent } from '../student/student-report.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
+import { SharedRequests } from './shared-requests.ts';
 
 /** Maximum number of concurrent batches of texts that a server thread sends to the model. */
 const SHARED_SEARCH_RUNS = 4;
@@ -89,6 +90,8 @@ export interface ApiServices {
 /** Parts that are opened before the listener, and closed after its drain. */
 interface OpenParts {
   stores: Stores;
+  /** null: this box shares nothing. */
+  shared: SharedRequests | null;
   live: LiveReaders | null;
   embedder: Embedder;
   findings: FindingsServices;
@@ -115,6 +118,7 @@ export class ApiServer {
   readonly #retention: Retention;
   readonly #alerts: AlertWatch;
   readonly #patterns: PatternIndexClient | null;
+  readonly #hasOrganization: boolean;
   #tending: NodeJS.Timeout | undefined;
   #listing: Promise<void> = Promise.resolve();
   #isDraining = false;
@@ -143,6 +147,7 @@ export class ApiServer {
       stores: parts.stores,
       findings: parts.findings.findings,
       has_patterns: config.engines.vector_store !== null,
+      is_shared: parts.shared !== null,
     });
     const { metrics } = parts;
     const { runs, traces, findings } = config.retention_days;
@@ -169,6 +174,7 @@ export class ApiServer {
     this.#alerts = watchAlerts(services, parts);
     metrics.show(() => this.#alerts.listMetrics());
     this.#patterns = config.engines.vector_store === null ? null : new PatternIndexClient(asker);
+    this.#hasOrganization = config.operators.org !== null;
     this.url = urlOf(server, config.api.tls);
   }
 
@@ -195,7 +201,8 @@ export class ApiServer {
     const { runs, main } = this.#parts.stores;
     const isStopped = () => this.#isDraining;
     this.#retention.start();
-    this.#alerts.start();
+    // Of boxes that share a database, those with GW_ORG check the alerts and send the messages.
+    if (this.#parts.shared === null || this.#hasOrganization) this.#alerts.start();
     this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
       .then(() => listOldRows(runs, OUTCOME_LISTING, isStopped))
       .then(() => listOldRows(main, TRACE_LISTING, isStopped))
@@ -222,7 +229,7 @@ export class ApiServer {
 
 async function openParts(services: ApiServices): Promise<OpenParts> {
   const { config, asker, compute, shared, log } = services;
-  const stores = openStores(databasePaths(config.data_dir, config.data_key));
+  const stores = openStores(servicePaths(config, shared.seat));
   try {
     const embedder = await openEmbedder(config.embedding, compute, config.compute_threads, (reason) =>
       log.error({ reason }, 'requests that need embeddings get 503 until the embedding service answers'),
@@ -242,6 +249,7 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
     const key_uses = new KeyUses(stores.main);
     return {
       stores,
+      shared: shared.seat === null ? null : new SharedRequests(shared.seat),
       live,
       embedder,
       findings,
@@ -256,11 +264,13 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
   }
 }
 
-async function closeParts({ stores, embedder, findings, patterns, key_uses }: OpenParts): Promise<void> {
+async function closeParts(parts: OpenParts): Promise<void> {
+  const { stores, shared, embedder, findings, patterns, key_uses } = parts;
   patterns?.close();
   await key_uses.flush();
   await findings.embedding.close();
   await embedder.close();
+  await shared?.close();
   await closeStores(stores);
 }
 
@@ -269,9 +279,10 @@ function openAlerts({ alerts }: Config): OpenParts['alerts'] {
   return { targets, sender: new AlertSender(alerts, targets) };
 }
 
-function watchAlerts(services: ApiServices, { stores, alerts }: OpenParts): AlertWatch {
+function watchAlerts(services: ApiServices, parts: OpenParts): AlertWatch {
   const { config, captures, stats, log } = services;
-  const isReady = async () => (await answerReady(readinessOf(services, stores))).status === 200;
+  const { stores, alerts } = parts;
+  const isReady = async () => (await answerReady(readinessOf(services, parts))).status === 200;
   return new AlertWatch({
     main: stores.main,
     org_id: config.operators.org ?? '',
@@ -281,8 +292,11 @@ function watchAlerts(services: ApiServices, { stores, alerts }: OpenParts): Aler
   });
 }
 
-function readinessOf({ config, probes }: ApiServices, stores: Stores): ReadinessProbes {
-  return { ...probes, storage: () => canRead(stores) && (findWriteFault(config.data_dir) ?? true) };
+function readinessOf({ config, probes }: ApiServices, { stores, shared }: OpenParts): ReadinessProbes {
+  return {
+    ...probes,
+    storage: () => canRead(stores) && (shared?.refusal ?? findWriteFault(config.data_dir) ?? true),
+  };
 }
 
 /** Why there is no embedder, as the last line of a failed start: the configuration or the installation is wrong. */
@@ -336,7 +350,7 @@ async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServ
   const dispatch = createApi(
     {
       version: config.version,
-      probes: readinessOf(services, stores),
+      probes: readinessOf(services, parts),
       ...(capture === null ? {} : { capture: async () => (await capture.health()).status }),
       asker,
       stores,
@@ -381,6 +395,7 @@ async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServ
     },
     {
       cors_origins: config.api.cors_origins,
+      ...(parts.shared === null ? {} : { shared: parts.shared }),
       hosts: new AllowedHosts(config.allowed_hosts),
       log,
       metrics,

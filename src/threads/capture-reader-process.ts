@@ -13,7 +13,7 @@ import type { Log } from '../log.ts';
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { passOutputOn } from '../std/line-writer.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
-import { databasePaths } from '../storage/lmdb/stores.ts';
+import { databasePaths, viewPath } from '../storage/lmdb/stores.ts';
 import { gatheredListDb, gatheringFolder } from '../storage/offload/gathering-place.ts';
 import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 
@@ -234,7 +234,10 @@ export function openCaptureReader(config: Config, log: Log): CaptureReaderProces
       read_from,
       data_key,
       prices: capture.prices,
-      databases: databasePaths(data_dir, data_key),
+      databases: {
+        ...databasePaths(data_dir, data_key),
+        ...(config.shared_database === null ? {} : { main: viewPath(data_dir) }),
+      },
       owner: readCaptureOwner(config),
       student: relegation?.directory ?? null,
       wires: relegation_wires,

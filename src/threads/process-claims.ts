@@ -2,12 +2,19 @@
  * The data that only one process at a time may write: claims DATA_DIR and the capture database before anything in
  * them is opened, and releases them when the writing threads have ended. Main thread.
  */
+import { existsSync } from 'node:fs';
 import type { Config } from '../config.ts';
 import { CLAIM_PATIENCE_MS } from '../limits.ts';
 import type { Log } from '../log.ts';
 import { makeFolder } from '../std/folder.ts';
 import { compactMarked } from '../storage/compaction.ts';
-import { type DatabasePaths, databasePaths, tryStores } from '../storage/lmdb/stores.ts';
+import {
+  type DatabasePaths,
+  databasePaths,
+  refuseShared,
+  tryRuns,
+  tryStores,
+} from '../storage/lmdb/stores.ts';
 import { settlePlan } from '../storage/rekey-plan.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/writer-claim.ts';
@@ -43,13 +50,16 @@ export class ProcessClaims {
       await this.#hold(await claimData(data_dir, this.#log, this.#signal));
       refuseHalfRestored(databasePaths(data_dir).main);
       await settleRekey(this.#config, this.#log);
-      const isRestored = await tryStores(databasePaths(data_dir, data_key));
+      const paths = databasePaths(data_dir, data_key);
+      const isShared = this.#config.shared_database !== null;
+      refuseOtherKind(isShared, data_dir, paths);
+      const isRestored = isShared ? await tryRuns(paths) : await tryStores(paths);
       if (isRestored)
         this.#log.warn(
           { data_dir },
           'the machine stopped while the service ran: runs.mdb is as it was at its last checkpoint, up to a second before',
         );
-      await compactDeleted(databasePaths(data_dir, data_key), this.#log);
+      await compactDeleted(isShared ? [paths.runs] : [paths.main, paths.runs], this.#log);
     }
     if (!capture) return;
     await this.#hold(await claimCapture(kept.db, this.#log, this.#signal));
@@ -76,9 +86,22 @@ export class ProcessClaims {
   }
 }
 
+/**
+ * A DATA_DIR has either main.mdb or a view of a database that boxes share. Otherwise a variable that
+ * was forgotten would show a service without its accounts.
+ */
+function refuseOtherKind(isShared: boolean, dataDir: string, { main }: DatabasePaths): void {
+  if (!isShared) return refuseShared(dataDir);
+  if (!existsSync(main)) return;
+  const words =
+    `DATA_DIR ${dataDir} has main.mdb, and AUTH_DB_URL names a database that boxes share: set a new DATA_DIR, or ` +
+    'move main.mdb away; what it holds is not moved into the shared database';
+  throw Object.assign(new Error(words), { code: 'ESTORES' });
+}
+
 /** Removes content that was deleted since the last compaction from the databases, before they are opened. */
-async function compactDeleted(paths: DatabasePaths, log: Log): Promise<void> {
-  const { done, put_off } = await compactMarked(paths, COMPACTED_AT_START_BYTES);
+async function compactDeleted(files: readonly string[], log: Log): Promise<void> {
+  const { done, put_off } = await compactMarked(files, COMPACTED_AT_START_BYTES);
   for (const compacted of done) log.info(compacted, 'deleted content was removed from the database file');
   for (const { path, why } of put_off)
     log.warn(

@@ -12,6 +12,7 @@ import {
   PROMISED_TABLES,
   QUICK_KINDS,
   RUN_POLICY,
+  SHARED_QUICK_KINDS,
   USAGE_METER_POLICY,
 } from '../../actors/supervision.ts';
 import { usageMeter } from '../../actors/usage-meter/behaviour.ts';
@@ -20,6 +21,7 @@ import type { ActorClient } from '../runtime/actor-client.ts';
 import type { Placement } from '../runtime/protocol.ts';
 import { ServerHost, type ServerHostParts } from '../runtime/server-host.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
+import { openMainJournal } from '../storage/lmdb/main-store.ts';
 import { type DatabasePaths, redoLogPath } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { WriteTurn } from '../storage/lmdb/write-turn.ts';
@@ -66,7 +68,7 @@ function openParts({
   log,
 }: ServerActorsSeat): ServerHostParts {
   const journal = new SplitJournal(
-    new LmdbJournal(databases.main, 'disk', null, databases.data_key),
+    openMainJournal(databases),
     new LmdbJournal(
       databases.runs,
       'process',
@@ -78,7 +80,7 @@ function openParts({
       },
       databases.data_key,
     ),
-    QUICK_KINDS,
+    databases.seat === undefined ? QUICK_KINDS : SHARED_QUICK_KINDS,
   );
   const runs = new LmdbTables(databases.runs, 'process', databases.data_key);
   return {

@@ -23,7 +23,7 @@ import { loopScheduler } from '../runtime/scheduler.ts';
 import type { ServerHost } from '../runtime/server-host.ts';
 import { createDeferred } from '../std/deferred.ts';
 import { runOwnThread } from '../std/own-thread.ts';
-import { databasePaths } from '../storage/lmdb/stores.ts';
+import { servicePaths } from '../storage/lmdb/stores.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { logDamagedValues } from './damage-log.ts';
 import { startServerActors } from './server-actors.ts';
@@ -84,7 +84,7 @@ class ControlledServer implements ServerThreadControl {
       index,
       placement,
       actors: this.#actors,
-      databases: databasePaths(config.data_dir, config.data_key),
+      databases: servicePaths(config, shared.seat),
       write_turn: shared.write_turn,
       has_live_stream: config.engines.live_stream !== null,
       live_event_days: config.retention_days.live_events,

@@ -84,6 +84,7 @@ describe('a configuration without variables', () => {
       relegation_wires: ['messages'],
       student_key: '',
       engines: { vector_store: null, accounts: null, live_stream: null },
+      shared_database: null,
       unused_keys: [],
       billing: {
         secret_key: null,
@@ -351,11 +352,22 @@ describe('a bad value', () => {
   it.each(['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL'])(
     '%s accepts no other engine instead of the built-in one',
     (name) => {
-      for (const url of ['https://user:hunter2@db.example.com', 'embedded', 'postgres://db/main']) {
+      const addresses = ['https://user:hunter2@db.example.com', 'embedded', 'postgres:db', 'mysql://db/main'];
+      if (name !== 'AUTH_DB_URL') addresses.push('postgres://db/main');
+      for (const url of addresses) {
         expect(refusal({ [name]: url })).toContain(`${name}=(not shown): must be embedded:`);
       }
     },
   );
+
+  it('AUTH_DB_URL takes the address of a database that boxes share', () => {
+    const url = 'postgres://user:hunter2@db.example.com/understudy';
+    const { engines, shared_database } = gateway({}, { AUTH_DB_URL: url });
+    expect({ accounts: engines.accounts, shared_database }).toEqual({
+      accounts: 'postgres:',
+      shared_database: url,
+    });
+  });
 
   it('names keys that no engine uses, and never their values', () => {
     const { unused_keys } = gateway({}, { VECTOR_STORE_API_KEY: 'hunter2', AUTH_DB_SERVICE_KEY: '' });

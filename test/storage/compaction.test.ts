@@ -102,7 +102,7 @@ it('that is killed before any of its file operations leaves all readable, and no
     expect(kill(folder, at).signal, `operation ${at}`).toBe('SIGKILL');
     await tryStores(databasePaths(folder));
     await check(folder, null);
-    await compactMarked(databasePaths(folder), Number.MAX_SAFE_INTEGER);
+    await compactMarked(filesOf(databasePaths(folder)), Number.MAX_SAFE_INTEGER);
     expect(filesWith(folder, CANARY), `operation ${at}`).toEqual([]);
     expect(
       readdirSync(folder).filter((name) => name.includes('.new')),
@@ -110,6 +110,8 @@ it('that is killed before any of its file operations leaves all readable, and no
     ).toEqual([]);
   }
 });
+
+const filesOf = ({ main, runs }: { main: string; runs: string }) => [main, runs];
 
 describe('the mark of deletions', () => {
   it.each([
@@ -140,12 +142,12 @@ describe('the mark of deletions', () => {
     await change('put', 'a');
     await change('remove', 'missing');
     expect(await hasDeletions(paths.main)).toBe(false);
-    expect((await compactMarked(paths, 1e9)).done).toEqual([]);
+    expect((await compactMarked(filesOf(paths), 1e9)).done).toEqual([]);
     await change('remove', 'a');
     expect(await hasDeletions(paths.main)).toBe(true);
     const put_off = [{ path: paths.main, why: expect.stringContaining('larger than 100 bytes') }];
-    expect(await compactMarked(paths, 100)).toEqual({ done: [], put_off });
-    expect((await compactMarked(paths, 1e9)).done).toHaveLength(1);
+    expect(await compactMarked(filesOf(paths), 100)).toEqual({ done: [], put_off });
+    expect((await compactMarked(filesOf(paths), 1e9)).done).toHaveLength(1);
     expect(await hasDeletions(paths.main)).toBe(false);
   });
 

@@ -8,25 +8,38 @@ import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { RedoLog } from '../redo-log.ts';
 import { refuseHalfRestored } from '../restore-marker.ts';
+import type { StoreSeat } from '../shared/seat.ts';
 import type { Stores } from '../stores.ts';
 import { restoreCheckpoint } from './checkpoint.ts';
 import { Environment } from './environment.ts';
 import { checkFileHead, checkRoom, FileHeadError } from './file-head.ts';
 import { FileReplacementError, refuseReplacement } from './file-replacement.ts';
 import { LmdbJournal } from './journal.ts';
+import { type DatabasePaths, openMainTables } from './main-store.ts';
 import { prepareStoreFile } from './store-file.ts';
 import { LmdbTables } from './tables.ts';
 
-/** Paths and key of the databases in DATA_DIR: plain data that threads receive to open them. */
-export interface DatabasePaths {
-  main: string;
-  runs: string;
-  /** The key that encrypts them. Secret; null: no encryption. */
-  data_key: Uint8Array | null;
-}
+export type { DatabasePaths };
 
 export function databasePaths(dataDir: string, dataKey: Uint8Array | null = null): DatabasePaths {
   return { main: join(dataDir, 'main.mdb'), runs: join(dataDir, 'runs.mdb'), data_key: dataKey };
+}
+
+/** Path of the view of rows that several boxes share. */
+export function viewPath(dataDir: string): string {
+  return join(dataDir, 'shared.mdb');
+}
+
+/**
+ * The paths for the threads of a service.
+ * @param seat of the store thread; null: nothing is shared
+ */
+export function servicePaths(
+  { data_dir, data_key }: { data_dir: string; data_key: Uint8Array | null },
+  seat: StoreSeat | null,
+): DatabasePaths {
+  const own = databasePaths(data_dir, data_key);
+  return seat === null ? own : { ...own, main: viewPath(data_dir), seat };
 }
 
 /** Path of a host's redo log: acknowledged commits that `runs.mdb` does not contain yet (backlog.ts). */
@@ -50,11 +63,9 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
  * Opens both databases for this thread; creates missing ones.
  * @throws Error if a file cannot be opened
  */
-export function openStores({ main, runs, data_key }: DatabasePaths): Stores {
-  return {
-    main: new LmdbTables(main, 'disk', data_key),
-    runs: new LmdbTables(runs, 'process', data_key),
-  };
+export function openStores(paths: DatabasePaths): Stores {
+  const { runs, data_key } = paths;
+  return { main: openMainTables(paths), runs: new LmdbTables(runs, 'process', data_key) };
 }
 
 export async function closeStores({ main, runs }: Stores): Promise<void> {
@@ -66,6 +77,7 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
  * @throws Error with one line that names the file; its `code` marks it as an expected error
  */
 export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
+  refuseShared(dirname(path));
   refuseHalfRestored(path);
   checkIfThere(path);
   refuseReplacement(path);
@@ -77,6 +89,19 @@ export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
     if (thrown instanceof DataKeyError || thrown instanceof FileReplacementError) throw thrown;
     throw refuse(`${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR sets its folder`, thrown);
   }
+}
+
+/**
+ * Refuses the folder of a box that shares its main database, for work on main.mdb: it would reach no box.
+ * @throws Error with one line
+ */
+export function refuseShared(dataDir: string): void {
+  if (!existsSync(viewPath(dataDir))) return;
+  throw refuse(
+    `${dataDir} belongs to a box that shares a PostgreSQL database with others, and has no main.mdb: docs/scale.md says what ` +
+      'works there, and AUTH_DB_URL names the database',
+    undefined,
+  );
 }
 
 /** Checks a database that exists. A missing or empty file becomes a database when it is opened. */
@@ -150,21 +175,34 @@ export function keepCheckpoints(
  * @throws Error with one line that names the file; its `code` marks it as an expected error
  */
 export async function tryStores(paths: DatabasePaths): Promise<boolean> {
-  for (const path of [paths.main, paths.runs]) refuseHalfRestored(path);
+  return tryFiles([paths.main, paths.runs], paths, () => closeStores(openStores(paths)));
+}
+
+/** Does the same with `runs.mdb` alone, on a box that shares its main database. */
+export async function tryRuns(paths: DatabasePaths): Promise<boolean> {
+  return tryFiles([paths.runs], paths, () => new LmdbTables(paths.runs, 'process', paths.data_key).close());
+}
+
+async function tryFiles(
+  files: readonly string[],
+  paths: DatabasePaths,
+  tryOpen: () => Promise<void>,
+): Promise<boolean> {
+  for (const path of files) refuseHalfRestored(path);
   const isRestored = restoreCheckpoint(paths.runs);
-  for (const path of [paths.main, paths.runs]) checkIfThere(path);
+  for (const path of files) checkIfThere(path);
   try {
-    makeFolder(dirname(paths.main));
-    for (const path of [paths.main, paths.runs]) {
+    makeFolder(dirname(paths.runs));
+    for (const path of files) {
       checkRoom(path);
       await prepareStoreFile(path, paths.data_key);
     }
-    await closeStores(openStores(paths));
+    await tryOpen();
     await takeRedoLogs(paths);
     return isRestored;
   } catch (thrown) {
     if (thrown instanceof DataKeyError) throw thrown;
-    throw refuse(`${paths.main} and ${paths.runs} cannot be opened: ${reasonOf(thrown)}`, thrown);
+    throw refuse(`${files.join(' and ')} cannot be opened: ${reasonOf(thrown)}`, thrown);
   }
 }
 

@@ -14,7 +14,7 @@ import { type Attempt, StaleActorError, type View } from '../shared/view.ts';
 import type { Row, RowRange, TableTransaction } from '../tables.ts';
 import { applyChange, type Change } from './changes.ts';
 import { checkpointPath, readBootId } from './checkpoint.ts';
-import { DELETION_MARK, listTables, writeMark } from './deletion-mark.ts';
+import { DELETION_MARK, hasMark, listTables, openMarks, writeMark } from './deletion-mark.ts';
 import { Environment } from './environment.ts';
 import { decodeSnapshot, encodeKey, encodeWrites, JOURNAL, LmdbJournal, SNAPSHOTS } from './journal.ts';
 import { SEALING } from './sealed-table.ts';
@@ -51,7 +51,7 @@ export class LmdbView implements View {
   #load: ViewLoad | null = null;
 
   /**
-   * Opens the view, and deletes one that may be damaged.
+   * Opens the view, and first deletes one that may be damaged, or that may hold deleted content.
    * @param identity of the database whose rows it shows
    * @param key encrypts its values; null: no encryption
    * @throws Error if the file cannot be opened; DataKeyError if it does not match the key
@@ -60,12 +60,22 @@ export class LmdbView implements View {
     const boot = readBootId();
     const view = new LmdbView(path, identity, key);
     const stored = view.#readMark();
-    if (stored === null || (stored.boot_id === boot && boot !== '')) {
+    // Deleted content would stay in unused parts of the file. It is worth less than a load.
+    const isClean = !hasMark(openMarks(view.#environment.root));
+    if (isClean && (stored === null || (stored.boot_id === boot && boot !== ''))) {
       ViewLoad.discard(view.#environment);
       return view;
     }
     await view.close();
     for (const file of [path, `${path}-lock`, checkpointPath(path)]) rmSync(file, { force: true });
+    return new LmdbView(path, identity, key);
+  }
+
+  /**
+   * Opens a view that another thread of this process has opened and applies changes to.
+   * @throws Error if the file cannot be opened
+   */
+  static attach(path: string, identity: string, key: Uint8Array | null = null): LmdbView {
     return new LmdbView(path, identity, key);
   }
 

@@ -69,6 +69,23 @@ export async function migrateDatabase(text: string): Promise<{ from: number; to:
   }
 }
 
+/**
+ * Checks that the database has this version's schema.
+ * @throws TruthUnavailableError, TruthRefusedError
+ */
+export async function checkDatabase(text: string): Promise<void> {
+  const address = readDatabaseAddress(text);
+  const client = makeClient(address);
+  try {
+    await client.connect();
+    await checkSchema(client);
+  } catch (thrown) {
+    throw explainDatabase(thrown, address);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
 export class PostgresTruth implements Truth {
   readonly identity: string;
   readonly #address: DatabaseAddress;

@@ -1,0 +1,61 @@
+/**
+ * The main database as a thread of the service opens it: `main.mdb`, or the view of rows that several boxes share, whose
+ * commits go through the store thread. Any thread.
+ */
+import type { JournalStore } from '../../runtime/journal.ts';
+import { SharedJournal } from '../shared/journal.ts';
+import type { StoreSeat } from '../shared/seat.ts';
+import { StoreClient } from '../shared/store-client.ts';
+import type { ChangedRow } from '../shared/store-protocol.ts';
+import { SharedTables } from '../shared/tables.ts';
+import type { Tables } from '../tables.ts';
+import { LmdbJournal } from './journal.ts';
+import { LmdbTables } from './tables.ts';
+import { LmdbView } from './view.ts';
+
+/** Paths and key of the databases in DATA_DIR: plain data that threads receive to open them. */
+export interface DatabasePaths {
+  main: string;
+  runs: string;
+  /** The key that encrypts them. Secret; null: no encryption. */
+  data_key: Uint8Array | null;
+  /** `main` is a view of rows that several boxes share, and is written through this seat; absent: it is a database. */
+  seat?: StoreSeat;
+}
+
+/**
+ * The tables of the main database for this thread.
+ * @param onChanged called with the rows of patterns and findings that other boxes changed; null: with any
+ * @throws Error if a file cannot be opened
+ */
+export function openMainTables(
+  { main, data_key, seat }: DatabasePaths,
+  onChanged: ((rows: ChangedRow[] | null) => void) | null = null,
+): Tables {
+  if (seat === undefined) return new LmdbTables(main, 'disk', data_key);
+  const view = LmdbView.attach(main, seat.identity, data_key);
+  const client = new StoreClient(seat, onChanged);
+  const tables = new SharedTables(view, client);
+  return Object.assign(tables, {
+    close: async () => {
+      await client.close();
+      await view.close();
+    },
+  });
+}
+
+/** The journal of the main database for this thread. @throws Error if a file cannot be opened */
+export function openMainJournal({ main, data_key, seat }: DatabasePaths): JournalStore {
+  if (seat === undefined) return new LmdbJournal(main, 'disk', null, data_key);
+  const view = LmdbView.attach(main, seat.identity, data_key);
+  const client = new StoreClient(seat);
+  const journal = new SharedJournal(view, client);
+  const settle = journal.close.bind(journal);
+  return Object.assign(journal, {
+    close: async () => {
+      await settle();
+      await client.close();
+      await view.close();
+    },
+  });
+}

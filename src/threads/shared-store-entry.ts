@@ -1,0 +1,159 @@
+/**
+ * Entry of the store thread, which runs when several boxes share a PostgreSQL database: it holds the connection, sends the
+ * commits of all threads of the box, and applies what other boxes commit to the view. Only this thread loads the driver. Own
+ * thread, the store thread; any thread sends it commits.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import { UserEpochs } from '../api/user-epochs.ts';
+import { Revocations } from '../auth/revocations.ts';
+import { openDataKey } from '../std/data-key.ts';
+import { runOwnThread } from '../std/own-thread.ts';
+import { LmdbView } from '../storage/lmdb/view.ts';
+import { PostgresTruth } from '../storage/postgres/truth.ts';
+import { Follower } from '../storage/shared/follower.ts';
+import { SeatState } from '../storage/shared/seat.ts';
+import {
+  type ChangedRow,
+  packChanged,
+  type StoreAnswer,
+  type StoreGreeting,
+  type StoreQuestion,
+  toStoreFailure,
+  unpackProposal,
+} from '../storage/shared/store-protocol.ts';
+import type { StoredRow, Verdict } from '../storage/shared/truth.ts';
+import { WatchedView } from '../storage/shared/watched-view.ts';
+import type { SharedStoreTask, SharedStoreTold } from './shared-store.ts';
+
+/** Interval at which the age of the view is noted. */
+const NOTE_MS = 100;
+/** Tables of which no credential or membership depends. Their rows change often. */
+const CONTENT = /^(?:journal|snapshots|rows:(?:pattern|finding|trace)\w*)$/;
+/** Tables from which an actor holds an index in memory. */
+const INDEXED = /^rows:(?:pattern|finding)/;
+
+/** Runs the thread until it is told to end. */
+async function storeThread(task: SharedStoreTask): Promise<void> {
+  const { told } = task;
+  const tell = (message: SharedStoreTold) => told.postMessage(message);
+  const store = new StoreThread(task, tell);
+  const ended = new Promise<void>((resolve) => told.once('message', () => resolve()));
+  try {
+    await store.open();
+    await ended;
+  } catch (thrown) {
+    tell({ event: 'refused', ...toStoreFailure(thrown) });
+  } finally {
+    await store.close();
+    told.close();
+  }
+}
+
+class StoreThread {
+  readonly #task: SharedStoreTask;
+  readonly #tell: (told: SharedStoreTold) => void;
+  readonly #state: SeatState;
+  readonly #ports = new Map<MessagePort, boolean>();
+  #view: WatchedView | null = null;
+  #follower: Follower | null = null;
+  #noting: NodeJS.Timeout | undefined;
+  #isAway = false;
+
+  constructor(task: SharedStoreTask, tell: (told: SharedStoreTold) => void) {
+    this.#task = task;
+    this.#tell = tell;
+    this.#state = new SeatState(task.state);
+  }
+
+  async open(): Promise<void> {
+    const { address, path, data_key } = this.#task;
+    const truth = await PostgresTruth.connect(address, openDataKey(data_key));
+    const view = this.#watch(await LmdbView.open(path, truth.identity, data_key));
+    this.#view = view;
+    this.#follower = await Follower.start(truth, view);
+    this.#note();
+    this.#noting = setInterval(() => this.#note(), NOTE_MS);
+    process.on('workerMessage', (greeting: StoreGreeting) => {
+      if (greeting.understudy_store === truth.identity) this.#greet(greeting);
+      else greeting.port?.close();
+    });
+    this.#tell({ event: 'ready', identity: truth.identity });
+  }
+
+  async close(): Promise<void> {
+    this.#state.thread = null;
+    clearInterval(this.#noting);
+    await this.#follower?.close();
+    for (const port of this.#ports.keys()) port.close();
+    await this.#view?.close();
+  }
+
+  #watch(view: LmdbView): WatchedView {
+    const revocations = new Revocations(this.#task.revocations);
+    const users = new UserEpochs(this.#task.user_epochs);
+    const forget = () => {
+      revocations.announceAll();
+      users.bumpAll();
+    };
+    return new WatchedView(view, {
+      onPosition: (position) => {
+        this.#state.position = position;
+      },
+      onLoaded: () => {
+        forget();
+        this.#spread(null);
+      },
+      onChanged: (rows: readonly StoredRow[]) => {
+        if (rows.some(({ table }) => !CONTENT.test(table))) forget();
+        const indexed = rows.filter(({ table }) => INDEXED.test(table));
+        if (indexed.length > 0) this.#spread(indexed);
+      },
+    });
+  }
+
+  /** Tells the threads with indexes what changed. */
+  #spread(rows: readonly ChangedRow[] | null): void {
+    const answer: StoreAnswer = { changed: rows === null ? null : packChanged(rows) };
+    for (const [port, follows] of this.#ports) if (follows) port.postMessage(answer);
+  }
+
+  #note(): void {
+    const follower = this.#follower!;
+    this.#state.position = follower.position;
+    this.#state.noteStale(follower.stale_ms);
+    const { failure } = follower;
+    if ((failure !== null) === this.#isAway) return;
+    this.#isAway = failure !== null;
+    this.#tell(failure === null ? { event: 'back' } : { event: 'away', ...toStoreFailure(failure) });
+  }
+
+  #greet({ port, follows }: StoreGreeting): void {
+    this.#ports.set(port, follows);
+    port.on('close', () => this.#ports.delete(port));
+    port.on('message', (question: StoreQuestion) => {
+      const answer = (told: StoreAnswer) => port.postMessage(told);
+      this.#answer(question).then(answer, (thrown: unknown) =>
+        answer({ id: question.id, failure: toStoreFailure(thrown) }),
+      );
+    });
+  }
+
+  async #answer(question: StoreQuestion): Promise<StoreAnswer> {
+    const { id } = question;
+    if ('reach' in question)
+      return { id, is_reached: await this.#follower!.reach(question.reach, question.within_ms) };
+    return { id, verdict: await this.#commit(question.commit) };
+  }
+
+  async #commit(bytes: Uint8Array): Promise<Verdict> {
+    const proposal = unpackProposal(bytes);
+    const forget = this.#view!.noteOwn(proposal);
+    try {
+      return await this.#follower!.commit(proposal);
+    } finally {
+      forget();
+    }
+  }
+}
+
+runOwnThread(storeThread);

@@ -1,0 +1,40 @@
+/** A service that shares no database never loads PostgreSQL's driver: only two files import it, and nothing imports these early. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { posix } from 'node:path';
+import { expect, it } from 'vitest';
+import { readModule } from './imports.ts';
+
+const sources = new Map(
+  ['src', 'actors'].flatMap((folder) =>
+    readdirSync(folder, { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => [posix.join(folder, name), readFileSync(posix.join(folder, name), 'utf8')] as const),
+  ),
+);
+
+/** Files that import one for which the name is true, not only its types. */
+function importersOf(isMeant: (file: string) => boolean): string[] {
+  return [...sources]
+    .filter(([file, source]) =>
+      readModule(source).imports.some(
+        ({ specifier, is_type_only }) =>
+          !is_type_only &&
+          specifier.startsWith('.') &&
+          isMeant(posix.join(posix.dirname(file), specifier)) &&
+          !isMeant(file),
+      ),
+    )
+    .map(([file]) => file)
+    .sort();
+}
+
+it('only the store thread and a command load the driver', () => {
+  const command = 'src/cli/migrate.ts';
+  const thread = 'src/threads/shared-store-entry.ts';
+  expect(importersOf((file) => file.startsWith('src/storage/postgres/'))).toEqual([command, thread]);
+  expect(importersOf((file) => file === thread)).toEqual([]);
+  // The command loads it when it runs, and is itself loaded when it is called.
+  expect(sources.get(command)).toMatch(/await import\('\.\.\/storage\/postgres\/truth\.ts'\)/);
+  expect(sources.get(command)).not.toMatch(/^import [^;]*storage\/postgres/m);
+  expect(sources.get('src/cli/command-line.ts')).toContain("await import('./migrate.ts')");
+});
