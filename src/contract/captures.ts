@@ -622,7 +622,7 @@ const stepExplanation = z
       .describe(
         'The variable that prevents the gateway from asking a student for this wire format; empty: the gateway asks',
       ),
-    problem: z.string().describe('Why there is no opinion; empty if there is one'),
+    problem: z.string().describe('Why the student could not judge the step; empty if it could'),
     comparison,
   })
   .meta({ id: 'StepExplanation' });

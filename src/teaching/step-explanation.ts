@@ -88,7 +88,7 @@ export interface StepExplanation {
   not_asked: string;
   /** null when there is no student to ask, or no student reads the exchange. */
   opinion: StudentOpinion | null;
-  /** Why there is no opinion; '' if there is one. */
+  /** Why the student could not judge the step; '' if it could. */
   problem: string;
   /** null when one of the two answers is unknown. */
   comparison: AnswerComparison | null;

@@ -10,7 +10,7 @@ import {
 import { CAPTURE_LOG_ADAPTER, captureWriter } from '../../actors/capture-writer/behaviour.ts';
 import { ActorKit, type EffectOf, type KitAnswer } from '../../src/runtime/kit.ts';
 
-it('reports when exchanges cannot be stored, why, and when they can be again', async () => {
+it('the log’s adapter reports when exchanges cannot be stored, why, and when they can be again', async () => {
   let isFull = false;
   const told: WriterEvent[] = [];
   const append = async () => {

@@ -27,7 +27,7 @@ class TestSink implements EventSink {
   }
 }
 
-it('sends each piece, but no empty one', async () => {
+it('a byte stream sends each piece, but no empty one', async () => {
   const sink = new TestSink();
   streamBytes(
     'org',
@@ -41,7 +41,7 @@ it('sends each piece, but no empty one', async () => {
   expect(sink.written).toEqual(['a', 'b']);
 });
 
-it('stops the producer when the reader has left, also while there is nothing to send', async () => {
+it('a byte stream stops its producer when the reader has left, also while there is nothing to send', async () => {
   const made = createDeferred<void>();
   const stopped = createDeferred<void>();
   const sink = new TestSink();
@@ -64,7 +64,7 @@ it('stops the producer when the reader has left, also while there is nothing to 
   expect(sink.written).toEqual([]);
 });
 
-it('stops the producer when the reader leaves before the first piece', async () => {
+it('a byte stream stops its producer when the reader leaves before the first piece', async () => {
   const stopped = createDeferred<void>();
   const waits = createDeferred<void>();
   class BlockedSink extends TestSink {
@@ -88,7 +88,7 @@ it('stops the producer when the reader leaves before the first piece', async () 
   await stopped.promise;
 });
 
-it('cuts the connection after a failure on the way', async () => {
+it('a byte stream cuts the connection after a failure on the way', async () => {
   const sink = new TestSink();
   streamBytes(
     'org',
@@ -100,7 +100,7 @@ it('cuts the connection after a failure on the way', async () => {
   expect(await sink.ended.promise).toBe('aborted');
 });
 
-it('gives one organization a share of the streams, and leaves the rest to others', async () => {
+it('one organization gets a share of the byte streams, and leaves the rest to others', async () => {
   const ends = createDeferred<void>();
   const openOne = (owner: string) => {
     const sink = new TestSink();

@@ -20,7 +20,7 @@ function makeHandlers(answers: object[]) {
 
 const call = (query: object) => ({ query: { format: 'jsonl', ...query }, request: { method: 'GET' } });
 
-it('waits until all runs are listed, and asks for rows that are read', async () => {
+it('an export waits until all runs are listed, and asks for rows that are read', async () => {
   const page = { runs: [], next_cursor: null };
   const { handlers, questions } = makeHandlers([
     { ...page, being_read: { exchanges: 1, of: 9 } },
@@ -32,7 +32,7 @@ it('waits until all runs are listed, and asks for rows that are read', async () 
   expect(questions[1]).toMatchObject({ name: 'runs', is_read: true, after: null });
 });
 
-it('waits until all exchanges of the period are in the figures', async () => {
+it('an export of figures waits until all exchanges of the period are in them', async () => {
   const { handlers, questions } = makeHandlers([
     { rows: [], is_whole: false },
     { rows: [], is_whole: true },

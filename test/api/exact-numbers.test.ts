@@ -46,7 +46,7 @@ describe('the exact numbers of a body', () => {
   });
 });
 
-it('come back with all digits in a finding’s metadata', async () => {
+it('exact numbers come back with all digits in a finding’s metadata', async () => {
   const body = `{"content":"The archive keeps messages by id.","metadata":{"id":${BIG},"list":[1.50,-0.0]}}`;
   const stored = await api.post('/v1/findings/c', body);
   expect(stored.status).toBe(200);
@@ -56,13 +56,13 @@ it('come back with all digits in a finding’s metadata', async () => {
   expect(await answer.text()).toContain(`"metadata":{"id":${BIG},"list":[1.50,-0.0]}`);
 });
 
-it('make two starts different that differ only in such a number', async () => {
+it('exact numbers make two starts different that differ only in such a number', async () => {
   const start = (id: string) => api.post('/v1/monitor/runs', `{"run_id":"exact","metadata":{"id":${id}}}`);
   const statuses = [(await start(BIG)).status, (await start(BIG)).status, (await start(OTHER)).status];
   expect(statuses).toEqual([200, 200, 409]);
 });
 
-it('stay in a trace’s calls, and make two traces different', () => {
+it('exact numbers stay in a trace’s calls, and make two traces different', () => {
   const call = (id: string) =>
     parseExact(
       `{"request":{"messages":[{"role":"user","content":"Archive it"}]},"response":{"content":[{"type":"tool_use","id":"t","name":"archive","input":{"id":${id}}}]}}`,

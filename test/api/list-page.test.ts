@@ -45,13 +45,13 @@ async function readAll(tables: MemoryTables, range: ListRange, passes: (n: numbe
   return { found, looked };
 }
 
-it('reads a limited number of rows for each page when no row passes', async () => {
+it('a page reads a limited number of rows when no row passes', async () => {
   const { found, looked } = await readAll(await fill(), RANGE, () => false);
   expect(found).toEqual([]);
   expect(looked).toEqual([PAGE_SCAN_ROWS, PAGE_SCAN_ROWS, 150]);
 });
 
-it('returns passing rows once, newest first, and ends with the last row', async () => {
+it('pages return passing rows once, newest first, and end with the last row', async () => {
   const tables = await fill();
   const rare = await readAll(tables, RANGE, (n) => n % 350 === 3);
   expect(rare.found).toEqual([703, 353, 3]);
@@ -62,13 +62,13 @@ it('returns passing rows once, newest first, and ends with the last row', async 
   expect(even.looked).toEqual(Array.from({ length: ROWS / 50 }, () => 50));
 });
 
-it('stops at the first row that is too old', async () => {
+it('a page stops at the first row that is too old', async () => {
   const { found, looked } = await readAll(await fill(), { ...RANGE, from_ms: ROWS / 2 - 10 }, () => true);
   expect(found).toHaveLength(20);
   expect(looked).toEqual([20]);
 });
 
-it('lets other work run between slices', async () => {
+it('a page lets other work run between slices', async () => {
   const tables = await fill();
   let turns = 0;
   let isOver = false;

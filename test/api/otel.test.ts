@@ -209,7 +209,7 @@ describe.each(Object.entries(INSTRUMENTATIONS))(
   },
 );
 
-it("makes steps of the AI SDK's spans, with the first prompt as the task", async () => {
+it('spans of the AI SDK become steps, with the first prompt as the task', async () => {
   const spans = await makeSpans('ai', {}, async (tracer) => {
     let calls = 0;
     const model = new MockLanguageModelV4({
@@ -261,7 +261,7 @@ it("makes steps of the AI SDK's spans, with the first prompt as the task", async
   ]);
 });
 
-it('makes a step of a result that the model received, if the tool has no span', async () => {
+it('a result that the model received becomes a step, if the tool has no span', async () => {
   const messages = [
     { role: 'user', parts: [{ type: 'text', content: 'Mend it.' }] },
     {
@@ -343,7 +343,7 @@ describe('the same call', () => {
   });
 });
 
-it('scores the steps like posted ones, so that a loop fires', async () => {
+it('reported steps are scored like posted ones, so that a loop fires', async () => {
   const events = Array.from({ length: 12 }, (_, at) => ({
     ...claudeCodeEvents('loop', `toolu_${at}`).at(-1)!,
     at_ms: 1_795_459_738_000 + at * 1_000,
@@ -356,7 +356,7 @@ it('scores the steps like posted ones, so that a loop fires', async () => {
   expect(body).toMatchObject({ inject: true });
 });
 
-it('keeps tenants apart, and accepts nothing from keys that may not write', async () => {
+it('telemetry keeps tenants apart, and nothing is accepted from keys that may not write', async () => {
   const send = async (credential: string, session: string) =>
     exportLogs(
       await makeLogs('com.anthropic.claude_code.events', {}, claudeCodeEvents(session)),

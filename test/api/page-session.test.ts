@@ -33,7 +33,7 @@ async function openCookie(): Promise<string> {
 
 const me = (headers: Record<string, string>) => fetch(`${api.url}/auth/me`, { headers });
 
-it('stores a token in a cookie that no script and no other site can read, until the token expires', async () => {
+it('a session stores a token in a cookie that no script and no other site can read, until the token expires', async () => {
   const response = await signIn({ token });
   const cookie = response.headers.get('set-cookie')!;
   const { port } = new URL(api.url);
@@ -46,12 +46,12 @@ it('stores a token in a cookie that no script and no other site can read, until 
   expect(response.headers.get('cache-control')).toBe('no-store');
 });
 
-it('marks the cookie Secure behind TLS', async () => {
+it('a session’s cookie is Secure behind TLS', async () => {
   const behind = await signIn({ token }, { ...OWN_PAGE, 'x-forwarded-proto': 'https' });
   expect(behind.headers.get('set-cookie')).toMatch(/; Secure$/);
 });
 
-it('reads whatever the token may read', async () => {
+it('a session reads whatever the token may read', async () => {
   const cookie = await openCookie();
   const byCookie = await me({ ...OWN_PAGE, cookie });
   expect(byCookie.status).toBe(200);
@@ -61,7 +61,7 @@ it('reads whatever the token may read', async () => {
   expect(captures.status).toBe(200);
 });
 
-it('opens the live stream, and creates a ticket for it', async () => {
+it('a session opens the live stream, and creates a ticket for it', async () => {
   const headers = { ...OWN_PAGE, cookie: await openCookie() };
   const booted = (await (await fetch(`${api.url}/auth/bootstrap`, { headers })).json()) as {
     organizations: { id: string }[];
@@ -106,13 +106,13 @@ it.each([
   expect([ended.status, ended.headers.get('set-cookie')]).toEqual([403, null]);
 });
 
-it('does not let pages of another origin read', async () => {
+it('a session cannot be read by pages of another origin', async () => {
   const cookie = await openCookie();
   expect((await me({ cookie, 'sec-fetch-site': 'same-site' })).status).toBe(401);
   expect((await me({ cookie, origin: 'https://other.example.com' })).status).toBe(401);
 });
 
-it('accepts a change from its own page if the browser sends only the origin', async () => {
+it('a session accepts a change from its own page if the browser sends only the origin', async () => {
   const cookie = await openCookie();
   const patched = await fetch(`${api.url}/auth/me`, {
     method: 'PATCH',
@@ -122,12 +122,12 @@ it('accepts a change from its own page if the browser sends only the origin', as
   expect(patched.status).toBe(200);
 });
 
-it('has no effect beside a credential in the header', async () => {
+it('a session has no effect beside a credential in the header', async () => {
   const cookie = await openCookie();
   expect((await me({ ...OWN_PAGE, cookie, authorization: 'Bearer unknown' })).status).toBe(401);
 });
 
-it('ends', async () => {
+it('a session ends on request', async () => {
   const cookie = await openCookie();
   const ended = await fetch(`${api.url}/auth/session`, {
     method: 'DELETE',
@@ -136,7 +136,7 @@ it('ends', async () => {
   expect(ended.headers.get('set-cookie')).toMatch(/=; Path=\/; Max-Age=0; HttpOnly; SameSite=Strict$/);
 });
 
-it('refuses a token that does not belong to a user', async () => {
+it('a session is refused for a token that does not belong to a user', async () => {
   expect((await signIn({ token: 'unknown' })).status).toBe(401);
   expect((await signIn({ token: 'static-key-of-the-child' })).status).toBe(403);
   expect((await signIn({})).status).toBe(422);

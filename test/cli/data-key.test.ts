@@ -52,7 +52,7 @@ function expectNothing(folder: string, picture: Buffer): void {
     for (const needle of needles) expect(bytes.includes(needle), `${needle} in ${path}`).toBe(false);
 }
 
-it('encrypts all data on the disk, in every file at every moment, and the data can be read again', {
+it('a data key encrypts all data on the disk, in every file at every moment, and the data can be read again', {
   tags: 'long',
 }, async () => {
   await using service = sealed;
@@ -93,7 +93,7 @@ it('encrypts all data on the disk, in every file at every moment, and the data c
   expect(await again.stop()).toBe(0);
 });
 
-it('is required by every command: another key, none, or one for unencrypted data is refused', {
+it('the right data key is required by every command: another one, none, or one for unencrypted data is refused', {
   tags: 'long',
 }, async () => {
   const other = { DATA_KEY_FILE: writeKey(folder, 'other') };
@@ -143,7 +143,7 @@ it('is required by every command: another key, none, or one for unencrypted data
   expect(readAllFiles(plain.dir).some(({ bytes }) => bytes.includes(CANARY))).toBe(true);
 });
 
-it('in an invalid file is reported without the file’s content', async () => {
+it('an invalid key file is reported without its content', async () => {
   const missing = await runHere(['inspect'], { DATA_DIR: folder, DATA_KEY_FILE: join(folder, 'none') });
   expect(missing).toMatchObject({
     code: 78,
@@ -157,7 +157,7 @@ it('in an invalid file is reported without the file’s content', async () => {
   expect(refused.stderr).not.toContain('only-some-letters');
 });
 
-it('is changed by rekey --captures for captures alone, which names both keys', async () => {
+it('rekey --captures changes the key only for captures, and names both keys', async () => {
   const dir = makeFolder();
   const [first, second] = [writeKey(dir, 'first'), writeKey(dir, 'second')];
   const path = join(dir, 'capture.mdb');
@@ -180,7 +180,7 @@ it('is changed by rekey --captures for captures alone, which names both keys', a
     expect(await runHere(['inspect'], { DATA_DIR: dir, DATA_KEY_FILE })).toMatchObject({ code: 0 });
 });
 
-it('is changed by rekey: from no encryption, to another key, and back to none', {
+it('rekey changes the key: from no encryption, to another key, and back to none', {
   tags: 'long',
 }, async () => {
   const [first, second] = [writeKey(folder, 'first'), writeKey(folder, 'second')];

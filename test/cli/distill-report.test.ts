@@ -97,7 +97,7 @@ function describe(over: Partial<RoundJson> = {}): string {
   return describeRound(round, 'e2', Number.POSITIVE_INFINITY, choosePalette(false));
 }
 
-it('starts with what would be served, and says how many of the runs were used', () => {
+it('the report starts with what would be served, and says how many of the runs were used', () => {
   const lines = describe().split('\n');
   expect(lines[0]).toBe('served          30 of 40 steps held out (75 %)');
   expect(lines[1]).toMatch(/^wrong +1 of 30/);
@@ -112,7 +112,7 @@ it('starts with what would be served, and says how many of the runs were used', 
   );
 });
 
-it('names each agent, and what it needs', () => {
+it('the report names each agent, and what it needs', () => {
   const text = describe();
   expect(text).toMatch(/^triage .* served +look$/m);
   expect(text).toMatch(/^cluster .* not served: wrong too often/m);
@@ -130,7 +130,7 @@ it('names each agent, and what it needs', () => {
   );
 });
 
-it('shows every kind of answer that was wrong', () => {
+it('the report shows every kind of answer that was wrong', () => {
   const text = describe();
   expect(text).toMatch(/^open_dispute +10 +9 +36$/m);
   expect(text).toContain('kind 11');

@@ -166,7 +166,9 @@ describe('distill --export', () => {
   });
 });
 
-it('says in one line that no space is left, and leaves no part of a file', { tags: 'long' }, async () => {
+it('an export says in one line that no space is left, and leaves no part of a file', {
+  tags: 'long',
+}, async () => {
   const out = join(folder, 'full');
   const argv = ['distill', '--db', db, '--out', out, '--export', 'openai'];
   await using child = new CliChild(argv, {

@@ -103,7 +103,7 @@ describe('a health check beside listeners that answer', () => {
   });
 });
 
-it('succeeds when both ports speak TLS, and fails after the service has ended', {
+it('the health check succeeds when both ports speak TLS, and fails after the service has ended', {
   tags: 'long',
 }, async () => {
   const tls = { TLS_CERT: cert, TLS_KEY: key, GW_TLS_CERT: cert, GW_TLS_KEY: key };

@@ -630,7 +630,7 @@ describe('--limits', () => {
   });
 });
 
-it('shows the service tier of an answer, and that it has no price', async () => {
+it('inspect shows the service tier of an answer, and that it has no price', async () => {
   const { out } = await inspect(['--run', 'mend-1'], (source) => {
     source.add({
       run_id: 'mend-1',

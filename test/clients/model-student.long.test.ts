@@ -265,4 +265,4 @@ for (const [at, path] of ['/v1/chat/completions', '/v1/messages'].entries())
     });
   });
 
-it('leaves no trace of a credential', () => bench.expectNoCanary());
+it('a student with a model leaves no trace of a credential', () => bench.expectNoCanary());

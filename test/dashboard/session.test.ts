@@ -116,14 +116,14 @@ async function openLink(token: string, next = ''): Promise<{ done: Promise<void>
 const emailNow = () => page.bootstrap.value?.profile.email;
 const sessionsStarted = () => asked.filter((route) => route === 'POST /auth/session').length;
 
-it('signs in a reader who is signed out, and disappears from the address', async () => {
+it('a link signs in a reader who is signed out, and disappears from the address', async () => {
   const { done } = await openLink(tokens.ann!, '&next=runs');
   await done;
   expect(emailNow()).toBe('ann@example.com');
   expect(place.hash).toBe('#/runs');
 });
 
-it('of another user asks first, and changes nothing if the reader declines', async () => {
+it('a link of another user asks first, and changes nothing if the reader declines', async () => {
   await (await openLink(tokens.ann!)).done;
   const before = cookie;
   const { done } = await openLink(tokens.eve!);
@@ -139,7 +139,7 @@ it('of another user asks first, and changes nothing if the reader declines', asy
   expect(emailNow()).toBe('ann@example.com');
 });
 
-it('of another user replaces the session if the reader agrees', async () => {
+it('a link of another user replaces the session if the reader agrees', async () => {
   await (await openLink(tokens.ann!)).done;
   const { done } = await openLink(tokens.eve!);
   page.offeredSession.value!.decide(true);
@@ -147,13 +147,13 @@ it('of another user replaces the session if the reader agrees', async () => {
   expect(emailNow()).toBe('eve@example.com');
 });
 
-it('of the same user is used without a question', async () => {
+it('a link of the same user is used without a question', async () => {
   await (await openLink(tokens.ann!)).done;
   await (await openLink(tokens.ann!)).done;
   expect([emailNow(), sessionsStarted()]).toEqual(['ann@example.com', 2]);
 });
 
-it('that has expired does not affect the session, and is reported to a signed-out reader', async () => {
+it('an expired link does not affect the session, and is reported to a signed-out reader', async () => {
   await (await openLink(`${tokens.ann}x`)).done;
   expect(page.signInReason.value).toContain('This link is no longer valid');
   await (await openLink(tokens.ann!)).done;
@@ -161,7 +161,7 @@ it('that has expired does not affect the session, and is reported to a signed-ou
   expect([emailNow(), page.offeredSession.value]).toEqual(['ann@example.com', null]);
 });
 
-it('is not lost while the server does not answer', async () => {
+it('a link is not lost while the server does not answer', async () => {
   isDown = (route) => route === 'GET /auth/me';
   await expect((await openLink(tokens.ann!)).done).rejects.toMatchObject({ status: 0 });
   expect(place.hash).toBe('');
@@ -170,7 +170,7 @@ it('is not lost while the server does not answer', async () => {
   expect(emailNow()).toBe('ann@example.com');
 });
 
-it('opened during the question about another one replaces it', async () => {
+it('a link that is opened during the question about another one replaces it', async () => {
   const { stdout } = await runHere(['token', '--email', 'bob@example.com'], { DATA_DIR: service.dir });
   await (await openLink(tokens.ann!)).done;
   const first = await openLink(tokens.eve!);
@@ -182,7 +182,7 @@ it('opened during the question about another one replaces it', async () => {
   expect(emailNow()).toBe('bob@example.com');
 });
 
-it('of a signed-in reader is read with simultaneous requests, each once', async () => {
+it('the account of a signed-in reader is read with simultaneous requests, each once', async () => {
   await (await openLink(tokens.ann!)).done;
   asked = [];
   const isMemberAsked = Promise.withResolvers<void>();

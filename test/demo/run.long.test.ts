@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(dir, { recursive: true, force: true }));
 
-it('runs the agent through the gateway, shows the run, and can be run again', async () => {
+it('the demo runs the agent through the gateway, shows the run, and can be run again', async () => {
   for (let time = 0; time < 2; time += 1) {
     await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir } });
     const { code, stdout, stderr } = await demo.ended;
@@ -31,7 +31,7 @@ it('runs the agent through the gateway, shows the run, and can be run again', as
   }
 });
 
-it('leaves a database with the run: every turn, the overloaded call and its retry', () => {
+it('the demo leaves a database with the run: every turn, the overloaded call and its retry', () => {
   const reader = CaptureReader.open(join(dir, 'demo', 'capture.mdb'));
   const records = [...reader.exchanges({ run_id: 'demo' })];
   expect(records.length).toBe(STORY_TURNS + 1);
@@ -43,7 +43,7 @@ it('leaves a database with the run: every turn, the overloaded call and its retr
   return reader.close();
 });
 
-it('ends on a terminal with a link to its run in the dashboard', async () => {
+it('the demo ends on a terminal with a link to its run in the dashboard', async () => {
   await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
   const [, url = '', token = ''] = await demo.waitForOutput(/(http:\/\/\S+)\/#token=(\S+)&next=runs\/demo/);
   const headers = { authorization: `Bearer ${token}` };
@@ -55,7 +55,7 @@ it('ends on a terminal with a link to its run in the dashboard', async () => {
 });
 
 it.skipIf(findChromium() === null)(
-  'ends with a link that shows its run in Chromium',
+  'the demo ends with a link that shows its run in Chromium',
 
   async () => {
     await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });

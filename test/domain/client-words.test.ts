@@ -15,7 +15,7 @@ it.each([
   expect(stripClientWords(text)).toBe(rest);
 });
 
-it('recognizes a text that contains only the client’s words', () => {
+it('a text that contains only the client’s words is recognized', () => {
   expect(isClientWords(' <system-reminder>\na\n</system-reminder>\n')).toBe(true);
   expect(isClientWords('<system-reminder>a</system-reminder> Fix it.')).toBe(false);
 });

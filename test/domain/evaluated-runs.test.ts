@@ -56,7 +56,7 @@ describe('a run that is evaluated', () => {
   });
 });
 
-it('replaces only the oldest evaluations, and leaves all others unchanged', () => {
+it('a new evaluation replaces only the oldest ones, and leaves all others unchanged', () => {
   const nudge = { level: 1, began: 1 } as const;
   const { entries, parts } = EVALUATED_RUNS;
   const before = evaluateAll([stepsOf('first', 1, nudge)]).runs;

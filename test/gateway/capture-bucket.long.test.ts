@@ -15,7 +15,7 @@ interface BucketStats {
   failure: string | null;
 }
 
-it('reads bodies from the bucket; without it, lists and forwards all the same', async () => {
+it('the gateway reads bodies from the bucket; without it, it lists and forwards all the same', async () => {
   const s3 = await openS3();
   const folder = makeFolder();
   const service = new WholeService(folder, {

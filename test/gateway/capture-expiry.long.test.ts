@@ -46,7 +46,7 @@ const expired = async () => {
   return stats.db;
 };
 
-it('removes expired captures while it captures, and keeps the rest byte for byte', async () => {
+it('the gateway removes expired captures while it captures, and keeps the rest byte for byte', async () => {
   await service.start();
   for (let turn = 0; turn < 3; turn++)
     await service.capture('old', { messages: [{ role: 'user', content: `${turn}` }] });

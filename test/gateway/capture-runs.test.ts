@@ -34,7 +34,7 @@ const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 const post = (path: string, body: Buffer, headers: [string, string][] = []): Buffer =>
   messageBytes(`POST ${path} HTTP/1.1`, [['Host', 'gw'], ...headers], body);
 
-it('stores labels, conversations without a label, the note, providers, turns and flags', {
+it('the capture contains labels, conversations without a label, the note, providers, turns and flags', {
   tags: 'long',
 }, async () => {
   const { url, port } = await start('--note', 'before the change');

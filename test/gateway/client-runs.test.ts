@@ -13,7 +13,7 @@ import { makeFolder } from '../storage/folder.ts';
 const SESSION = 'd60530b4-a57a-44c3-9a84-b36ea3e98f78';
 const AGENT = 'a69baf915666a168d';
 
-it('shows sessions with their agents and side calls, and runs by the operator’s header', async () => {
+it('sessions are shown with their agents and side calls, and so are runs of the operator’s header', async () => {
   const provider = await startFakeProvider({ script: () => ({ text: 'It is here.' }) });
   onTestFinished(() => provider.close());
   const folder = makeFolder();

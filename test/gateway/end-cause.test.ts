@@ -54,7 +54,7 @@ async function readOne(db: string) {
   return { record, told: told!, run };
 }
 
-it('is a refused connection, also in the 502', async () => {
+it('the cause of an end is a refused connection, also in the 502', async () => {
   const db = await start(UNREACHABLE);
   const answer = await rawRequest(gateway!.port, REQUEST);
   expect(answer.status).toBe(502);
@@ -73,7 +73,7 @@ const upstreamFaults = [
   ['something else altogether\r\n\r\n', 'upstream_protocol'],
 ] as const;
 for (const [at, [bytes, end_cause]] of upstreamFaults.entries())
-  it(`is what the upstream did: ${JSON.stringify(bytes)}`, longFrom(at, 1), async () => {
+  it(`the cause of an end is what the upstream did: ${JSON.stringify(bytes)}`, longFrom(at, 1), async () => {
     upstream = await startRawUpstream({
       onRequest: async (connection) => {
         await connection.write(bytes);
@@ -87,7 +87,7 @@ for (const [at, [bytes, end_cause]] of upstreamFaults.entries())
     expect((await readOne(db)).record).toMatchObject({ end_cause });
   });
 
-it('is the upstream’s status, and null after a success', async () => {
+it('the cause of an end is the upstream’s status, and null after a success', async () => {
   upstream = await startRawUpstream((connection) =>
     connection.write(messageBytes('HTTP/1.1 529 Overloaded', [], Buffer.from('{"type":"error"}'))),
   );
@@ -96,7 +96,7 @@ it('is the upstream’s status, and null after a success', async () => {
   expect((await readOne(db)).record.end_cause).toBe('upstream_status');
 });
 
-it('is an error when the client leaves during the answer', async () => {
+it('the cause of an end is an error when the client leaves during the answer', async () => {
   const begun = Promise.withResolvers<void>();
   upstream = await startRawUpstream({
     onRequest: async (connection) => {

@@ -329,11 +329,14 @@ describe.each([
 it.each([
   ['chat-completions', objectChunks],
   ['messages', objectDeltas],
-] as const)('is never served without arguments where %s streams them as an object', async (_, side) => {
-  for (let at = 2_000; at < 2_020; at++) {
-    const steps = await run(side, at);
-    const inputs = steps.flatMap(({ said }) => ('text' in said ? [] : [said.input]));
-    expect(inputs).toEqual([`{"order_id":${orderOf(at)}}`, refundOf(orderOf(at))]);
-    if (at > 2_001) expect(steps.map(({ by }) => by)).toContain('student');
-  }
-});
+] as const)(
+  'a call is never served without arguments where %s streams them as an object',
+  async (_, side) => {
+    for (let at = 2_000; at < 2_020; at++) {
+      const steps = await run(side, at);
+      const inputs = steps.flatMap(({ said }) => ('text' in said ? [] : [said.input]));
+      expect(inputs).toEqual([`{"order_id":${orderOf(at)}}`, refundOf(orderOf(at))]);
+      if (at > 2_001) expect(steps.map(({ by }) => by)).toContain('student');
+    }
+  },
+);

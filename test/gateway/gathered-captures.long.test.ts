@@ -97,7 +97,7 @@ function says(words: string, image = false) {
   return { messages: [{ role: 'user', content }] };
 }
 
-it('shows the captures of two gateways, and follows them', async () => {
+it('one service shows the captures of two gateways, and follows them', async () => {
   const s3 = await openS3();
   const key = join(makeFolder(), 'data.key');
   const boxes = new Boxes(s3, key);

@@ -188,7 +188,7 @@ interface Fault {
 }
 
 it.skipIf(process.platform !== 'linux')(
-  'survives a storm of hostile bodies and faults',
+  'a gateway survives a storm of hostile bodies and faults',
   async () => {
     const place = mountPlace();
     const folder = place ?? makeFolder();

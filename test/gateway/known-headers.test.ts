@@ -46,7 +46,7 @@ function describe(pairs: Pairs, framing: 'none' | 'length'): Omit<FilteredReques
   };
 }
 
-it('gives the same head as without the memory, for any order of requests and values of equal length', () => {
+it('a head is the same with the memory, for any order of requests and values of equal length', () => {
   const name = fc.constantFrom(
     'x-a',
     'x-b',
@@ -74,7 +74,7 @@ it('gives the same head as without the memory, for any order of requests and val
   );
 });
 
-it('takes a credential of the same length from the request itself', () => {
+it('a credential of the same length is that of the request itself', () => {
   const lines = (key: string) =>
     ask(
       [

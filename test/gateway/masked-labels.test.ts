@@ -13,7 +13,7 @@ import { makeFolder } from '../storage/folder.ts';
 
 const KEYS = ['sk-ant-api03-Qm7Zt2Lx9Vb4Nc8Kd3Rf', 'sk-ant-api03-Hy5Wp1Gs6Ju0Ea7Xo2Ti'] as const;
 
-it('shows and marks runs separately whose labels differ in a key, also after a restart', async () => {
+it('runs whose labels differ in a key are shown and marked separately, also after a restart', async () => {
   const provider = await startFakeProvider({ script: () => ({ text: 'It is here.' }) });
   onTestFinished(() => provider.close());
   const folder = makeFolder();

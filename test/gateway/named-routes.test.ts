@@ -222,7 +222,7 @@ describe('a prefix', () => {
   });
 });
 
-it('is refused at the start with what is wrong, and without its value', async () => {
+it('a faulty route is refused at the start with what is wrong, and without its value', async () => {
   await using refused = new CliChild(['gateway', '--port', '0'], {
     env: { DATA_DIR: folder, GW_ROUTES: `{"/a": {"preset": "unheard-of", "headers": {"x": "${SECRET}"}}}` },
   });

@@ -83,7 +83,7 @@ async function storm(prng: Prng, name: string, tally: Tally): Promise<void> {
   }
 }
 
-it(`keeps correct counts through a storm (seed ${SEED})`, async () => {
+it(`relegation keeps correct counts through a storm (seed ${SEED})`, async () => {
   const prng = createPrng(SEED);
   const tally: Tally = { student: 0, upstream: 0, left: 0 };
   let isOver = false;

@@ -112,7 +112,7 @@ async function run(
   }
 }
 
-it('serves agents of each route according to what that route has proved', async () => {
+it('the student serves agents of each route according to what that route has proved', async () => {
   for (const name of ['blue', 'green'] as const) {
     expect(report).toContain(`(at vllm /${name})`);
     // No golden step contains the code that the second step needs.
@@ -122,7 +122,7 @@ it('serves agents of each route according to what that route has proved', async 
   }
 });
 
-it('serves no agent of another route or of another path by that proof', async () => {
+it('the student serves no agent of another route or of another path by that proof', async () => {
   const before = await relegation();
   const { by, last } = await run('', 1_001);
   expect(by).toEqual(['upstream', 'upstream', 'upstream']);
@@ -136,7 +136,7 @@ it('serves no agent of another route or of another path by that proof', async ()
   expect(deeper).not.toContain('student');
 });
 
-it('checks the client’s credential if it has one, and otherwise the route’s', async () => {
+it('the student checks the client’s credential if it has one, and otherwise the route’s', async () => {
   const body = new BasketRun(1_004).body();
   // Has an unknown key at the first route; at the second, all clients use the operator's key.
   expect(await ask('/blue', body, { 'x-api-key': 'a-stranger' })).toMatchObject({ by: 'upstream' });

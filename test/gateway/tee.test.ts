@@ -65,7 +65,7 @@ function fill(bytes: number, value: number): Uint8Array {
   return new Uint8Array(bytes).fill(value);
 }
 
-it('lends copies that stay unchanged to the end, and keeps the same bytes', () => {
+it('the tee lends copies that stay unchanged to the end, and keeps the same bytes', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: LENT_BYTES_MIN, max: 1 << 20 }),
@@ -106,7 +106,7 @@ it('lends copies that stay unchanged to the end, and keeps the same bytes', () =
   );
 });
 
-it('lends nothing of a body that is not contiguous', () => {
+it('the tee lends nothing of a body that is not contiguous', () => {
   for (const announced of [0, (1 << 20) + 1, BODY_BYTES_MAX + 1]) {
     const { tee, budget } = openTee(announced);
     const before = budget.left;
@@ -123,7 +123,7 @@ it('lends nothing of a body that is not contiguous', () => {
   expect(short.lend(fill(100 * KIB, 1))).toBeNull();
 });
 
-it('moves what came before the loan, never what it has lent', () => {
+it('the tee moves what came before the loan, never what it has lent', () => {
   const { memory, tee } = openTee(400 * KIB);
   const first = fill(20 * KIB, 1);
   expect(tee.lend(first)).toBeNull();
@@ -144,7 +144,7 @@ const LOSSES: [string, (tee: Tee) => void][] = [
   ['the rest of the request, copied elsewhere', (tee) => tee.add(tee.request, fill(140 * KIB, 9))],
 ];
 
-it.each(LOSSES)('keeps what it has lent when there is no room for %s', (_name, lose) => {
+it.each(LOSSES)('the tee keeps what it has lent when there is no room for %s', (_name, lose) => {
   const { memory, budget, tee } = openTee(300 * KIB, 200 * KIB);
   const copy = tee.lend(fill(100 * KIB, 7))!;
   const cell = tee.request.cells[0]!;
@@ -166,7 +166,7 @@ it.each(LOSSES)('keeps what it has lent when there is no room for %s', (_name, l
   expect(memory.given).toEqual([cell]);
 });
 
-it('lends nothing after the exchange', () => {
+it('the tee lends nothing after the exchange', () => {
   const { tee, budget, memory } = openTee(300 * KIB);
   tee.lend(fill(100 * KIB, 1));
   const cell = tee.request.cells[0]!;
@@ -178,7 +178,7 @@ it('lends nothing after the exchange', () => {
   expect(memory.given).toEqual([]);
 });
 
-it('keeps a short body where it is, within the same bounds', () => {
+it('the tee keeps a short body where it is, within the same bounds', () => {
   const { memory, budget, tee } = openTee(0, 3 * KIB);
   const request = fill(KIB, 1);
   const answer = fill(KIB, 2);

@@ -28,7 +28,7 @@ describe('the source tree', () => {
     expect(findViolations(sources)).toEqual([]);
   });
 
-  it('uses every allowance', () => {
+  it('uses every permitted exception of the import direction', () => {
     expect(findUnusedAllowances(sources)).toEqual([]);
   });
 });

@@ -65,7 +65,7 @@ describe('the lock file', () => {
   });
 });
 
-it('forbids the scripts that allowScripts forbids, for older versions of npm', () => {
+it('the lock file forbids the scripts that allowScripts forbids, for older versions of npm', () => {
   const { allowScripts } = JSON.parse(read('package.json')) as { allowScripts: Record<string, boolean> };
   const scripts = Object.entries(packages).filter(([path]) => allowScripts[nameOf(path)] !== undefined);
   expect(scripts.length).toBeGreaterThanOrEqual(Object.keys(allowScripts).length);

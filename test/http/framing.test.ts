@@ -267,7 +267,7 @@ async function expectRefused(client: RawClient, status: number, isGateway: boole
   expect(client.malformed).toBeNull();
 }
 
-describe.runIf(isWatched)('a refused request, of which nothing and nothing after it is forwarded', () => {
+describe.runIf(isWatched)('a refused request, which is not forwarded with what follows,', () => {
   describe.each(CUTS)('%s', (_cut, cut) => {
     it.each(REFUSED)('has %s', async (_name, bytes, status) => {
       const pieces = cut(Buffer.from(bytes + SMUGGLED, 'latin1'));
@@ -282,20 +282,23 @@ describe.runIf(isWatched)('a refused request, of which nothing and nothing after
       expect(served).toEqual([]);
     });
 
-    it.each(REFUSED.slice(0, 4))('%s, behind a request that was answered', async (_name, bytes, status) => {
-      for (const isGateway of [true, false]) {
-        const client = await openRawClient(isGateway ? gateway.port : api.port);
-        await client.write('GET /before HTTP/1.1\r\nhost: gw\r\n\r\n');
-        expect((await client.readAnswer()).status).toBe(200);
-        await client.writePieces(cut(Buffer.from(bytes + SMUGGLED, 'latin1')));
-        await expectRefused(client, status, isGateway);
-        client.socket.destroy();
-      }
-      expect(upstream.requests.map((request) => request.start_line)).toEqual(['GET /before HTTP/1.1']);
-      expect(served).toEqual(['GET /before ']);
-    });
+    it.each(REFUSED.slice(0, 4))(
+      'has %s, after a request that was answered',
+      async (_name, bytes, status) => {
+        for (const isGateway of [true, false]) {
+          const client = await openRawClient(isGateway ? gateway.port : api.port);
+          await client.write('GET /before HTTP/1.1\r\nhost: gw\r\n\r\n');
+          expect((await client.readAnswer()).status).toBe(200);
+          await client.writePieces(cut(Buffer.from(bytes + SMUGGLED, 'latin1')));
+          await expectRefused(client, status, isGateway);
+          client.socket.destroy();
+        }
+        expect(upstream.requests.map((request) => request.start_line)).toEqual(['GET /before HTTP/1.1']);
+        expect(served).toEqual(['GET /before ']);
+      },
+    );
 
-    it.each(BROKEN_OFF)('has a body with %s, of which nothing was forwarded', async (_name, rest) => {
+    it.each(BROKEN_OFF)('has a body with %s, before any of it was forwarded', async (_name, rest) => {
       const bytes = Buffer.from(`${chunked(`5\r\nfirst\r\n${rest}`)}${SMUGGLED}`, 'latin1');
       for (const isGateway of [true, false]) {
         const client = await openRawClient(isGateway ? gateway.port : api.port);

@@ -164,7 +164,7 @@ describe.each([
   });
 });
 
-it.each(['generateText', 'streamText'])('is aborted during a tool call, by %s', async (way) => {
+it.each(['generateText', 'streamText'])('an agent is aborted during a tool call, by %s', async (way) => {
   const abortable = async (place: AgentPlace) => {
     const controller = new AbortController();
     const impatient = tool({
@@ -193,7 +193,7 @@ it.each(['generateText', 'streamText'])('is aborted during a tool call, by %s', 
   expect(alone.requests).toHaveLength(1);
 });
 
-it('gives each step its tokens if an agent is the tool of another', async () => {
+it('each step has its tokens if an agent is the tool of another', async () => {
   const { steps } = await expectNoDifference(api, nestedScript, async (place) => {
     const ask = tool({
       description: 'Asks another.',
@@ -298,7 +298,7 @@ describe.each(['chat', 'responses'] as const)('an agent in a loop, over %s', (wi
   );
 });
 
-it('identifies the call that succeeds after a failed one', async () => {
+it('the call that succeeds after a failed one is identified', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -318,7 +318,7 @@ it('identifies the call that succeeds after a failed one', async () => {
   }
 });
 
-it('separates simultaneous runs, registered once for all', async () => {
+it('simultaneous runs are separate, with one registration for all', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   registerTelemetry(understudyTelemetry());
@@ -343,7 +343,7 @@ it('separates simultaneous runs, registered once for all', async () => {
   }
 });
 
-it('logs nothing outside a run', async () => {
+it('nothing is logged outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     const { text } = await generate({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });

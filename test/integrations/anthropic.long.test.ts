@@ -276,7 +276,7 @@ function runnerTool(run: (input: unknown) => string | Promise<string>) {
   });
 }
 
-it.each([false, true])('is watched in the tool runner, stream: %s', async (stream) => {
+it.each([false, true])('the tool runner is watched, stream: %s', async (stream) => {
   const { steps } = await expectNoDifference(api, searches('a', 'bad'), async (place) => {
     const runner = clientAt(place).beta.messages.toolRunner({
       ...PARAMS,
@@ -293,7 +293,7 @@ it.each([false, true])('is watched in the tool runner, stream: %s', async (strea
   ]);
 });
 
-it.each([false, true])('is aborted during a tool call of the tool runner, stream: %s', async (stream) => {
+it.each([false, true])('the tool runner is aborted during a tool call, stream: %s', async (stream) => {
   const { steps, requests, outcome } = await expectNoDifference(api, searches('a'), async (place) => {
     const controller = new AbortController();
     const tool = runnerTool(() => {
@@ -315,7 +315,7 @@ it.each([false, true])('is aborted during a tool call of the tool runner, stream
   expect(steps.every(({ action }) => action === 'search')).toBe(true);
 });
 
-it('does not affect token counts and model lists', async () => {
+it('token counts and model lists are not affected', async () => {
   const { steps, requests } = await expectNoDifference(
     api,
     () => ({}),
@@ -387,7 +387,7 @@ describe('an agent in a loop', () => {
   });
 });
 
-it('identifies the attempt that succeeds after a failed one', async () => {
+it('the attempt that succeeds after a failed one is identified', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -410,7 +410,7 @@ it('identifies the attempt that succeeds after a failed one', async () => {
   }
 });
 
-it('separates simultaneous runs', async () => {
+it('simultaneous runs are separate', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };
@@ -431,7 +431,7 @@ it('separates simultaneous runs', async () => {
   }
 });
 
-it('logs nothing outside a run', async () => {
+it('nothing is logged outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };
   try {

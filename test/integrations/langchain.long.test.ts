@@ -232,7 +232,7 @@ describe('an agent of createAgent', () => {
   });
 });
 
-it('streams a custom graph with parallel tools, of which one fails', async () => {
+it('a custom graph is streamed with parallel tools, of which one fails', async () => {
   const { steps } = await expectNoDifference(api, searches('a', 'bad'), async (place) => {
     const model = modelAt(place.url).bindTools([search]);
     const graph = new StateGraph(MessagesAnnotation)
@@ -262,7 +262,7 @@ it('streams a custom graph with parallel tools, of which one fails', async () =>
   expect(steps.at(-1)).toMatchObject({ action: 'respond' });
 });
 
-it.each(['invoke', 'stream'] as const)('is aborted during a tool call, by %s', async (way) => {
+it.each(['invoke', 'stream'] as const)('an agent is aborted during a tool call, by %s', async (way) => {
   const abortable = async (place: AgentPlace) => {
     const controller = new AbortController();
     const impatient = tool(
@@ -350,7 +350,7 @@ describe('an agent in a loop', () => {
   });
 });
 
-it('identifies the call that succeeds after a failed one', async () => {
+it('the call that succeeds after a failed one is identified', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -382,7 +382,7 @@ it('identifies the call that succeeds after a failed one', async () => {
   }
 });
 
-it('separates simultaneous runs', async () => {
+it('simultaneous runs are separate', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   const agent = agentAt({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });
@@ -404,7 +404,7 @@ it('separates simultaneous runs', async () => {
   }
 });
 
-it('logs nothing outside a run', async () => {
+it('nothing is logged outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     expect(

@@ -197,7 +197,7 @@ describe.each(ways)('%s', (name, run) => {
   });
 });
 
-it('keeps the steps of a stream that is read after its run', async () => {
+it('the steps of a stream are kept that is read after its run', async () => {
   const steps = await expectLateSteps(
     api,
     searches('a', 'b'),
@@ -210,7 +210,7 @@ it('keeps the steps of a stream that is read after its run', async () => {
   expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
 });
 
-it('is aborted during a stream', async () => {
+it('a run is aborted during a stream', async () => {
   const script: Script = () => ({ text: 'one two three four', hold_after_frames: 5 });
   const { steps } = await expectNoDifference(api, script, async (place) => {
     const controller = new AbortController();
@@ -227,13 +227,13 @@ it('is aborted during a stream', async () => {
   expect(steps).toEqual([]);
 });
 
-it('continues after the error of a stream as it would alone', async () => {
+it('a run continues after the error of a stream as it would alone', async () => {
   const script: Script = () => ({ text: 'one two', stream_error: 'It broke.' });
   const { outcome } = await expectNoDifference(api, script, (place) => stream({})(place));
   expect(outcome).toHaveProperty('error');
 });
 
-it('recognizes an error that a tool describes in its own words, by its span', async () => {
+it('an error that a tool describes in its own words is recognized by its span', async () => {
   const own = tool({
     name: 'search',
     description: 'Searches.',
@@ -249,14 +249,14 @@ it('recognizes an error that a tool describes in its own words, by its span', as
   expect(steps[0]).toMatchObject({ observation: 'It did not work: no such index', isError: true });
 });
 
-it('logs a tool that ends the run, and no answer of a model', async () => {
+it('a tool that ends the run is logged, without an answer of a model', async () => {
   const { steps } = await expectNoDifference(api, searches('a'), (place) =>
     ask({})(place, agentWith({ toolUseBehavior: 'stop_on_first_tool' })),
   );
   expect(steps).toMatchObject([{ action: 'search', observation: 'found a', isError: false, tokens: 120 }]);
 });
 
-it('follows a hand-over to another agent', async () => {
+it('a hand-over to another agent is followed', async () => {
   const script: Script = (request) =>
     request.tools.includes('transfer_to_Finder')
       ? { text: 'Not me.', tool_calls: [{ name: 'transfer_to_Finder', input: {} }] }
@@ -279,7 +279,7 @@ it('follows a hand-over to another agent', async () => {
   ]);
 });
 
-it('returns calls of unknown tools to the model if the runner does, and they are failed steps', async () => {
+it('calls of unknown tools are returned to the model if the runner does so, and they are failed steps', async () => {
   const script: Script = ({ tool_results }) =>
     tool_results.length > 0
       ? { text: 'So be it.' }
@@ -300,7 +300,7 @@ it('returns calls of unknown tools to the model if the runner does, and they are
   ]);
 });
 
-it('logs an agent that is a tool as one step', async () => {
+it('an agent that is a tool is logged as one step', async () => {
   const script: Script = (request) =>
     request.tools.includes('find')
       ? request.tool_results.length > 0
@@ -318,7 +318,7 @@ it('logs an agent that is a tool as one step', async () => {
   ]);
 });
 
-it('does not log the conversation in its input', async () => {
+it('the conversation in the input is not logged', async () => {
   const { steps } = await expectNoDifference(
     api,
     () => ({ text: 'Here.' }),
@@ -409,7 +409,7 @@ describe('an agent in a loop', () => {
 });
 
 it.each([false, true])(
-  'identifies the call that succeeds after a failed one, stream: %s',
+  'the call that succeeds after a failed one is identified, stream: %s',
   async (streamed) => {
     const provider = await startFakeProvider({
       script: ({ calls_before }) =>
@@ -437,7 +437,7 @@ it.each([false, true])(
   },
 );
 
-it('separates simultaneous runs, with one runner for all', async () => {
+it('simultaneous runs are separate, with one runner for all', async () => {
   const provider = await startFakeProvider({ script: searches('a', 'b') });
   await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
   const runner = runnerAt({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });
@@ -460,7 +460,7 @@ it('separates simultaneous runs, with one runner for all', async () => {
   }
 });
 
-it('logs nothing outside a run', async () => {
+it('nothing is logged outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };

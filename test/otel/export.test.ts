@@ -177,7 +177,7 @@ for (const [at, protocol] of ['http/protobuf', 'http/json'].entries())
     });
   });
 
-it('sends no text by default, and all of a turn on request', { tags: 'long' }, async () => {
+it('the export contains no text by default, and all of a turn on request', { tags: 'long' }, async () => {
   const canaries = new Canaries();
   const script: Script = ({ calls_before }) =>
     calls_before % 2 === 0
@@ -221,7 +221,7 @@ it('sends no text by default, and all of a turn on request', { tags: 'long' }, a
   expect(service.collector.requests.flatMap(({ body }) => keys.find(body, 'the collector'))).toEqual([]);
 });
 
-it("has the client's span as parent, which is forwarded unchanged", { tags: 'long' }, async () => {
+it("a span has the client's span as parent, which is forwarded unchanged", { tags: 'long' }, async () => {
   const service = await startService();
   const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
   await converse(service, 'traced', { headers: { traceparent, tracestate: 'a=1' } });
@@ -384,7 +384,7 @@ describe('a collector that refuses spans', () => {
   });
 });
 
-it('gets no spans while the export is off, and later only those captured since it was on', {
+it('no spans are sent while the export is off, and later only those captured since it was on', {
   tags: 'long',
 }, async () => {
   const service = await startService({ OTEL_SDK_DISABLED: 'true' });

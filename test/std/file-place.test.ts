@@ -94,7 +94,7 @@ describe('a failed file operation', () => {
   });
 });
 
-it('is reported correctly for a short write of LMDB: no room, or an error of the disk', () => {
+it('a short write of LMDB is reported correctly: no room, or an error of the disk', () => {
   const shortWrite = () => Object.assign(new Error('Input/output error'), { code: 5 });
   const folder = makeFolder();
   expect(namePlace(shortWrite(), join(folder, 'main.mdb'))).toMatchObject({ code: 'EIO' });

@@ -145,7 +145,7 @@ describe('an end during the loading of modules', () => {
   });
 });
 
-it('does not wait for a thread that has loaded', async () => {
+it('an end does not wait for a thread that has loaded', async () => {
   const thread = new Worker(
     "require('node:worker_threads').parentPort.on('message', () => {}).postMessage('up')",
     {
@@ -158,7 +158,7 @@ it('does not wait for a thread that has loaded', async () => {
   await exited;
 });
 
-it('lets the task of a pool’s thread end when the pool is closed, and fails waiting tasks', async () => {
+it('closing a pool lets the task of its thread end, and fails waiting tasks', async () => {
   const inside = join(folder, 'task');
   mkdirSync(inside);
   held = new HeldEntry(inside, 'task');
@@ -174,7 +174,7 @@ it('lets the task of a pool’s thread end when the pool is closed, and fails wa
   await closed;
 });
 
-it('fails waiting and later tasks when the pool is closed', async () => {
+it('closing a pool fails waiting and later tasks', async () => {
   const pool = startCompute();
   const waiting = pool.run('any', null);
   const letGo = await held.reached();

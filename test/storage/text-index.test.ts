@@ -328,7 +328,7 @@ describe.each([
   });
 });
 
-it('contains no word in the clear, or under the former key, after a change of the key', async () => {
+it('the index contains no word in the clear, or under the former key, after a change of the key', async () => {
   const db = await new Indexed().open();
   await db.store(turn({ run_id: 'a', user: ['rekeyedword'], answers: ['x'] }));
   await db.log.close();
@@ -345,7 +345,7 @@ it('contains no word in the clear, or under the former key, after a change of th
   expect(again.holds('rekeyedword')).toBe(false);
 });
 
-it('contains only masked text', async () => {
+it('the index contains only masked text', async () => {
   const db = await new Indexed().open();
   const secret = `sk-ant-api03-${'Zq9x'.repeat(20)}AA`;
   await db.store(turn({ run_id: 'a', user: [`my key is ${secret} here`], answers: ['x'] }));
@@ -354,7 +354,7 @@ it('contains only masked text', async () => {
   expect(db.find('zq9x*')).toEqual([]);
 });
 
-it('contains nothing of a failed append', async () => {
+it('the index contains nothing of a failed append', async () => {
   let fails = false;
   const db = await new Indexed().open({
     fault: (point) => {
@@ -374,7 +374,7 @@ it('contains nothing of a failed append', async () => {
   expect(db.state.unsearched).toBe(0);
 });
 
-it('finds what was stored under pressure once that is read', async () => {
+it('the index finds what was stored under pressure once that is read', async () => {
   const db = await new Indexed().open({ pressed_rate: 1 });
   const all = Array.from({ length: 200 }, (_, at) =>
     turn({ run_id: `r${at}`, user: [`common pressed${at}`], answers: ['x'] }),

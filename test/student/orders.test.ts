@@ -74,7 +74,7 @@ describe('orders', () => {
 });
 
 describe('a share of the runs', () => {
-  it('has about its size, always the same runs, and includes those of a smaller share', () => {
+  it('has about the requested size, always the same runs, and those of a smaller share', () => {
     const runs = Array.from({ length: 4_000 }, (_, at) => `run ${at}`);
     const small = orderShare(NO_ORDERS, 2, 0.1);
     const large = orderShare(small, 2, 0.5);

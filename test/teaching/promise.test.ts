@@ -86,7 +86,7 @@ describe('the promised error rate', () => {
   });
 });
 
-it('includes ids, which are numbers with such a name, and numbers of the task that repeat them', () => {
+it('the promise includes ids, which are numbers with such a name, and numbers of the task that repeat them', () => {
   const steps = Array.from({ length: 10 }, (_, i) => makeRun(i, 1_000 + i)).flat();
   const places = [...findIdPlaces(steps)].map((place) => JSON.parse(place) as unknown);
   expect(places).toContainEqual(['result:get_order', ['id']]);

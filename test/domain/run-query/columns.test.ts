@@ -38,7 +38,7 @@ function expectSameAnswers(columns: RunColumns<Run>, runs: readonly Run[]): void
   }
 }
 
-it('copies the names of each run if they are all different', () => {
+it('a column copies the names of each run if they are all different', () => {
   const runs = Array.from({ length: 9_000 }, (_, at): Run => ({ agent: [`Bot-${at}`] }));
   runs[3] = { agent: null };
   runs[4] = { agent: [] };
@@ -50,7 +50,7 @@ it('copies the names of each run if they are all different', () => {
   expect(reader.lowerNames!('agent')!(5)).toEqual(['bot-77', 'other', 'line\nbreak']);
 });
 
-it('stores names once while few of them are in use, however many there were', () => {
+it('a column stores names once while few of them are in use, however many there were', () => {
   const runs = Array.from({ length: 100 }, (_, at): Run => ({ agent: [`Bot-${at}`] }));
   const columns = makeColumns(runs);
   for (let turn = 0; turn < 200; turn++) {
@@ -65,7 +65,7 @@ it('stores names once while few of them are in use, however many there were', ()
   expectSameAnswers(columns, runs);
 });
 
-it('reads ahead in pieces', () => {
+it('columns are read ahead in pieces', () => {
   let read = 0;
   const runs = Array.from({ length: 3_000 }, (_, at): Run => ({ agent: [`Bot-${at % 9}`] }));
   const columns = new RunColumns<Run>(

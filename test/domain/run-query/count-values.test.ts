@@ -42,7 +42,7 @@ const runs = [
   row('c', { outcome: 'failure: lost', fired: { infinite_loop: 2 } }),
 ];
 
-it('counts names, choices and monitors, the most frequent first', () => {
+it('names, choices and monitors are counted, the most frequent first', () => {
   expect(count('model', runs)).toEqual({
     values: [
       { value: 'm-large', runs: 2 },
@@ -58,13 +58,13 @@ it('counts names, choices and monitors, the most frequent first', () => {
   expect(count('model', runs, 'SMALL').values).toEqual([{ value: 'm-small', runs: 1 }]);
 });
 
-it('says that there are more values than it returns', () => {
+it('the answer says that there are more values than it contains', () => {
   expect(count('model', runs, '', 1)).toEqual({ values: [{ value: 'm-large', runs: 2 }], is_whole: false });
   const many = Array.from({ length: 10_001 }, (_, at) => row(`r${at}`, { agent_name: `agent ${at}` }));
   const told = count('agent', many, '', 20_000);
   expect([told.values.length, told.is_whole]).toEqual([10_000, false]);
 });
 
-it('returns no values for a field that the list does not read', () => {
+it('a field that the list does not read has no values', () => {
   expect(count('tool', runs)).toEqual({ values: [], is_whole: true });
 });

@@ -103,7 +103,7 @@ it.each(['with its view', 'without a view'])(
   },
 );
 
-it('reads go on from the former rows while everything is loaded again', async () => {
+it('reads continue on the former rows while everything is loaded again', async () => {
   const truth = new MemoryTruth();
   const seen: [number, number][] = [];
   let box: SharedBox | null = null;

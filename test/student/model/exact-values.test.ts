@@ -184,7 +184,7 @@ describe('agreement', () => {
   });
 });
 
-it('does not sum what a double rounds', () => {
+it('a student does not sum what a double rounds', () => {
   const list = (json: string) => parseExact(json) as unknown[];
   expect(summarizeList(list('[{"a":9007199254740993},{"a":1}]'), { pick: 'sum', key: 'a' })).toBeUndefined();
   expect(summarizeList(list('[{"a":10.50},{"a":1.0}]'), { pick: 'sum', key: 'a' })).toBe(11.5);
@@ -192,7 +192,7 @@ it('does not sum what a double rounds', () => {
   expect(summarizeList(list('[{"a":9007199254740993},{"a":1.0}]'), joined)).toBe('9007199254740993, 1.0');
 });
 
-it('treats a number with its digits as a number where a schema requires one', () => {
+it('a student treats a number with its digits as a number where a schema requires one', () => {
   const schema = {
     type: 'object',
     properties: { id: { type: 'integer' }, share: { type: 'number', maximum: 1 } },

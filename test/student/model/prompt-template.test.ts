@@ -251,7 +251,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
   });
 });
 
-it('is another agent with any instruction in the description of a tool', () => {
+it('a prompt is another agent’s with any instruction in the description of a tool', () => {
   const student = learn(AGENTS['a path']!.golden);
   const prompt = AGENTS['a path']!.golden(3);
   expect(ask(student, prompt)).toBe('covered');
@@ -264,7 +264,7 @@ it('is another agent with any instruction in the description of a tool', () => {
   );
 });
 
-it('is one agent for all tenants', () => {
+it('a prompt for several tenants is one agent’s', () => {
   for (const name of [
     'a tenant within a sentence',
     'a tenant in the only sentence',

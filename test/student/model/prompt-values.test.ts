@@ -153,7 +153,7 @@ describe('a value in the fixed wording of the task', () => {
   });
 });
 
-it('is not a date if it is a word', () => {
+it('a word is not treated as a date', () => {
   expect(findDates('You may refund it. Sum up the rest, then mark it as done.')).toEqual([]);
   expect(findDates('The band marches in 2026, and the cat sat down.')).toEqual([]);
 });

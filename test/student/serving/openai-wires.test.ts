@@ -153,7 +153,7 @@ describe('a step', () => {
   });
 });
 
-it('is never a frame of a WebSocket', () => {
+it('a frame of a WebSocket is never a step', () => {
   const frame = { type: 'response.create', ...responses };
   expect(readStep(WIRES.responses, frame, [])!.step.unsupported).toBe('came over a WebSocket');
 });
