@@ -21,7 +21,7 @@ import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { listFeedback } from '../storage/accounts/feedback.ts';
 import { getProject } from '../storage/accounts/projects.ts';
-import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
+import { databasePaths, openMain, refuseShared } from '../storage/lmdb/stores.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
@@ -224,6 +224,7 @@ async function withMain(
   const { data_dir, data_key } = loadConfig({ listener: 'api' });
   const paths = databasePaths(data_dir, data_key);
   const path = paths.main;
+  refuseShared(data_dir);
   refuseHalfRestored(path);
   if (!mayMake && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR sets its folder\n`);

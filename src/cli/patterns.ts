@@ -30,7 +30,7 @@ import { countOf } from '../std/count-of.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { newUlid } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
-import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
+import { databasePaths, openMain, refuseShared } from '../storage/lmdb/stores.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
@@ -76,6 +76,7 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
   const { data_dir, data_key } = loadConfig({ listener: 'api' });
   const paths = databasePaths(data_dir, data_key);
   const path = paths.main;
+  refuseShared(data_dir);
   refuseHalfRestored(path);
   if (action === 'export' && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR sets its folder\n`);

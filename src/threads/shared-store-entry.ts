@@ -27,8 +27,9 @@ import type { SharedStoreTask, SharedStoreTold } from './shared-store.ts';
 
 /** Interval at which the age of the view is noted. */
 const NOTE_MS = 100;
-/** Tables of which no credential or membership depends. Their rows change often. */
-const CONTENT = /^(?:journal|snapshots|rows:(?:pattern|finding|trace)\w*)$/;
+/** Tables on which no credential or membership depends. Their rows change often. */
+const CONTENT =
+  /^(?:journal|snapshots|rows:(?:(?:pattern|finding|trace)\w*|audit|list_counts|api_key_(?:uses|requests)))$/;
 /** Tables from which an actor holds an index in memory. */
 const INDEXED = /^rows:(?:pattern|finding)/;
 

@@ -1,0 +1,73 @@
+/** A box that cannot share its database ends its start with one line that says why, and keeps no password in it. Own processes. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { migrateDatabase } from '../../src/storage/postgres/truth.ts';
+import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
+import { SECRET } from '../fixtures/control-plane.ts';
+import { findFreePort } from '../fixtures/free-port.ts';
+import { PostgresServer } from '../fixtures/postgres-server.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+let server: PostgresServer;
+let empty: string;
+let migrated: string;
+beforeAll(async () => {
+  server = await PostgresServer.start();
+  empty = await server.createDatabase();
+  migrated = await server.createDatabase();
+  await migrateDatabase(migrated);
+});
+afterAll(() => server.stop());
+
+async function refusal(env: Record<string, string>): Promise<string> {
+  const given = { DATA_DIR: makeFolder(), PORT: '0', AUTH_JWT_SECRET: SECRET, ...env };
+  const { code, stdout, stderr } = await new CliChild(['serve'], { env: given }).ended;
+  expect({ stdout, isRefused: code !== 0 }).toEqual({ stdout: '', isRefused: true });
+  expect(stderr.trim().split('\n')).toHaveLength(1);
+  return stderr;
+}
+
+it('without the tables it names the command that makes them', async () => {
+  expect(await refusal({ AUTH_DB_URL: empty })).toContain('understudy migrate makes them');
+});
+
+it('with a wrong password, or without a server', async () => {
+  const wrong = new URL(migrated);
+  wrong.password = 'hunter2';
+  const told = await refusal({ AUTH_DB_URL: wrong.href });
+  expect(told).toContain('does not accept the user');
+  expect(told).not.toContain('hunter2');
+  const away = new URL(migrated);
+  away.port = String(await findFreePort());
+  expect(await refusal({ AUTH_DB_URL: away.href })).toContain('cannot be reached');
+});
+
+it('without a secret that all boxes have', async () => {
+  expect(await refusal({ AUTH_DB_URL: migrated, AUTH_JWT_SECRET: '' })).toContain('AUTH_JWT_SECRET');
+});
+
+it('over a folder of the other kind, in both directions', async () => {
+  const own = makeFolder();
+  writeFileSync(join(own, 'main.mdb'), '');
+  expect(await refusal({ AUTH_DB_URL: migrated, DATA_DIR: own })).toContain('main.mdb');
+  const shared = makeFolder();
+  mkdirSync(shared, { recursive: true });
+  writeFileSync(join(shared, 'shared.mdb'), '');
+  expect(await refusal({ AUTH_DB_URL: 'embedded:', DATA_DIR: shared })).toContain(
+    'shares a PostgreSQL database',
+  );
+  const { code, stderr } = await runHere(['keys', 'list'], { DATA_DIR: shared });
+  expect(code).not.toBe(0);
+  expect(stderr).toContain('shares a PostgreSQL database');
+});
+
+it('migrate makes the tables once, and --check only looks', async () => {
+  const env = { AUTH_DB_URL: empty, DATA_DIR: makeFolder() };
+  expect(await runHere(['migrate', '--check'], env)).toMatchObject({ code: 1, stdout: '' });
+  expect(await runHere(['migrate'], env)).toMatchObject({ code: 0 });
+  expect((await runHere(['migrate'], env)).stdout).toContain('already');
+  expect(await runHere(['migrate', '--check'], env)).toMatchObject({ code: 0 });
+  expect(await runHere(['migrate'], { DATA_DIR: makeFolder() })).toMatchObject({ code: 78 });
+});
