@@ -94,7 +94,7 @@ export class AlertMeasures {
     if (measure === 'runs') return { value: runs, problem };
     if (measure === 'cost_usd') return { value: cost_usd, problem };
     if (of_runs === 0)
-      return { value: null, problem: 'no run in this window matches the query of which it is a share' };
+      return { value: null, problem: 'no run in this window matches the query of the whole' };
     return { value: runs / of_runs, problem };
   }
 

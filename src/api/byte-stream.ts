@@ -33,7 +33,7 @@ export async function beginByteStream<Begun>(owner: string, begin: () => Promise
   if ((open.get(owner) ?? 0) >= BYTE_STREAMS.own)
     throw new CatalogueError(
       'unavailable',
-      `You have ${BYTE_STREAMS.own} exports under way: wait until one has ended`,
+      `You have ${BYTE_STREAMS.own} exports in progress: wait until one has ended`,
     );
   let all = 0;
   for (const own of open.values()) all += own;

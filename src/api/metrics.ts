@@ -235,7 +235,7 @@ const BUCKET_NUMBERS = [
 
 /** Metrics of the process that writes the capture database. */
 const PROCESS_NUMBERS = [
-  ['restarts', 'restarts_total', GROWS, 1, 'Restarts of the capture process after it ended by itself'],
+  ['restarts', 'restarts_total', GROWS, 1, 'Restarts of the capture process after an unexpected end'],
   [
     'silent_ms',
     'silent_seconds',
@@ -270,7 +270,7 @@ const INDEXING_GAUGES = [
 /** Metrics of the full-text index. */
 const TEXT_INDEX_GAUGES = [
   ['unsearched', 'Stored exchanges that are missing in the full-text index'],
-  ['cut', 'Exchanges of which only the beginning is in the full-text index'],
+  ['cut', 'Exchanges that are only partly in the full-text index'],
   ['bytes', 'Bytes of the full-text index'],
   ['segments', 'Files of the full-text index'],
 ] as const;

@@ -224,7 +224,7 @@ function readReplayFlags(argv: string[], nowMs: number): ReplayFlags | 'help' {
     if (values[name] !== undefined && values.from === undefined)
       throw new UsageError(`--${name} requires --from N`);
   if (values.verify !== undefined && command.length === 0)
-    throw new UsageError('--verify judges what a command has done: name it after "--"');
+    throw new UsageError('--verify judges the work of a command: give the command after "--"');
   const { gateway, capture } = loadConfig({ listener: 'gateway' });
   const own_gateway = `http${gateway.tls === null ? '' : 's'}://127.0.0.1:${gateway.port}`;
   return {

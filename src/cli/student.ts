@@ -385,7 +385,7 @@ async function readWatched({ watch_path, io }: Place, orders: Orders): Promise<W
   try {
     return reportWatched(await readWatchFile(watch_path), orders);
   } catch (error) {
-    io.err(`warning: what audits have found cannot be read: ${makeHarmlessLine((error as Error).message)}\n`);
+    io.err(`warning: the results of audits cannot be read: ${makeHarmlessLine((error as Error).message)}\n`);
     return reportWatched(null, orders);
   }
 }

@@ -74,7 +74,7 @@ const ruleFields = {
     ),
   of_query: runQuery
     .optional()
-    .describe('For `share`: a query that selects the runs of which the share is taken; empty: all runs'),
+    .describe('For `share`: a query that selects all runs that the share counts against; empty: all runs'),
   provider: text({ max: 64 })
     .optional()
     .describe('For `quota_left`: the provider whose limits are watched; empty: all providers'),
@@ -118,7 +118,7 @@ const alert = z
     query: z.string().describe('A query that selects the counted runs; empty: all runs'),
     of_query: z
       .string()
-      .describe('A query that selects the runs of which the share is taken; empty: all runs'),
+      .describe('A query that selects all runs that the share counts against; empty: all runs'),
     provider: z.string().describe('The provider whose limits are watched; empty: all providers'),
     fires: z.enum(ALERT_SIDES).describe('The side of the threshold that raises the alert'),
     threshold: z.number().describe('The figure that must be crossed'),

@@ -48,7 +48,7 @@ export const TOOLS = [
   },
   {
     name: 'edit_file',
-    description: 'Replaces the one place where the old text stands by the new text.',
+    description: 'Replaces the only occurrence of the old text with the new text.',
     input_schema: {
       type: 'object' as const,
       properties: { path: { type: 'string' }, old: { type: 'string' }, new: { type: 'string' } },
@@ -100,7 +100,7 @@ export class Workspace {
     const parts = (await readFile(path, 'utf8')).split(old);
     if (parts.length !== 2) {
       return {
-        text: `the old text stands ${parts.length - 1} times in ${input.path}, not once`,
+        text: `the old text occurs ${parts.length - 1} times in ${input.path}, not once`,
         is_error: true,
       };
     }

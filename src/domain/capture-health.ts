@@ -108,7 +108,7 @@ export function judgeCapture(
   if (killed) {
     add('writer_killed', 'Capture was stopped by POST /__gw/writer/kill; it begins again with the process');
   } else {
-    if (!alive) add('writer_down', 'The writer has ended; it is started again by itself');
+    if (!alive) add('writer_down', 'The writer has ended; it is restarted automatically');
     const words = failing === null ? null : findPlaceWords(failing.cause);
     if (words !== null) {
       const reason = failing!.cause as CaptureReason;

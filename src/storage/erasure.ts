@@ -186,7 +186,7 @@ async function awaitEnd(options: ErasureOptions, progress: ErasureProgress, hold
     if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(options))) return;
     const failure = existsSync(acceptedOrderPath(capture_db)) ? readFailure(capture_db) : null;
     if (failure !== null)
-      throw new ErasureError(`${holder} cannot erase now (${failure}); it tries again by itself`);
+      throw new ErasureError(`${holder} cannot erase now (${failure}); it will try again`);
     if (performance.now() < acceptedUntil || !existsSync(givenOrderPath(capture_db))) continue;
     if (withdrawOrder(capture_db))
       throw new ErasureError(

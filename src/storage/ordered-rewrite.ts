@@ -166,7 +166,7 @@ async function awaitEnd(
     if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(options, kind))) return;
     const failure = isGiven(db, kind) ? null : readRewriteFailure(db, kind);
     if (failure !== null)
-      throw new RewriteError(`${holder} cannot do it now (${failure}); it tries again by itself`);
+      throw new RewriteError(`${holder} cannot do it now (${failure}); it will try again`);
     if (performance.now() < acceptedUntil || !isGiven(db, kind)) continue;
     if (withdrawRewriteOrder(db, kind))
       throw new RewriteError(

@@ -106,7 +106,7 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   } catch (thrown) {
     if (thrown instanceof WriterClaimedError)
       throw new RekeyError(
-        `${thrown.holder} serves from there: stop it first (SIGTERM), and start it with the new key. Captures alone can be changed beside it (--captures)`,
+        `${thrown.holder} serves from there: stop it first (SIGTERM), and start it with the new key. Only captures can be changed while it runs (--captures)`,
       );
     throw thrown;
   } finally {

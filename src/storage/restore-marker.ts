@@ -38,7 +38,7 @@ export function refuseHalfRestored(db: string): void {
   const path = markerPath(db);
   if (!existsSync(path)) return;
   const words =
-    `a restore into ${dirname(db)} is not complete (${path}): run understudy restore again, which begins anew, ` +
+    `a restore into ${dirname(db)} is not complete (${path}): run understudy restore again, which starts over, ` +
     'or wait for the one that is running';
   throw Object.assign(new Error(words), { code: 'ESTORES' });
 }

@@ -153,7 +153,7 @@ function refusePresent(manifest: BackupManifest, into: BackupSource): void {
   ];
   const present = places.find(isThere);
   if (present !== undefined)
-    throw new BackupError(`${present} is there already; restore into an empty DATA_DIR`);
+    throw new BackupError(`${present} exists already; restore into an empty DATA_DIR`);
 }
 
 /**
@@ -165,7 +165,7 @@ function copyNew(from: string, to: string, placed: string[]): void {
     copyFileSync(from, to, constants.COPYFILE_EXCL);
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code === 'EEXIST')
-      throw new BackupError(`${to} is there already; restore into an empty DATA_DIR`);
+      throw new BackupError(`${to} exists already; restore into an empty DATA_DIR`);
     placed.push(to);
     throw thrown;
   }

@@ -206,7 +206,7 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
 
 /** The reason if an operator holds a version: new versions wait then. */
 function describeWaiting(version: number): string {
-  return `version ${version} is made and kept, and an operator holds the one that serves: understudy student publish ${version}`;
+  return `version ${version} is stored but not published, because an operator pinned the serving version: understudy student publish ${version}`;
 }
 
 /** @returns why no new student is made: the same material already gave one; null: it did not */

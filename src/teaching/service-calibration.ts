@@ -108,7 +108,7 @@ export async function calibrateService(
   const asked = takeRuns(held_out);
   const all = [...teaching, ...held_out];
   const learned = listLearned(all);
-  tell('fitting what the service is not asked about', 0, 0);
+  tell('fitting steps without the service', 0, 0);
   const fitted = fitStudent(learned, FIT);
   const whole = new Student(fitted, options.makeIndex);
   const said = saidByAgent(learned);

@@ -310,7 +310,7 @@ class Capture {
     if (needsRestore(db))
       this.#logger.warn(
         { db },
-        'the machine stopped while captures were written: the database is as it was at its last checkpoint, up to a second before',
+        'the machine stopped while captures were written: the database has returned to its last checkpoint, up to a second before',
       );
     return CaptureLog.open({
       path: db,

@@ -23,6 +23,6 @@ export function assertLimitRelations(): void {
   assert(FREE_OBJECT_BOUNDS.values <= JSON_BOUNDS.keys, 'a free-form object of keys alone fits into a body');
   assert(UPSTREAM_TIMEOUT_MS >= 3_600_000, 'no read timeout is below one hour');
   assert(UPSTREAM_CONNECT_MS <= DRAIN_DEADLINE_MS, 'a request that still connects cannot outlive the drain');
-  assert(STEP_BODY_BYTES <= DISTILL_BODY_BYTES, 'whatever may be served may be learnt');
+  assert(STEP_BODY_BYTES <= DISTILL_BODY_BYTES, 'all that may be served may be learnt');
   assert(2 * STEP_BODY_BYTES <= STUDENT_CORE.scope_read, 'a step whose settings are not read is not served');
 }

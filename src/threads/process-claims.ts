@@ -57,7 +57,7 @@ export class ProcessClaims {
       if (isRestored)
         this.#log.warn(
           { data_dir },
-          'the machine stopped while the service ran: runs.mdb is as it was at its last checkpoint, up to a second before',
+          'the machine stopped while the service ran: runs.mdb has returned to its last checkpoint, up to a second before',
         );
       await compactDeleted(isShared ? [paths.runs] : [paths.main, paths.runs], this.#log);
     }

@@ -317,7 +317,7 @@ describe('a round while an operator has pinned a version', () => {
     });
     const again = await round();
     expect(again).toMatchObject({ outcome: 'kept', version: 1 });
-    expect(again.reason).toMatch(/^nothing new: version 2 is made and kept/);
+    expect(again.reason).toMatch(/^nothing new: version 2 is stored/);
     expect((await readStudentManifest(out)).version).toBe(1);
     expect(await runHere(['student', 'publish', '--dir', out], env)).toMatchObject({ code: 0 });
     expect((await readStudentManifest(out)).version).toBe(2);

@@ -60,7 +60,7 @@ it.each([
   ['a blank in front of a colon', `GET / HTTP/1.1\r\n${HOST}x-a : 1\r\n\r\n`, 400],
   ['a folded line', `GET / HTTP/1.1\r\n${HOST}x-a: 1\r\n 2\r\n\r\n`, 400],
   ['a NUL in a value', `GET / HTTP/1.1\r\n${HOST}x-a: a\0b\r\n\r\n`, 400],
-  ['a line that ends in LF alone', `GET / HTTP/1.1\r\n${HOST}x-a: 1\nx-b: 2\r\n\r\n`, 400],
+  ['a line that ends with a bare LF', `GET / HTTP/1.1\r\n${HOST}x-a: 1\nx-b: 2\r\n\r\n`, 400],
   ['no Host', 'GET / HTTP/1.1\r\n\r\n', 400],
   ['two Hosts', `GET / HTTP/1.1\r\n${HOST}${HOST}\r\n`, 400],
   ['a byte above 127 in the target', `GET /\xe9 HTTP/1.1\r\n${HOST}\r\n`, 400],

@@ -99,7 +99,7 @@ it('beside traffic, an unreachable bucket is named as the reason, and the order 
   expect(why).toContain('is missing in');
   expect(isGiven(old.path, 'rekey')).toBe(false);
   noteRewriteFailure(old.path, 'rekey', String(why));
-  await expect(ordered).rejects.toThrow(/cannot do it now \(.* is missing in .*\); it tries again by itself/);
+  await expect(ordered).rejects.toThrow(/cannot do it now \(.* is missing in .*\); it will try again/);
   renameSync(`${old.place}.away`, old.place);
   await log.rewriteOrdered();
   await log.close();

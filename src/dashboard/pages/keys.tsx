@@ -80,7 +80,12 @@ function keyActions(org_id: string, list: { refresh(): void }) {
       heading: `Rotate ${key.name}`,
       text: 'Makes a new key with the same name and scope, which is shown once.',
       fields: [
-        { name: 'overlap_seconds', label: 'The old key goes on working', type: 'select', options: OVERLAPS },
+        {
+          name: 'overlap_seconds',
+          label: 'The old key continues to work',
+          type: 'select',
+          options: OVERLAPS,
+        },
       ],
       button: 'Rotate',
     });

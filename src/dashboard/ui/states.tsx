@@ -77,9 +77,9 @@ export function Failed({ error, again }: { error: ApiError; again: () => void })
 
 function describePassing(error: ApiError): string {
   if (error.status === 0)
-    return 'The page tries again by itself, and continues as soon as the server answers.';
+    return 'The page tries again automatically, and continues as soon as the server answers.';
   if (error.status === 429) return 'Too many requests at once. The page tries again in a moment.';
-  if (error.passes) return 'The page tries again by itself.';
+  if (error.passes) return 'The page tries again automatically.';
   if (error.status === 404) return 'It does not exist, or you may not see it.';
   return error.status === 403 ? error.message : '';
 }

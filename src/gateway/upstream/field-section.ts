@@ -73,7 +73,7 @@ export class SectionReader {
    * @param end end of the bytes to read
    * @param room most bytes that the section may still take
    * @returns where the section's blank line ends; -1 when it has not arrived, then all bytes were taken
-   * @throws UpstreamError for a section that is too long or a line that ends in LF alone
+   * @throws UpstreamError for a section that is too long or a line that ends with a bare LF
    */
   take(bytes: Buffer, at: number, end: number, room: number): number {
     if (this.#kept === null) {
@@ -118,7 +118,7 @@ export class SectionReader {
         this.#seenBytes = this.#keptBytes;
         return -1;
       }
-      if (found === 0 || kept[found - 1] !== CR) throw badAnswer('a line that ends in LF alone');
+      if (found === 0 || kept[found - 1] !== CR) throw badAnswer('a line that ends with a bare LF');
       this.#seenBytes = found + 1;
       if (found >= 3 && kept[found - 2] === LF) return found + 1;
     }

@@ -390,7 +390,7 @@ export class UpstreamConnection implements ResponseSink {
   #read(buffer: Buffer, bytes: number): void {
     if (this.#isOver) return;
     if (this.#handler === null || !this.#isConnected) {
-      this.#fail(new UpstreamError('BAD_ANSWER', 'bytes that no request asked for'));
+      this.#fail(new UpstreamError('BAD_ANSWER', 'unrequested bytes'));
       return;
     }
     this.silent_sweeps = 0;

@@ -40,7 +40,7 @@ export function findUserId(tables: TableReader, identity: Identity, nowMs: numbe
     issued_at_s === null
       ? nowMs > row.deleted_at_ms + UNDATED_TOKEN_MS
       : issued_at_s * 1_000 > row.deleted_at_ms;
-  if (!isNew) throw new CatalogueError('unauthenticated', 'The account was deleted; sign in anew');
+  if (!isNew) throw new CatalogueError('unauthenticated', 'The account was deleted; sign in again');
   return row.user_id ?? undefined;
 }
 

@@ -162,7 +162,7 @@ class KeyRewrite {
     writeKeyChange(log.path, change);
     this.#keys = readCaptureKeys(log.path, log.data_key);
     const [to, from] = this.#keys.all;
-    if (to == null || from == null) throw new Error(`${log.path}: its key is not the one that is changed`);
+    if (to == null || from == null) throw new Error(`${log.path}: it has another key than the one to change`);
     this.#old = new DataKey(from);
     this.#new = new DataKey(to);
   }

@@ -115,7 +115,7 @@ export async function restorePoint(
 function refuseOccupied(into: BackupSource): void {
   const present = [...DATABASES.map((name) => join(into.data_dir, name)), into.capture_db].find(isThere);
   if (present !== undefined && readMarker(into) === null)
-    throw new BackupError(`${present} is there already; restore into an empty DATA_DIR`);
+    throw new BackupError(`${present} exists already; restore into an empty DATA_DIR`);
 }
 
 async function findPoint(store: ObjectStore, objects: SealedObjects, toMs: number | null): Promise<Point> {

@@ -120,7 +120,7 @@ function isLeftOut({ type }: TurnBlock): boolean {
 
 function readMessage({ role, content }: TurnMessage): PlainMessage {
   const blocks = content.flatMap(readBlock);
-  if (blocks.length === 0) refuse('a message of which nothing is left');
+  if (blocks.length === 0) refuse('a message that would be empty');
   return { role: role === 'tool' ? 'user' : role, content: blocks };
 }
 

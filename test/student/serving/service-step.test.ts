@@ -279,7 +279,7 @@ describe('a step of any wire', () => {
       },
       both,
     ],
-    ['a message of which nothing is left', 'messages', part({ type: 'text', text: '' }), both],
+    ['a message that would be empty', 'messages', part({ type: 'text', text: '' }), both],
     [
       'a choice among some tools',
       'responses',
