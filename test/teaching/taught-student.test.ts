@@ -287,7 +287,7 @@ describe('the gate', () => {
     };
     const draft = { ...taught.draft, measured: { ...taught.draft.measured, ...all } };
     expect(judgeStudent({ ...taught, threshold: 0.2, draft }, gate)).toBe(words);
-    // If the student may return, the steps that it serves before the upstream’s first one have no figure of their own.
+    // If the student may return, the steps before the upstream’s first one are not measured separately.
     const comesBack = judgeStudent({ ...taught, threshold: 0.2, draft }, { ...gate, sticky: false });
     expect(comesBack).toBe('in_a_row' in measured ? null : words);
     const agents = draft.coverage.agents?.map((agent) => ({ ...agent, threshold: null })) ?? [];
