@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { createPrng } from '../../../src/std/prng.ts';
 import { type MemoryTrouble, MemoryTruth } from '../../../src/storage/memory/truth.ts';
-import type { Truth, TruthSession } from '../../../src/storage/shared/truth.ts';
+import { type Truth, type TruthSession, TruthUnavailableError } from '../../../src/storage/shared/truth.ts';
 import { makeFolder } from '../folder.ts';
 import { beginHistory, HistoryClient, judgeHistory, type Told } from './history.ts';
 import { SharedBox } from './shared-box.ts';
@@ -38,16 +38,29 @@ async function runSchedule(
     (_, at) => new HistoryClient(`${at}`, createPrng(seed * 10 + at), (entry) => told.push(entry)),
   );
   troubles = 0.1;
-  for (let step = 0; step < STEPS; step++) {
-    await Promise.all(clients.map((client) => client.step(boxes[random.below(boxes.length)]!)));
-    if (!random.chance(0.1)) continue;
-    const at = random.below(boxes.length);
+  /** The others work on while a box is away. */
+  let away: { at: number; isBack: Promise<void> } | null = null;
+  const leave = async (at: number, isLost: boolean): Promise<void> => {
     await boxes[at]!.close();
-    if (random.chance(0.3)) rmSync(path(at));
-    troubles = 0;
-    boxes[at] = await open(at);
-    troubles = 0.1;
+    if (isLost) rmSync(path(at));
+    for (;;) {
+      try {
+        boxes[at] = await open(at);
+        break;
+      } catch (thrown) {
+        if (!(thrown instanceof TruthUnavailableError)) throw thrown;
+      }
+    }
+    away = null;
+  };
+  for (let step = 0; step < STEPS; step++) {
+    const present = boxes.filter((_, at) => at !== away?.at);
+    await Promise.all(clients.map((client) => client.step(present[random.below(present.length)]!)));
+    if (away !== null || !random.chance(0.3)) continue;
+    const at = random.below(boxes.length);
+    away = { at, isBack: leave(at, random.chance(0.3)) };
   }
+  await away?.isBack;
   troubles = 0;
   for (const box of boxes) await box.close();
   const last = await open(9);
