@@ -44,7 +44,7 @@ export async function writeBackup(
   progress: BackupProgress,
   nowMs: number,
 ): Promise<BackupManifest> {
-  if (isThere(target)) throw new BackupError(`${target} is there already`);
+  if (isThere(target)) throw new BackupError(`${target} exists already`);
   for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
   // An unreadable folder is an error; an empty one is not.
   const databases = findDatabases(data_dir);

@@ -156,7 +156,7 @@ describe('a backup', () => {
     await writeBackup(source, join(folder, 'copy'), quiet, NOW);
     mkdirSync(join(target.data_dir, 'secrets'), { recursive: true });
     writeFileSync(join(target.data_dir, 'secrets', 'jwt'), 'another');
-    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('is there already');
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('exists already');
     expect(readFileSync(join(target.data_dir, 'secrets', 'jwt'), 'utf8')).toBe('another');
     expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
   });
@@ -166,7 +166,7 @@ describe('a backup', () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     mkdirSync(join(folder, 'copy'));
-    await expect(writeBackup(source, join(folder, 'copy'), quiet, NOW)).rejects.toThrow('is there already');
+    await expect(writeBackup(source, join(folder, 'copy'), quiet, NOW)).rejects.toThrow('exists already');
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
     execFileSync('mkfifo', [join(folder, 'copy', 'manifest.json')]);
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
@@ -212,7 +212,7 @@ describe('a backup', () => {
     const meddle = (name: string) => {
       if (name === 'capture.mdb') writeFileSync(target.capture_db, 'mine');
     };
-    await expect(restoreBackup(copy, target, meddle)).rejects.toThrow('is there already');
+    await expect(restoreBackup(copy, target, meddle)).rejects.toThrow('exists already');
     expect(readdirSync(target.data_dir)).toEqual(['capture.mdb']);
     expect(readFileSync(target.capture_db, 'utf8')).toBe('mine');
   });

@@ -147,7 +147,7 @@ describe('a manipulated backup', () => {
   it('is not restored where a change of the data key is unfinished', async () => {
     mkdirSync(target.data_dir);
     writeFileSync(join(target.data_dir, 'rekey.json'), '{}');
-    await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('rekey.json is there already');
+    await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('rekey.json exists already');
   });
 });
 
