@@ -140,6 +140,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'make the tables of a PostgreSQL database that several boxes share',
     run: async (argv, io) => (await import('./migrate.ts')).runMigrate(argv, io),
   },
+  move: {
+    summary: 'move the main database into PostgreSQL, or back',
+    run: async (argv, io) => (await import('./move.ts')).runMove(argv, io),
+  },
   completion: {
     summary: 'print a script with which bash, zsh or fish completes commands and options',
     run: async (argv, io) => (await import('./completion.ts')).runCompletion(argv, io, readHelps),

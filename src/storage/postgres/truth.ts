@@ -322,7 +322,7 @@ class PostgresSession implements TruthSession {
   }
 }
 
-function makeClient(
+export function makeClient(
   { client }: DatabaseAddress,
   connectionTimeoutMillis = ANSWER_MS,
   more: ClientConfig = {},

@@ -1,0 +1,56 @@
+/**
+ * The rows of a main database as plain keys and values, to move them into another store and back. No other process has the
+ * file open. Command line.
+ */
+import type { StoredRow } from '../shared/truth.ts';
+import { listTables } from './deletion-mark.ts';
+import { Environment, TABLE_PREFIX } from './environment.ts';
+import { JOURNAL, SNAPSHOTS } from './journal.ts';
+
+/** Rows that are read or written at a time. */
+const ROWS = 1_000;
+const BYTES = 4 << 20;
+
+export class RowFile {
+  readonly #environment: Environment;
+
+  /**
+   * @param key encrypts its values; null: no encryption
+   * @throws Error if the file cannot be opened; DataKeyError if it does not match the key
+   */
+  constructor(path: string, key: Uint8Array | null) {
+    this.#environment = Environment.open(path, 'process', key);
+  }
+
+  /** All rows in portions, table by table, in the order of the keys. */
+  *read(): Iterable<StoredRow[]> {
+    const tables = listTables(this.#environment.root).filter(
+      (name) => name === JOURNAL || name === SNAPSHOTS || name.startsWith(TABLE_PREFIX),
+    );
+    let portion: StoredRow[] = [];
+    let bytes = 0;
+    for (const table of tables.sort()) {
+      for (const { key, value } of this.#environment.named(table).getRange({})) {
+        portion.push({ table, key: Buffer.from(key), value: Buffer.from(value) });
+        bytes += key.length + value.length;
+        if (portion.length < ROWS && bytes < BYTES) continue;
+        yield portion;
+        portion = [];
+        bytes = 0;
+      }
+    }
+    if (portion.length > 0) yield portion;
+  }
+
+  /** Writes rows. The caller syncs the file when it is closed. */
+  write(rows: readonly StoredRow[]): void {
+    this.#environment.transactNow(() => {
+      for (const { table, key, value } of rows)
+        if (value !== null) this.#environment.named(table).putSync(key, value);
+    });
+  }
+
+  close(): Promise<void> {
+    return this.#environment.close();
+  }
+}
