@@ -14,6 +14,7 @@ import { listAttachmentNames, readCaptureKeys } from '../storage/capture/capture
 import { OPEN_CAPTURE_FILES } from '../storage/capture/followed-files.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, sealedPath } from '../storage/capture/layout.ts';
 import { CaptureReader, type ReaderOptions } from '../storage/capture/reader.ts';
+import { isErased } from '../storage/capture/record.ts';
 import type { BodySide, ExchangeSource, ListedExchange } from './exchange-source.ts';
 import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 
@@ -113,7 +114,7 @@ export class CaptureFiles implements ExchangeSource {
       const summaries = this.#read(part).summaries({ ...filter, from_id: from });
       for (const summary of summaries) {
         if (summary.id > part.last_id) break;
-        yield summary;
+        if (!isErased(summary)) yield summary;
       }
     }
   }

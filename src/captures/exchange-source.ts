@@ -19,7 +19,7 @@ export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'rele
 
 /** Read access to a capture database. */
 export interface ExchangeSource {
-  /** Records without headers by id, ascending; optionally of one run, or from an id on. */
+  /** Records without headers by id, ascending, without erased ones; optionally of one run, or from an id on. */
   summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
   /** The first and the last id, if known without a listing; no exchange lies outside of them. */
   range?(): { first_id: number; last_id: number };

@@ -23,12 +23,12 @@ import {
   toRanges,
   withdrawOrder,
 } from './capture/erase-order.ts';
-import { ERASED } from './capture/file-erasure.ts';
 import { CaptureFileError, isDamagedName, listSealed, openCaptureEnv } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
 import { holdsTurns } from './capture/log-erasure.ts';
 import { CaptureReader } from './capture/reader.ts';
 import type { ExchangeSummary } from './capture/record.ts';
+import { isErased } from './capture/record.ts';
 import type { DecodeExchange } from './capture/stored-copy.ts';
 import { settlePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
@@ -351,7 +351,7 @@ class Selection {
       for (const summary of reader.summaries({})) {
         const { id, run_id, follows } = summary;
         this.#lastId = Math.max(this.#lastId, id);
-        if (summary.provider === ERASED) continue;
+        if (isErased(summary)) continue;
         if (isMeant(target, summary, runs) && (needles === null || holds(reader, id, needles))) {
           if (found.size === 0) mark.push({ id, started_at: summary.started_at });
           found.add(id);

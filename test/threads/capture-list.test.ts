@@ -413,6 +413,16 @@ describe.each<[string, () => Key]>([
     expect(existsSync(captures.index)).toBe(false);
     const [erased] = await captures.readTwice();
     expect(idsOf(erased)).toEqual(['young']);
+    // What an erasure leaves of an exchange is no failed call.
+    const counting = captures.open();
+    finish(counting);
+    const days = { from_day: '2026-01-01', to_day: '2027-01-01' };
+    const { total } = counting.sumFigures({ by: 'model', ...days, where: {} }, () => true);
+    const activity = counting.activity(Date.parse(days.from_day), Date.parse(days.to_day));
+    for (const figures of [total, activity])
+      expect(figures).toMatchObject({ exchanges: erased[0]!.exchanges, turns: erased[0]!.turns, errors: 0 });
+    expect(counting.without_run).toBe(0);
+    await captures.letGo();
     const to = randomBytes(32);
     const { folder: data_dir, db: capture_db, key: from } = captures;
     await rekeyData({ data_dir, capture_db, from, to, decode: decodeExchange }, () => {});

@@ -29,7 +29,7 @@ import { makeDelta } from './delta.ts';
 import type { EraseOrder } from './erase-order.ts';
 import { type CaptureEnv, rawFolder, readMetaNumber } from './layout.ts';
 import { readRawBlock } from './raw-files.ts';
-import { decodeMeta, type ExchangeSummary, summarize } from './record.ts';
+import { decodeMeta, ERASED, type ExchangeSummary, summarize } from './record.ts';
 import {
   blockEnd,
   blockStart,
@@ -39,8 +39,6 @@ import {
   SummaryTable,
 } from './summary-table.ts';
 
-/** The provider of an erased exchange. */
-export const ERASED = 'erased';
 /** Maximum number of exchanges that one transaction erases. */
 const ERASED_AT_ONCE = 32;
 /** Maximum number of rows that are read between two pauses. */

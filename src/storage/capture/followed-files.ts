@@ -10,7 +10,7 @@ import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { listAttachmentNames, readCaptureKeys } from './capture-keys.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, type SealedFile } from './layout.ts';
 import { CaptureReader } from './reader.ts';
-import type { ExchangeSummary } from './record.ts';
+import { type ExchangeSummary, isErased } from './record.ts';
 import type { StoredCopy } from './stored-copy.ts';
 import type { RunMoves } from './summary-table.ts';
 
@@ -150,7 +150,7 @@ export class FollowedFiles {
     return this.#parts[0]?.first_id ?? 1;
   }
 
-  /** Records without headers by ascending id, without damaged or unindexed exchanges. @throws CaptureFileError */
+  /** Records without headers by ascending id, without damaged, unindexed or erased exchanges. @throws CaptureFileError */
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ExchangeSummary> {
     const listed = this.#listedId();
     for (const part of this.#parts) {
@@ -166,7 +166,7 @@ export class FollowedFiles {
       }
       for (const summary of reader.summaries({ ...filter, from_id: from })) {
         if (summary.id > Math.min(part.last_id, listed)) break;
-        yield summary;
+        if (!isErased(summary)) yield summary;
       }
     }
   }

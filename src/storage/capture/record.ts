@@ -215,6 +215,9 @@ export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
   };
 }
 
+/** The provider of an erased exchange. */
+export const ERASED = 'erased';
+
 /** The exchange record without headers, as listings need it; stored in the `facts` table. */
 export type ExchangeSummary = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'> & {
   request_bytes: number;
@@ -313,4 +316,10 @@ export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary)
     stop_reason: summary.stop_reason,
     usage: summary.usage,
   };
+}
+
+/** Whether it is what an erasure leaves of an exchange. Such an exchange is not listed, and no figure counts it. */
+export function isErased({ provider, method, status }: ExchangeSummary): boolean {
+  // A route may have the same name, but every request has a method.
+  return provider === ERASED && method === '' && status === 0;
 }

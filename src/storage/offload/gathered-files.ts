@@ -14,7 +14,7 @@ import { OPEN_CAPTURE_FILES } from '../capture/followed-files.ts';
 import { foundRunId, readFoundRun } from '../capture/found-run.ts';
 import { attachmentsFolder, CaptureFileError, sealedPath } from '../capture/layout.ts';
 import { CaptureReader } from '../capture/reader.ts';
-import type { ExchangeSummary } from '../capture/record.ts';
+import { type ExchangeSummary, isErased } from '../capture/record.ts';
 import type { StoredCopy } from '../capture/stored-copy.ts';
 import type { RunMoves } from '../capture/summary-table.ts';
 import { type GatheredGateway, gatheredDb, readRegistry, registryPath } from './gathered-registry.ts';
@@ -171,7 +171,7 @@ export class GatheredFiles {
         ...(name === undefined ? {} : { run_id: name }),
         from_id: from,
       }))
-        yield this.#show(part, summary);
+        if (!isErased(summary)) yield this.#show(part, summary);
     }
   }
 
