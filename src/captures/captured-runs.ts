@@ -678,6 +678,7 @@ export class CapturedRuns {
 
   #startSearch(query: RunQuery, nowMs: number): RunSearch {
     const texts: RunsWithText[] = [];
+    let isIndexed = true;
     const known = new Map<NameValue, RunsWithText | null>();
     const findText: SaidOfRuns['findText'] = (text) => {
       let found = known.get(text);
@@ -685,11 +686,18 @@ export class CapturedRuns {
       found = this.#said.findText(text);
       known.set(text, found);
       if (found !== null) texts.push(found);
+      else isIndexed = false;
       return found;
     };
-    const reader = makeEntryReader({ ...this.#said, findText }, this.#verdicts, nowMs);
+    const list = makeEntryReader({ ...this.#said, findText }, this.#verdicts, nowMs);
+    // The words of a run's first turn are in the index, so they need not be read.
+    const isCovered = ({ listed }: RunEntry): boolean => {
+      const id = listed?.first_turn_id ?? 0;
+      return isIndexed && (id === 0 || texts.every((text) => text.covers(id)));
+    };
+    const reader = { ...list, isTextRead: (run: RunEntry) => list.isTextRead!(run) || isCovered(run) };
     const { keyOf } = compileSort(query.sort, reader);
-    return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, findText, reader };
+    return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, findText, reader, isCovered };
   }
 
   /** A test of runs by their values in columns, valid until a run changes. */
@@ -700,7 +708,10 @@ export class CapturedRuns {
       const runs = search.findText(text);
       return runs === null ? null : (slot: number) => runs.testKey(keyOfText(slot));
     };
-    const reader = { ...columns.reader(search.reader, nowMs), findText };
+    const list = columns.reader(search.reader, nowMs);
+    const isTextRead = (slot: number) =>
+      list.isTextRead!(slot) || search.isCovered(this.#table.entryAt(slot)!);
+    const reader = { ...list, findText, isTextRead };
     const { keyOf } = compileSort(query.sort, reader);
     return { test: compileRunQuery(query, reader, nowMs), keyOf, reader };
   }
@@ -1030,6 +1041,8 @@ interface RunSearch {
   texts: readonly RunsWithText[];
   findText: SaidOfRuns['findText'];
   reader: RunReader<RunEntry>;
+  /** Whether the full-text index has the run's first words. */
+  isCovered: (run: RunEntry) => boolean;
 }
 
 /** A search over runs in slots. */

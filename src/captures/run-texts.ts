@@ -20,6 +20,8 @@ export interface RunsWithText {
   test(runId: string): Verdict;
   /** The same test by the run's `runKey`, for a test over all runs. */
   testKey(key: number): Verdict;
+  /** Whether the index has the texts of an exchange. */
+  covers(exchangeId: number): boolean;
   /**
    * Reads the texts of a run.
    * @returns the place of the text; null if the run does not contain it
@@ -114,6 +116,10 @@ class FoundRuns implements RunsWithText {
     if (!this.#matches.needs_reading) return true;
     const place = this.#places.get(run);
     return place === undefined ? null : place !== null;
+  }
+
+  covers(exchangeId: number): boolean {
+    return this.#matches.missing.count(exchangeId, exchangeId) === 0;
   }
 
   read(runId: string): FoundText | null {

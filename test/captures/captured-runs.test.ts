@@ -8,6 +8,7 @@ import { NO_MARKS, NO_WORDS } from '../../src/domain/run-mark.ts';
 import type { PagePlace } from '../../src/domain/run-query/page.ts';
 import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 import { ChangedIds } from '../../src/std/changed-ids.ts';
+import { runKey } from '../../src/storage/text-index/run-key.ts';
 import { addToolLoop, MadeSource } from './made-run.ts';
 
 const ALWAYS: HasTime = () => true;
@@ -246,6 +247,45 @@ describe('the list of runs', () => {
       expect(rows).toEqual(all);
       expect(rows.every(({ task, golden }) => task !== null && golden !== null)).toBe(true);
       expect(Math.max(...found)).toBe(time + 1);
+    }
+  });
+
+  it('searches for words without reading the first words that the full-text index has', () => {
+    const source = makeSource();
+    const indexed = source.records.length - 3;
+    const found = {
+      test: (runId: string) => runId === 'labelled',
+      testKey: (key: number) => key === runKey('labelled'),
+      covers: (id: number) => id <= indexed,
+      read: () => null,
+    };
+    const said = {
+      wordsOf: () => NO_WORDS,
+      marksOf: () => NO_MARKS,
+      reportedOf: () => undefined,
+      allReportedOf: () => [],
+      reported: () => [],
+      changes: new ChangedIds(),
+      findText: () => found,
+    };
+    const runs = new CapturedRuns({ said });
+    for (const record of source.summaries()) runs.add(record);
+    const turns = source.records.filter(({ kind }) => kind === 'turn');
+    const runsOf = (records: readonly { run_id: string | null }[]) => records.map(({ run_id }) => run_id);
+    const later = new Set(runsOf(turns.filter(({ id }) => id > indexed)));
+    for (const runId of [null, ...runsOf(turns.filter(({ id }) => id <= indexed))]) later.delete(runId);
+    expect(later.size).toBeGreaterThan(0);
+    for (const not_before of [0, 1]) {
+      const question = {
+        limit: 50,
+        after: null,
+        query: parseRunQuery('zebrafish'),
+        now_ms: NOW_MS,
+        not_before,
+      };
+      // The page is over before the first run that must be read.
+      const { matched, unread } = runs.page(source, { ...question, limit: 0 }, NEVER);
+      expect([matched, unread, source.bodiesRead]).toEqual([1, later.size, 0]);
     }
   });
 
