@@ -246,7 +246,8 @@ async function measureRecall(
   }
   await tables.close();
   const exact = new ExactIndex(dimensions);
-  const graph = new HnswIndex(loadHnswlib(), dimensions);
+  // Like the shared index of the product.
+  const graph = new HnswIndex(loadHnswlib(), dimensions, null, true);
   for (const [id, vector] of vectors.entries()) {
     exact.add(id, vector);
     graph.add(id, vector);

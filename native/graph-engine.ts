@@ -54,8 +54,8 @@ interface SharedChanges {
   ): SharedHandle;
   beginChange(index: SharedHandle): void;
   endChange(index: SharedHandle): void;
-  /** Zeroed memory for that many stored vectors (src/search/short-vector.ts). It replaces the block with this number, or follows the last block. */
-  makeShortBlock(index: SharedHandle, number: number, vectors: number): Int16Array;
+  /** Zeroed memory for that many stored vectors (src/search/packed-vector.ts). It replaces the block with this number, or follows the last block. */
+  makeVectorBlock(index: SharedHandle, number: number, vectors: number): Uint8Array;
   /** Removes the last block, which holds no vector. */
   dropBlock(index: SharedHandle): void;
   /** Adds a vector at the end; the caller writes its numbers there. */
@@ -190,7 +190,7 @@ const NAMES: (keyof GraphEngine)[] = [
   'shareIndex',
   'beginChange',
   'endChange',
-  'makeShortBlock',
+  'makeVectorBlock',
   'dropBlock',
   'enterVector',
   'leaveVector',

@@ -414,7 +414,7 @@ napi_value ChangeIndex(napi_env env, napi_callback_info info) {
   return ChangeShared(env, arguments[0], [](SharedIndex* index) { (index->*method)(); });
 }
 
-/** makeShortBlock(index, number, vectors) */
+/** makeVectorBlock(index, number, vectors) */
 napi_value MakeBlock(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
   uint32_t number;
@@ -424,19 +424,19 @@ napi_value MakeBlock(napi_env env, napi_callback_info info) {
   if (index == nullptr || !ReadWhole(env, arguments[1], 0, &number) || !ReadWhole(env, arguments[2], 1, &vectors)) {
     return nullptr;
   }
-  std::shared_ptr<int16_t> block;
+  std::shared_ptr<uint8_t> block;
   if (!Attempt(env, [&] { block = index->MakeBlock(number, vectors); })) return nullptr;
   const size_t length = vectors * index->stride();
-  auto kept = std::make_unique<std::shared_ptr<int16_t>>(block);
-  const auto free = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<int16_t>*>(hint); };
+  auto kept = std::make_unique<std::shared_ptr<uint8_t>>(block);
+  const auto free = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<uint8_t>*>(hint); };
   napi_value buffer;
   napi_value array;
-  if (napi_create_external_arraybuffer(env, block.get(), length * sizeof(int16_t), free, kept.get(), &buffer) != napi_ok) {
+  if (napi_create_external_arraybuffer(env, block.get(), length, free, kept.get(), &buffer) != napi_ok) {
     napi_throw_error(env, nullptr, "memory cannot be shared");
     return nullptr;
   }
   kept.release();
-  return napi_create_typedarray(env, napi_int16_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
+  return napi_create_typedarray(env, napi_uint8_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
 }
 
 /** Calls a method of the index in the first argument with the id in the second. */
@@ -463,14 +463,15 @@ napi_value TakeGraph(napi_env env, napi_callback_info info) {
 napi_value DescribeVector(napi_env env, napi_callback_info info) {
   napi_value arguments[5];
   uint32_t id;
-  Label label;
+  std::string name;
+  std::u16string kind;
+  std::u16string family;
   if (!ReadArguments(env, info, 5, arguments) || !ReadWhole(env, arguments[1], 0, &id) ||
-      !ReadText(env, arguments[2], &label.name) || !ReadWideText(env, arguments[3], &label.kind) ||
-      !ReadWideText(env, arguments[4], &label.family)) {
+      !ReadText(env, arguments[2], &name) || !ReadWideText(env, arguments[3], &kind) ||
+      !ReadWideText(env, arguments[4], &family)) {
     return nullptr;
   }
-  label.name.shrink_to_fit();
-  return ChangeShared(env, arguments[0], [&](SharedIndex* index) { index->Describe(id, std::move(label)); });
+  return ChangeShared(env, arguments[0], [&](SharedIndex* index) { index->Describe(id, name, kind, family); });
 }
 
 /** measureShared(index) */
@@ -620,11 +621,11 @@ napi_value SearchShared(napi_env env, napi_callback_info info) {
     const Visit visit(&index->gate);
     if (!visit.is_in()) return;
     is_done = index->Search(vector, projected, graph_dimensions, plan, &found);
+    const uint32_t preferred_family = family.empty() ? kNoText : index->FindText(family);
     for (const Match& match : found) {
-      const Label& label = index->label_of(match.id);
       similarities[names.size()] = match.similarity;
-      preferred[names.size()] = !family.empty() && label.family == family;
-      names.push_back(label.name);
+      preferred[names.size()] = index->IsOfFamily(match.id, preferred_family);
+      names.push_back(index->name_of(match.id));
     }
   });
   if (!has_ended) return nullptr;
@@ -653,7 +654,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"shareIndex", ShareIndex},
       {"beginChange", ChangeIndex<&SharedIndex::Begin>},
       {"endChange", ChangeIndex<&SharedIndex::End>},
-      {"makeShortBlock", MakeBlock},
+      {"makeVectorBlock", MakeBlock},
       {"dropBlock", ChangeIndex<&SharedIndex::DropBlock>},
       {"enterVector", ChangeId<&SharedIndex::Enter>},
       {"leaveVector", ChangeId<&SharedIndex::Leave>},

@@ -22,27 +22,55 @@ export interface VectorEngine {
     count: number,
     similarities: Float64Array,
   ): number;
+  /** The same for packed vectors (src/search/packed-vector.ts). */
+  comparePacked(
+    query: Float32Array,
+    blocks: readonly Uint8Array[],
+    blockBits: number,
+    places: Uint32Array,
+    count: number,
+    similarities: Float64Array,
+  ): number;
 }
 
 export const vectorFallback: VectorEngine = {
   kind: 'typescript',
 
   compareShort(query, blocks, blockBits, places, count, similarities) {
-    const { length } = query;
-    if (count > places.length || count > similarities.length || blockBits > 31 || length === 0)
-      throw new RangeError('there is no room for so many');
-    const mask = 2 ** blockBits - 1;
-    for (let i = 0; i < count; i++) {
-      const place = places[i]!;
-      const block = blocks[place >>> blockBits];
-      const start = (place & mask) * (length + SCALE_NUMBERS);
-      if (block === undefined || start + length + SCALE_NUMBERS > block.length)
-        throw new RangeError('a place is outside of the blocks');
-      similarities[i] = multiplyAdd(query, block, start);
-    }
-    return count;
+    const stride = query.length + SCALE_NUMBERS;
+    return compareEach(query, blocks, blockBits, places, count, similarities, stride, multiplyAdd);
+  },
+
+  comparePacked(query, blocks, blockBits, places, count, similarities) {
+    const stride = countPacked(query.length);
+    return compareEach(query, blocks, blockBits, places, count, similarities, stride, multiplyPacked);
   },
 };
+
+/** Calls `multiply` with each block and the place where the vector begins in it. */
+function compareEach<Block extends Int16Array | Uint8Array>(
+  query: Float32Array,
+  blocks: readonly Block[],
+  blockBits: number,
+  places: Uint32Array,
+  count: number,
+  similarities: Float64Array,
+  stride: number,
+  multiply: (query: Float32Array, block: Block, start: number) => number,
+): number {
+  if (count > places.length || count > similarities.length || blockBits > 31 || query.length === 0)
+    throw new RangeError('there is no room for so many');
+  const mask = 2 ** blockBits - 1;
+  for (let i = 0; i < count; i++) {
+    const place = places[i]!;
+    const block = blocks[place >>> blockBits];
+    const start = (place & mask) * stride;
+    if (block === undefined || start + stride > block.length)
+      throw new RangeError('a place is outside of the blocks');
+    similarities[i] = multiply(query, block, start);
+  }
+  return count;
+}
 
 /** Numbers of a stored vector that hold its scale, a 32-bit float. */
 export const SCALE_NUMBERS = 2;
@@ -89,9 +117,69 @@ function multiplyAdd(query: Float32Array, block: Int16Array, start: number): num
   return (a + e + (c + g) + (b + f + (d + h))) * readScale(block, start + length);
 }
 
+/** Numbers of a packed vector that share an exponent, and numbers whose signs are in a byte. */
+const BLOCK_NUMBERS = 32;
+const SIGNS = 8;
+const EXPONENTS = 256;
+/** What the integers of a block count, by its exponent. */
+const UNITS = Float64Array.from({ length: EXPONENTS }, (_, exponent) => 2 ** -exponent);
+
+function countPacked(dimensions: number): number {
+  return (
+    dimensions + Math.ceil(dimensions / SIGNS) + Math.ceil(dimensions / BLOCK_NUMBERS) + scaleBytes.length
+  );
+}
+
+const scaleBytes = new Uint8Array(scale.buffer);
+
+/** The factor of a packed vector. @param at where it begins */
+export function readFactor(block: Uint8Array, at: number): number {
+  for (let i = 0; i < scaleBytes.length; i++) scaleBytes[i] = block[at + i]!;
+  return scale[0]!;
+}
+
+/** Writes what `readFactor` reads. */
+export function writeFactor(block: Uint8Array, at: number, value: number): void {
+  scale[0] = value;
+  block.set(scaleBytes, at);
+}
+
+/** Eight parallel sums for the whole vector, and eight for a block, as the addon has them. */
+const sums = new Float64Array(8);
+const parts = new Float64Array(8);
+
+function multiplyPacked(query: Float32Array, block: Uint8Array, start: number): number {
+  const { length } = query;
+  const signsAt = start + length;
+  const exponentsAt = signsAt + Math.ceil(length / SIGNS);
+  sums.fill(0);
+  for (let from = 0; from < length; from += BLOCK_NUMBERS) {
+    const end = Math.min(length, from + BLOCK_NUMBERS);
+    parts.fill(0);
+    for (let at = from; at < end; at++) {
+      const sign = (block[signsAt + (at >> 3)]! >> (at & 7)) & 1;
+      parts[at & 7]! += query[at]! * (block[start + at]! - (sign << 8));
+    }
+    const unit = UNITS[block[exponentsAt + from / BLOCK_NUMBERS]!]!;
+    for (let i = 0; i < parts.length; i++) sums[i]! += parts[i]! * unit;
+  }
+  const [a, b, c, d, e, f, g, h] = sums as unknown as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  const factor = readFactor(block, exponentsAt + Math.ceil(length / BLOCK_NUMBERS));
+  return factor === 0 ? 0 : (a + e + (c + g) + (b + f + (d + h))) / factor;
+}
+
 /** The addon; null if it is not available. */
 export function loadVectorAddon(): (VectorEngine & Widths) | null {
-  const names = ['compareShort', 'setWidestLevel'];
+  const names = ['compareShort', 'comparePacked', 'setWidestLevel'];
   const addon = loadFunctions<VectorEngine & Widths>('vectors.node', names);
   return addon === null ? null : { ...addon, kind: 'native' };
 }

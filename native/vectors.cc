@@ -15,8 +15,10 @@ namespace {
 /** A larger number is a mistake, and would take more memory than there is. */
 constexpr uint32_t kBlocksMax = 1 << 20;
 
-/** compareShort(query, blocks, blockBits, places, count, similarities) */
-napi_value CompareShort(napi_env env, napi_callback_info info) {
+/** Compares stored vectors, of `stride` numbers each. */
+template <typename Number>
+napi_value CompareEach(napi_env env, napi_callback_info info, napi_typedarray_type type, size_t (*count_numbers)(size_t),
+                       double (*compare)(const double*, const Number*, size_t)) {
   napi_value arguments[6];
   const float* query;
   size_t dimensions;
@@ -43,8 +45,9 @@ napi_value CompareShort(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   const std::vector<double> wide(query, query + dimensions);
+  const size_t stride = count_numbers(dimensions);
   struct Block {
-    const int16_t* data = nullptr;
+    const Number* data = nullptr;
     size_t length = 0;
   };
   std::vector<Block> blocks(block_count);
@@ -61,12 +64,12 @@ napi_value CompareShort(napi_env env, napi_callback_info info) {
       napi_value value;
       napi_open_handle_scope(env, &scope);
       const bool is_read = napi_get_element(env, arguments[1], number, &value) == napi_ok &&
-                           ReadNumbers(env, value, napi_int16_array, &block.data, &block.length);
+                           ReadNumbers(env, value, type, &block.data, &block.length);
       napi_close_handle_scope(env, scope);
       if (!is_read) return nullptr;
     }
-    const size_t start = static_cast<size_t>(places[i] & mask) * (dimensions + kScaleNumbers);
-    if (start + dimensions + kScaleNumbers > block.length) {
+    const size_t start = static_cast<size_t>(places[i] & mask) * stride;
+    if (start + stride > block.length) {
       napi_throw_range_error(env, nullptr, "a place is outside of the blocks");
       return nullptr;
     }
@@ -75,8 +78,18 @@ napi_value CompareShort(napi_env env, napi_callback_info info) {
   return arguments[4];
 }
 
+/** compareShort(query, blocks, blockBits, places, count, similarities) */
+napi_value CompareAllShort(napi_env env, napi_callback_info info) {
+  return CompareEach<int16_t>(env, info, napi_int16_array, CountShort, compare_short);
+}
+
+/** comparePacked(query, blocks, blockBits, places, count, similarities) */
+napi_value CompareAllPacked(napi_env env, napi_callback_info info) {
+  return CompareEach<uint8_t>(env, info, napi_uint8_array, CountPacked, compare_packed);
+}
+
 napi_value Init(napi_env env, napi_value exports) {
-  return Export(env, exports, {{"compareShort", CompareShort}, {"setWidestLevel", SetWidestLevel<UseCompareLevel>}});
+  return Export(env, exports, {{"compareShort", CompareAllShort}, {"comparePacked", CompareAllPacked}, {"setWidestLevel", SetWidestLevel<UseCompareLevel>}});
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 /**
  * The patterns in memory. Each scope (a project, an organization's commons, the universal patterns) has its own
  * index, so a search cannot find another tenant's pattern. Texts stay on the disk. A pattern takes about 600 bytes, and
- * its vector takes 2 bytes per dimension. Once it is in a graph, it takes another half byte per dimension. Actor
- * thread.
+ * its vector takes 1.2 bytes per dimension, in the form of its row. Once it is in a graph, it takes another half byte per
+ * dimension. Actor thread.
  */
 import {
   modelFamily,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <new>
@@ -22,6 +23,7 @@
 #include "../vectors/compare.h"
 #include "gate.h"
 #include "graph.h"
+#include "texts.h"
 #include "walk.h"
 
 namespace {
@@ -63,11 +65,12 @@ class BestMatches {
   std::vector<Match> kept_;
 };
 
-/** What a search filters by and returns for a vector. */
+/** What a search filters by and returns for a vector: the name, and the numbers of kind and family. */
 struct Label {
-  std::string name;
-  std::u16string kind;
-  std::u16string family;
+  /** nullptr: none. */
+  std::unique_ptr<char[]> name;
+  uint32_t kind = kNoText;
+  uint32_t family = kNoText;
 };
 
 /** How many candidates a search visits; `hnsw-index.ts` explains it. */
@@ -99,15 +102,18 @@ class SharedIndex {
   Gate gate;
 
   size_t dimensions() const { return dimensions_; }
-  /** Numbers that a stored vector takes. */
-  size_t stride() const { return dimensions_ + kScaleNumbers; }
+  /** Bytes that a stored vector takes. */
+  size_t stride() const { return CountPacked(dimensions_); }
   size_t size() const { return size_.load(std::memory_order_acquire); }
-  const Label& label_of(uint32_t id) const { return labels_[id]; }
+  const char* name_of(uint32_t id) const { return labels_[id].name.get(); }
+  bool IsOfFamily(uint32_t id, uint32_t family) const { return family != kNoText && labels_[id].family == family; }
+  /** The number of a kind or a family; kNoText if no vector has it. */
+  uint32_t FindText(const std::u16string& text) const { return texts_.Find(text); }
 
   /** The data beside vectors and graph. */
   size_t bytes() const {
     return (ids_.capacity() + places_.capacity() + id_of_point_.capacity()) * sizeof(uint32_t) +
-           labels_.capacity() * sizeof(Label) + label_bytes_ + pending_.size() * kSetEntryBytes;
+           labels_.capacity() * sizeof(Label) + name_bytes_ + texts_.bytes() + pending_.size() * kSetEntryBytes;
   }
 
   // ---- The thread that changes it, between Begin and End ----
@@ -125,16 +131,16 @@ class SharedIndex {
   }
 
   /** A block that replaces the one with this number, or follows the last. @returns its zeroed memory */
-  std::shared_ptr<int16_t> MakeBlock(size_t number, size_t vectors) {
+  std::shared_ptr<uint8_t> MakeBlock(size_t number, size_t vectors) {
     CheckChanging();
     const size_t full = size_t{1} << block_bits_;
     if (number > blocks_.size() || vectors == 0 || vectors > full || (number > 0 && vectors != full) ||
         (number + 1 < blocks_.size() && vectors != full) || (number << block_bits_) + vectors < size()) {
       throw std::runtime_error("there is no such block");
     }
-    void* memory = std::calloc(vectors * stride(), sizeof(int16_t));
+    void* memory = std::calloc(vectors, stride());
     if (memory == nullptr) throw std::bad_alloc();
-    std::shared_ptr<int16_t> block(static_cast<int16_t*>(memory), std::free);
+    std::shared_ptr<uint8_t> block(static_cast<uint8_t*>(memory), std::free);
     if (number == blocks_.size()) blocks_.emplace_back();
     blocks_[number] = {block, vectors};
     return block;
@@ -221,13 +227,25 @@ class SharedIndex {
     for (const uint32_t id : ids_) pending_.insert(id);
   }
 
-  void Describe(uint32_t id, Label label) {
+  /** @param name empty: the vector gets no label */
+  void Describe(uint32_t id, const std::string& name, const std::u16string& kind, const std::u16string& family) {
     CheckChanging();
     if (id > kIdMax) throw std::runtime_error("there is no room for such an id");
+    if (name.find('\0') != std::string::npos) throw std::runtime_error("a name without zeros is expected");
     if (id >= labels_.size()) labels_.resize(id + 1);
-    label_bytes_ += BytesOf(label);
-    label_bytes_ -= BytesOf(labels_[id]);
-    labels_[id] = std::move(label);
+    Label& label = labels_[id];
+    Label former = std::move(label);
+    label = Label();
+    if (!name.empty()) {
+      label.name.reset(new char[name.size() + 1]);
+      std::memcpy(label.name.get(), name.c_str(), name.size() + 1);
+      name_bytes_ += name.size() + 1;
+      label.kind = texts_.Take(kind);
+      label.family = texts_.Take(family);
+    }
+    if (former.name != nullptr) name_bytes_ -= std::strlen(former.name.get()) + 1;
+    texts_.Give(former.kind);
+    texts_.Give(former.family);
   }
 
   // ---- Any thread that is behind the gate ----
@@ -237,7 +255,8 @@ class SharedIndex {
    */
   bool Search(const float* vector, const float* projected, size_t graph_dimensions, const SearchPlan& plan,
               std::vector<Match>* found) const {
-    const std::vector<double> query(vector, vector + dimensions_);
+    const Question query{std::vector<double>(vector, vector + dimensions_),
+                         plan.is_filtered ? texts_.Find(plan.kind) : kNoText};
     // If half of the vectors are compared one by one, the graph saves nothing.
     if (graph_ == nullptr || 2 * pending_.size() > size()) return CompareAll(query, plan, found);
     if (plan.k == 0) return true;
@@ -253,17 +272,19 @@ class SharedIndex {
   }
 
  private:
+  struct Question {
+    std::vector<double> numbers;
+    /** The kind that is wanted, if there is a filter. */
+    uint32_t kind;
+  };
+
   struct Block {
-    std::shared_ptr<int16_t> memory;
+    std::shared_ptr<uint8_t> memory;
     size_t vectors = 0;
   };
 
   /** Estimated size of a set's entry. */
   static constexpr size_t kSetEntryBytes = 40;
-
-  static size_t BytesOf(const Label& label) {
-    return label.name.capacity() + 2 * (label.kind.capacity() + label.family.capacity());
-  }
 
   void CheckChanging() const {
     if (!is_changing_) throw std::runtime_error("the index is not being changed");
@@ -273,16 +294,16 @@ class SharedIndex {
 
   uint32_t PlaceOf(uint32_t id) const { return id < places_.size() ? places_[id] : kNone; }
 
-  void OfferOne(const std::vector<double>& query, uint32_t id, const SearchPlan& plan, BestMatches* best) const {
+  void OfferOne(const Question& query, uint32_t id, const SearchPlan& plan, BestMatches* best) const {
     const uint32_t place = PlaceOf(id);
     // A vector without a label is being added or removed.
-    if (place == kNone || id >= labels_.size() || labels_[id].name.empty()) return;
-    if (plan.is_filtered && labels_[id].kind != plan.kind) return;
+    if (place == kNone || id >= labels_.size() || labels_[id].name == nullptr) return;
+    if (plan.is_filtered && (query.kind == kNoText || labels_[id].kind != query.kind)) return;
     const Block& block = blocks_[place >> block_bits_];
-    best->Offer(id, compare(query.data(), block.memory.get() + (place & Mask()) * stride(), dimensions_));
+    best->Offer(id, compare_packed(query.numbers.data(), block.memory.get() + (place & Mask()) * stride(), dimensions_));
   }
 
-  bool CompareAll(const std::vector<double>& query, const SearchPlan& plan, std::vector<Match>* found) const {
+  bool CompareAll(const Question& query, const SearchPlan& plan, std::vector<Match>* found) const {
     if (ids_.size() > plan.compared_max) return false;
     BestMatches best(plan.k, plan.min_similarity);
     for (const uint32_t id : ids_) OfferOne(query, id, plan, &best);
@@ -294,7 +315,7 @@ class SharedIndex {
    * Searches the graph, with wider walks until the result is certain. `hnsw-index.ts` does the same.
    * @returns false if only a comparison with every vector can tell
    */
-  bool Look(const std::vector<double>& query, const float* projected, const SearchPlan& plan, BestMatches* whole) const {
+  bool Look(const Question& query, const float* projected, const SearchPlan& plan, BestMatches* whole) const {
     for (size_t turn = 0; turn < plan.looks.size(); turn++) {
       const size_t wanted = std::min<size_t>(linked_, plan.looks[turn]);
       const std::vector<Near> near = Walk(*graph_, projected).Run(wanted, wanted);
@@ -331,7 +352,9 @@ class SharedIndex {
   /** By id. */
   std::vector<uint32_t> places_;
   std::vector<Label> labels_;
-  size_t label_bytes_ = 0;
+  /** Kinds and families. */
+  Texts texts_;
+  size_t name_bytes_ = 0;
   std::unordered_set<uint32_t> pending_;
   std::shared_ptr<Graph> graph_;
   /** By the point's label. */

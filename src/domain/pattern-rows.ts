@@ -1,5 +1,6 @@
 /** The rows of patterns in `main.mdb`: their tables, keys and values. Pure; actor threads and the command line. */
 import { createHash } from 'node:crypto';
+import { BLOCK_NUMBERS, convertNumbers, countBlocks, NUMBER_BITS } from '../std/block-numbers.ts';
 import type { NewPattern, Pattern, PatternScope, Tier } from './pattern.ts';
 
 /** [tier, org_id, project_id, pattern_id] → Pattern without the fields in the key. */
@@ -69,14 +70,7 @@ export function readPattern(key: Key, row: PatternRow): Pattern {
   return { pattern_id, tier, org_id, project_id, ...row };
 }
 
-/**
- * Bits of each number in a stored vector, and how many numbers share an exponent. Three vectors of 1,024 numbers
- * fit on a page of LMDB. Cosines have an error of about 1e-4: of the ten nearest vectors, 99.7 % stay the nearest.
- */
-const NUMBER_BITS = 9;
-const NUMBER_MAX = 2 ** (NUMBER_BITS - 1) - 1;
-const BLOCK = 32;
-const EXPONENT_MAX = 255;
+/** A vector's head: its factor. Three vectors of 1,024 numbers fit on a page of LMDB. */
 const VECTOR_HEAD_BYTES = 4;
 
 /**
@@ -86,31 +80,20 @@ const VECTOR_HEAD_BYTES = 4;
  */
 export function encodeVector(vector: Float32Array): Buffer {
   const bytes = Buffer.alloc(packedBytes(vector.length));
-  const greatest = greatestOf(vector);
-  if (greatest === 0) return bytes;
-  let product = 0;
-  let length = 0;
+  const wholes = new Int16Array(vector.length);
+  let at = numbersAt(vector.length);
+  const factor = convertNumbers(vector, wholes, bytes.subarray(VECTOR_HEAD_BYTES, at));
+  bytes.writeFloatLE(factor, 0);
   let bits = 0;
   let count = 0;
-  let at = numbersAt(vector.length);
-  for (let start = 0; start < vector.length; start += BLOCK) {
-    const block = vector.subarray(start, start + BLOCK);
-    const exponent = chooseExponent(greatestOf(block) / greatest);
-    bytes[VECTOR_HEAD_BYTES + start / BLOCK] = exponent;
-    const step = (NUMBER_MAX / greatest) * 2 ** exponent;
-    for (const number of block) {
-      const whole = Math.round(number * step);
-      product += whole * 2 ** -exponent * number;
-      length += number * number;
-      bits |= (whole & (2 ** NUMBER_BITS - 1)) << count;
-      for (count += NUMBER_BITS; count >= 8; count -= 8) {
-        bytes[at++] = bits & 255;
-        bits >>>= 8;
-      }
+  for (const whole of wholes) {
+    bits |= (whole & (2 ** NUMBER_BITS - 1)) << count;
+    for (count += NUMBER_BITS; count >= 8; count -= 8) {
+      bytes[at++] = bits & 255;
+      bits >>>= 8;
     }
   }
   if (count > 0) bytes[at] = bits & 255;
-  bytes.writeFloatLE(product / length, 0);
   return bytes;
 }
 
@@ -126,9 +109,9 @@ export function decodeVector(bytes: unknown, dimensions: number): Float32Array |
   let bits = 0;
   let count = 0;
   let at = numbersAt(dimensions);
-  for (let start = 0; start < dimensions; start += BLOCK) {
-    const divisor = factor * 2 ** bytes[VECTOR_HEAD_BYTES + start / BLOCK]!;
-    const end = Math.min(dimensions, start + BLOCK);
+  for (let start = 0; start < dimensions; start += BLOCK_NUMBERS) {
+    const divisor = factor * 2 ** bytes[VECTOR_HEAD_BYTES + start / BLOCK_NUMBERS]!;
+    const end = Math.min(dimensions, start + BLOCK_NUMBERS);
     for (let place = start; place < end; place++) {
       for (; count < NUMBER_BITS; count += 8) bits |= bytes[at++]! << count;
       // The highest bit is the sign.
@@ -138,25 +121,6 @@ export function decodeVector(bytes: unknown, dimensions: number): Float32Array |
     }
   }
   return vector;
-}
-
-function greatestOf(vector: Float32Array): number {
-  let greatest = 0;
-  for (const number of vector) greatest = Math.max(greatest, Math.abs(number));
-  return greatest;
-}
-
-/**
- * How often the vector's greatest number can be halved until it would be smaller than the block's greatest number.
- * @param share quotient of these two numbers
- */
-function chooseExponent(share: number): number {
-  let exponent = 0;
-  while (exponent < EXPONENT_MAX && share * 2 <= 1 && share > 0) {
-    share *= 2;
-    exponent++;
-  }
-  return exponent;
 }
 
 /** The vector after encoding and decoding. */
@@ -180,7 +144,7 @@ function decodeFloats(bytes: Uint8Array, dimensions: number): Float32Array | und
 
 /** Offset of the numbers. */
 function numbersAt(dimensions: number): number {
-  return VECTOR_HEAD_BYTES + Math.ceil(dimensions / BLOCK);
+  return VECTOR_HEAD_BYTES + countBlocks(dimensions);
 }
 
 function packedBytes(dimensions: number): number {

@@ -3,15 +3,16 @@
  * not in a graph yet. It is the reference for the approximate index, and takes its place on machines without the native
  * library. Any thread; each index belongs to one thread.
  *
- * A comparison of 1,024 dimensions takes about 0.15 µs with the addon and 1 µs without it. A vector takes 2 bytes per
- * dimension (short-vector.ts) and 60 bytes more. Vectors are stored in blocks, so that a large set grows without copying. Other threads
+ * A comparison of 1,024 dimensions takes about 0.16 µs with the addon (0.24 in a shared index) and 1.3 µs without it. A vector takes 2 bytes per
+ * dimension (short-vector.ts), in a shared index 1.2 (packed-vector.ts), and 60 bytes more. Vectors are stored in blocks, so that a large set grows without copying. Other threads
  * read the blocks of a shared index (index-catalog.ts).
  */
-import { vectorEngine } from '../../native/vector-engine.ts';
 import { BestMatches } from './best-matches.ts';
+import { packedForm } from './packed-vector.ts';
 import type { SharedIndex } from './shared-index.ts';
-import { countNumbers, readShort, writeShort } from './short-vector.ts';
+import { shortForm } from './short-vector.ts';
 import { checkVector } from './vector-check.ts';
+import type { VectorForm } from './vector-form.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
 /** Initial room of the first block, which then doubles: there may be many indexes with a single vector. */
@@ -27,13 +28,17 @@ const BOOKKEEPING_BYTES = 60;
 const places = new Uint32Array(BLOCK);
 const similarities = new Float64Array(BLOCK);
 
+/** All blocks of an index have the same form. */
+type Numbers = Int16Array | Uint8Array;
+
 export class ExactIndex implements VectorIndex {
   readonly dimensions: number;
   /** How many numbers a stored vector takes. */
   readonly #numbers: number;
   readonly savable = null;
+  readonly #form: VectorForm<Numbers>;
   /** The vectors, without gaps: the last vector takes the place of a removed vector. */
-  readonly #blocks: Int16Array[];
+  readonly #blocks: Numbers[];
   #ids: Uint32Array;
   readonly #places = new Map<number, number>();
   readonly #shared: SharedIndex | null;
@@ -41,11 +46,13 @@ export class ExactIndex implements VectorIndex {
   /**
    * @param dimensions at least 1
    * @param shared index that other threads read; its owner begins and ends each change
+   * @param isPacked whether vectors take 1.2 bytes per dimension instead of 2; always in a shared index
    */
-  constructor(dimensions: number, shared: SharedIndex | null = null) {
+  constructor(dimensions: number, shared: SharedIndex | null = null, isPacked = shared !== null) {
     if (!Number.isInteger(dimensions) || dimensions < 1) throw new RangeError(`${dimensions} dimensions`);
     this.dimensions = dimensions;
-    this.#numbers = countNumbers(dimensions);
+    this.#form = (isPacked ? packedForm : shortForm) as VectorForm<Numbers>;
+    this.#numbers = this.#form.count(dimensions);
     this.#shared = shared;
     this.#blocks = [];
     this.#putBlock(0, FIRST_CAPACITY);
@@ -76,7 +83,7 @@ export class ExactIndex implements VectorIndex {
       this.#ids[place] = id;
       this.#places.set(id, place);
     }
-    writeShort(vector, this.#numbersAt(place));
+    this.#form.write(vector, this.#numbersAt(place));
   }
 
   remove(id: number): boolean {
@@ -106,7 +113,7 @@ export class ExactIndex implements VectorIndex {
   get(id: number, into?: Float32Array): Float32Array | undefined {
     const place = this.#places.get(id);
     if (place === undefined) return undefined;
-    return readShort(this.#numbersAt(place), into ?? new Float32Array(this.dimensions));
+    return this.#form.read(this.#numbersAt(place), into ?? new Float32Array(this.dimensions));
   }
 
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {
@@ -163,12 +170,12 @@ export class ExactIndex implements VectorIndex {
 
   /** Compares with the first `count` entries of `places`. */
   #offer(vector: Float32Array, count: number, best: BestMatches): void {
-    vectorEngine.compareShort(vector, this.#blocks, BLOCK_BITS, places, count, similarities);
+    this.#form.compare(vector, this.#blocks, BLOCK_BITS, places, count, similarities);
     for (let i = 0; i < count; i++) best.offer(this.#ids[places[i]!]!, similarities[i]!);
   }
 
   /** A view of the stored vector. */
-  #numbersAt(place: number): Int16Array {
+  #numbersAt(place: number): Numbers {
     const start = (place & (BLOCK - 1)) * this.#numbers;
     return this.#blocks[place >>> BLOCK_BITS]!.subarray(start, start + this.#numbers);
   }
@@ -186,8 +193,8 @@ export class ExactIndex implements VectorIndex {
   }
 
   /** Makes room for this many vectors. */
-  #putBlock(number: number, vectors: number): Int16Array {
-    const block = this.#shared?.makeBlock(number, vectors) ?? new Int16Array(vectors * this.#numbers);
+  #putBlock(number: number, vectors: number): Numbers {
+    const block = this.#shared?.makeBlock(number, vectors) ?? this.#form.make(vectors * this.#numbers);
     this.#blocks[number] = block;
     return block;
   }

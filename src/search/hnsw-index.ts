@@ -13,8 +13,8 @@
  * differ only in a number or a name need this; other texts seldom do.
  *
  * Adding a vector to a graph takes about 0.2 ms. So `add` only records the vector, and `tend` adds it to the graph.
- * Until then, the vector is compared directly. Memory: 2 bytes per dimension, half a byte per dimension for the graph's
- * copy, and about 480 bytes per vector.
+ * Until then, the vector is compared directly. Memory: 2 bytes per dimension (1.2 in a shared index), half a byte per
+ * dimension for the graph's copy, and about 480 bytes per vector.
  *
  * `bench/retrieve.ts` prints the cost and the quality of the build parameters.
  */
@@ -137,11 +137,17 @@ export class HnswIndex implements SavableIndex {
 
   /**
    * @param shared the part for other threads
+   * @param isPacked like ExactIndex
    */
-  constructor(engine: GraphEngine, dimensions: number, shared: SharedIndex | null = null) {
+  constructor(
+    engine: GraphEngine,
+    dimensions: number,
+    shared: SharedIndex | null = null,
+    isPacked = shared !== null,
+  ) {
     this.#engine = engine;
     this.#shared = shared;
-    this.#exact = this.#change(() => new ExactIndex(dimensions, shared));
+    this.#exact = this.#change(() => new ExactIndex(dimensions, shared, isPacked));
     this.#project = projectorOf(dimensions);
     this.dimensions = dimensions;
     this.#linked = new Float32Array(dimensions);

@@ -15,7 +15,7 @@ import { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 
 /**
- * Maximum number of vectors of a scope that a request's thread compares one by one, about 0.15 µs each. For more
+ * Maximum number of vectors of a scope that a request's thread compares one by one, about 0.2 µs each. For more
  * vectors, the index's thread searches.
  */
 const SHARED_SEARCH_COMPARED = 4_096;

@@ -38,8 +38,8 @@ export class SharedIndex {
     return this.#engine.measureShared(this.#handle);
   }
 
-  makeBlock(number: number, vectors: number): Int16Array {
-    return this.#engine.makeShortBlock(this.#handle, number, vectors);
+  makeBlock(number: number, vectors: number): Uint8Array {
+    return this.#engine.makeVectorBlock(this.#handle, number, vectors);
   }
 
   dropBlock(): void {

@@ -61,7 +61,7 @@ function changing(): unknown {
 /** The same, with a vector. */
 function holding(id: number): unknown {
   for (const prepare of [
-    () => addon.makeShortBlock!(changing(), 0, 4),
+    () => addon.makeVectorBlock!(changing(), 0, 4),
     () => addon.enterVector!(SHARED, id),
   ]) {
     try {
@@ -159,6 +159,14 @@ const fitting: Record<string, () => unknown[]> = {
     pick([0, 2, 3]),
     new Float64Array(3),
   ],
+  comparePacked: () => [
+    makeArray(Float32Array, 8),
+    [makeArray(Uint8Array, 8 * 14), makeArray(Uint8Array, 2 * 14)],
+    3,
+    Uint32Array.of(0, 9, pick([1, 8, 10, 2 ** 32 - 1])),
+    pick([0, 2, 3]),
+    new Float64Array(3),
+  ],
   createGraph: () => [8, 16, 8, 16, 1],
   addPoint: () => [GRAPHS[0], makeArray(Float32Array, 8), pick(NUMBERS)],
   markRemoved: () => [GRAPHS[0], pick(NUMBERS)],
@@ -174,7 +182,7 @@ const fitting: Record<string, () => unknown[]> = {
   shareIndex: () => [CATALOG, `index ${prng.below(1_000)}`, 'a group', 8, 2],
   beginChange: () => [SHARED],
   endChange: () => [changing()],
-  makeShortBlock: () => [changing(), prng.below(4), 4],
+  makeVectorBlock: () => [changing(), prng.below(4), 4],
   dropBlock: () => [changing()],
   enterVector: () => [holding(0), prng.below(16)],
   leaveVector: () => [holding(1), 1],

@@ -49,7 +49,8 @@ describe('a search among similar texts', () => {
     const vectors = await embedAll(model, TEXTS, tell);
     const queries = await embedAll(model, QUERIES, (n) => tell(n * 1_733 + TEXTS));
     const { length: dimensions } = vectors[0]!;
-    const graph = new HnswIndex(loadHnswlib(), dimensions);
+    // Like a shared index.
+    const graph = new HnswIndex(loadHnswlib(), dimensions, null, true);
     for (const [id, vector] of vectors.entries()) graph.add(id, vector);
     while (graph.tend(1_000));
     let found = 0;

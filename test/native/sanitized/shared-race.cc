@@ -27,8 +27,8 @@ constexpr size_t kReaders = 3;
 
 using Vector = std::vector<float>;
 
-/** The stored value of 1. Numbers of vectors are between -1 and 1. */
-constexpr float kGreatest = 32767;
+/** The factor of all stored vectors. Numbers of vectors are between -1 and 1. */
+constexpr float kGreatest = 255;
 
 class Random {
  public:
@@ -56,7 +56,7 @@ class Writer {
 
   void Add(uint32_t id, const Vector& vector) {
     index_->Begin();
-    index_->Describe(id, {std::to_string(id), id % 2 == 0 ? u"even" : u"odd", u""});
+    index_->Describe(id, std::to_string(id), id % 2 == 0 ? u"even" : u"odd", u"");
     const size_t place = index_->size();
     if (place >> kBlockBits == blocks_.size()) blocks_.push_back(index_->MakeBlock(blocks_.size(), 1 << kBlockBits));
     index_->Enter(id);
@@ -71,7 +71,7 @@ class Writer {
     const uint32_t id = ids_[place];
     const size_t last = ids_.size() - 1;
     index_->Leave(id);
-    std::memcpy(RowAt(place), RowAt(last), index_->stride() * sizeof(int16_t));
+    std::memcpy(RowAt(place), RowAt(last), index_->stride());
     ids_[place] = ids_[last];
     ids_.pop_back();
     for (uint32_t point = 0; point < points_.size(); point++) {
@@ -84,7 +84,7 @@ class Writer {
       blocks_.pop_back();
       index_->DropBlock();
     }
-    index_->Describe(id, {});
+    index_->Describe(id, "", u"", u"");
     index_->End();
   }
 
@@ -110,25 +110,33 @@ class Writer {
   Random& random() { return random_; }
 
  private:
-  int16_t* RowAt(size_t place) {
+  uint8_t* RowAt(size_t place) {
     return blocks_[place >> kBlockBits].get() + (place & ((1 << kBlockBits) - 1)) * index_->stride();
   }
 
-  static void WriteRow(const Vector& vector, int16_t* row) {
-    for (size_t at = 0; at < kDimensions; at++) row[at] = static_cast<int16_t>(vector[at] * kGreatest);
-    const float scale = 1 / kGreatest;
-    std::memcpy(row + kDimensions, &scale, sizeof(scale));
+  /** All exponents are zero. */
+  static void WriteRow(const Vector& vector, uint8_t* row) {
+    std::memset(row, 0, CountPacked(kDimensions));
+    for (size_t at = 0; at < kDimensions; at++) {
+      const int whole = static_cast<int>(vector[at] * kGreatest);
+      row[at] = static_cast<uint8_t>(whole & 255);
+      if (whole < 0) row[kDimensions + at / kSums] |= static_cast<uint8_t>(1 << at % kSums);
+    }
+    std::memcpy(row + CountPacked(kDimensions) - sizeof(kGreatest), &kGreatest, sizeof(kGreatest));
   }
 
-  static Vector ReadRow(const int16_t* row) {
+  static Vector ReadRow(const uint8_t* row) {
     Vector vector(kDimensions);
-    for (size_t at = 0; at < kDimensions; at++) vector[at] = row[at] / kGreatest;
+    for (size_t at = 0; at < kDimensions; at++) {
+      const int sign = row[kDimensions + at / kSums] >> at % kSums & 1;
+      vector[at] = static_cast<float>(row[at] - (sign << 8)) / kGreatest;
+    }
     return vector;
   }
 
   std::shared_ptr<SharedIndex> index_;
   Random random_;
-  std::vector<std::shared_ptr<int16_t>> blocks_;
+  std::vector<std::shared_ptr<uint8_t>> blocks_;
   std::vector<uint32_t> ids_;
   std::shared_ptr<Graph> graph_;
   std::vector<uint32_t> points_;
@@ -155,7 +163,7 @@ void Read(const std::atomic<bool>& is_over, bool is_careless, const std::vector<
     if (!is_complete) Fail("a search took too long");
     for (const Match& match : found) {
       if (plan.is_filtered && match.id % 2 != 0) Fail("another kind was found");
-      if (index->label_of(match.id).name != std::to_string(match.id)) Fail("another name was found");
+      if (index->name_of(match.id) != std::to_string(match.id)) Fail("another name was found");
     }
     (*count)++;
   }
