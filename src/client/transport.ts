@@ -6,6 +6,7 @@ import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { urlToHttpOptions } from 'node:url';
 import { ConnectionError, TimeoutError, UnexpectedAnswerError } from './errors.ts';
+import { SeenPosition } from './seen-position.ts';
 
 /** Longest answer that is read; the service's longest answers are pages of findings. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
@@ -50,6 +51,7 @@ export class Transport {
   readonly #headers: Record<string, string>;
   readonly #request: typeof requestHttp;
   readonly #agent: HttpAgent;
+  readonly #seen = new SeenPosition();
 
   /**
    * @param headers of every request, including the key
@@ -78,6 +80,7 @@ export class Transport {
         agent: this.#agent,
         headers: {
           ...this.#headers,
+          ...this.#seen.headers,
           ...(body === undefined
             ? {}
             : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
@@ -109,6 +112,7 @@ export class Transport {
       });
       outgoing.on('error', fail);
       outgoing.on('response', (incoming) => {
+        this.#seen.note(incoming.headers['x-svc-position']);
         readText(incoming).then((text) => {
           end();
           resolve(toAnswer(incoming, text));
@@ -131,7 +135,7 @@ export class Transport {
         ...urlToHttpOptions(this.#base),
         path: target,
         agent: false,
-        headers: { ...this.#headers, ...headers },
+        headers: { ...this.#headers, ...this.#seen.headers, ...headers },
         signal,
       });
       const timer = setTimeout(() => {

@@ -48,6 +48,24 @@ async function serve(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+describe('a service with several boxes', () => {
+  it('gets back the highest position that it has told', async () => {
+    const seen: (string | undefined)[] = [];
+    const told = ['7', undefined, '9', '8', 'many'];
+    const url = await serve((request, response) => {
+      const position = told[seen.push(request.headers['x-svc-position'] as string | undefined) - 1];
+      response.writeHead(200, {
+        'content-type': 'application/json',
+        ...(position === undefined ? {} : { 'x-svc-position': position }),
+      });
+      response.end('{"status":"ok","version":"1"}');
+    });
+    const client = connect(url);
+    for (let call = 0; call < 6; call++) await client.api.health();
+    expect(seen).toEqual([undefined, '7', '7', '9', '9', '9']);
+  });
+});
+
 describe('the client’s operations', () => {
   it('are those of the contract', async () => {
     const declared = (await loadDeclaredEndpoints())

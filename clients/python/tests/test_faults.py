@@ -588,6 +588,21 @@ class Options(unittest.TestCase):
             asked = service.requests[0]
             self.assertEqual((asked.path, asked.headers["authorization"]), ("/base/health", "Bearer of-env"))
 
+    def test_give_a_service_with_several_boxes_back_the_highest_position_that_it_has_told(self):
+        told = iter(["7", None, "9", "8", "many", "9"])
+
+        def answer(_):
+            position = next(told)
+            return 200, {}, {} if position is None else {"x-svc-position": position}
+
+        with Service(answer) as service:
+            u = understudy_gateway.Understudy("k", base_url=service.url, monitor_names=["semantic_loop"])
+            self.addCleanup(u.close, 0)
+            for _ in range(6):
+                u.api.health()
+            seen = [request.headers.get("x-svc-position") for request in service.requests]
+        self.assertEqual(seen, [None, "7", "7", "9", "9", "9"])
+
     def test_route_models_and_tell_of_the_budget_once_a_run(self):
         told = []
         u = understudy_gateway.Understudy(

@@ -19,6 +19,7 @@ _READ_BYTES = 65_536
 _CONNECTIONS_KEPT = 8
 # The service closes idle connections after 10 s, so the client closes them earlier.
 _IDLE_CONNECTION_S = 5.0
+_POSITION_KEPT_S = 60.0
 # The service sends a comment every 15 s, so a connection that is silent for longer is dead.
 _SILENCE_S = 45.0
 
@@ -91,6 +92,29 @@ def _begin_answer(deadline: float, sock: socket.socket, *arguments: Any, **optio
     return http.client.HTTPResponse(_DeadlineSocket(sock, deadline), *arguments, **options)  # type: ignore[arg-type]
 
 
+class SeenPosition:
+    """The highest position in answers of a service with several boxes; it goes with each request, so that another box shows at
+    least as much. A service with one box tells none."""
+
+    def __init__(self) -> None:
+        # Replaced as a whole, so that threads need no lock.
+        self._seen = (0, 0.0)
+
+    def headers(self) -> Dict[str, str]:
+        position, seen_at = self._seen
+        # Beyond it, no box is still behind. The database may have been restored to an earlier position.
+        if position == 0 or time.monotonic() - seen_at > _POSITION_KEPT_S:
+            return {}
+        return {"x-svc-position": str(position)}
+
+    def note(self, told: Optional[str]) -> None:
+        if told is None or not told.isascii() or not told.isdigit() or len(told) > 15:
+            return
+        is_known = bool(self.headers())
+        if not is_known or int(told) >= self._seen[0]:
+            self._seen = (int(told), time.monotonic())
+
+
 class Transport:
     def __init__(self, base_url: str, headers: Dict[str, str]) -> None:
         parts = urlsplit(base_url)
@@ -99,6 +123,7 @@ class Transport:
         self._host = parts.hostname or ""
         self._port = parts.port
         self._headers = headers
+        self._seen = SeenPosition()
         self.forget()
 
     def forget(self) -> None:
@@ -118,8 +143,9 @@ class Transport:
                 is_connected = True
             connection.sock.settimeout(_left_of(deadline))
             connection.response_class = functools.partial(_begin_answer, deadline)  # type: ignore[assignment]
-            connection.request(method, target, body=body, headers=self._headers)
+            connection.request(method, target, body=body, headers={**self._headers, **self._seen.headers()})
             with connection.getresponse() as response:
+                self._seen.note(response.headers.get("x-svc-position"))
                 answer = to_answer(response)
                 is_open = not response.will_close
         except UnderstudyError:
@@ -149,7 +175,7 @@ class Transport:
             connection.connect()
             # With `connection: close` the answer takes the socket away from the connection.
             sock = connection.sock
-            connection.request("GET", target, headers={**self._headers, **headers})
+            connection.request("GET", target, headers={**self._headers, **self._seen.headers(), **headers})
             response = connection.getresponse()
             sock.settimeout(_SILENCE_S)
         except socket.timeout:

@@ -1,5 +1,6 @@
 /** Replaces src/client/transport.ts, using only `fetch`. Edge functions; any thread. */
 import { ConnectionError, TimeoutError, UnexpectedAnswerError } from '../errors.ts';
+import { SeenPosition } from '../seen-position.ts';
 import type { Answer, OpenAnswer, Request } from '../transport.ts';
 
 /** Longest answer that is read. */
@@ -8,6 +9,7 @@ const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 export class Transport {
   readonly #base: URL;
   readonly #headers: Record<string, string>;
+  readonly #seen = new SeenPosition();
 
   /**
    * @param headers of every request, including the key
@@ -60,9 +62,11 @@ export class Transport {
 
   close(): void {}
 
-  #fetch(target: string, init: RequestInit): Promise<Response> {
-    const headers = { ...this.#headers, ...(init.headers as Record<string, string>) };
-    return fetch(`${this.#base.origin}${target}`, { ...init, headers, redirect: 'manual' });
+  async #fetch(target: string, init: RequestInit): Promise<Response> {
+    const headers = { ...this.#headers, ...this.#seen.headers, ...(init.headers as Record<string, string>) };
+    const response = await fetch(`${this.#base.origin}${target}`, { ...init, headers, redirect: 'manual' });
+    this.#seen.note(response.headers.get('x-svc-position'));
+    return response;
   }
 
   async #within<Result>(

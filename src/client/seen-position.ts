@@ -1,0 +1,26 @@
+/**
+ * The highest position that a client has seen in answers of a service with several boxes. It goes with each request, so
+ * that another box shows at least as much. A service with one box tells none. Any thread.
+ */
+
+const NAME = 'x-svc-position';
+/** Beyond it, no box is still behind. The database may have been restored to an earlier position. */
+const KEPT_MS = 60_000;
+
+export class SeenPosition {
+  #position = 0;
+  #seenAt = 0;
+
+  /** Headers of the next request. */
+  get headers(): Record<string, string> {
+    if (this.#position > 0 && performance.now() - this.#seenAt > KEPT_MS) this.#position = 0;
+    return this.#position === 0 ? {} : { [NAME]: String(this.#position) };
+  }
+
+  /** @param told the header of an answer */
+  note(told: string | string[] | null | undefined): void {
+    if (typeof told !== 'string' || !/^\d{1,15}$/.test(told) || Number(told) < this.#position) return;
+    this.#position = Number(told);
+    this.#seenAt = performance.now();
+  }
+}
