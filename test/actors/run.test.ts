@@ -596,7 +596,7 @@ describe('any repetition and order of messages', () => {
     );
   });
 
-  it('stores less than twice the size of its steps, once it is finished', async () => {
+  it('a finished run stores less than twice the size of its steps', async () => {
     const { persistence } = run;
     const subject = new RunUnderTest();
     await subject.start();
@@ -623,7 +623,7 @@ describe('any repetition and order of messages', () => {
     expect(stored).toBeLessThan(2 * sent);
   });
 
-  it('stores a step without the zeros of its features, and reads former versions', async () => {
+  it('a step is stored without the zeros of its features, and former versions can be read', async () => {
     const { persistence } = run;
     const subject = new RunUnderTest();
     await subject.start();
@@ -643,7 +643,7 @@ describe('any repetition and order of messages', () => {
     expect(pack(encode(subject.state)).length).toBeLessThan(pack(subject.state).length / 2);
   });
 
-  it('rebuilds the bytes of an answer from its numbers', () => {
+  it('the bytes of an answer are rebuilt from its numbers', () => {
     const scores = Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, at / 7])) as MonitorScores;
     const fired = [MONITOR_NAMES[2]!, MONITOR_NAMES[1]!];
     const outcome = { scores, total_score: 0.123456, fired, intervention: null };
@@ -651,7 +651,7 @@ describe('any repetition and order of messages', () => {
     expect(readAnswer('{"as":"it was"}')).toBe('{"as":"it was"}');
   });
 
-  it('takes as much memory after 5,000 steps as after 500', async () => {
+  it('a run takes as much memory after 5,000 steps as after 500', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const sizes: number[] = [];

@@ -56,7 +56,7 @@ const totals = async (owner: Person) =>
     number
   >;
 
-it('a kill during retention leaves nothing half deleted, and new data as it was answered', async () => {
+it('a kill during retention leaves nothing half deleted, and new data unchanged', async () => {
   await api.start();
   // Tokens from that time have expired, so the user signs in with a long-lived one.
   const owner = await api.person('keeper', { expires_in_s: 1e7 });

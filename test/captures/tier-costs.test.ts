@@ -291,7 +291,7 @@ describe('the cost of an answer', () => {
   });
 });
 
-it('from a Converse stream uses the tier in the last event', () => {
+it('the cost of a Converse stream uses the tier in its last event', () => {
   const reader = new ConverseAnswerReader(new NormalReading(), 'nova');
   reader.readEvent('messageStop', { stopReason: 'end_turn' });
   reader.readEvent('metadata', {
@@ -301,7 +301,7 @@ it('from a Converse stream uses the tier in the last event', () => {
   expect(reader.finish().usage).toMatchObject({ input_tokens: 1, tier: 'priority' });
 });
 
-it('with a cache miss includes the price of its tier', () => {
+it('a cache miss costs what its tier charges', () => {
   const costOf = (tier: string): number | null => {
     const source = new MadeSource();
     const system = `You mend code. ${'Read before you write. '.repeat(400)}`;

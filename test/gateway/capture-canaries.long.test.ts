@@ -352,9 +352,9 @@ function makeScenes(canaries: Canaries): Scene[] {
     for (const [how, body] of Object.entries({
       'in UTF-16': Buffer.from(`\ufeff${all.join('\n')}`, 'utf16le'),
       'in UTF-16, the other way round': Buffer.from(`\ufeff${all.join('\n')}`, 'utf16le').swap16(),
-      'in gzip that no header tells of': gzipSync(json({ got: all })),
-      'in zstd that no header tells of': zstdCompressSync(json({ got: all })),
-      'in gzip in gzip that no header tells of': gzipSync(gzipSync(json({ got: all }))),
+      'in gzip without a header': gzipSync(json({ got: all })),
+      'in zstd without a header': zstdCompressSync(json({ got: all })),
+      'in gzip in gzip without a header': gzipSync(gzipSync(json({ got: all }))),
     }))
       scenes.push({ ...request, name: `${name}: echoed ${how}`, answer: ok(body) });
     for (const [coding, compress] of Object.entries({ ...CODINGS, deflate: deflateSync })) {
@@ -512,8 +512,8 @@ function makeScenes(canaries: Canaries): Scene[] {
     for (const [how, write] of Object.entries({
       'in UTF-16': (text: Buffer) => Buffer.from(`\ufeff${text.toString()}`, 'utf16le'),
       'in UTF-16, the other way round': (text: Buffer) => Buffer.from(text.toString(), 'utf16le').swap16(),
-      'in gzip that no header tells of': gzipSync,
-      'in zstd that no header tells of': zstdCompressSync,
+      'in gzip without a header': gzipSync,
+      'in zstd without a header': zstdCompressSync,
     }))
       scenes.push({
         name: `${name} key ${how}`,

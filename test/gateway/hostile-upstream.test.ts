@@ -47,7 +47,7 @@ describe('an upstream that breaks the protocol', () => {
   it.each([
     ['garbage', '\x16\x03\x01\x02\0'],
     ['another protocol', 'SSH-2.0-OpenSSH_9.2\r\n'],
-    ['line ends of LF alone', 'HTTP/1.1 200 OK\ncontent-length: 2\n\nok'],
+    ['line ends with a bare LF', 'HTTP/1.1 200 OK\ncontent-length: 2\n\nok'],
     [
       'a length and chunks',
       `${HEAD}content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n${SMUGGLED}`,
@@ -89,7 +89,7 @@ describe('an upstream that breaks the protocol', () => {
   it.each([
     ['a negative size', '-1\r\n'],
     ['a size beyond all bounds', 'fffffffffffffffff\r\n'],
-    ['a size of LF alone', '4\nmore\r\n0\r\n\r\n'],
+    ['a size with a bare LF', '4\nmore\r\n0\r\n\r\n'],
     ['a chunk longer than its size', `1\r\nmore\r\n0\r\n\r\n${SMUGGLED}`],
     ['a folded trailer', '0\r\nx: a\r\n b\r\n\r\n'],
     ['trailers without end', `0\r\n${'x: a\r\n'.repeat(UPSTREAM_HEAD_BYTES / 6 + 1)}`],

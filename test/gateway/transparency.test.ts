@@ -676,7 +676,7 @@ describe('failures', () => {
     expect(upstream.requests.at(-1)!.body.toString()).toBe('body');
   });
 
-  it('a fresh connection, or a first byte of the answer: no retry, and never two', async () => {
+  it('no retry on a fresh connection or after a first byte of the answer, and never two', async () => {
     const fresh = await startRawUpstream((c) => c.reset());
     const other = await startTestGateway(fresh.url);
     expect((await rawRequest(other.port, request('/'))).status).toBe(502);

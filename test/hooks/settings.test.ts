@@ -120,7 +120,7 @@ describe('installed settings', () => {
     });
   });
 
-  it('leave the rest of a group with our hook unchanged', async () => {
+  it('do not change the rest of a group that contains our hook', async () => {
     await write();
     const settings = read();
     const other = { type: 'command', command: 'true' };

@@ -118,7 +118,7 @@ const CASES: readonly (readonly [name: string, bytes: string, status?: number])[
   ['a bare LF in a value', get('x-a: a\nb')],
   ['a line that ends with a bare LF', get('x-a: 1\nx-b: 2')],
   ['a length behind a line that ends with a bare LF', post('x-a: 1\ncontent-length: 5', 'abcde')],
-  ['a head that ends in LF alone', 'GET / HTTP/1.1\r\nhost: gw\r\n\n'],
+  ['a head that ends with a bare LF', 'GET / HTTP/1.1\r\nhost: gw\r\n\n'],
   ['LF alone everywhere', 'GET / HTTP/1.1\nhost: gw\n\n'],
   ['CR CR LF', get('x-a: 1\r')],
   ['CR CR LF at the end of the head', 'GET / HTTP/1.1\r\nhost: gw\r\n\r\r\n'],
@@ -211,12 +211,12 @@ const CASES: readonly (readonly [name: string, bytes: string, status?: number])[
   ['a size with h', chunked(`3h\r\nabc\r\n${LAST}`)],
   ['a size beyond all bounds', chunked('ffffffffffffffff\r\nabc')],
   ['a size of fourteen digits', chunked(`00000000000003\r\nabc\r\n${LAST}`)],
-  ['a size that ends in LF alone', chunked(`3\nabc\r\n${LAST}`)],
-  ['a size that ends in CR alone', chunked(`3\rabc\r\n${LAST}`)],
+  ['a size that ends with a bare LF', chunked(`3\nabc\r\n${LAST}`)],
+  ['a size that ends with a bare CR', chunked(`3\rabc\r\n${LAST}`)],
   ['a NUL behind a size', chunked(`3\0\r\nabc\r\n${LAST}`)],
   ['trailers behind no chunk', chunked('0\r\nx-a: 1\r\n\r\n')],
   ['a length for a trailer', chunked('0\r\ncontent-length: 5\r\n\r\n')],
-  ['an end in LF alone', chunked('0\r\n\n')],
+  ['an end with a bare LF', chunked('0\r\n\n')],
 ];
 
 const REFUSED: [name: string, bytes: string, status: number][] = CASES.map(([name, bytes, status = 400]) => [
@@ -235,12 +235,12 @@ const BROKEN_OFF: readonly (readonly [name: string, bytes: string])[] = [
   ['a colon for a digit', `:\r\n0123456789\r\n${LAST}`],
   ['a negative size', `-3\r\nabc\r\n${LAST}`],
   ['a size beyond all bounds', 'ffffffffffffffff\r\nabc'],
-  ['a size that ends in LF alone', `3\nabc\r\n${LAST}`],
+  ['a size that ends with a bare LF', `3\nabc\r\n${LAST}`],
   ['a chunk that is longer than its size', `3\r\nabcd\r\n${LAST}`],
   ['a chunk that is shorter than its size', `3\r\nab\r\n${LAST}`],
-  ['a chunk that ends in LF alone', `3\r\nabc\n${LAST}`],
+  ['a chunk that ends with a bare LF', `3\r\nabc\n${LAST}`],
   ['trailers', '0\r\nx-a: 1\r\n\r\n'],
-  ['the end in LF alone', '0\r\n\n'],
+  ['the end with a bare LF', '0\r\n\n'],
 ];
 
 type Cut = (bytes: Buffer) => Buffer[];
