@@ -12,7 +12,7 @@
 
 namespace {
 
-/** A larger number is a mistake, and would take more memory than there is. */
+/** A larger number is a mistake, and would need more memory than the machine has. */
 constexpr uint32_t kBlocksMax = 1 << 20;
 
 /** Compares stored vectors, of `stride` numbers each. */

@@ -33,7 +33,7 @@ struct Head {
   std::vector<Span> spans;
 };
 
-/** Where the header lines begin: behind the request line. @returns nullptr if it is not complete */
+/** The beginning of the header lines, after the request line. @returns nullptr if it is not complete */
 inline const char* SkipLine(const char* at, const char* end) {
   const auto* const found = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
   return found == nullptr ? nullptr : found + 1;

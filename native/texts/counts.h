@@ -306,7 +306,7 @@ inline uint32_t HashLoosely(const uint16_t* text, size_t length) {
   return h == 0 ? 1 : h;
 }
 
-/** Whether a value that changes by itself, such as a time, may stand there (canonical.ts). */
+/** Whether a value that changes by itself, such as a time, may be there (canonical.ts). */
 inline bool MayChange(const uint16_t* text, size_t length) {
   for (size_t at = 1; at < length; at++) {
     const uint32_t code = text[at];

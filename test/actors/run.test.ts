@@ -796,7 +796,7 @@ describe('a deleted run', () => {
     expect(codeOf(await subject.start())).toBe('reply');
   });
 
-  it('answers the step of a pending look-up as if the run did not exist', async () => {
+  it('refuses a step that was still being looked up, as if the run did not exist', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(5));

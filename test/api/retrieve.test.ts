@@ -115,7 +115,7 @@ describe('a retrieval of patterns', () => {
 });
 
 describe('the monthly cap', () => {
-  it('allows exactly its number, then returns empty lists; other organizations are not affected', async () => {
+  it('allows exactly that many retrievals, and then returns empty lists to this organization only', async () => {
     const { post, meter, plan } = createPatternApi({ caps: { free: 3, pro: 5 } });
     await post('/v1/patterns', { tier: 'e3', patterns: [lesson(FLAKY)] });
     const ask = async (key: string, context = FLAKY) =>

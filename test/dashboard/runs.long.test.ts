@@ -110,7 +110,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('that were captured and reported are one, which is updated live', async () => {
+  it('that were both captured and reported have one page, which is updated live', async () => {
     await service.captureRun('watched');
     await makeLoop(service, 'watched', 2);
     await using visit = await visitOf();

@@ -232,7 +232,7 @@ describe('an upstream that changes silently', () => {
     expect((await stats()).fallbacks).toMatchObject({ suspended: 1 });
   });
 
-  it('is noticed also if the stored comparisons are damaged: they start anew', async () => {
+  it('is noticed also if the stored comparisons are damaged and start again', async () => {
     writeFileSync(join(folder, 'student-watch.json'), '{"format":');
     await start();
     says = 'served: this';
