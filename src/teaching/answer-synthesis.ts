@@ -8,13 +8,13 @@
 
 import { parseExact } from '../std/exact-json.ts';
 import { type AnswerTemplate, makeConstant, type TemplateNode } from '../student/model/answer-template.ts';
+import { minutesOf } from '../student/model/day-words.ts';
 import type { StudentBlock } from '../student/model/decision.ts';
 import { contextOfItem, type EachItem, proposeEach, takeItems } from '../student/model/each-item.ts';
 import type { FreeArguments } from '../student/model/equivalence.ts';
 import {
   applyRule,
   type ExtractionRule,
-  findRules,
   looksOccasional,
   type ProvenRule,
   proposeRules,
@@ -42,6 +42,8 @@ import {
   TEXT_PIECES,
 } from '../student/model/text-alignment.ts';
 import { isOccasional, readTokens } from '../student/model/text-tokens.ts';
+import { proposeDerivedRules } from './derived-rules.ts';
+import { DERIVED, findRules } from './rule-search.ts';
 
 /** A golden answer with the context in which it was given. */
 export interface AnswerExample {
@@ -419,9 +421,13 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
       for (let end = rest.length; end >= SEGMENT && taken === null; end--) {
         if (end < rest.length && !isStart(rest, end)) continue;
         const piece = rest.slice(0, end);
-        if (!standsIn(piece, context)) continue;
-        isKnown = true;
-        taken = findBeginnings(solver, values, at, proposeRules(piece, context, solver.tools));
+        if (standsIn(piece, context)) {
+          isKnown = true;
+          taken = findBeginnings(solver, values, at, proposeRules(piece, context, solver.tools));
+        }
+        // A day or a time may be computed from words.
+        if (taken === null && isMoment(piece))
+          taken = findBeginnings(solver, values, at, proposeDerivedRules(piece, context), DERIVED);
       }
       // Each wording of the task needs a separate rule.
       if (isKnown && taken === null) taken = findWordedBeginnings(solver, values, at);
@@ -447,8 +453,17 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
   for (const part of parts)
     if (part.is === 'constant' && hasValueOf(String(part.value), solver.contexts)) return null;
   const hasDigit = parts.some((part) => part.is === 'constant' && /\d/.test(String(part.value)));
-  if (hasDigit && movesWithDay(first, solver.contexts)) return null;
+  if (hasDigit && !parts.some(readsDay) && movesWithDay(first, solver.contexts)) return null;
   return { is: 'text', parts };
+}
+
+/** Whether a part is a day that is computed from the current one. */
+function readsDay(part: TemplateNode): boolean {
+  return part.is === 'slot' && part.rules.some(({ rule }) => rule.span?.by === 'day');
+}
+
+function isMoment(piece: string): boolean {
+  return piece.length >= 5 && piece.length <= 10 && minutesOf(piece) !== undefined;
 }
 
 const PARTS_OF_VALUE = /[\p{L}\p{N}_-]+/gu;
@@ -479,9 +494,10 @@ function hasValueOf(text: string, contexts: readonly StepContext[]): boolean {
 
 /** Whether a piece of a value may begin at this index, or the previous piece end there. */
 function isStart(text: string, i: number): boolean {
-  return (
-    i === 0 || i === text.length || /[^\p{L}\p{N}]/u.test(text[i - 1]!) || /[^\p{L}\p{N}]/u.test(text[i]!)
-  );
+  if (i === 0 || i === text.length) return true;
+  if (/[^\p{L}\p{N}]/u.test(text[i - 1]!) || /[^\p{L}\p{N}]/u.test(text[i]!)) return true;
+  // The T between a day and a time.
+  return /\dT\d/.test(text.slice(i - 1, i + 2)) || /\dT\d/.test(text.slice(Math.max(0, i - 2), i + 1));
 }
 
 /** Rules for the next piece of each value, with the length of that piece in each value. */
@@ -552,25 +568,30 @@ function findWording(
 /**
  * Finds rules that give a beginning of the remaining value in every example: the best rule, and those that agree with
  * it.
+ * @param least minimum numbers of runs and of different beginnings
  */
 function findBeginnings(
   solver: Solver,
   values: readonly string[],
   at: readonly number[],
   rules: readonly ExtractionRule[],
+  least: Readonly<Record<'runs' | 'values', number>> = { runs: 1, values: 1 },
 ): Beginnings | null {
   let lengths: number[] | null = null;
   const kept: ProvenRule[] = [];
   const runs = countRuns(solver.examples);
+  if (runs < least.runs) return null;
   for (const rule of [...rules].sort((a, b) => rankRule(a) - rankRule(b))) {
     if (kept.length >= STUDENT_CORE.rules) break;
     const foundLengths: number[] = [];
+    const different = new Set<string>();
     for (const [t, { context }] of solver.examples.entries()) {
       const found = applyRule(rule, context);
       if (typeof found !== 'string' || found === '' || !values[t]!.startsWith(found, at[t])) break;
       foundLengths.push(found.length);
+      different.add(found);
     }
-    if (foundLengths.length < values.length) continue;
+    if (foundLengths.length < values.length || different.size < least.values) continue;
     if (lengths === null) lengths = foundLengths;
     if (foundLengths.every((length, t) => length === lengths![t])) kept.push({ rule, runs });
   }
@@ -713,7 +734,7 @@ function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
     solver,
     solver.examples.map(() => value),
   );
-  const found = findRules(examples, solver.supportMin, solver.tools);
+  const found = findRules(examples, solver.supportMin, solver.tools, false);
   // In few runs a value may be equal by chance. So a value that looks generated for one run needs a rule.
   if (occasional) return found.rules === null ? null : { is: 'slot', rules: found.rules };
   if (found.rules === null) return makeConstant(value);

@@ -18,6 +18,8 @@ import {
   haveOtherMeanings,
   KnownWordings,
   type LooksBeside,
+  pairTexts,
+  placeOfArgument,
   readWording,
   valuesMatch,
   type WordedAnswer,
@@ -28,6 +30,7 @@ import { canonicalText, hashString, isNumber, isObject } from '../student/model/
 import { STUDENT_CORE } from '../student/model/limits.ts';
 import { LOOKS, READS } from '../student/model/look-calls.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
+import { spellAnswer } from '../student/model/spelled-answer.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
 import { canonicalCall, readLaterTools } from './later-calls.ts';
 import { isSplit, type NumberColumn } from './number-splits.ts';
@@ -94,6 +97,11 @@ const NO_WORDS: ReadonlySet<number> = new Set();
 /** A value that no step contains is part of the wording if at least this many runs share it. */
 const CONSTANT_RUNS = 3;
 
+/** An answer for comparisons, with edits by their effect. */
+function readSpelled(content: readonly StudentBlock[], { step }: StepContext) {
+  return readComparable({ content: [...spellAnswer(content, step)] });
+}
+
 /** Labels the classes and assigns each step's answer to one. */
 export function labelAnswers(stage: StageAnswers): LabelledAnswers {
   return new Labelling(stage).label();
@@ -113,13 +121,32 @@ class Labelling {
   readonly #situated = new Map<string, ReadonlySet<number>>();
   readonly #affirmed = new Map<string, ReadonlySet<number>>();
   #style: ReadonlyMap<string, ReadonlySet<number>> = new Map();
+  /** Places of arguments that calls may leave out. */
+  readonly #optional: Set<string>;
 
   constructor(stage: StageAnswers) {
     this.#stage = stage;
     const contents = stage.examples.map(({ content }) => content as StudentBlock[]);
-    this.#answers = contents.map((content) => readComparable({ content }));
+    this.#answers = stage.examples.map(({ content, context }) => readSpelled(content, context));
     this.#worded = contents.map((content) => readWording(content, stage.free));
     this.#grounds = stage.examples.map(({ context }) => new Ground(context.step));
+    this.#optional = new Set(this.#findOptional());
+  }
+
+  /** Optional arguments of which nothing in the steps tells whether calls have them. */
+  *#findOptional(): Iterable<string> {
+    for (const [tool, key, may] of this.#stage.free) {
+      if (may !== 'optional') continue;
+      const calls = [...this.#stage.examples.entries()].flatMap(([i, { content }]) =>
+        content.flatMap((block) =>
+          block.type === 'tool_call' && block.name === tool && isObject(block.input)
+            ? [{ step: i, has: Object.hasOwn(block.input, key) }]
+            : [],
+        ),
+      );
+      const steps = (has: boolean) => calls.filter((call) => call.has === has).map(({ step }) => step);
+      if (!this.#areSeparated(steps(true), steps(false))) yield placeOfArgument(tool, key);
+    }
   }
 
   label(): LabelledAnswers {
@@ -129,6 +156,7 @@ class Labelling {
     this.#style = this.#findStyle();
     this.#findSituations();
     const { labels, paths } = this.#joinClasses(ofStep);
+    this.#assignOptional(ofStep, labels);
     const wordings = this.#listWordings(ofStep, labels);
     this.#assignWordings(ofStep, labels, wordings);
     const looks = this.#assignLooks(ofStep, labels);
@@ -149,7 +177,8 @@ class Labelling {
 
   #agrees(c: number, i: number): boolean {
     const filled = this.#fill(c, i);
-    return filled !== null && comparablesAgree(readComparable({ content: filled }), this.#answers[i]!);
+    const { context } = this.#stage.examples[i]!;
+    return filled !== null && comparablesAgree(readSpelled(filled, context), this.#answers[i]!);
   }
 
   /** The class of each step: that of its template, or the first one that agrees. */
@@ -304,22 +333,28 @@ class Labelling {
     const a = readWording(filled, this.#stage.free);
     const b = this.#worded[i]!;
     if (a === null && b === null) return this.#agrees(c, i);
-    if (a === null || b === null || a.fixed !== b.fixed || a.texts.length !== b.texts.length) return false;
-    return a.texts.every(({ place, facts }, at) => {
-      const other = b.texts[at]!;
-      return (
-        other.place === place &&
-        areGrounded(facts, other.facts, this.#grounds[i]!, this.#grounded.get(place) ?? NO_WORDS) &&
-        valuesMatch(
-          facts,
-          other.facts,
-          this.#grounds[i]!,
-          this.#constants.get(place),
-          this.#affirmedAt(place, i),
-        ) &&
-        !haveOtherMeanings(facts, other.facts, this.#style.get(place) ?? NO_WORDS, this.#situatedAt(place, i))
-      );
-    });
+    if (a === null || b === null || a.fixed !== b.fixed) return false;
+    const pairs = pairTexts(a, b, (place) => this.#optional.has(place));
+    return (
+      pairs?.every(([{ place, facts }, other]) => {
+        return (
+          areGrounded(facts, other.facts, this.#grounds[i]!, this.#grounded.get(place) ?? NO_WORDS) &&
+          valuesMatch(
+            facts,
+            other.facts,
+            this.#grounds[i]!,
+            this.#constants.get(place),
+            this.#affirmedAt(place, i),
+          ) &&
+          !haveOtherMeanings(
+            facts,
+            other.facts,
+            this.#style.get(place) ?? NO_WORDS,
+            this.#situatedAt(place, i),
+          )
+        );
+      }) === true
+    );
   }
 
   #joinClasses(ofStep: Int16Array): Pick<LabelledAnswers, 'labels' | 'paths'> {
@@ -634,8 +669,38 @@ class Labelling {
     return looks;
   }
 
+  /**
+   * Assigns answers without a template to a class from whose answer they differ only in optional texts that one of the
+   * two lacks, if nothing in the step predicts them.
+   */
+  #assignOptional(ofStep: Int16Array, labels: readonly number[]): void {
+    if (this.#optional.size === 0) return;
+    const found = new Map<number, { step: number; ofClass: number }[]>();
+    for (let i = 0; i < ofStep.length; i++) {
+      const ofClass = ofStep[i]! < 0 ? [...labels.keys()].find((c) => this.#lacksOptional(c, i)) : undefined;
+      if (ofClass === undefined) continue;
+      const label = labels[ofClass]!;
+      found.set(label, [...(found.get(label) ?? []), { step: i, ofClass }]);
+    }
+    for (const [label, others] of found) {
+      const steps = others.map(({ step }) => step);
+      const own = [...ofStep.keys()].filter((i) => ofStep[i]! >= 0 && labels[ofStep[i]!] === label);
+      if (this.#countRuns(steps) < PATH_RUNS || this.#areSeparated(own, steps)) continue;
+      for (const { step, ofClass } of others) ofStep[step] = ofClass;
+    }
+  }
+
+  /** Whether a class's answer has the same fixed parts as the step's, and one of the two lacks the other's texts. */
+  #lacksOptional(c: number, i: number): boolean {
+    const filled = this.#fill(c, i);
+    const [a, b] = [filled === null ? null : readWording(filled, this.#stage.free), this.#worded[i]!];
+    if (a === null || b === null || a.fixed !== b.fixed || a.texts.length === b.texts.length) return false;
+    return pairTexts(a, b, (place) => this.#optional.has(place))?.length === 0;
+  }
+
   #listWordings(ofStep: Int16Array, labels: readonly number[]): Wording[] {
     const found = new Map<string, { label: number; place: string; words: Set<number>; steps: number[] }>();
+    const ofLabels = Map.groupBy(ofStep.keys(), (i) => (ofStep[i]! < 0 ? -1 : labels[ofStep[i]!]!));
     for (const [i, worded] of this.#worded.entries()) {
       if (ofStep[i]! < 0) continue;
       const label = labels[ofStep[i]!]!;
@@ -654,6 +719,7 @@ class Labelling {
       constants: [...(this.#constants.get(place) ?? [])].slice(0, WORDS_KEPT),
       grounded: [...(this.#grounded.get(place) ?? [])].slice(0, WORDS_KEPT),
       style: [...(this.#style.get(place) ?? [])].slice(0, WORDS_KEPT),
+      ...(this.#isLeftOut(place, steps, ofLabels.get(label)!) ? { optional: true } : {}),
       ...(this.#isReport(place)
         ? {
             situated: this.#listSituated(place, steps).slice(0, WORDS_KEPT),
@@ -661,6 +727,14 @@ class Labelling {
           }
         : {}),
     }));
+  }
+
+  /** Whether enough runs with this label have a text at the place, and enough have none. */
+  #isLeftOut(place: string, steps: readonly number[], ofLabel: readonly number[]): boolean {
+    if (!this.#optional.has(place)) return false;
+    const own = new Set(steps);
+    const without = ofLabel.filter((i) => !own.has(i));
+    return Math.min(this.#countRuns(steps), this.#countRuns(without)) >= PATH_RUNS;
   }
 
   /** Words that are a matter of style in every situation of these steps, apart from rare situations. */

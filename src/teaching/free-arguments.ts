@@ -5,6 +5,7 @@
  */
 
 import { hash } from 'node:crypto';
+import type { StudentBlock } from '../student/model/decision.ts';
 import type { FreeArguments } from '../student/model/equivalence.ts';
 import { Ground } from '../student/model/equivalence.ts';
 import { isObject, isPrimitive, textOfPrimitive } from '../student/model/json-values.ts';
@@ -16,6 +17,11 @@ const CALLS_MIN = 5;
 const RUNS_MIN = 5;
 /** A free argument has at least this share of values that are prose, and of results that are the same. */
 const PROSE_SHARE = 0.8;
+/**
+ * The same for an argument that calls may leave out, because its absence shows that nothing reads it. At least this share
+ * of its values is different, because a choice between few values is no prose.
+ */
+const OPTIONAL_SHARE = 0.5;
 const SAME_RESULT = 0.95;
 const ARGUMENTS = 60;
 const RESULT_CHARACTERS = 4_000;
@@ -41,45 +47,33 @@ interface SeenArgument {
 /** Cache by step: the hash of its first result without values, and the previous step, which determines the values. */
 const levels = new WeakMap<object, { before: object; result: string }>();
 
+/** A call with the next step, which has its result. */
+interface FollowedCall {
+  run_id: string;
+  call: Extract<StudentBlock, { type: 'tool_call' }> & { input: Record<string, unknown> };
+  step: LearnedStep['step'];
+  next: LearnedStep;
+}
+
 /** @param steps of one agent, those of a run in order */
 export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments {
   const seen = new Map<string, SeenArgument>();
-  for (const [i, { run_id, step, answer }] of steps.entries()) {
-    const calls = answer.content.filter((block) => block.type === 'tool_call');
-    const next = steps[i + 1];
-    const [call] = calls;
-    if (call === undefined || calls.length > 1 || next?.run_id !== run_id) continue;
-    if (next.step.stage !== call.name || !isObject(call.input)) continue;
+  const followed = listFollowed(steps);
+  for (const of of followed) {
+    const { run_id, call } = of;
     const texts = Object.entries(call.input).filter(
       (entry): entry is [string, string] => typeof entry[1] === 'string' && !READ_KEYS.test(entry[0]),
     );
-    if (texts.length === 0) continue;
-    // A round reads the same step several times: once for each part of the steps that contains it.
-    let level = levels.get(next.step);
-    if (level?.before !== step) {
-      const ground = new Ground({ sources: [...step.sources, { name: 'call', value: call.input }] });
-      level = { before: step, result: hash('sha256', levelResult(next, call.name, ground), 'base64') };
-      levels.set(next.step, level);
-    }
-    const { result } = level;
     for (const [key, value] of texts) {
       const id = `${call.name}\n${key}`;
       let argument = seen.get(id);
       if (argument === undefined) {
         if (seen.size >= ARGUMENTS) continue;
-        argument = {
-          tool: call.name,
-          key,
-          runs: new Set(),
-          values: new Set(),
-          calls: 0,
-          prose: 0,
-          words: 0,
-          results: new Map(),
-        };
+        argument = startArgument(call.name, key);
         seen.set(id, argument);
       }
       const words = countProse(value);
+      const result = hashResult(of);
       argument.runs.add(run_id);
       argument.values.add(value);
       argument.calls++;
@@ -88,15 +82,61 @@ export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments 
       argument.results.set(result, (argument.results.get(result) ?? 0) + 1);
     }
   }
-  return [...seen.values()].filter(isFree).map(({ tool, key }) => [tool, key] as const);
+  return [...seen.values()].flatMap((argument): FreeArguments => {
+    const { tool, key } = argument;
+    if (isOptional(argument, followed)) return [[tool, key, 'optional']];
+    return isFree(argument, PROSE_SHARE) ? [[tool, key]] : [];
+  });
 }
 
-function isFree({ runs, values, calls, prose, words, results }: SeenArgument): boolean {
+/** Calls that were made alone, each with the step that has its result. */
+function listFollowed(steps: readonly LearnedStep[]): FollowedCall[] {
+  const followed: FollowedCall[] = [];
+  for (const [i, { run_id, step, answer }] of steps.entries()) {
+    const calls = answer.content.filter((block) => block.type === 'tool_call');
+    const next = steps[i + 1];
+    const [call] = calls;
+    if (call === undefined || calls.length > 1 || next?.run_id !== run_id) continue;
+    if (next.step.stage !== call.name || !isObject(call.input)) continue;
+    followed.push({ run_id, call: { ...call, input: call.input }, step, next });
+  }
+  return followed;
+}
+
+function startArgument(tool: string, key: string): SeenArgument {
+  const counts = { calls: 0, prose: 0, words: 0 };
+  return { tool, key, runs: new Set(), values: new Set(), results: new Map(), ...counts };
+}
+
+/** A hash of the call's result without values. */
+function hashResult({ step, next, call }: FollowedCall): string {
+  // A round reads the same step several times: once for each part of the steps that contains it.
+  let level = levels.get(next.step);
+  if (level?.before !== step) {
+    const ground = new Ground({ sources: [...step.sources, { name: 'call', value: call.input }] });
+    level = { before: step, result: hash('sha256', levelResult(next, call.name, ground), 'base64') };
+    levels.set(next.step, level);
+  }
+  return level.result;
+}
+
+/** Whether enough calls leave the argument out, with the same result. */
+function isOptional(argument: SeenArgument, followed: readonly FollowedCall[]): boolean {
+  const { tool, key, calls, values, results } = argument;
+  if (!isFree(argument, OPTIONAL_SHARE) || values.size < OPTIONAL_SHARE * calls) return false;
+  const without = followed.filter(({ call }) => call.name === tool && !Object.hasOwn(call.input, key));
+  if (new Set(without.map(({ run_id }) => run_id)).size < RUNS_MIN) return false;
+  const [[usual]] = [...results].toSorted((a, b) => b[1] - a[1]) as [[string, number]];
+  const same = without.filter((call) => hashResult(call) === usual);
+  return same.length >= SAME_RESULT * without.length;
+}
+
+function isFree({ runs, values, calls, prose, words, results }: SeenArgument, share: number): boolean {
   return (
     calls >= CALLS_MIN &&
     runs.size >= RUNS_MIN &&
     values.size >= 2 &&
-    prose >= PROSE_SHARE * calls &&
+    prose >= share * calls &&
     words >= 2.5 * prose &&
     Math.max(...results.values()) >= SAME_RESULT * calls
   );

@@ -30,8 +30,11 @@ interface LabelledSteps {
   final: ReadonlySet<string>;
 }
 
-/** Minimum share of such answers whose runs make the usual calls at once or later. */
-const MADE_SHARE = 0.9;
+/**
+ * Share of such answers whose runs make the usual calls at once or later, and the probability of as few as there are if
+ * this is the true share. One exception among few runs does not show that the share is smaller.
+ */
+const MADE = { share: 0.9, chance: 0.05 } as const;
 /** Minimum number of runs that do without the usual lookup. */
 const RUNS_WITHOUT = 4;
 
@@ -71,9 +74,20 @@ function acceptOthers(
   others: readonly OtherStep[],
 ): readonly OtherStep[] {
   const made = others.filter(({ is_made }) => is_made);
-  if (made.length >= MADE_SHARE * others.length) return made;
+  if (isLikely(made.length, others.length)) return made;
   const without = others.filter(({ is_made }) => !is_made);
   return doWithout(stage, label, without) ? others : [];
+}
+
+/** Whether so few of these answers would be made later by chance, if the share is that of {@link MADE}. */
+function isLikely(made: number, of: number): boolean {
+  let chance = 0;
+  let ways = 1;
+  for (let count = 0; count <= made; count++) {
+    chance += ways * MADE.share ** count * (1 - MADE.share) ** (of - count);
+    ways = (ways * (of - count)) / (count + 1);
+  }
+  return made > 0 && chance >= MADE.chance;
 }
 
 /** Whether enough runs leave the usual look out, and nothing tells these runs from those that make it. */

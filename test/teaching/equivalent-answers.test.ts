@@ -122,6 +122,54 @@ describe('an argument that nothing reads', () => {
   });
 });
 
+describe('an argument that calls may leave out', () => {
+  const WISHES = [
+    'A quiet seat would be nice',
+    'near the window if possible',
+    'no early train',
+    'Please keep it cheap',
+  ];
+  /** A call with or without a note, which the step does or does not tell. */
+  const noteRun = (i: number, isTold: boolean, state = () => 'kept'): LearnedStep[] => {
+    const hasText = (i * 7) % 5 < 2;
+    const order = orderOf(i);
+    const text = `${WISHES[(i * 3) % 4]!}${' indeed'.repeat((i * 5) % 7)}`;
+    return makeRun(`run-${i}`, `Note ${order}${isTold && hasText ? ' with a wish' : ''}.`, [
+      { name: 'note', input: { order_id: order, ...(hasText ? { text } : {}) }, result: { state: state() } },
+      { name: 'get_order', input: { order_id: order }, result: { order_id: order } },
+      'Done.',
+    ]);
+  };
+  const areSame = (steps: readonly LearnedStep[]): boolean[] => {
+    const student = makeStudent(steps);
+    const [step] = noteRun(91, false);
+    const proposal = student.propose(step!.step);
+    const order_id = orderOf(91);
+    return [{ order_id }, { order_id, text: WISHES[0] }, { order_id: orderOf(3) }].map((input) =>
+      student.agrees(step!.step, proposal, callAnswer('note', input).content),
+    );
+  };
+
+  it('may be there or not, and all else must be equal', () => {
+    const steps = range(60).flatMap((i) => noteRun(i, false));
+    expect(findFreeArguments(steps)).toEqual([['note', 'text', 'optional']]);
+    expect(areSame(steps)).toEqual([true, true, false]);
+  });
+
+  it('must be as golden runs have it when the step tells it', () => {
+    expect(areSame(range(60).flatMap((i) => noteRun(i, true))).filter(Boolean).length).toBeLessThanOrEqual(1);
+  });
+
+  it('must be there when the result depends on it', () => {
+    let calls = 0;
+    const steps = range(60).flatMap((i) =>
+      noteRun(i, false, () => ((i * 7) % 5 < 2 ? 'kept' : `none ${calls++ % 3}`)),
+    );
+    expect(findFreeArguments(steps)).toEqual([['note', 'text']]);
+    expect(areSame(steps).filter(Boolean).length).toBeLessThanOrEqual(1);
+  });
+});
+
 describe('wordings', () => {
   it('that nothing in the step distinguishes are one answer', () => {
     const student = makeStudent(range(24).flatMap((i) => refundRun(i)));
@@ -419,6 +467,25 @@ describe('another path of few runs', () => {
     expect(judge(makeOne(5, 'note'), other).agrees).toEqual([true]);
     expect(judge(makeOne(3, 'note'), other).agrees).toEqual([false]);
     expect(judge(makeOne(5, 'refund'), other).agrees).toEqual([false]);
+  });
+
+  it('is the same answer when nearly all of few runs make the look later', () => {
+    const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
+    const makeOne =
+      (made: number) =>
+      (i: number): LearnedStep[] => {
+        const isOther = i % 12 === 5;
+        const later = isOther && Math.floor(i / 12) >= made ? [] : [[of(i, 'get_order')]];
+        return makeParallel(i, [
+          ...(isOther ? [[words(i)], ...later] : [[of(i, 'get_order')]]),
+          [of(i, 'note')],
+          [of(i, 'get_customer')],
+        ]);
+      };
+    const other = [callAnswer('search', { words: 'something else' }).content];
+    expect(judge(makeOne(5), other).agrees).toEqual([true]);
+    expect(judge(makeOne(4), other).agrees).toEqual([true]);
+    expect(judge(makeOne(2), other).agrees).toEqual([false]);
   });
 
   it('is another answer if an amount differs, and if the tool does more than look up', () => {

@@ -26,7 +26,7 @@ import { isOccasional, readTokens } from './text-tokens.ts';
  */
 const CLOSE_WORDING = 0.5;
 
-const FUNCTION_WORDS = new Set(
+export const FUNCTION_WORDS: ReadonlySet<string> = new Set(
   (
     'a an the and or but so if then than that this these those there here of to in on at by for from with as is are ' +
     'was were be been being am has have had do does did will would can could may might should shall must it its i you ' +

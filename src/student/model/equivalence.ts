@@ -52,6 +52,8 @@ export interface Wording {
    * question.
    */
   affirmed?: number[];
+  /** Whether answers with this label have no text here as often as not. */
+  optional?: true;
 }
 
 /** Read-only tools that golden runs sometimes call beside an answer with this label. */
@@ -63,8 +65,8 @@ export type LooksBeside = readonly [label: number, tools: readonly string[]];
  */
 export type OtherLooks = LooksBeside;
 
-/** Arguments whose wording has no effect, by tool. */
-export type FreeArguments = readonly (readonly [tool: string, key: string])[];
+/** Arguments whose wording has no effect, by tool. Nothing reads an optional one, so calls may leave it out. */
+export type FreeArguments = readonly (readonly [tool: string, key: string, may?: 'optional'])[];
 
 /** An answer, divided into what must be equal and texts that may be worded differently. */
 export interface WordedAnswer {
@@ -74,7 +76,7 @@ export interface WordedAnswer {
 }
 
 /** Name of an argument's place. */
-function placeOfArgument(tool: string, key: string): string {
+export function placeOfArgument(tool: string, key: string): string {
   return `${tool}\n${key}`;
 }
 
@@ -91,7 +93,6 @@ export function readWording(content: readonly StudentBlock[], free: FreeArgument
     const rest: Record<string, unknown> = {};
     for (const [key, value] of Object.entries(isObject(block.input) ? block.input : {})) {
       if (typeof value === 'string' && free.some(([tool, name]) => tool === block.name && name === key)) {
-        rest[key] = null;
         texts.push({ place: placeOfArgument(block.name, key), facts: readFacts(value) });
       } else rest[key] = value;
     }
@@ -102,6 +103,27 @@ export function readWording(content: readonly StudentBlock[], free: FreeArgument
   if (trimmed === '' || trimmed.startsWith('{') || trimmed.startsWith('[') || trimmed.startsWith('```'))
     return null;
   return { fixed, texts: [{ place: '', facts: readFacts(text) }] };
+}
+
+type WordedText = WordedAnswer['texts'][number];
+
+/**
+ * The texts of two answers by their places. A text at an optional place that only one answer has is left out.
+ * @returns null when only one answer has a text at another place
+ */
+export function pairTexts(
+  a: WordedAnswer,
+  b: WordedAnswer,
+  isOptional: (place: string) => boolean,
+): [WordedText, WordedText][] | null {
+  const pairs: [WordedText, WordedText][] = [];
+  const left = [...b.texts];
+  for (const text of a.texts) {
+    const at = left.findIndex(({ place }) => place === text.place);
+    if (at >= 0) pairs.push([text, left.splice(at, 1)[0]!]);
+    else if (!isOptional(text.place)) return null;
+  }
+  return left.every(({ place }) => isOptional(place)) ? pairs : null;
 }
 
 /** The values that a step holds. */
@@ -237,6 +259,7 @@ interface KnownWording {
   words: Set<number>;
   constants: Set<number>;
   grounded: Set<number>;
+  isOptional: boolean;
   /** Words that only texts with other labels have. */
   others: Set<number>;
 }
@@ -329,12 +352,13 @@ export class KnownWordings {
     this.#free = free;
     this.#looks = new Map(looks);
     this.#otherLooks = new Map(otherLooks);
-    for (const { label, place, words, constants, grounded, style, situated, affirmed } of wordings) {
+    for (const wording of wordings) {
+      const { label, place, words, constants, grounded, style, situated, affirmed, optional } = wording;
       const own = new Set(words);
       const others = new Set(
         wordings
-          .filter((wording) => wording.place === place && wording.label !== label)
-          .flatMap((wording) => wording.words.filter((word) => !own.has(word))),
+          .filter((other) => other.place === place && other.label !== label)
+          .flatMap((other) => other.words.filter((word) => !own.has(word))),
       );
       this.#known.set(`${label} ${place}`, {
         words: own,
@@ -343,6 +367,7 @@ export class KnownWordings {
         style: new Set(style),
         situated: new Set([...(situated ?? []), ...grounded]),
         affirmed: affirmed === undefined ? undefined : new Set(affirmed),
+        isOptional: optional === true,
         others,
       });
     }
@@ -390,11 +415,10 @@ export class KnownWordings {
     if (called.length < other.length) return this.#compare(label, given, called, isText);
     const a = readWording(given, this.#free);
     const b = readWording(other, this.#free);
-    if (a === null || b === null || a.fixed !== b.fixed || a.texts.length !== b.texts.length) return false;
-    return a.texts.every(({ place, facts }, i) => {
-      const others = b.texts[i]!;
-      return others.place === place && isText(place, facts, others.facts);
-    });
+    if (a === null || b === null || a.fixed !== b.fixed) return false;
+    const isOptional = (place: string) => this.#known.get(`${label} ${place}`)?.isOptional === true;
+    const pairs = pairTexts(a, b, isOptional);
+    return pairs?.every(([text, others]) => isText(text.place, text.facts, others.facts)) === true;
   }
 
   #isWording(label: number, place: string, given: TextFacts, other: TextFacts, ground: Ground): boolean {

@@ -5,6 +5,9 @@
  */
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
+import { placeWords, type WordPlaces } from './common-run.ts';
+import { type DayReading, findDays, findTimes, firstDay } from './day-words.ts';
+import { chooseElement, type ElementChoice } from './element-choice.ts';
 import {
   amountOf,
   CUT_KEY,
@@ -17,12 +20,14 @@ import {
 } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 import { type ListSummary, proposeSummaries, summarizeList } from './list-summary.ts';
+import { findNamedLine } from './named-lines.ts';
+import { type Reckoning, reckon } from './reckoning.ts';
 import type { StepDigest } from './step.ts';
 import { cutPart, proposeCuts, type TextCut } from './text-parts.ts';
 import { isOccasional, readTokens, type TextToken } from './text-tokens.ts';
 
 /** A part of a path: a key, an index from the beginning, or an element that the context decides. */
-type PathPart =
+export type PathPart =
   | string
   | number
   /** The last element. */
@@ -35,10 +40,13 @@ type PathPart =
   | { pick: 'where'; key: string; is: string | boolean }
   | { pick: 'least' | 'most'; key: string }
   /** A summary of a list, or of the list's elements that have a given value in a field. */
-  | ListSummary;
+  | ListSummary
+  | ElementChoice
+  /** Always last: the value is computed from what the rest of the rule finds. */
+  | { pick: 'reckoned'; by: Reckoning };
 
 /** A part of a text. */
-type Span =
+export type Span =
   /** The n-th token with this key, or of this kind; negative counts from the end. */
   | { by: 'key' | 'kind'; key: string; nth: number }
   /** The token after these tokens. */
@@ -48,9 +56,14 @@ type Span =
   /** The text between these tokens, at most {@link BETWEEN_TOKENS} tokens. */
   | { by: 'between'; left: string[]; right: string[] }
   /** A piece of another span's result, or of the whole text: of an address, a path, a dotted name. */
-  | { by: 'part'; of: Span | null; cuts: TextCut[] };
+  | { by: 'part'; of: Span | null; cuts: TextCut[] }
+  /** The n-th day or time that the text names in words or numbers: `2026-03-05`, `15:00`. */
+  | { by: 'day'; nth: number; reading: DayReading }
+  | { by: 'time'; nth: number }
+  /** A span of the n-th line after the line that another source names; negative: before it. */
+  | { by: 'line'; in: string; nth: number; of: Span };
 
-const WRITINGS = [
+export const WRITINGS = [
   'same',
   'text',
   'number',
@@ -66,7 +79,7 @@ const WRITINGS = [
   'short_date',
 ] as const;
 /** How the answer writes a value. */
-type Writing = (typeof WRITINGS)[number];
+export type Writing = (typeof WRITINGS)[number];
 
 export interface ExtractionRule {
   from: string;
@@ -76,6 +89,8 @@ export interface ExtractionRule {
 }
 
 const BETWEEN_TOKENS = 24;
+/** Longest source beside the task that may name an element or a line. The words of each step are kept. */
+const NAMING_CHARACTERS = 1_000;
 const TEXT_TOKENS = 1_500;
 const FIRST = '^';
 const LAST = '$';
@@ -85,6 +100,8 @@ export class StepContext {
   readonly step: Pick<StepDigest, 'sources'>;
   readonly #sources = new Map<string, unknown>();
   readonly #tokens: Map<string, TextToken[]>;
+  readonly #words = new Map<string, WordPlaces | undefined>();
+  #today: number | null | undefined;
 
   /** @param like a context of the same step with other sources, whose cache of texts is reused */
   constructor(step: Pick<StepDigest, 'sources'>, like?: StepContext) {
@@ -106,6 +123,27 @@ export class StepContext {
     return tokens;
   }
 
+  /** The text of a source; '' when it is not a text. */
+  text(name: string): string {
+    return textAt(this.#sources.get(name)) ?? '';
+  }
+
+  /** All words of a source's values; undefined without such a source, and when it is too long to name one thing. */
+  words(name: string): WordPlaces | undefined {
+    if (!this.#words.has(name)) {
+      const text = joinValues(this.#sources.get(name) ?? null);
+      const longest = name === 'task' ? STUDENT_CORE.task : NAMING_CHARACTERS;
+      this.#words.set(name, text === '' || text.length > longest ? undefined : placeWords(text));
+    }
+    return this.#words.get(name);
+  }
+
+  /** The current day as the prompt, or a tool for the date, names it, in days since 1970; null: unknown. */
+  get today(): number | null {
+    this.#today ??= findToday(this.step.sources);
+    return this.#today;
+  }
+
   /** Calls of the tool since the result arrived. */
   progress(source: string, tool: string): number {
     const progress = this.#sources.get('progress');
@@ -116,10 +154,38 @@ export class StepContext {
   }
 }
 
+/** The values of a source as one text. */
+function joinValues(value: unknown): string {
+  const text = textAt(value);
+  if (text !== undefined) return text;
+  if (isPrimitive(value)) return value === null ? '' : textOfPrimitive(value);
+  return Object.values(value as object)
+    .map(joinValues)
+    .join('\n');
+}
+
+const TELLS_TIME = /^result:.*(?:today|now|date|time|clock)/i;
+
+function findToday(sources: readonly { name: string; value: unknown }[]): number | null {
+  for (const isTold of [(name: string) => name === 'system', (name: string) => TELLS_TIME.test(name)])
+    for (const { name, value } of sources) {
+      const day = isTold(name) ? firstDay(joinValues(value)) : undefined;
+      if (day !== undefined) return day;
+    }
+  return null;
+}
+
 /** @returns undefined when the rule finds nothing */
 export function applyRule(rule: ExtractionRule, context: StepContext): unknown {
+  const last = rule.path.at(-1);
+  if (typeof last !== 'object' || last.pick !== 'reckoned') return findByRule(rule, rule.path, context);
+  const base = findByRule(rule, rule.path.slice(0, -1), context);
+  return isPrimitive(base) ? reckon(base, last.by, context) : undefined;
+}
+
+function findByRule(rule: ExtractionRule, path: readonly PathPart[], context: StepContext): unknown {
   let at = context.source(rule.from);
-  for (const part of rule.path) {
+  for (const part of path) {
     at = takePart(at, part, rule.from, context);
     if (at === undefined) return undefined;
   }
@@ -134,7 +200,7 @@ export function applyRule(rule: ExtractionRule, context: StepContext): unknown {
   return rule.writing === 'same' && isWhole(at) ? at : undefined;
 }
 
-function textAt(value: unknown): string | undefined {
+export function textAt(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   if (isObject(value) && typeof value[CUT_KEY] === 'string') return value[CUT_KEY];
   return undefined;
@@ -165,6 +231,11 @@ function takePart(value: unknown, part: PathPart, from: string, context: StepCon
     case 'sum':
     case 'join':
       return value.length < STUDENT_CORE.json_items ? summarizeList(value, part) : undefined;
+    case 'named':
+    case 'among':
+      return value.length < STUDENT_CORE.json_items ? chooseElement(value, part, context) : undefined;
+    case 'reckoned':
+      return undefined;
     default: {
       if (value.length >= STUDENT_CORE.json_items) return undefined;
       return findExtreme(value, part.key, part.pick);
@@ -194,6 +265,12 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
   if (span.by === 'part') {
     const whole = span.of === null ? text : findSpan(text, span.of, context);
     return whole === undefined ? undefined : cutPart(whole, span.cuts);
+  }
+  if (span.by === 'day') return findDays(text, context.today, span.reading)[span.nth];
+  if (span.by === 'time') return findTimes(text)[span.nth];
+  if (span.by === 'line') {
+    const line = findNamedLine(text, span, context);
+    return line === undefined ? undefined : findSpan(line, span.of, context);
   }
   const tokens = context.tokens(text);
   if ('nth' in span) {
@@ -282,7 +359,7 @@ const MONTHS = [
 ];
 
 /** @returns undefined when the value cannot be written this way */
-function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
+export function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
   if (writing === 'same') return value;
   if (value === null || typeof value === 'boolean') return writing === 'text' ? String(value) : undefined;
   const text = textOfPrimitive(value);
@@ -369,8 +446,7 @@ export function rankRule(rule: ExtractionRule): number {
   if (rule.from.includes('#')) rank += 1;
   if (rule.from.startsWith('call:')) rank += 0.5;
   for (const part of rule.path) {
-    if (typeof part === 'object')
-      rank += part.pick === 'where' ? 0.6 : isSummary(part) ? 1 + (part.filter === undefined ? 0 : 0.5) : 0.3;
+    if (typeof part === 'object') rank += rankPick(part);
     else if (typeof part === 'number') rank += 0.4;
   }
   if (rule.span !== null) rank += rankSpan(rule.span);
@@ -378,7 +454,15 @@ export function rankRule(rule: ExtractionRule): number {
   return rank;
 }
 
+function rankPick(part: Exclude<PathPart, string | number>): number {
+  if (isSummary(part)) return 1 + (part.filter === undefined ? 0 : 0.5);
+  if (part.pick === 'reckoned') return 1;
+  if (part.pick === 'among') return part.filter === undefined ? 0.4 : 'is' in part.filter ? 0.8 : 1;
+  return part.pick === 'where' || part.pick === 'named' ? 0.6 : 0.3;
+}
+
 function rankSpan(span: Span): number {
+  if (span.by === 'line') return 0.5 + rankSpan(span.of);
   if (span.by === 'part') return 0.5 + 0.2 * span.cuts.length + (span.of === null ? 0 : rankSpan(span.of));
   return span.by === 'between' ? 1.4 : span.by === 'after' ? 1.2 : 0.8;
 }
@@ -482,7 +566,7 @@ function proposeParts(
 /** Maximum number of occurrences of one value that are examined in one text. */
 const OCCURRENCES = 4;
 
-function proposeSpans(
+export function proposeSpans(
   text: string,
   value: Exclude<Primitive, null>,
   context: StepContext,
@@ -597,81 +681,6 @@ export interface ProvenRule {
   rule: ExtractionRule;
   /** Golden runs in which it was right. */
   runs: number;
-}
-
-/** One value of one golden step. */
-interface ValueExample {
-  value: unknown;
-  context: StepContext;
-  run_id: string;
-}
-
-/** Number of examples from which rules are proposed. Each may suggest rules that the others do not suggest. */
-const PROPOSERS = 6;
-
-/**
- * Finds rules that give the right value in every example.
- * @returns null: there is no such rule. `best` then receives the examples for which the best rule is right
- */
-export function findRules(
-  examples: readonly ValueExample[],
-  supportMin: number,
-  tools: readonly string[],
-): { rules: ProvenRule[] } | { rules: null; best: boolean[] | null } {
-  const proven: (ProvenRule & { rank: number; right: number })[] = [];
-  const tried = new Set<string>();
-  const isCovered = examples.map(() => false);
-  let best: boolean[] | null = null;
-  let bestRight = 0;
-  for (let round = 0; round < PROPOSERS; round++) {
-    const proposer = examples.findIndex(
-      (_, i) => !isCovered[i] && (round === 0 || i >= (round * examples.length) / PROPOSERS),
-    );
-    const from = proposer >= 0 ? proposer : isCovered.indexOf(false);
-    if (from < 0) break;
-    for (const rule of proposeRules(examples[from]!.value, examples[from]!.context, tools)) {
-      const id = JSON.stringify(rule);
-      if (tried.has(id)) continue;
-      tried.add(id);
-      const verdict = examples.map((example) => {
-        const found = applyRule(rule, example.context);
-        return found === undefined ? null : sameValue(found, example.value);
-      });
-      let right = 0;
-      let wrong = 0;
-      const runs = new Set<string>();
-      for (const [i, is] of verdict.entries()) {
-        if (is === true) {
-          right++;
-          runs.add(examples[i]!.run_id);
-        } else if (is === false) wrong++;
-      }
-      if (runs.size < supportMin) continue;
-      if (right > bestRight) {
-        bestRight = right;
-        best = verdict.map((is) => is === true);
-      }
-      if (wrong > 0) continue;
-      for (const [i, is] of verdict.entries()) if (is === true) isCovered[i] = true;
-      proven.push({ rule, runs: runs.size, rank: rankRule(rule), right });
-    }
-  }
-  if (isCovered.includes(false)) return { rules: null, best: bestRight < examples.length ? best : null };
-  proven.sort((a, b) => b.right - a.right || a.rank - b.rank);
-  // Keep the best rules, and other plain rules that may cover the remaining examples. If one rule covers
-  // every example, a rule that covers half of them is a coincidence.
-  const isComplete = proven[0]!.right === examples.length;
-  const worthwhile = isComplete ? proven.filter(({ right }) => right >= 0.6 * examples.length) : proven;
-  const kept = worthwhile.slice(0, STUDENT_CORE.rules);
-  for (const further of worthwhile.slice(STUDENT_CORE.rules)) {
-    if (kept.length >= 2 * STUDENT_CORE.rules) break;
-    if (!isComplete && further.rank < 2) kept.push(further);
-  }
-  const covers = examples.map((example) =>
-    kept.some(({ rule }) => applyRule(rule, example.context) !== undefined),
-  );
-  if (covers.includes(false)) return { rules: null, best };
-  return { rules: kept.map(({ rule, runs }) => ({ rule, runs })) };
 }
 
 /** Whether a value looks generated for one occasion (an id, a number), and is not a word of the language. */

@@ -29,6 +29,7 @@ import { compareAt, keyOfRelation } from './number-relations.ts';
 import { PromptMatcher } from './prompt-template.ts';
 import { FixedValues } from './prompt-values.ts';
 import { kindOfServiceAnswer } from './service-evidence.ts';
+import { spellAnswer } from './spelled-answer.ts';
 import type { StepDigest } from './step.ts';
 import { MARK } from './step-marks.ts';
 import {
@@ -550,7 +551,12 @@ function fillAnswer(
     } else if (
       weight >= COMPARED_SHARE * most &&
       path === group.classes[answer.chosen]!.path &&
-      !wordings.haveSameValues(label, answer.content, filled.value, ground)
+      !wordings.haveSameValues(
+        label,
+        spellAnswer(answer.content, context.step),
+        spellAnswer(filled.value, context.step),
+        ground,
+      )
     ) {
       // Two templates agreed on golden steps, but disagree on this step.
       answer.doubt = Math.max(answer.doubt, 0.5);
@@ -564,9 +570,10 @@ function areEquivalent(
   ready: ReadyStage | undefined,
   step: Pick<StepDigest, 'sources'>,
   label: number,
-  given: readonly StudentBlock[],
-  other: readonly StudentBlock[],
+  answer: readonly StudentBlock[],
+  otherAnswer: readonly StudentBlock[],
 ): boolean {
+  const [given, other] = [spellAnswer(answer, step), spellAnswer(otherAnswer, step)];
   const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
   if (answersAgree(content(given), content(other))) return true;
   if (ready === undefined || label < 0) return false;

@@ -1,0 +1,217 @@
+/**
+ * Days, times and durations that a text names in words: `tomorrow`, `next Friday`, `March 5`, `3 pm`, `half an hour`.
+ * Days are computed from the day that the request names as the current one. Pure; teaching and the student's thread.
+ */
+
+import { findDates } from './prompt-dates.ts';
+
+const DAY_MS = 86_400_000;
+
+/**
+ * How ambiguous words are read. Golden runs show it: whether `05/03/2026` begins with the day, and whether `next
+ * Friday` is the coming Friday or the Friday of the next calendar week.
+ */
+export interface DayReading {
+  is_day_first: boolean;
+  is_next_week: boolean;
+}
+
+export const DAY_READINGS: readonly DayReading[] = [
+  { is_day_first: false, is_next_week: false },
+  { is_day_first: true, is_next_week: false },
+  { is_day_first: false, is_next_week: true },
+  { is_day_first: true, is_next_week: true },
+];
+
+/** Characters of a text that are searched, and days that are found. */
+const TEXT_CHARACTERS = 3_000;
+const DAYS = 8;
+
+const WEEKDAYS = ['sunday', 'monday', 'tuesday', 'wednesday', 'thursday', 'friday', 'saturday'];
+const RELATIVE = new RegExp(
+  [
+    '\\b(?<after>day after tomorrow)\\b',
+    '\\b(?<word>today|tonight|tomorrow|yesterday)\\b',
+    '\\bin (?<count>\\d{1,3}|a|one|two|three) (?<unit>days?|weeks?)\\b',
+    '\\b(?<ago>\\d{1,3}|a|one|two|three) (?<agounit>days?|weeks?) ago\\b',
+    `\\b(?:(?<which>next|this|last|coming) )?(?<weekday>${WEEKDAYS.join('|')})\\b`,
+  ].join('|'),
+  'giu',
+);
+const COUNTS: Readonly<Record<string, number>> = { a: 1, one: 1, two: 2, three: 3 };
+/** The day and month of a date without its year, as `findDates` codes them. */
+const YEARLESS = { from: -100, to: -600 } as const;
+/** A date without its year may lie this far back; otherwise it is next year's. */
+const BACK_DAYS = 60;
+
+/** @returns the number of days since 1970 that a date has; undefined for another text */
+export function dayOf(text: string): number | undefined {
+  const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text);
+  if (parts === null) return undefined;
+  const at = Date.UTC(Number(parts[1]), Number(parts[2]) - 1, Number(parts[3])) / DAY_MS;
+  return spellDay(at) === text ? at : undefined;
+}
+
+/** A number of days since 1970 as a date: `2026-03-05`. */
+function spellDay(day: number): string {
+  const date = new Date(day * DAY_MS);
+  return Number.isNaN(date.getTime()) ? '' : date.toISOString().slice(0, 10);
+}
+
+/** The first full date of a text, as a number of days since 1970. */
+export function firstDay(text: string): number | undefined {
+  return findDates(text.slice(0, TEXT_CHARACTERS))
+    .sort((a, b) => a.start - b.start)
+    .flatMap(({ codes }) => codes.filter((code) => code > 0))[0];
+}
+
+/**
+ * The days that a text names, in their order.
+ * @param today null: unknown, and then only full dates are found
+ */
+export function findDays(whole: string, today: number | null, reading: DayReading): string[] {
+  const text = whole.slice(0, TEXT_CHARACTERS);
+  const found: { start: number; end: number; day: number }[] = [];
+  for (const { start, end, codes } of findDates(text)) {
+    const day = readDay(codes, today, reading);
+    if (day !== undefined) found.push({ start, end, day });
+  }
+  if (today !== null)
+    for (const { 0: words, index: start, groups = {} } of text.matchAll(RELATIVE)) {
+      const end = start + words.length;
+      // The weekday before a date is part of the date.
+      if (found.some((date) => start < date.end + 2 && date.start < end + 2)) continue;
+      found.push({ start, end, day: today + countDays(groups, today, reading) });
+    }
+  return found
+    .sort((a, b) => a.start - b.start)
+    .slice(0, DAYS)
+    .map(({ day }) => spellDay(day));
+}
+
+function readDay(
+  codes: readonly number[],
+  today: number | null,
+  { is_day_first }: DayReading,
+): number | undefined {
+  const days = codes.filter((code) => code > 0);
+  // For a date of two numbers, the first code takes the first number as the month.
+  if (days.length > 0) return days.length > 1 && is_day_first ? days[1] : days[0];
+  const [code] = codes;
+  if (today === null || code === undefined || code > YEARLESS.from || code < YEARLESS.to) return undefined;
+  const packed = YEARLESS.from - code;
+  const year = new Date(today * DAY_MS).getUTCFullYear();
+  const inYear = (of: number): number => Date.UTC(of, Math.floor(packed / 32) - 1, packed % 32) / DAY_MS;
+  return inYear(year) < today - BACK_DAYS ? inYear(year + 1) : inYear(year);
+}
+
+function countDays(
+  groups: Readonly<Record<string, string | undefined>>,
+  today: number,
+  { is_next_week }: DayReading,
+): number {
+  const { after, word, count, unit, ago, agounit, which, weekday } = groups;
+  if (after !== undefined) return 2;
+  if (word !== undefined) {
+    const plain = word.toLowerCase();
+    return plain === 'tomorrow' ? 1 : plain === 'yesterday' ? -1 : 0;
+  }
+  const daysOf = (number: string, of: string | undefined): number =>
+    (COUNTS[number.toLowerCase()] ?? Number(number)) *
+    (of?.toLowerCase().startsWith('week') === true ? 7 : 1);
+  if (count !== undefined) return daysOf(count, unit);
+  if (ago !== undefined) return -daysOf(ago, agounit);
+  const present = new Date(today * DAY_MS).getUTCDay();
+  const wanted = WEEKDAYS.indexOf(weekday!.toLowerCase());
+  const ahead = (wanted - present + 7) % 7 || 7;
+  const word_before = which?.toLowerCase();
+  if (word_before === 'last') return ahead - 7 === 0 ? -7 : ahead - 7;
+  if (word_before !== 'next' || !is_next_week) return ahead;
+  // Weeks begin on Monday.
+  const sinceMonday = (present + 6) % 7;
+  return 7 - sinceMonday + ((wanted + 6) % 7);
+}
+
+const TIMES =
+  /(?<![\d:.])(?:(?<hour>[01]?\d|2[0-4])(?:[:.](?<minute>[0-5]\d))?\s*(?<half>[ap])\.?m\b\.?|(?<full>[01]?\d|2[0-3]):(?<of>[0-5]\d)(?::[0-5]\d)?(?![\d:])|\b(?<name>noon|midday|midnight)\b|\bat (?<bare>\d{1,2})(?! ?(?:[\d:.%]|[ap]\.?m)))/giu;
+
+/** The times of a day that a text names, in their order: `15:00`. */
+export function findTimes(whole: string): string[] {
+  const times: string[] = [];
+  for (const { groups = {} } of whole.slice(0, TEXT_CHARACTERS).matchAll(TIMES)) {
+    const minutes = readTime(groups);
+    if (minutes !== undefined && times.length < DAYS) times.push(spellTime(minutes));
+  }
+  return times;
+}
+
+function readTime(groups: Readonly<Record<string, string | undefined>>): number | undefined {
+  const { hour, minute, half, full, of, name, bare } = groups;
+  if (name !== undefined) return name.toLowerCase() === 'midnight' ? 0 : 12 * 60;
+  if (full !== undefined) return 60 * Number(full) + Number(of);
+  if (bare !== undefined) return Number(bare) < 24 ? 60 * Number(bare) : undefined;
+  if (Number(hour) > 12) return undefined;
+  return 60 * ((Number(hour) % 12) + (half!.toLowerCase() === 'p' ? 12 : 0)) + Number(minute ?? 0);
+}
+
+function spellTime(minutes: number): string {
+  const inDay = ((minutes % 1_440) + 1_440) % 1_440;
+  return `${String(Math.floor(inDay / 60)).padStart(2, '0')}:${String(inDay % 60).padStart(2, '0')}`;
+}
+
+const DURATIONS =
+  /\b(?:(?<halfhour>half an hour)|(?<quarter>quarter of an hour)|(?<hours>\d{1,2}(?:\.\d{1,2})?|an|one|two|three)[ -]?(?<unit>hours?|hrs?|h\b)(?<more> and a half)?|(?<minutes>\d{1,3})[ -]?(?:minutes?|mins?|m\b))/giu;
+
+/** The durations that a text names, in minutes, in their order. */
+export function findDurations(whole: string): number[] {
+  const found: number[] = [];
+  for (const { groups = {} } of whole.slice(0, TEXT_CHARACTERS).matchAll(DURATIONS)) {
+    const { halfhour, quarter, hours, more, minutes } = groups;
+    if (found.length >= DAYS) break;
+    if (halfhour !== undefined) found.push(30);
+    else if (quarter !== undefined) found.push(15);
+    else if (minutes !== undefined) found.push(Number(minutes));
+    else {
+      const plain = hours!.toLowerCase();
+      const count = plain === 'an' ? 1 : (COUNTS[plain] ?? Number(plain));
+      found.push(Math.round(60 * (count + (more === undefined ? 0 : 0.5))));
+    }
+  }
+  return found;
+}
+
+const MOMENT =
+  /^(?:(\d{4}-\d{2}-\d{2})(?:([T ])(?=\d{2}:))?)?(?:(\d{2}):(\d{2})(:\d{2})?(Z|[+-]\d{2}:\d{2})?)?$/;
+
+/** A day or a moment moved by minutes, in its own way of writing; undefined for another text. */
+export function shiftMoment(text: string, minutes: number): string | undefined {
+  const parts = text.length <= 30 ? MOMENT.exec(text) : null;
+  if (parts === null || text === '') return undefined;
+  const [, date, joint = '', hour, minute, seconds = '', zone = ''] = parts;
+  const day = date === undefined ? 0 : dayOf(date);
+  if (day === undefined || (hour === undefined && minutes % 1_440 !== 0)) return undefined;
+  const before = hour === undefined ? 0 : 60 * Number(hour) + Number(minute);
+  const after = before + minutes;
+  // A time alone stays within its day.
+  if (date === undefined && (after < 0 || after >= 1_440)) return undefined;
+  const moved = date === undefined ? '' : spellDay(day + Math.floor(after / 1_440));
+  return hour === undefined ? moved : `${moved}${joint}${spellTime(after)}${seconds}${zone}`;
+}
+
+/** Minutes from one moment to another in the same way of writing; undefined for other texts. */
+export function minutesBetween(from: string, to: string): number | undefined {
+  const [a, b] = [minutesOf(from), minutesOf(to)];
+  return a === undefined || b === undefined || a.form !== b.form ? undefined : b.at - a.at;
+}
+
+/** A day or a moment as a number, with its form: only numbers of one form can be compared. */
+export function minutesOf(text: string): { at: number; form: string } | undefined {
+  const parts = text.length <= 30 ? MOMENT.exec(text) : null;
+  if (parts === null || text === '') return undefined;
+  const [, date, joint = '', hour, minute, seconds = '', zone = ''] = parts;
+  const day = date === undefined ? 0 : dayOf(date);
+  if (day === undefined) return undefined;
+  const at = 1_440 * day + (hour === undefined ? 0 : 60 * Number(hour) + Number(minute));
+  const form = `${date === undefined ? '' : 'day'}${joint}${hour === undefined ? '' : 'time'}${seconds.length}${zone}`;
+  return { at, form };
+}

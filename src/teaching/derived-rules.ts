@@ -1,0 +1,198 @@
+/**
+ * Proposes rules that do more than copy a value: they choose the element or the line that the task speaks of, read a day
+ * or a time from words, or compute a value from two others. Such rules are tried when no plain rule explains all golden
+ * steps. Pure; teaching.
+ */
+
+import { DAY_READINGS, findDays, findTimes, minutesOf } from '../student/model/day-words.ts';
+import { proposeChoices } from '../student/model/element-choice.ts';
+import {
+  type ExtractionRule,
+  type PathPart,
+  proposeSpans,
+  type Span,
+  type StepContext,
+  sameValue,
+  textAt,
+  WRITINGS,
+  type Writing,
+  writeValue,
+} from '../student/model/extraction.ts';
+import {
+  amountOf,
+  isObject,
+  isPrimitive,
+  type Primitive,
+  textOfPrimitive,
+} from '../student/model/json-values.ts';
+import { STUDENT_CORE } from '../student/model/limits.ts';
+import { findNamedLine } from '../student/model/named-lines.ts';
+import { listAmounts, proposeReckonings } from '../student/model/reckoning.ts';
+
+/** Maximum number of rules of each sort that one value suggests. */
+const CHOSEN = 60;
+const READ = 24;
+const LINED = 24;
+const RECKONED = 24;
+/** Ways to find a value in one element of a list. */
+const HITS = 3;
+/** Sources that may name an element or a line. */
+const NAMING = 6;
+/** Days, times and numbers of the step from which values are computed. */
+const BASES = 24;
+/** Words of a short text, whose place counts. */
+const SHORT_WORDS = 8;
+
+/** Rules that find the value in this step. */
+export function proposeDerivedRules(value: unknown, context: StepContext): ExtractionRule[] {
+  if (!isPrimitive(value) || value === null || typeof value === 'boolean' || value === '') return [];
+  return [
+    ...proposeChosen(value, context).slice(0, CHOSEN),
+    ...proposeRead(value, context).slice(0, READ),
+    ...proposeLined(value, context).slice(0, LINED),
+    ...proposeReckoned(value, context).slice(0, RECKONED),
+  ];
+}
+
+type Hit = Pick<ExtractionRule, 'path' | 'span' | 'writing'>;
+
+/** Names of the sources that may say which element is meant, without the one that holds it. */
+function listNaming(context: StepContext, but: string): string[] {
+  const names = context.step.sources.map(({ name }) => name);
+  const latest = names.filter((name) => name !== 'progress' && !name.includes('#') && name !== but);
+  return latest.slice(0, NAMING);
+}
+
+/** Elements of lists that hold the value. */
+function proposeChosen(value: Primitive, context: StepContext): ExtractionRule[] {
+  const rules: ExtractionRule[] = [];
+  const findIn = (from: string, at: unknown, depth: number): Hit[] => {
+    if (depth > STUDENT_CORE.json_depth) return [];
+    const text = textAt(at);
+    if (isPrimitive(at) && at !== null) {
+      const writing = WRITINGS.find((each) => sameValue(writeValue(at, each), value));
+      if (writing !== undefined) return [{ path: [], span: null, writing }];
+    }
+    if (text !== undefined)
+      return proposeSpans(text, value as Exclude<Primitive, null>, context)
+        .slice(0, HITS)
+        .map(([span, writing]) => ({ path: [], span, writing }));
+    if (isObject(at)) return Object.keys(at).flatMap((key) => prefix(key, findIn(from, at[key], depth + 1)));
+    if (!Array.isArray(at)) return [];
+    const naming = listNaming(context, from);
+    return at.flatMap((item, i) => {
+      const hits = findIn(from, item, depth + 1).slice(0, HITS);
+      if (hits.length === 0) return [];
+      return proposeChoices(at, i, naming, context).flatMap((choice) => prefix(choice, hits));
+    });
+  };
+  for (const { name, value: source } of context.step.sources) {
+    if (name === 'progress' || rules.length >= CHOSEN) continue;
+    for (const hit of findIn(name, source, 0))
+      if (hit.path.some((part) => typeof part === 'object')) rules.push({ from: name, ...hit });
+  }
+  return rules;
+}
+
+function prefix(part: PathPart, hits: readonly Hit[]): Hit[] {
+  return hits.map((hit) => ({ ...hit, path: [part, ...hit.path] }));
+}
+
+/** Texts outside lists, with their places. */
+function listTexts({ step }: StepContext): { from: string; path: PathPart[]; text: string }[] {
+  const found: { from: string; path: PathPart[]; text: string }[] = [];
+  const visit = (from: string, at: unknown, path: PathPart[]): void => {
+    const text = textAt(at);
+    if (text !== undefined) found.push({ from, path, text });
+    else if (isObject(at) && path.length < 3)
+      for (const key of Object.keys(at)) visit(from, at[key], [...path, key]);
+  };
+  for (const { name, value } of step.sources) if (name !== 'progress') visit(name, value, []);
+  return found;
+}
+
+const DATES: readonly Writing[] = ['same', 'long_date', 'short_date'];
+
+/** Days and times that texts name in words, and words of short texts. */
+function proposeRead(value: Primitive, context: StepContext): ExtractionRule[] {
+  const rules: ExtractionRule[] = [];
+  const wanted = textOfPrimitive(value);
+  for (const { from, path, text } of listTexts(context)) {
+    for (const { span, found } of readMoments(text, context))
+      for (const writing of DATES)
+        if (writeValue(found, writing) === wanted) rules.push({ from, path, span, writing });
+    for (const [span, writing] of findWords(text, wanted, context)) rules.push({ from, path, span, writing });
+  }
+  return rules;
+}
+
+/** Spans of a text that read a day or a time. */
+function readMoments(text: string, context: StepContext): { span: Span; found: string }[] {
+  const moments: { span: Span; found: string }[] = [];
+  for (const [nth, found] of findTimes(text).entries()) moments.push({ span: { by: 'time', nth }, found });
+  for (const reading of DAY_READINGS)
+    for (const [nth, found] of findDays(text, context.today, reading).entries())
+      moments.push({ span: { by: 'day', nth, reading }, found });
+  return moments;
+}
+
+const CASES: readonly Writing[] = ['same', 'lower', 'upper', 'capital'];
+
+/** The place of a word in a short text, such as the last name in a full name. */
+function findWords(text: string, wanted: string, context: StepContext): [Span, Writing][] {
+  if (text.length > 200 || /\s/.test(wanted)) return [];
+  const words = context.tokens(text).filter(({ kind }) => kind === 'word');
+  if (words.length > SHORT_WORDS) return [];
+  return words.flatMap(({ start, end }, nth): [Span, Writing][] => {
+    const writing = CASES.find((each) => writeValue(text.slice(start, end), each) === wanted);
+    if (writing === undefined) return [];
+    return [
+      [{ by: 'kind', key: 'word', nth }, writing],
+      [{ by: 'kind', key: 'word', nth: nth - words.length }, writing],
+    ];
+  });
+}
+
+/** The named line, the next one and the one before it. */
+const LINES = [0, 1, -1] as const;
+
+/** Tokens in the line that another source names, or in a line beside it. */
+function proposeLined(value: Primitive, context: StepContext): ExtractionRule[] {
+  const rules: ExtractionRule[] = [];
+  const wanted = textOfPrimitive(value);
+  for (const { from, path, text } of listTexts(context)) {
+    if (!text.includes('\n') || !text.includes(wanted)) continue;
+    for (const source of listNaming(context, from))
+      for (const nth of LINES) {
+        const line = findNamedLine(text, { in: source, nth }, context);
+        if (line === undefined || rules.length >= LINED) continue;
+        for (const [of, writing] of proposeSpans(line, value as Exclude<Primitive, null>, context))
+          if (of.by !== 'between')
+            rules.push({ from, path, span: { by: 'line', in: source, nth, of }, writing });
+      }
+  }
+  return rules;
+}
+
+/** Values that are computed from a day, a time or a number of the step. */
+function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule[] {
+  const rules: ExtractionRule[] = [];
+  const add = (base: Primitive, rule: ExtractionRule): void => {
+    for (const by of proposeReckonings(base, value, context))
+      rules.push({ ...rule, path: [...rule.path, { pick: 'reckoned', by }] });
+  };
+  if (amountOf(value) !== undefined) {
+    for (const { from, path, amount } of listAmounts(context))
+      add(amount, { from, path, span: null, writing: 'same' });
+    return rules;
+  }
+  if (typeof value !== 'string' || minutesOf(value) === undefined) return rules;
+  let bases = 0;
+  for (const { from, path, text } of listTexts(context)) {
+    if (minutesOf(text) !== undefined) add(text, { from, path, span: null, writing: 'same' });
+    else
+      for (const { span, found } of readMoments(text, context))
+        if (++bases <= BASES) add(found, { from, path, span, writing: 'same' });
+  }
+  return rules;
+}

@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest';
+import {
+  DAY_READINGS,
+  type DayReading,
+  dayOf,
+  findDays,
+  findDurations,
+  findTimes,
+  minutesBetween,
+  minutesOf,
+  shiftMoment,
+} from '../../../src/student/model/day-words.ts';
+
+/** A Wednesday. */
+const TODAY = dayOf('2026-03-04')!;
+const USUAL = DAY_READINGS[0]!;
+const over = (reading: Partial<DayReading>): DayReading => ({ ...USUAL, ...reading });
+
+describe('the days that a text names', () => {
+  it('are counted from today', () => {
+    const days = (text: string, reading = USUAL) => findDays(text, TODAY, reading);
+    expect(days('Today or tomorrow, not the day after tomorrow')).toEqual([
+      '2026-03-04',
+      '2026-03-05',
+      '2026-03-06',
+    ]);
+    expect(days('in 3 days, in two weeks, a week ago')).toEqual(['2026-03-07', '2026-03-18', '2026-02-25']);
+    expect(days('on Friday')).toEqual(['2026-03-06']);
+    expect(days('on Wednesday, or last Monday')).toEqual(['2026-03-11', '2026-03-02']);
+    expect(days('next Friday')).toEqual(['2026-03-06']);
+    expect(days('next Friday', over({ is_next_week: true }))).toEqual(['2026-03-13']);
+  });
+
+  it('may lack their year, and then lie ahead', () => {
+    expect(findDays('On March 5th, and on 12 January', TODAY, USUAL)).toEqual(['2026-03-05', '2026-01-12']);
+    expect(findDays('On 2 November', dayOf('2026-12-30')!, USUAL)).toEqual(['2026-11-02']);
+    expect(findDays('On 2 January', dayOf('2026-12-30')!, USUAL)).toEqual(['2027-01-02']);
+  });
+
+  it('are only full dates when today is unknown', () => {
+    expect(findDays('tomorrow, March 5, 2026-04-01', null, USUAL)).toEqual(['2026-04-01']);
+    expect(findDays('05/03/2026', null, USUAL)).toEqual(['2026-05-03']);
+    expect(findDays('05/03/2026', null, over({ is_day_first: true }))).toEqual(['2026-03-05']);
+  });
+
+  it('count once when a weekday stands before a date', () => {
+    expect(findDays('Friday, March 6, 2026', TODAY, USUAL)).toEqual(['2026-03-06']);
+  });
+});
+
+describe('times and durations', () => {
+  it('are read in both ways of writing', () => {
+    expect(findTimes('at 3 pm, 12:30 a.m., 15:45, noon, or at 9')).toEqual([
+      '15:00',
+      '00:30',
+      '15:45',
+      '12:00',
+      '09:00',
+    ]);
+    expect(findTimes('2026-03-05T10:20:30, 25:00, version 1.12:30')).toEqual(['10:20']);
+    expect(findDurations('half an hour, 45 minutes, 1.5 hours, an hour and a half, 2h')).toEqual([
+      30, 45, 90, 90, 120,
+    ]);
+  });
+
+  it('move a moment in its own way of writing', () => {
+    expect(shiftMoment('23:30', 20)).toBe('23:50');
+    expect(shiftMoment('23:30', 60)).toBeUndefined();
+    expect(shiftMoment('2026-02-28', 1_440)).toBe('2026-03-01');
+    expect(shiftMoment('2026-02-28', 60)).toBeUndefined();
+    expect(shiftMoment('2026-02-28T23:30:00+01:00', 45)).toBe('2026-03-01T00:15:00+01:00');
+    expect(shiftMoment('2026-02-30', 1_440)).toBeUndefined();
+    expect(shiftMoment('', 60)).toBeUndefined();
+    expect(minutesBetween('09:15', '10:00')).toBe(45);
+    expect(minutesBetween('09:15', '2026-03-01')).toBeUndefined();
+    expect(minutesOf('12 apples')).toBeUndefined();
+  });
+});

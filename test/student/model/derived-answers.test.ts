@@ -1,0 +1,146 @@
+/** Answers whose values are chosen, read from words or computed. */
+import { describe, expect, it } from 'vitest';
+import { ExactIndex } from '../../../src/search/exact-index.ts';
+import { createPrng, type Prng } from '../../../src/std/prng.ts';
+import type { AnswerDigest } from '../../../src/student/model/answer.ts';
+import type { StepDigest } from '../../../src/student/model/step.ts';
+import { Student } from '../../../src/student/model/student.ts';
+import { fitStudent } from '../../../src/teaching/student-fit.ts';
+import { callAnswer, called, digest, tool, user } from './made-steps.ts';
+
+interface Made {
+  step: StepDigest;
+  answer: AnswerDigest;
+}
+
+const tools = ['look', 'act'].map(tool);
+
+function makeStep(task: string, result: string): StepDigest {
+  return digest([user(task), ...called('look', { at: 1 }, result)], { tools });
+}
+
+/** Whether a student of 40 runs gives the right answer in 8 other runs. */
+function learns(make: (random: Prng) => Made): boolean {
+  const steps = Array.from({ length: 40 }, (_, i) => ({ run_id: `run-${i}`, ...make(createPrng(i + 1)) }));
+  const student = new Student(fitStudent(steps), (dimensions) => new ExactIndex(dimensions));
+  return Array.from({ length: 8 }, (_, i) => make(createPrng(900 + i))).every(({ step, answer }) => {
+    const said = student.propose(step).answer?.content;
+    return JSON.stringify(said) === JSON.stringify(answer.content);
+  });
+}
+
+const NAMES = ['Aurora Kettle', 'Basalt Mug', 'Cirrus Fan', 'Delta Tent', 'Ember Stove', 'Fjord Jacket'];
+const TIMES = ['06:10', '07:45', '09:20', '11:05', '13:50', '16:30', '18:15', '20:40'];
+
+function shuffled<T>(random: Prng, items: readonly T[]): T[] {
+  const left = [...items];
+  return items.map(() => left.splice(random.below(left.length), 1)[0]!);
+}
+
+function pick<T>(random: Prng, items: readonly T[]): T {
+  return items[random.below(items.length)]!;
+}
+
+const code = (random: Prng): string => `P-${10_000 + random.below(80_000)}`;
+
+describe('the value of', () => {
+  it('the element that the task names', () => {
+    const make = (random: Prng, isRight = true): Made => {
+      const items = shuffled(random, NAMES).map((name) => ({ name, id: code(random) }));
+      const wanted = pick(random, items);
+      const { id } = isRight ? wanted : pick(random, items);
+      const step = makeStep(
+        `Please order the ${wanted.name.toLowerCase()} today.`,
+        JSON.stringify({ items }),
+      );
+      return { step, answer: callAnswer('act', { id }) };
+    };
+    expect(learns((random) => make(random))).toBe(true);
+    expect(learns((random) => make(random, false))).toBe(false);
+  });
+
+  it('the first element after the time in the task, or the cheapest of some', () => {
+    const trains = (random: Prng) =>
+      TIMES.map((departs) => ({
+        train: code(random),
+        departs,
+        price: 20 + random.below(9_000),
+        is_full: random.chance(0.4),
+      }));
+    expect(
+      learns((random) => {
+        const all = trains(random);
+        const from = 6 + random.below(12);
+        const { train } = all.find(({ departs }) => departs >= `${String(from).padStart(2, '0')}:00`)!;
+        return {
+          step: makeStep(`The first train after ${from}:00, please.`, JSON.stringify({ trains: all })),
+          answer: callAnswer('act', { train }),
+        };
+      }),
+    ).toBe(true);
+    expect(
+      learns((random) => {
+        const all = trains(random);
+        all[random.below(8)]!.is_full = false;
+        const [cheapest] = all.filter(({ is_full }) => !is_full).sort((a, b) => a.price - b.price);
+        return {
+          step: makeStep('The cheapest train, please.', JSON.stringify({ trains: shuffled(random, all) })),
+          answer: callAnswer('act', { train: cheapest!.train }),
+        };
+      }),
+    ).toBe(true);
+  });
+
+  it('the line of a page that the task names, and of the line after it', () => {
+    const make = (random: Prng, after: number): Made => {
+      const wanted = pick(random, NAMES);
+      const refs = NAMES.map(() => 100 + random.below(800));
+      const lines = shuffled(random, [...NAMES.keys()]).flatMap((at) => [
+        `[${refs[at]}] link "${NAMES[at]}"`,
+        `  SKU ${refs[at]! + 1_000} in stock`,
+      ]);
+      const ref = refs[NAMES.indexOf(wanted)]!;
+      const answer = callAnswer('act', { ref: String(after === 0 ? ref : ref + 1_000) });
+      return { step: makeStep(`Open the ${wanted}.`, lines.join('\n')), answer };
+    };
+    expect(learns((random) => make(random, 0))).toBe(true);
+    expect(learns((random) => make(random, 1))).toBe(true);
+  });
+
+  it('a day in words, and of the end of a meeting', () => {
+    const days = [
+      ['tomorrow', '2026-03-05'],
+      ['on Friday', '2026-03-06'],
+      ['on Monday', '2026-03-09'],
+      ['on March 20', '2026-03-20'],
+      ['in two weeks', '2026-03-18'],
+    ] as const;
+    expect(
+      learns((random) => {
+        const [words, date] = pick(random, days);
+        const hour = 8 + random.below(9);
+        const minutes = pick(random, [30, 45]);
+        const answer = callAnswer('act', {
+          start: `${date}T${String(hour).padStart(2, '0')}:00:00`,
+          end: `${String(hour).padStart(2, '0')}:${minutes}`,
+        });
+        const half = hour < 12 ? 'am' : 'pm';
+        const task = `Meet me ${words} at ${hour > 12 ? hour - 12 : hour} ${half} for ${minutes} minutes.`;
+        return { step: makeStep(task, JSON.stringify({ free: true })), answer };
+      }),
+    ).toBe(true);
+  });
+
+  it('a computation with two numbers', () => {
+    expect(
+      learns((random) => {
+        const [total, paid] = [500 + random.below(9_000) / 100, random.below(40_000) / 100];
+        const left = Math.round(100 * (total - paid)) / 100;
+        return {
+          step: makeStep('What is left?', JSON.stringify({ total, paid, note: code(random) })),
+          answer: callAnswer('act', { left }),
+        };
+      }),
+    ).toBe(true);
+  });
+});
