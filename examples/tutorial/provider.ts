@@ -30,7 +30,7 @@ function answer(ticket: string, result: string | undefined): Block {
 
 const newId = (kind: string) => `${kind}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`;
 
-/** @throws for what is no request of the tutorial's agent */
+/** @throws for a request that the tutorial's agent does not send */
 function reply(text: string): object {
   const { model, messages } = JSON.parse(text) as {
     model: string;

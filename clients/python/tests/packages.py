@@ -143,7 +143,7 @@ def check_case(folder, wheel, name):
     site = next((folder / name).rglob("site-packages"))
     own = size_of(site / "understudy_gateway")
     print(f"{name}: installed in {seconds:.0f} s, {size_of(site):.0f} MB with pip, of which ours {own:.2f} MB", flush=True)
-    # Away from the sources: what is tested is the installed package.
+    # Away from the sources, so that the installed package is tested.
     place = folder / "copy"
     if not place.exists():
         shutil.copytree(HERE, place / "python/tests", ignore=shutil.ignore_patterns("__pycache__"))

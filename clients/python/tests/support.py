@@ -76,7 +76,7 @@ class Service:
             request_queue_size = 128
 
             def handle_error(self, *_):
-                # A client that is gone.
+                # A client that has left.
                 pass
 
         self._server = Server(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""The cases for both languages (clients/cases), and further ones for Python alone."""
+"""The cases for both languages (clients/cases), and further ones only for Python."""
 
 import ast
 import os

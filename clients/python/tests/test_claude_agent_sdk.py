@@ -89,7 +89,7 @@ class ClaudeAgentSdk(Trial):
     def tell_turns(self, turns):
         # A sub-agent has another id each time, and says how long it took.
         told = re.sub(r"agentId: \w+|duration_ms: \d+", "", json.dumps(turns))
-        # A client whose consumer leaves may have asked once more by then.
+        # A client whose consumer leaves may have sent one more request by then.
         return json.loads(told)[: self.turns_compared]
 
     @staticmethod
@@ -163,7 +163,7 @@ class ClaudeAgentSdk(Trial):
         self.assertEqual(logged.actions(), [SEARCH, "respond", "Agent", "respond"])
         self.assertEqual(logged.steps[1]["action_input"], "It said: found deep")
         self.assertEqual(logged.steps[2]["thought"], "I delegate.")
-        # Of an answer with a call, the client tells the output tokens at its beginning alone; the agent's own end corrects that.
+        # Of an answer with a call, the client reports only the output tokens at its beginning; the end of the agent corrects that.
         partial = INPUT_TOKENS + 1
         self.assertEqual([step["tokens"] for step in logged.steps], [partial, TOKENS, partial, 2 * TOKENS - partial])
 

@@ -117,7 +117,7 @@ class TheAgent(unittest.TestCase):
         return u
 
     def hold(self, url, **options):
-        """Its result and its exception are those that it has alone, run by run, and afterwards the library is still whole."""
+        """Result and exception are the same as without the library, run by run, and afterwards the library still works."""
         alone = work(None)
         u = self.client(url, **options)
         for _ in range(3):

@@ -439,7 +439,7 @@ class Sdks(unittest.TestCase):
                     try:
                         self.assertEqual(ask(provider.url), "hello")
                     except Exception:
-                        # LiteLLM repeats nothing unless it is asked to.
+                        # LiteLLM repeats nothing by default.
                         self.assertEqual(ask(provider.url), "hello")
                     self.assertEqual(ask(provider.url), "hello")
                 self.assertEqual(ask(provider.url), "hello")

@@ -84,7 +84,7 @@ class Trial(unittest.TestCase):
         return turns
 
     def compare(self, script, work, service=None):
-        """Runs the agent alone and watched. Returns what was logged, after comparing results and requests."""
+        """Runs the agent without and with the library. Returns what was logged, after comparing results and requests."""
         with Provider(script) as provider:
             alone = self.result_of(work, Place(provider.url, False))
             asked_alone = self.tell_turns(provider.turns)

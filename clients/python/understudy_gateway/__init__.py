@@ -1,4 +1,4 @@
-"""Understudy's client for Python: the standard library alone, Python 3.9 and later.
+"""Understudy's client for Python: only the standard library, Python 3.9 and later.
 
     from understudy_gateway import Understudy
 

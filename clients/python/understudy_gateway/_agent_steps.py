@@ -1,8 +1,8 @@
 """Makes the steps of a run from the answers of models and the results of tools that an integration sees.
 
 A step is one tool call: what the model said before it, and the tool's result. An answer without a tool call is a step
-`respond`. A step is logged as soon as its result is there, so calls that run side by side are logged in the order in
-which they end.
+`respond`. A step is logged as soon as its result arrives, so parallel calls are logged in the order in which they
+end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WatchedRun(Protocol):
 
 
 class AskedCall(NamedTuple):
-    """A tool call that a model asked for."""
+    """A tool call that a model requested."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class AskedCall(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """The result of a tool call. `name` and `input` are used only for a call that no answer asked for."""
+    """The result of a tool call. `name` and `input` are used only for a call that no answer requested."""
 
     id: str
     """"" if the framework names none."""
@@ -142,7 +142,7 @@ class AgentSteps:
                 thought = ""
 
     def awaits(self, call_id: str) -> bool:
-        """Whether an answer asked for the call and the call has no result yet."""
+        """Whether an answer requested the call and the call has no result yet."""
         with self._lock:
             return call_id in self._calls
 

@@ -7,7 +7,7 @@ import time
 
 
 class Circuit:
-    """Decides whether the service may be asked now. The states are those of the TypeScript client's circuit."""
+    """Decides whether a request to the service is allowed now. The states are those of the TypeScript client's circuit."""
 
     _FAILURES_MAX = 5
     _COOL_DOWN_S = 1.0

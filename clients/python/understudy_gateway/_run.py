@@ -33,7 +33,7 @@ _INTERVENTIONS_MAX = 16
 _FRAMEWORK_WAIT_S = 2.0
 # How long `run_finish` waits for answers that an integration expects.
 _LATE_ANSWER_S = 5.0
-# How long `run_finish` waits for the rest of a stream that began in the run. Each step begins the wait anew.
+# How long `run_finish` waits for the rest of a stream that began in the run. Each step restarts the wait.
 _LATE_STREAM_S = 60.0
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Self = TypeVar("_Self", bound="BaseRun")
@@ -379,7 +379,7 @@ class Run(BaseRun):
         """What earlier runs learned about a task like this, as a text for the system prompt.
 
         Returns "" if there are no patterns, patterns are switched off, or the service does not answer. It blocks until
-        the answer is there; `AsyncUnderstudy` has a version for coroutines.
+        the answer has arrived; `AsyncUnderstudy` has a version for coroutines.
         """
         if not self._may_retrieve(context):
             return ""

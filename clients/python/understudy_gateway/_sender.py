@@ -212,7 +212,7 @@ class Sender:
             threading.Thread(target=self._work, name="understudy-sender", daemon=True).start()
             self._threads += 1
         except RuntimeError:
-            # The interpreter is shutting down, or the process has too many threads: the existing threads go on.
+            # The interpreter is shutting down, or the process has too many threads: the existing threads continue.
             pass
 
     def _settle(self, lane: Lane, kind: str) -> int:
@@ -406,7 +406,7 @@ class Sender:
         return False
 
     def _give_up(self, lane: Lane, kind: str, cause: str, thrown: UnderstudyError) -> None:
-        """Drops an event, or the whole lane if the run cannot go on without the event."""
+        """Drops an event, or the whole lane if the run cannot continue without the event."""
         self._warn(cause, f"The service did not accept a {kind} of run {lane.run_id}: {thrown}")
         with self._lock:
             if lane.state == "lost":

@@ -94,7 +94,7 @@ def _begin_answer(deadline: float, sock: socket.socket, *arguments: Any, **optio
 
 class SeenPosition:
     """The highest position in answers of a service with several boxes; it goes with each request, so that another box shows at
-    least as much. A service with one box tells none."""
+    least as much. A service with one box sends none."""
 
     def __init__(self) -> None:
         # Replaced as a whole, so that threads need no lock.

@@ -144,7 +144,7 @@ def _watch_answer(steps: AgentSteps, response: Any, is_stream: bool) -> None:
 def _tap(response: Any, stream: MessageStream, end: Callable[[], None]) -> None:
     """Reads what the SDK reads of the response, after decompression. `end` is called at the end of the response."""
     iter_bytes, aiter_bytes, close, aclose = response.iter_bytes, response.aiter_bytes, response.close, response.aclose
-    # True while the response is asked for bytes. The response closes itself after its last bytes, and some of them
+    # True while bytes are read from the response. The response closes itself after its last bytes, and some of them
     # arrive after that.
     is_asked = False
 

@@ -36,7 +36,7 @@ _KEPT_MAX = 1_000
 
 
 class _Calls:
-    """The model calls in progress for one run, and tool results that arrived before the answer that asked for them."""
+    """The model calls in progress for one run, and tool results that arrived before the answer that requested them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -100,7 +100,7 @@ class UnderstudyLogger(CustomLogger):
             if len(self._steps_of) > _KEPT_MAX:
                 _, forgotten = self._steps_of.popitem(last=False)
             calls = self._calls_of.setdefault(steps, _Calls())
-        # Before the new call counts: it cannot have asked for the results that it brings.
+        # Before the new call is counted: it cannot have requested the results that it contains.
         steps.expect(1)
         if forgotten is not None:
             forgotten.expect(-1)
