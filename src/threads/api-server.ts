@@ -173,6 +173,7 @@ export class ApiServer {
     });
     this.#alerts = watchAlerts(services, parts);
     metrics.show(() => this.#alerts.listMetrics());
+    metrics.show(() => parts.shared?.listMetrics() ?? []);
     this.#patterns = config.engines.vector_store === null ? null : new PatternIndexClient(asker);
     this.#hasOrganization = config.operators.org !== null;
     this.url = urlOf(server, config.api.tls);

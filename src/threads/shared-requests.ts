@@ -9,6 +9,8 @@ import { StoreClient } from '../storage/shared/store-client.ts';
 
 /** How long a request waits for a position that its sender has seen. */
 const REACH_MS = 200;
+/** Requests of a thread that wait at the same time. A further one is answered from the present rows. */
+const REACHING = 1_000;
 /** From this age on, answers say how old the rows are. An idle box asks the database four times a second. */
 const STALE_MS = 2_000;
 /** After this time without the database a credential may have been revoked long ago. */
@@ -19,6 +21,7 @@ const POSITION = 'x-svc-position';
 export class SharedRequests implements SharedAccess {
   readonly #state: SeatState;
   readonly #store: StoreClient;
+  #reaching = 0;
 
   constructor(seat: StoreSeat) {
     this.#state = new SeatState(seat.state);
@@ -36,11 +39,18 @@ export class SharedRequests implements SharedAccess {
     const hasCredential =
       headers.has('authorization') || headers.has('cookie') || /(?:^|&)ticket=/.test(query);
     const { refusal } = this;
-    if (hasCredential && refusal !== null) throw new CatalogueError('unavailable', refusal);
+    // What needs no credential shows nothing that is shared.
+    if (!hasCredential) return null;
+    if (refusal !== null) throw new CatalogueError('unavailable', refusal);
     const seen = headers.get(POSITION);
     if (seen === undefined || !/^\d{1,15}$/.test(seen) || Number(seen) <= this.#state.position) return null;
+    if (this.#reaching >= REACHING) return null;
+    this.#reaching++;
     // A box that cannot catch up answers from the rows that it has.
-    return this.#store.reach(Number(seen), REACH_MS).catch(() => false);
+    const reached = this.#store.reach(Number(seen), REACH_MS).catch(() => false);
+    return reached.finally(() => {
+      this.#reaching--;
+    });
   }
 
   describe(): [string, string][] {
@@ -48,6 +58,22 @@ export class SharedRequests implements SharedAccess {
     const told: [string, string][] = [[POSITION, String(position)]];
     if (stale_ms > STALE_MS) told.push(['x-svc-stale', String(Math.round(stale_ms / 1_000))]);
     return told;
+  }
+
+  /** Metrics for `/metrics`; all server threads have the same values. */
+  listMetrics(): object[] {
+    const { position, stale_ms } = this.#state;
+    const metric = (name: string, help: string, value: number) => ({
+      name: `understudy_shared_${name}`,
+      help,
+      type: 'gauge',
+      values: [{ value, labels: {} }],
+      aggregator: 'max',
+    });
+    return [
+      metric('stale_seconds', 'How old the rows of the shared database may be on this box', stale_ms / 1_000),
+      metric('position', 'Number of the last commit of the shared database that this box shows', position),
+    ];
   }
 
   close(): Promise<void> {

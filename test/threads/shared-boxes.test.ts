@@ -102,7 +102,9 @@ it('findings that one box stores and removes are found and gone on the other', a
   for (const box of [a, b]) await expect.poll(() => list(box)).toEqual(all.filter((word) => word !== '0'));
 });
 
-it('patterns that one box stores, merges and removes are found and gone on the other', async () => {
+it('patterns that one box stores, merges and removes are found and gone on the other', {
+  tags: 'long',
+}, async () => {
   const env = { VECTOR_STORE_URL: 'embedded:' };
   // Both at once: each would bring the universal patterns.
   const [c, d] = await Promise.all([boxes.open(env), boxes.open(env)]);
@@ -146,7 +148,9 @@ it('patterns that one box stores, merges and removes are found and gone on the o
   expect(situations.length).toBeGreaterThan(5);
 });
 
-it('a box removes its runs of an organization that was deleted on another box while it was away', async () => {
+it('a box removes its runs of an organization that was deleted on another box while it was away', {
+  tags: 'long',
+}, async () => {
   const hal = await a.person('hal');
   const { raw_key: key } = (await a.call(hal.token, 'POST', '/api-keys/', { name: 'ci' })).body;
   const box = await boxes.open();
@@ -186,6 +190,13 @@ it('without the database reads go on, writes get 503, and nothing that was ackno
     .poll(async () => (await b.call(gil.token, 'POST', '/api-keys/', { name: 'kept' })).status)
     .toBeLessThan(300);
   await until(a, key, 200);
+});
+
+it('the metrics of a box say how old its rows may be', async () => {
+  const response = await fetch(`${a.url}/metrics`, { headers: { authorization: `Bearer ${CHILD_KEY}` } });
+  const text = await response.text();
+  expect(text).toMatch(/^understudy_shared_stale_seconds \d/m);
+  expect(Number(/^understudy_shared_position (\d+)$/m.exec(text)?.[1])).toBeGreaterThan(0);
 });
 
 it('a box keeps a view instead of a main database', () => {

@@ -11,7 +11,7 @@ import { SharedBoxes } from './shared-boxes.ts';
 
 const CONTENT = 'the harbour crane turns left';
 
-it('a database is moved into PostgreSQL, and back into another folder', async () => {
+it('a database is moved into PostgreSQL, and back into another folder', { tags: 'long' }, async () => {
   await using boxes = await SharedBoxes.start();
   const keyFile = join(makeFolder(), 'key');
   writeFileSync(keyFile, randomBytes(32).toString('base64'), { mode: 0o600 });
