@@ -215,3 +215,30 @@ it('a batch that the database decides late, while everything is loaded again, co
   expect(readCounts(box)).toEqual([1, 1]);
   expect(truth.position).toBe(1);
 });
+
+it('commits do not shorten the pause before the next attempt to connect', async () => {
+  const truth = new MemoryTruth();
+  let isAway = false;
+  let attempts = 0;
+  const way = cutOff(truth, () => isAway);
+  const counted: Truth = {
+    identity: truth.identity,
+    open: (id, onHint) => {
+      attempts++;
+      return way.open(id, onHint);
+    },
+  };
+  const box = await SharedBox.open(join(makeFolder(), 'main.mdb'), counted, {
+    poll_ms: 1,
+    patience_ms: 600_000,
+    retry_ms: 600_000,
+  });
+  isAway = true;
+  await expect.poll(() => box.follower.failure).not.toBeNull();
+  const waiting = Array.from({ length: 5 }, () => countUp(box));
+  for (let n = 0; n < 5; n++) await nextTurn();
+  expect(attempts).toBe(1);
+  const refused = waiting.map((commit) => expect(commit).rejects.toThrow(/the store was closed/));
+  await box.close();
+  await Promise.all(refused);
+});
