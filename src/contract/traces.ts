@@ -115,7 +115,7 @@ const traceState = z
     pattern_ids: z
       .array(z.string())
       .describe('New patterns, and existing patterns into which its patterns were merged'),
-    patterns_created: z.int().describe('New ones alone'),
+    patterns_created: z.int().describe('Only new ones'),
     error: z.string().nullable(),
     submitted_at: z.string(),
     finished_at: z.string().nullable(),
