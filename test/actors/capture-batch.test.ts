@@ -258,7 +258,7 @@ describe('a body of announced length', () => {
     expect(copy(50_000, [50_000])).toHaveLength(1);
   });
 
-  it('takes only memory in proportion to what has arrived', () => {
+  it('takes memory only in proportion to the bytes that have arrived', () => {
     expect(copy(1 << 20, [10])).toEqual([8_192]);
     expect(copy(1 << 20, [8_192, 10])).toEqual([8_192, 8_192]);
     expect(copy(64 << 20, [10, 8_192])).toEqual([8_192, 8_192]);

@@ -612,7 +612,7 @@ describe('patterns of an earlier version', () => {
 });
 
 describe('a changed embedder', () => {
-  it('embeds everything anew while it serves, and deletes the old vectors', async () => {
+  it('embeds everything again while it serves, and deletes the old vectors', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(

@@ -246,7 +246,7 @@ describe('the start of a run', () => {
     expect(codeOf(await subject.start(other))).toBe('run_conflict');
   });
 
-  it('writes what others read, and counts once', async () => {
+  it('writes the rows that others read, and counts once', async () => {
     const subject = new RunUnderTest();
     await subject.start(
       makeStart({ experiment_id: 'exp', arm: 'on', assignment_unit: 'u1', svc_version: 'v2' }),
@@ -519,7 +519,7 @@ describe('the evaluation of a run', () => {
     expect((await subject.evaluate()).inject).toBe(injected.at(-1) === 11);
   });
 
-  it('returns what came between two evaluations', async () => {
+  it('returns an intervention that was made between two evaluations', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));

@@ -77,7 +77,7 @@ describe('the usage meter', () => {
     expect(day).toMatchObject({ counts: { evaluations: used + 1, injections_evaluate: used } });
   });
 
-  it('starts anew with a UTC month, to the millisecond', () => {
+  it('restarts at 0 with a UTC month, to the millisecond', () => {
     const { kit, intervene } = createMeter(Date.parse('2026-11-30T23:59:59.998Z'));
     expect(intervene(1)).toEqual({ allowed: true, used: 1 });
     kit.advance(1);

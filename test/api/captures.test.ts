@@ -695,7 +695,7 @@ describe('an operator', () => {
     expect(body.turns).toHaveLength(2);
   });
 
-  it('gets a captured run together with what was reported under its trace or its session', async () => {
+  it('gets a captured run together with the run that was reported under its trace or its session', async () => {
     const said = { messages: [{ role: 'user', content: 'which bill is open?' }] };
     const trace = 'a3ce929d0e0e47364bf92f3577b34da6';
     const session = 'session-of-the-clerk';
@@ -778,7 +778,7 @@ describe('captures that cannot be read', { tags: 'long' }, () => {
     ]);
   });
 
-  it('are reported, and the service goes on', async () => {
+  it('are reported, and the service continues', async () => {
     await using api = new ApiChild();
     await api.start();
     const none = await api.get('/capture/runs');

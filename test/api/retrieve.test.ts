@@ -166,7 +166,7 @@ describe('the monthly cap', () => {
     expect(await meter.used('alice')).toBe(7);
   });
 
-  it('is enforced: what cannot be counted is not served', async () => {
+  it('is enforced: a retrieval that cannot be counted is not served', async () => {
     const api = createPatternApi({ caps: { free: 3 } });
     await api.post('/v1/patterns', { tier: 'e3', patterns: [lesson(FLAKY)] });
     const { ask } = api.asker;

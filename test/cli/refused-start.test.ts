@@ -135,7 +135,9 @@ describe('a start that fails', () => {
     }
   });
 
-  it('names the folder without an embedding model, and what one consists of', { tags: 'long' }, async () => {
+  it('names the folder without an embedding model, and says what a model consists of', {
+    tags: 'long',
+  }, async () => {
     const broken = makeFolder();
     writeFileSync(join(broken, 'model.onnx'), 'no graph');
     writeFileSync(join(broken, 'tokenizer.json'), '{}');

@@ -145,7 +145,7 @@ afterAll(async () => {
 });
 
 it.each(['actor', 'compute', 'student'])(
-  'failed %s threads are replaced, and the process goes on',
+  'failed %s threads are replaced, and the process continues',
   async (role) => {
     const { pid } = service;
     load();

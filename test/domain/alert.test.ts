@@ -97,7 +97,7 @@ describe('an alert', () => {
     ).toEqual(['fired', 'recovered', 'fired']);
   });
 
-  it('reports nothing in quiet hours, and at their end what still holds', () => {
+  it('reports nothing in quiet hours, and at their end the crossings that still hold', () => {
     const quiet = { from: '00:00', to: '01:00', time_zone: 'UTC' };
     expect(
       look({ ...rule, quiet }, [

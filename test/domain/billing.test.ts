@@ -148,7 +148,7 @@ describe('a subscription', () => {
     expect(apply([created, later])).toMatchObject({ plan: 'free', status: 'incomplete' });
   });
 
-  it('that begins and is paid within a second is active, whatever comes last', () => {
+  it('that begins and is paid within a second is active, whichever event comes last', () => {
     const events = [
       subscriptionEvent('created', 10, { status: 'incomplete' }),
       subscriptionEvent('updated', 10),

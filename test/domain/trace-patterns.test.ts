@@ -262,7 +262,7 @@ describe('a recovery', () => {
     expect(pattern!.unlock).toContain('temporary');
   });
 
-  it('from a loop says what broke it', () => {
+  it('from a loop names the change that broke it', () => {
     const search = {
       action: 'web',
       action_input: 'opening hours of the museum',

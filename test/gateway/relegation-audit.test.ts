@@ -194,7 +194,7 @@ describe('an audited step', () => {
 });
 
 describe('an upstream that changes silently', () => {
-  it('is noticed: its kind of answer is suspended, other kinds go on, a restart changes nothing', {
+  it('is noticed: its kind of answer is suspended, other kinds are still served, a restart changes nothing', {
     tags: 'long',
   }, async () => {
     await start();

@@ -95,7 +95,7 @@ describe('the connections to an upstream', () => {
     expect(sockets).toHaveLength(4);
   });
 
-  it('are opened anew after a reset, which reports a stale connection', async () => {
+  it('are opened again after a reset, which reports a stale connection', async () => {
     const { pool, sockets } = await start();
     await send(pool, '/');
     const dead = await send(pool, '/reset');

@@ -304,7 +304,7 @@ describe('a client of the AWS SDK', () => {
     await recorder.close();
   });
 
-  it('is labelled by its middleware where node:http is not used, each attempt anew', async () => {
+  it('is labelled by its middleware where node:http is not used, with a new number for each attempt', async () => {
     const heads: Record<string, unknown>[] = [];
     const server = createServer();
     server.on('stream', (stream, headers) => {

@@ -109,7 +109,7 @@ describe('hosts', () => {
     expect(hosts.labels('http://proxy.example.com:3128', 'http://gateway:8787/v1/messages?x')).toBe(true);
   });
 
-  it('forget what was found of them, but not what was configured', () => {
+  it('forget cached hosts, but not configured ones', () => {
     for (let n = 0; n < 3_000; n++) expect(hosts.has(`h${n}.example.net`)).toBe(false);
     expect(hosts.has('models.example.com')).toBe(true);
   });

@@ -331,7 +331,9 @@ describe('a message', () => {
     }
   });
 
-  it('counts as one request, and one too many gets the time to retry', { tags: 'long' }, async () => {
+  it('counts as one request, and a request beyond the limit gets the time to retry', {
+    tags: 'long',
+  }, async () => {
     const key = await service.makeKey('busy');
     const ask = () => send(call('recall_findings', { codebase_id: 'a', query: 'q' }), { key });
     let served = 0;

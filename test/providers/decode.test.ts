@@ -199,7 +199,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('reads what arrived of a stream that ended early, without a flag as undecodable', () => {
+  it('reads the part of a stream that ended early, without a flag as undecodable', () => {
     const cut = MESSAGES_STREAM.subarray(
       0,
       Buffer.from(MESSAGES_STREAM).indexOf('data: {"type":"message_delta"'),

@@ -342,7 +342,7 @@ function makeLedger(version = 2): Behaviour<LedgerProtocol, { sum: number }, num
 }
 
 describe('a persistent actor', () => {
-  it('shares one commit with all others of its turn, and the next commit gathers what comes meanwhile', () => {
+  it('shares one commit with all others of its turn; later records go into the next commit', () => {
     const { ask, journal, turns } = setUp(makeLedger());
     const first = [ask('add', 1, 'a'), ask('add', 2, 'b')];
     turns.advance(0);

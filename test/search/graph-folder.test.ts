@@ -60,7 +60,7 @@ describe('a graph on the disk', () => {
     for (const query of queries) expect(index.search(query, 10)).toEqual(saved.search(query, 10));
   });
 
-  it('is loaded under other ids, and as far as it is the same', async () => {
+  it('is loaded under other ids, as far as its vectors are unchanged', async () => {
     const { folder } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
     // The store has lost a third of its vectors, has replaced some, and has new ones.

@@ -46,7 +46,7 @@ it('short vectors keep each number to a 30,000th of the greatest, and the produc
     expect(keepShort(Float32Array.from(exact))).toEqual(Float32Array.from(exact));
 });
 
-it('packed vectors are what rows on the disk have', () => {
+it('packed vectors equal the stored rows', () => {
   const numbers = fc.float32Array({
     minLength: 1,
     maxLength: 70,

@@ -83,7 +83,7 @@ const runsOf = (reader: CaptureReader) =>
   [...reader.summaries()].map(({ run_id, run_kind }) => [run_id, run_kind ?? null]);
 
 describe('sessions', () => {
-  it('hold a summarized conversation together, and mark what that leaves unproven', async () => {
+  it('hold a summarized conversation together, and mark its unproven part', async () => {
     const begin = user('<summary>We looked everywhere.</summary> Go on.');
     const reader = await store([
       turn(CLAUDE, [user('Where is it?')]),

@@ -54,7 +54,7 @@ describe('the cache of digests', () => {
     await next.close();
   });
 
-  it('starts anew if its file is cut off or something else', async () => {
+  it('is rebuilt if its file is cut off or something else', async () => {
     const path = join(makeFolder(), 'digests.mdb');
     const cache = DigestCache.open(path, 'code');
     await cache.put(key('a'), digest('a'));

@@ -192,7 +192,7 @@ describe('a killed restore', () => {
     expect(spawnSync(process.execPath, argv).signal).toBe('SIGKILL');
   }
 
-  it('is never mistaken for a complete one: all refuse it, and the next restore starts anew', {
+  it('is never mistaken for a complete one: all refuse it, and the next restore starts over', {
     tags: 'long',
   }, async () => {
     const env = { DATA_DIR: target.data_dir, PORT: '0', AUTH_DB_URL: 'embedded:' };

@@ -105,7 +105,7 @@ it('a suspension does not wait for a version that cannot be fetched, and the ver
   expect(await readMark(gateways[0]!)).toBe('two');
 });
 
-it('the place keeps what the directory keeps, and a new gateway gets what serves', async () => {
+it('the place keeps the same versions as the directory, and a new gateway gets the serving one', async () => {
   const sharing = new StudentSharing(taught, place, 'source');
   for (let n = 1; n <= 11; n++) {
     await publish(`version ${n}`);

@@ -48,7 +48,7 @@ it('a key that is revoked on one box is dead on the other', async () => {
   await until(a, body.raw_key, 401);
 });
 
-it('what a box acknowledged is on the other one after a kill', async () => {
+it('data that a box acknowledged is on the other box after a kill', async () => {
   const box = await boxes.open();
   const eve = await box.person('eve');
   const { body } = await box.call(eve.token, 'POST', '/api-keys/', { name: 'ci' });
@@ -171,7 +171,7 @@ it('a box removes its runs of an organization that was deleted on another box wh
   await expect.poll(listRuns).toBe(0);
 });
 
-it('without the database reads go on, writes get 503, and nothing that was acknowledged is lost', async () => {
+it('without the database reads continue, writes get 503, and nothing acknowledged is lost', async () => {
   if (!boxes.server.isOurs) return;
   const gil = await a.person('gil');
   const { raw_key: key } = (await a.call(gil.token, 'POST', '/api-keys/', { name: 'ci' })).body;

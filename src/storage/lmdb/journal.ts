@@ -65,7 +65,8 @@ export class LmdbJournal implements JournalStore {
     this.#promises = promises;
     if (promises === null) return;
     try {
-      if (durability !== 'process') throw new TypeError(`${path} promises more than a redo log does`);
+      if (durability !== 'process')
+        throw new TypeError(`${path} promises more durability than a redo log has`);
       const { path: log, turn = null } = promises;
       this.#backlog = new Backlog(this.#environment, log, dropSuperseded, key, turn);
     } catch (thrown) {

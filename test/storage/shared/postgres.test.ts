@@ -466,7 +466,7 @@ it('a box continues after its connection broke, and after the database has forgo
 });
 
 it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
-  'what was acknowledged is there after a fail-over to the standby',
+  'acknowledged data exists after a fail-over to the standby',
   { tags: 'long' },
   async () => {
     const own = await PostgresServer.start();
@@ -488,7 +488,7 @@ it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
   },
 );
 
-it('what a moved clock of the database forgets too early costs a load, and nothing else', async () => {
+it('an early removal by a moved clock of the database costs a load, and nothing else', async () => {
   const address = await makeDatabase();
   const [a, b] = [await openBox(address), await openBox(address)];
   const add = (box: SharedBox) =>

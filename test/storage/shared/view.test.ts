@@ -107,7 +107,7 @@ it.each([
   }
 });
 
-it('what a load that did not end has left goes away, and the former rows stay', async () => {
+it('remnants of an unfinished load are removed, and the former rows stay', async () => {
   const random = createPrng(SEED);
   const path = join(makeFolder(), 'main.mdb');
   const view = await openView(path, null);

@@ -95,7 +95,7 @@ describe('texts', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
   });
 
-  it('are if one denies what no golden report affirms, but only where texts report', () => {
+  it('are if one denies something that no golden report affirms, but only where texts report', () => {
     const reports = [
       'Refunded ORD-7, no action is left.',
       'Refunded ORD-7.',

@@ -412,7 +412,7 @@ describe('the student', () => {
       expect(student.decide(paid(total), THRESHOLD)).toMatchObject({ covered: false, reason: 'too_far' });
   });
 
-  it('considers what was said in between', () => {
+  it('considers texts between the task and the last result', () => {
     const order = orderId(101);
     const result = JSON.stringify({
       order_id: order,
