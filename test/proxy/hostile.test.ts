@@ -228,7 +228,7 @@ it('a blind tunnel to a closed port gets 502; one side that ends lets the other 
   polite.close();
 });
 
-it('with keys, the proxy requires one, and opens no blind tunnel if those are off', {
+it('a proxy with keys requires one of them, and opens no blind tunnel if blind tunnels are off', {
   tags: 'long',
 }, async () => {
   const locked = new ProxiedService();
