@@ -74,9 +74,9 @@ it('everything acknowledged under load is on both boxes once', async () => {
   };
   const seen = await read(b);
   await expect.poll(() => read(a)).toEqual(seen);
-  for (const name of done.keys) expect(seen.keys.filter((one: string) => one === name)).toEqual([name]);
+  for (const name of done.keys) expect(seen.keys.filter((found: string) => found === name)).toEqual([name]);
   for (const content of done.findings)
-    expect(seen.findings.filter((one: string) => one === content)).toEqual([content]);
+    expect(seen.findings.filter((found: string) => found === content)).toEqual([content]);
   for (const name of done.profiles)
-    expect(seen.profiles.filter((one: string) => one === name)).toEqual([name]);
+    expect(seen.profiles.filter((found: string) => found === name)).toEqual([name]);
 });
