@@ -4,7 +4,7 @@
  * steps. Pure; teaching.
  */
 
-import { DAY_READINGS, findDays, findTimes, minutesOf } from '../student/model/day-words.ts';
+import { DAY_READINGS, minutesOf } from '../student/model/day-words.ts';
 import { proposeChoices } from '../student/model/element-choice.ts';
 import {
   type ExtractionRule,
@@ -129,9 +129,10 @@ function proposeRead(value: Primitive, context: StepContext): ExtractionRule[] {
 /** Spans of a text that read a day or a time. */
 function readMoments(text: string, context: StepContext): { span: Span; found: string }[] {
   const moments: { span: Span; found: string }[] = [];
-  for (const [nth, found] of findTimes(text).entries()) moments.push({ span: { by: 'time', nth }, found });
+  for (const [nth, found] of context.times(text).entries())
+    moments.push({ span: { by: 'time', nth }, found });
   for (const reading of DAY_READINGS)
-    for (const [nth, found] of findDays(text, context.today, reading).entries())
+    for (const [nth, found] of context.days(text, reading).entries())
       moments.push({ span: { by: 'day', nth, reading }, found });
   return moments;
 }

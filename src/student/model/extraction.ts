@@ -6,7 +6,7 @@
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
 import { placeWords, type WordPlaces } from './common-run.ts';
-import { type DayReading, findDays, findTimes, firstDay } from './day-words.ts';
+import { DAY_READINGS, type DayReading, findDays, findTimes, firstDay } from './day-words.ts';
 import { chooseElement, type ElementChoice } from './element-choice.ts';
 import {
   amountOf,
@@ -101,6 +101,8 @@ export class StepContext {
   readonly #sources = new Map<string, unknown>();
   readonly #tokens: Map<string, TextToken[]>;
   readonly #words = new Map<string, WordPlaces | undefined>();
+  readonly #days = new Map<string, Map<DayReading, string[]>>();
+  readonly #times = new Map<string, string[]>();
   #today: number | null | undefined;
 
   /** @param like a context of the same step with other sources, whose cache of texts is reused */
@@ -140,8 +142,38 @@ export class StepContext {
 
   /** The current day as the prompt, or a tool for the date, names it, in days since 1970; null: unknown. */
   get today(): number | null {
-    this.#today ??= findToday(this.step.sources);
+    if (this.#today === undefined) this.#today = findToday(this.step.sources);
     return this.#today;
+  }
+
+  /** The days that a text names. */
+  days(text: string, reading: DayReading): string[] {
+    let ofText = this.#days.get(text);
+    if (ofText === undefined) {
+      ofText = new Map();
+      this.#days.set(text, ofText);
+    }
+    // A reading that was stored with a rule is another object than the one of the constant.
+    const known = DAY_READINGS.find(
+      ({ is_day_first, is_next_week }) =>
+        is_day_first === reading.is_day_first && is_next_week === reading.is_next_week,
+    )!;
+    let days = ofText.get(known);
+    if (days === undefined) {
+      days = findDays(text, this.today, known);
+      ofText.set(known, days);
+    }
+    return days;
+  }
+
+  /** The times of a day that a text names. */
+  times(text: string): string[] {
+    let times = this.#times.get(text);
+    if (times === undefined) {
+      times = findTimes(text);
+      this.#times.set(text, times);
+    }
+    return times;
   }
 
   /** Calls of the tool since the result arrived. */
@@ -266,8 +298,8 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
     const whole = span.of === null ? text : findSpan(text, span.of, context);
     return whole === undefined ? undefined : cutPart(whole, span.cuts);
   }
-  if (span.by === 'day') return findDays(text, context.today, span.reading)[span.nth];
-  if (span.by === 'time') return findTimes(text)[span.nth];
+  if (span.by === 'day') return context.days(text, span.reading)[span.nth];
+  if (span.by === 'time') return context.times(text)[span.nth];
   if (span.by === 'line') {
     const line = findNamedLine(text, span, context);
     return line === undefined ? undefined : findSpan(line, span.of, context);
