@@ -1,6 +1,6 @@
 /**
- * A relay between an agent and the service with a given round-trip time: it passes bytes on in order after half of that
- * time, each way. For suites that measure what distance costs. Own process.
+ * A relay between an agent and the service that adds a given round-trip time: it delays the bytes of each direction by half
+ * of it, and keeps their order. For suites that measure what distance costs. Own process.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';

@@ -10,7 +10,10 @@ import { basename, posix, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
 
-/** A path in the bundled tree. That tree is the checkout's, or the one that `npm run build` made of it. */
+/**
+ * The folder that the bundles go to, relative to the tree that is bundled: the checkout, or the copy that `npm run
+ * build` makes of it.
+ */
 const TARGET = 'src/threads/dist/';
 const ENTRIES = [
   'src/cli/understudy',

@@ -43,8 +43,9 @@ interface ModelRow {
   steps: number;
   served: number;
   errors: number;
-  /** Share of wrong answers if the model served every step. */
+  /** Covered steps on which the model was asked. */
   asked: number;
+  /** How many of the `asked` steps the model would get wrong if it served them all. */
   wrong_if_all: number;
   kinds_served: number;
   /** Only kinds with at least KIND_SERVED_MIN served answers. */

@@ -125,7 +125,7 @@ const capturedRun = z
     client: z.string().nullable().describe('The program that sent its first request; null: unknown'),
     trace_id: z.string().nullable().describe('Trace id of its first `traceparent`; null without one'),
     exchanges: z.int().describe('Requests with their answers: turns and others'),
-    turns: z.int().describe('Exchanges that are an answer of a model'),
+    turns: z.int().describe('Exchanges in which a model answered'),
     student_turns: z.int().describe('Turns that the student answered'),
     started_at: z.string(),
     finished_at: z.string(),
@@ -470,7 +470,7 @@ const captureStats = z
 const milliseconds = z.number().nullable();
 const activityCounts = {
   exchanges: z.int().describe('Requests with their answers'),
-  turns: z.int().describe('Exchanges that are an answer of a model'),
+  turns: z.int().describe('Exchanges in which a model answered'),
   errors: z.int().describe('Exchanges without a complete answer, or with a status of 400 and above'),
   student_turns: z.int().describe('Exchanges that the student answered'),
   input_tokens: z.int().describe('Tokens of the requests, without cached ones'),

@@ -5,7 +5,7 @@ import { costFields } from './cost-fields.ts';
 
 const figures = {
   exchanges: z.int().describe('Requests with their answers'),
-  turns: z.int().describe('Exchanges that are an answer of a model'),
+  turns: z.int().describe('Exchanges in which a model answered'),
   errors: z.int().describe('Exchanges without a whole answer, or with a status of 400 and above'),
   student_turns: z.int().describe('Turns that the student answered'),
   input_tokens: z.int().describe('Tokens of the requests, without cached ones'),

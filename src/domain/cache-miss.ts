@@ -111,7 +111,7 @@ export interface CauseSum {
   runs: string[];
 }
 
-/** A question for the losses of a period. */
+/** Which losses are asked for. */
 export interface CacheQuestion {
   /** UTC days such as `2026-11-28`, both included. */
   from_day: string;
@@ -124,13 +124,13 @@ export interface CacheQuestion {
 export interface CachePeriod extends CacheTotals {
   from_day: string;
   to_day: string;
-  /** false: older turns of the period are not examined yet; the answer to a later question has them. */
+  /** false: older turns of the period are not examined yet; a later answer has them. */
   is_whole: boolean;
   /** Days from the first to the last day with examined turns, both included. */
   days: number;
   /** Most expensive first, at most CACHE_ROWS. */
   causes: CauseSum[];
-  /** Most expensive first, at most CACHE_ROWS. Not limited to the agent of the question. */
+  /** Most expensive first, at most CACHE_ROWS. All agents, also if only the turns of one are asked for. */
   by_agent: (CacheTotals & { agent: string })[];
   /** Days with examined turns, in their order. */
   by_day: (CacheTotals & { day: string })[];

@@ -95,7 +95,7 @@ export interface GoldenReason {
 /** The reason against a run from the outcome of the finished monitor run with its id (null without one). */
 export function judgeOutcome(outcome: string | null): GoldenReason | null {
   if (outcome === null || outcome === 'success') return null;
-  const words = `the monitor run of this id finished with the outcome ${JSON.stringify(outcome)}`;
+  const words = `the monitor run with this id finished with the outcome ${JSON.stringify(outcome)}`;
   return { code: 'outcome', words };
 }
 

@@ -85,7 +85,7 @@ const DECISIONS: Readonly<Record<string, DecisionWords>> = {
   ],
   other_value: [
     'the prompt or the task has another value where all golden runs had the same one',
-    'would be served after a round with golden runs that have other values there',
+    'would be served after a round with golden runs that have different values at this place of the prompt or the task',
   ],
   unsupported: [
     'the request asks for an answer that no student can give',

@@ -29,8 +29,8 @@ const PROPOSERS = 6;
 /** Minimum number of runs, and of different values, in which a derived rule is right. */
 export const DERIVED = { runs: 5, values: 3 } as const;
 /**
- * A derived rule that is right in fewer than this share of some examples, or in none of the first ones, is not tried on the
- * others.
+ * A derived rule is first tried on a sample of `examples`. It is dropped if it is right in none of the sample up to index
+ * `first`, or in less than the share `right` of the sample.
  */
 const SAMPLE = { examples: 24, right: 0.25, first: 6 } as const;
 /** A longer value is prose, which no derived rule gives. */
@@ -104,7 +104,7 @@ class RuleSearch {
     }
   }
 
-  /** Whether a rule is right often enough in some of the examples. */
+  /** Whether a rule is right often enough in the sample, see {@link SAMPLE}. */
   #isPromising(rule: ExtractionRule): boolean {
     const examples = this.#examples;
     if (examples.length <= SAMPLE.examples) return true;

@@ -307,7 +307,7 @@ describe('findings', () => {
     });
   });
 
-  it('have pages, newest first; limits stay within their range; filters are exact', async () => {
+  it('are listed newest first, from `offset` on and at most `limit` of them, if they match the filters exactly', async () => {
     await using api = new Process();
     for (let i = 0; i < 7; i++)
       await api.ok('org', 'POST', '/v1/findings/c', {

@@ -306,7 +306,7 @@ describe('the tenant of a request', () => {
     },
   );
 
-  it('must have a valid name also in a query that is ignored', async () => {
+  it('is refused if the query names an invalid one, even though the body decides', async () => {
     const query = `org_id=${'x'.repeat(129)}`;
     const { status, json } = await call('POST', note('n'), { as: 'operator', body: { title: 'a' }, query });
     expect(status).toBe(422);

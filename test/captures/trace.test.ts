@@ -201,7 +201,7 @@ describe('traceRun', () => {
     expect(failed.outcome).toBe('failure_tests');
     expect(failed.provenance).toMatchObject({ complete: true, supports_universal_claims: false });
     expect(failed.provenance.reasons).toEqual([
-      { code: 'outcome', words: 'the monitor run of this id finished with the outcome "failure_tests"' },
+      { code: 'outcome', words: 'the monitor run with this id finished with the outcome "failure_tests"' },
     ]);
     const succeeded = traceAll(source, { ...NOTHING, words: { ...NO_WORDS, outcome: 'success' } })[0];
     expect(succeeded.provenance.supports_universal_claims).toBe(true);

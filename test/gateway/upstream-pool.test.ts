@@ -127,9 +127,9 @@ describe('the connections to an upstream', () => {
   });
 
   it.each([
-    ['that says nothing', '/', UPSTREAM_IDLE_MS],
-    ['that says for how long', '/kept', 10_000],
-  ])('are closed when unused, with an upstream %s', async (_name, path, kept_ms) => {
+    ['that is the default', '/', UPSTREAM_IDLE_MS],
+    ['that follows from the Keep-Alive header of the upstream', '/kept', 10_000],
+  ])('are closed after the idle time %s', async (_name, path, kept_ms) => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
     const { pool, sockets } = await start();
     const { connection } = await send(pool, path);

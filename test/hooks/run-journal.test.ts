@@ -18,7 +18,7 @@ it('a later repetition of a call counts, and an event that is reported twice at 
   expect([indexOf('a', 9_000), indexOf('a', 8_900), indexOf('a', 20_000)]).toEqual([2, 2, 3]);
 });
 
-it('two hooks of one event get one place, even if both have read before either writes', () => {
+it('two hooks that report one event get the same step index, even if both read the journal before either writes', () => {
   const folder = makeFolder();
   const [first, second] = [new RunJournal('r', folder), new RunJournal('r', folder)];
   expect([first.indexOf('a', 1_000), second.indexOf('a', 1_001)]).toEqual([0, 0]);

@@ -186,7 +186,7 @@ for (const [at, level] of levels.entries())
       expect(engine.countPoints(graph)).toBe(50);
     });
 
-    it('answers for the smallest and the greatest numbers that a vector may contain', () => {
+    it('finds points with finite similarities for the smallest and the greatest numbers that a vector may contain', () => {
       const { graph, prng } = createGraph(33, 500);
       for (const size of [2 ** -149, 1e-38, 1e-30, 1e-29, 2 ** 20]) {
         const vector = randomVector(prng, 33).map((number) => Math.sign(number) * size);

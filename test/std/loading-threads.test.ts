@@ -96,7 +96,7 @@ const STARTS: Record<string, () => () => Promise<unknown>> = {
   },
 };
 
-describe('an end during the loading of modules', () => {
+describe('ending a thread that still loads its modules', () => {
   it.each(Object.keys(STARTS))('of %s waits until the loading is over', async (what) => {
     const end = STARTS[what]!();
     const letGo = await held.reached();
@@ -132,7 +132,7 @@ describe('an end during the loading of modules', () => {
     expect(held.hasPassed).toBe(true);
   });
 
-  it('waits at most its timeout', async () => {
+  it('waits no longer than the timeout', async () => {
     const thread = new Worker(held.url);
     const letGo = await held.reached();
     expect(await waitForLoading([thread], 1)).toBe(false);

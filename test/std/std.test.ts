@@ -14,14 +14,14 @@ import { RingQueue } from '../../src/std/ring-queue.ts';
 import { SlotTable } from '../../src/std/slot-table.ts';
 
 describe('the clock', () => {
-  it('never goes back, and is the same in all threads', () => {
+  it('never goes back, and has the origin of process.hrtime', () => {
     const readings = Array.from({ length: 1000 }, () => systemClock.monotonicMs());
     expect(readings).toEqual(readings.toSorted((a, b) => a - b));
     const [seconds, nanoseconds] = process.hrtime();
     expect(Math.abs(seconds * 1000 + nanoseconds / 1e6 - readings.at(-1)!)).toBeLessThan(60_000);
   });
 
-  it('converts a reading of another thread', async () => {
+  it('gives monotonic readings that compare across threads', async () => {
     const module = JSON.stringify(new URL('../../src/std/clock.ts', import.meta.url).href);
     const program = `
       const { parentPort } = require('node:worker_threads');

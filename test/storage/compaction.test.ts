@@ -168,7 +168,7 @@ describe('the mark of deletions', () => {
     },
   );
 
-  it('is not written for normal losses of a table', async () => {
+  it('is not written when a table loses rows in normal operation', async () => {
     const folder = makeFolder();
     const paths = databasePaths(folder);
     await tryStores(paths);

@@ -8,8 +8,9 @@ import { type RunSeries, Seeds, worldOf } from './seeds.ts';
 import { TrialDriver, TrialProvider, type TrialStep } from './trial-run.ts';
 
 export interface RecordedStep extends TrialStep {
-  /** The request's body, and its headers as flat [name, value, …]. */
+  /** The request's body. */
   body: Buffer;
+  /** The request's headers as flat [name, value, …]. */
   headers: readonly string[];
 }
 

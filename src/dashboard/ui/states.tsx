@@ -16,7 +16,7 @@ export function Loaded<T>({
   from: Pick<Resource<T>, 'data' | 'error' | 'refresh'>;
   /** About as high as the content will be. */
   lines?: number;
-  /** The title of the page, until its content, which has a title, is loaded. */
+  /** The page's title while the content loads; the content brings its own. */
   heading?: string;
   children: (data: T) => JSX.Element | null;
 }) {

@@ -22,7 +22,10 @@ export type Verdict = boolean | null;
 
 /** Reads the runs of a list. A missing field matches no run of the list. */
 export interface RunReader<Run> {
-  /** The names of a run; null: not read yet. `text`: everything that is searched for words. */
+  /**
+   * The run's values of each name field; null: not read yet. The field `text` has all values in which a query's plain
+   * words are looked up.
+   */
   names: Partial<Record<NameField, (run: Run) => readonly string[] | null>>;
   /** null: the run has no such number. */
   numbers: Partial<Record<NumberField, (run: Run) => number | null>>;

@@ -9,8 +9,11 @@ import type { WaitingBlock } from './repacking.ts';
 const RAW_BLOCKS_MAX = 65_536;
 const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
 
-/** For blocks that existed at the start, `since_ms` is the start time. */
 interface QueuedBlock extends WaitingBlock {
+  /**
+   * When the block was queued, on the monotonic clock. This process queues blocks of an earlier one at its start, so they
+   * seem younger than they are.
+   */
   since_ms: number;
 }
 

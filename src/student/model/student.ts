@@ -59,7 +59,10 @@ export interface Proposal {
   support: number;
   /** The step's agent; '' when unknown. */
   agent: string;
-  /** Largest score of this form of answer that is covered, besides the threshold; −1: the form is not served. */
+  /**
+   * The form's own limit: an answer of this form is covered only if its score is within both this limit and the
+   * threshold. −1: the form is not served.
+   */
   limit: number;
   /** The form whose evidence `limit` comes from; '' without an answer. */
   form: string;

@@ -17,7 +17,7 @@ describe.skipIf(runs === null)('on the labelled runs (../shared/agent-runs)', ()
     expect(runs!.filter((run) => passed(run) && fires(run, 'infinite_loop'))).toEqual([]);
   });
 
-  it('the loops of the ledger are found with precision 0.65 at recall 0.5, with at most 2 alarms', () => {
+  it('the monitors of loops find the steps that the Magentic-One ledger labels, precision ≥ 0.65, recall ≥ 0.5', () => {
     let fired = 0;
     let hits = 0;
     let marked = 0;
@@ -34,6 +34,9 @@ describe.skipIf(runs === null)('on the labelled runs (../shared/agent-runs)', ()
     }
     expect(hits / fired).toBeGreaterThanOrEqual(0.65);
     expect(hits / marked).toBeGreaterThanOrEqual(0.5);
+  });
+
+  it('semantic_loop fires in at most 2 passed airline runs', () => {
     const airline = runs!.filter((run) => dataSetOf(run) === 'airline' && passed(run));
     expect(airline.filter((run) => fires(run, 'semantic_loop')).length).toBeLessThanOrEqual(2);
   });
