@@ -51,9 +51,16 @@ interface SocketEngine {
   /**
    * Whether the head of the request for which the library now calls is known (`sockets/heads.h`). Call it first of all
    * for each request, so that a later request cannot get the head of an earlier one.
-   * @returns its slot; `UNKNOWN_HEAD` if it may be remembered; `PASSED_HEAD` if it may not
+   * @returns its slot; `UNKNOWN_HEAD` if it may be remembered; `PASSED_HEAD` if it may not; `RAW_HEAD` if `rawHead` has
+   *   it
    */
   takeHead(): number;
+  /**
+   * The head for which `takeHead` has just returned `RAW_HEAD`: it has values with bytes above 127, which the library
+   * removes at the beginning and end of a value.
+   * @returns one byte per character, with the request line
+   */
+  rawHead(): string;
   /**
    * Remembers the head for which `takeHead` has just returned `UNKNOWN_HEAD`, in place of the slot's former one.
    * @param slot below `HEAD_SLOTS`
@@ -83,6 +90,7 @@ export const PORT_KINDS = {
 
 export const UNKNOWN_HEAD = -1;
 export const PASSED_HEAD = -2;
+export const RAW_HEAD = -3;
 export const HEAD_SLOTS = 256;
 
 export const SWITCHED_BYTES = 999_999_999_999_999;
@@ -108,6 +116,7 @@ const socketFallback: SocketEngine = {
   capConnections: () => {},
   resumeAccepting: () => 0,
   takeHead: () => PASSED_HEAD,
+  rawHead: () => '',
   rememberHead: () => 0,
   countSlowUpload: () => {},
   countConnections: () => {},

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "arguments.h"
 #include "sockets/connections.h"
@@ -207,6 +208,14 @@ napi_value TakeHead(napi_env env, napi_callback_info) {
   return napi_create_int32(env, connections::TakeHead(), &slot) == napi_ok ? slot : nullptr;
 }
 
+napi_value RawHead(napi_env env, napi_callback_info) {
+  const std::string* const head = connections::TakenRawHead();
+  napi_value text;
+  const char* const bytes = head == nullptr ? "" : head->data();
+  const size_t length = head == nullptr ? 0 : head->size();
+  return napi_create_string_latin1(env, bytes, length, &text) == napi_ok ? text : nullptr;
+}
+
 napi_value RememberHead(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
   uint32_t slot = 0;
@@ -257,6 +266,7 @@ napi_value Init(napi_env env, napi_value exports) {
                  {"capConnections", CapConnections},
                  {"resumeAccepting", ResumeAccepting},
                  {"takeHead", TakeHead},
+                 {"rawHead", RawHead},
                  {"rememberHead", RememberHead},
                  {"countSlowUpload", CountSlowUpload},
                  {"countConnections", CountConnections},

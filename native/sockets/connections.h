@@ -212,6 +212,43 @@ inline thread_local Arrived taken;
 constexpr int32_t kUnknownHead = -1;
 /** It need not be remembered. */
 constexpr int32_t kPassedHead = -2;
+/** The library may have cut its values: `raw_heads` has it as it came. */
+constexpr int32_t kRawHead = -3;
+
+/** A head as it came, and how many heads came before it in the bytes that the library is reading. */
+struct RawHead {
+  uint32_t number;
+  std::string bytes;
+};
+
+/**
+ * Heads with bytes above 127 that this thread's library is reading, in order. The library takes such bytes at the
+ * beginning or end of a value for spaces, and removes them.
+ */
+inline thread_local std::vector<RawHead>* raw_heads = nullptr;
+/** Number of heads that JavaScript has asked for, of the bytes that the library is reading. */
+inline thread_local uint32_t heads_taken = 0;
+
+inline void ForgetRawHeads() {
+  heads_taken = 0;
+  if (raw_heads != nullptr) raw_heads->clear();
+}
+
+/** Keeps the heads that the scanner found in its last bytes. @param bytes where these begin */
+inline void KeepRawHeads(const framing::Scanner& scanner, const char* bytes) {
+  if (scanner.HighHeads().empty()) return;
+  if (raw_heads == nullptr) raw_heads = new std::vector<RawHead>();
+  for (const auto& place : scanner.HighHeads())
+    raw_heads->push_back({place.number, std::string(bytes + place.start, bytes + place.end)});
+}
+
+/** The head that TakeHead was asked for, if it is a raw one; otherwise nullptr. */
+inline const std::string* TakenRawHead() {
+  if (raw_heads == nullptr) return nullptr;
+  for (const RawHead& head : *raw_heads)
+    if (head.number + 1 == heads_taken) return &head.bytes;
+  return nullptr;
+}
 
 /**
  * The slot of the head that the library has just read. Call it once for each request, before anything else.
@@ -219,6 +256,11 @@ constexpr int32_t kPassedHead = -2;
 inline int32_t TakeHead() {
   taken = arrived;
   arrived = Arrived();
+  heads_taken++;
+  if (TakenRawHead() != nullptr) {
+    taken = Arrived();
+    return kRawHead;
+  }
   Connection* const connection = taken.connection;
   if (connection == nullptr) return kPassedHead;
   const uint32_t slot = connection->head_slot;
@@ -439,6 +481,7 @@ inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memor
 inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   Connection* const connection = Get().table.Find(descriptor);
   arrived = Arrived();
+  ForgetRawHeads();
   if (connection == nullptr) return recv(descriptor, memory, length, flags);
   // The connection is no longer served: report its end to the library.
   if (connection->is_refused) return 0;
@@ -462,6 +505,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
       std::memcpy(bytes, held.data(), held.size());
       held = std::string();
     }
+    KeepRawHeads(connection->scanner, bytes + (whole - finding.whole));
   }
   if (is_refused) {
     Refuse(descriptor, connection, finding);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 namespace framing {
 
@@ -68,18 +69,32 @@ inline constexpr std::array<bool, 256> kToken = MakeTable(IsTokenByte);
 inline constexpr std::array<bool, 256> kValue = MakeTable(IsValueByte);
 inline constexpr std::array<bool, 256> kWord = MakeTable(IsWordByte);
 
+constexpr uint64_t kEach = 0x0101010101010101ULL;
+
 /**
- * @returns the first byte that is invalid in a value, or the end; reads eight at a time while none is below a space
+ * Reads eight bytes at a time while none is below a space.
+ * @param seen receives the bits of the bytes
+ * @returns the first byte that is invalid in a value, or the end
  */
-inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end) {
-  constexpr uint64_t kEach = 0x0101010101010101ULL;
+inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end, uint64_t* seen) {
+  uint64_t bits = 0;
   for (uint64_t eight; end - at >= 8; at += 8) {
     std::memcpy(&eight, at, 8);
     if (((eight - 0x20 * kEach) & ~eight & (0x80 * kEach)) != 0) break;
+    bits |= eight;
   }
-  while (at < end && kValue[*at]) at++;
+  while (at < end && kValue[*at]) bits |= *at++;
+  *seen |= bits;
   return at;
 }
+
+/** Where a head is, from the first of the bytes that were read with its end; negative if it began before them. */
+struct HeadPlace {
+  ptrdiff_t start;
+  ptrdiff_t end;
+  /** How many heads ended before it in these bytes. */
+  uint32_t number;
+};
 
 class Scanner {
  public:
@@ -101,6 +116,8 @@ class Scanner {
     const uint8_t* at = start;
     whole_ = 0;
     switch_at_ = 0;
+    high_heads_.clear();
+    heads_ = 0;
     refusal_ = Refusal::kNone;
     lacks_line_end_ = false;
     bool is_in_chunks = false;
@@ -119,8 +136,12 @@ class Scanner {
           refusal_ = Refusal::kHeadTooLarge;
       }
     }
+    head_start_ -= end - start;
     return {whole_, refusal_, is_in_chunks && refusal_ != Refusal::kNone, lacks_line_end_, switch_at_};
   }
+
+  /** The heads that ended in the bytes read last, and have values with bytes above 127. */
+  const std::vector<HeadPlace>& HighHeads() const { return high_heads_; }
 
   /** Whether the next byte begins a request. */
   bool IsAtStart() const { return state_ == State::kStart; }
@@ -181,6 +202,8 @@ class Scanner {
         is_length_valid_ = is_chunked_ = true;
         is_upgrade_asked_ = is_upgrade_named_ = false;
         remaining_ = 0;
+        seen_ = 0;
+        head_start_ = at - start;
         if (!kWord[*at]) return Refuse(at, Refusal::kStartLine);
         word_length_ = 0;
         state_ = State::kMethod;
@@ -217,7 +240,7 @@ class Scanner {
         state_ = State::kLineStart;
         return at + 1;
       case State::kLineStart:
-        at = SkipLines(at, end);
+        at = SkipLines(at, end, &seen_);
         if (at == end) return at;
         if (*at == '\r') {
           state_ = State::kHeadEnd;
@@ -246,7 +269,7 @@ class Scanner {
         return at;
       case State::kValue:
         if (field_ == Field::kOther) {
-          at = SkipValue(at, end);
+          at = SkipValue(at, end, &seen_);
         } else if (field_ == Field::kConnection) {
           for (; at < end && kValue[*at]; at++) ReadOptionByte(*at);
         } else {
@@ -264,7 +287,11 @@ class Scanner {
       case State::kHeadEnd:
         if (*at != '\n') return Refuse(at, Refusal::kHeaderLine);
         EndHead();
-        if (refusal_ == Refusal::kNone) whole_ = static_cast<size_t>(at + 1 - start);
+        if (refusal_ == Refusal::kNone) {
+          whole_ = static_cast<size_t>(at + 1 - start);
+          if ((seen_ & (0x80 * kEach)) != 0) high_heads_.push_back({head_start_, at + 1 - start, heads_});
+          heads_++;
+        }
         if (is_switched_ && refusal_ == Refusal::kNone) {
           switch_at_ = whole_;
           is_switched_ = false;
@@ -279,7 +306,7 @@ class Scanner {
    * Skips whole irrelevant lines at once, which are most lines; other lines are read state by state. @returns the
    * position of the rest
    */
-  static const uint8_t* SkipLines(const uint8_t* at, const uint8_t* end) {
+  static const uint8_t* SkipLines(const uint8_t* at, const uint8_t* end, uint64_t* seen) {
     for (;;) {
       const uint8_t* colon = at;
       while (colon < end && kToken[*colon]) colon++;
@@ -287,13 +314,14 @@ class Scanner {
       if (colon == end || length == 0 || *colon != ':' || length == 4 || length == 14 || length == 17 ||
           (length == 7 && (*at | 0x20) == 'u') || (length == 10 && (*at | 0x20) == 'c'))
         return at;
-      const uint8_t* const line_end = SkipValue(colon + 1, end);
+      const uint8_t* const line_end = SkipValue(colon + 1, end, seen);
       if (end - line_end < 2 || line_end[0] != '\r' || line_end[1] != '\n') return at;
       at = line_end + 2;
     }
   }
 
   void KeepWordByte(uint8_t byte) {
+    seen_ |= byte;
     if (word_length_ < kWordKept) word_[word_length_] = static_cast<char>(byte);
     if (word_length_ <= kWordKept) word_length_++;
   }
@@ -308,6 +336,7 @@ class Scanner {
 
   /** Searches for the option `upgrade` in the list of a Connection header. */
   void ReadOptionByte(uint8_t byte) {
+    seen_ |= byte;
     constexpr char kUpgrade[] = "upgrade";
     if (byte == ',') {
       EndOption();
@@ -451,6 +480,13 @@ class Scanner {
   /** Bytes left in the body or the chunk. */
   uint64_t remaining_ = 0;
   size_t whole_ = 0;
+  /** The bits of the values of the head. */
+  uint64_t seen_ = 0;
+  /** From the first byte that is being read. */
+  ptrdiff_t head_start_ = 0;
+  /** Heads that ended in the bytes that are being read. */
+  uint32_t heads_ = 0;
+  std::vector<HeadPlace> high_heads_;
   State state_ = State::kStart;
   Field field_ = Field::kOther;
   Refusal refusal_ = Refusal::kNone;

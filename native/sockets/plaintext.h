@@ -42,7 +42,9 @@ inline void* OnPlaintext(void* socket, char* data, int length) {
   const auto count = static_cast<size_t>(length);
   const framing::Finding finding = connection->scanner.Read(data, count);
   const bool is_switch = finding.switch_at > 0;
+  connections::ForgetRawHeads();
   if (finding.refusal == framing::Refusal::kNone && connection->held.empty() && !is_switch) {
+    connections::KeepRawHeads(connection->scanner, data);
     connection->held.assign(data + finding.whole, count - finding.whole);
     return finding.whole == 0 ? socket : Parse(socket, data, finding.whole);
   }
@@ -54,7 +56,10 @@ inline void* OnPlaintext(void* socket, char* data, int length) {
   char* const bytes = memory.get() + kPadding;
   std::memcpy(bytes, held.data(), held.size());
   std::memcpy(bytes + held.size(), data, finding.whole);
-  if (finding.whole > 0) connection->held = std::string();
+  if (finding.whole > 0) {
+    connection->held = std::string();
+    connections::KeepRawHeads(connection->scanner, bytes + held.size());
+  }
   if (finding.refusal == framing::Refusal::kNone) {
     connection->held.append(data + finding.whole, count - finding.whole);
     if (!is_switch) return whole == 0 ? socket : Parse(socket, bytes, whole);

@@ -10,7 +10,13 @@
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
-import { PORT_KINDS, SWITCHED_BYTES, socketEngine, UNKNOWN_HEAD } from '../../native/socket-engine.ts';
+import {
+  PORT_KINDS,
+  RAW_HEAD,
+  SWITCHED_BYTES,
+  socketEngine,
+  UNKNOWN_HEAD,
+} from '../../native/socket-engine.ts';
 import { CertificateWatch } from './certificate-watch.ts';
 import { findRefusal, isContinueExpected, judgeFraming, looksMisread } from './framing-guard.ts';
 import type { HttpServer, ServerOptions } from './http-server.ts';
@@ -19,6 +25,7 @@ import { recallHeaders, rememberHeaders } from './known-heads.ts';
 import { NativeStream } from './native-stream.ts';
 import { OpenStreams } from './open-streams.ts';
 import { explainListenFailure, findPort } from './port.ts';
+import { restoreValues } from './raw-head.ts';
 import { SHUTTING_DOWN, TOO_MANY, TOO_MANY_ALERT, TOO_SLOW } from './refusal-words.ts';
 
 /** Interval at which slow streams restart the parser's 10-second limit. */
@@ -269,8 +276,9 @@ class NativeListener implements HttpServer {
       framing: verdict.framing,
       content_length: verdict.content_length,
     };
+    const areRestored = slot >= 0 || (slot === RAW_HEAD && restoreValues(headers));
     const refusal =
-      verdict.refusal ?? restoreTarget(head) ?? (slot >= 0 ? null : restoreFields(headers, req));
+      verdict.refusal ?? restoreTarget(head) ?? (areRestored ? null : restoreFields(headers, req));
     const stream = new NativeStream(res, head, this.#onGone);
     if (refusal !== null) {
       this.#refuse(stream, 400, refusal);

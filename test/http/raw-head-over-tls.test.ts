@@ -1,0 +1,5 @@
+/** The whole of raw-head.test.ts with clients and a server that speak TLS. */
+import { speakTls } from '../fixtures/certificate.ts';
+
+speakTls();
+await import('./raw-head.test.ts');
