@@ -55,6 +55,8 @@ const PAGE = 20;
 const READING_MS = 60;
 const TIMES = 40;
 const TIDY_MS = 20;
+/** No run has it. */
+const ABSENT = 'absentword';
 const QUERIES = [
   'OR-{}',
   'Overloaded',
@@ -63,7 +65,7 @@ const QUERIES = [
   'escalate order',
   '"the state of order"',
   'orde*',
-  'absentword',
+  ABSENT,
 ];
 
 /** @returns false when a goal is missed */
@@ -78,6 +80,9 @@ export async function runSearchBench({ quick, save, say }: SearchBenchOptions): 
     const index = await makeIndex(path, say);
     say('searching');
     const searches = measureSearches(path, runs);
+    const empty = searches.find(({ query, runs: found }) => found > 0 === (query === ABSENT));
+    if (empty !== undefined)
+      throw new Error(`"${empty.query}" found ${empty.runs} runs: the figures are void`);
     const goals = {
       words: searches.every(({ find_us }) => find_us.p50 <= WORD_MS_MAX * 1_000),
       size: index.index_bytes <= index.capture_bytes * INDEX_SHARE_MAX,
