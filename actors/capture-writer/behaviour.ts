@@ -43,7 +43,7 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 
 /** Delay from an append, or from the start, to the first pass. */
 const TIDY_AFTER_MS = 300;
-/** Maximum amount within `TIDY_AFTER_MS` that counts as little traffic. */
+/** Maximum number and bytes of exchanges within `TIDY_AFTER_MS` that count as little traffic. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
 /** Pause between two passes over a backlog, and the longest pass under load. */
 const TIDY_PAUSE_MS = 15;

@@ -52,7 +52,7 @@ export const AGENT_CHANGES: Readonly<Record<string, AgentChange>> = {
   }),
 };
 
-/** What the policy sees after its threshold has moved. */
+/** Changes what the policy sees, with the effect that its threshold has moved. */
 const MOVED: Readonly<Record<string, (world: Fields) => Fields>> = {
   stock_release: (w) => ({ ...w, stock: w.stock - 15 }),
   expense_check: (w) => ({ ...w, budget: w.budget - 200 }),

@@ -96,7 +96,7 @@ export class AlertOutbox {
     return listOutbox(this.#parts.main).length;
   }
 
-  /** Tries every message that is due once. @throws Error of the store */
+  /** Tries once to send every message that is due. @throws Error of the store */
   async deliverDue(): Promise<void> {
     const nowMs = this.#clock.wallMs();
     const due = listOutbox(this.#parts.main).filter((delivery) => isDue(delivery, nowMs));

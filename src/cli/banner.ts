@@ -28,7 +28,7 @@ interface BannerSurroundings {
   is_terminal: boolean;
   /** Headings are coloured. */
   has_color: boolean;
-  /** Paths below it are shown relative to it. */
+  /** The working directory. Paths below it are shown relative to it. */
   cwd: string;
   /** Node's own path. */
   exec_path: string;

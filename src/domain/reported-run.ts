@@ -36,7 +36,7 @@ export interface ReportedRun {
   steps: number;
   tokens: number;
   max_total_score: number;
-  /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
+  /** Number of steps at which each monitor fired, in the order of MONITOR_NAMES. */
   fired: readonly number[];
 }
 

@@ -11,7 +11,7 @@ import { asObject, type JsonObject } from './json-reading.ts';
 import type { StoredExchange } from './stored-exchange.ts';
 import { WIRE_LIST, WIRES } from './wires.ts';
 
-/** Related paths with similar requests: their answers are no turns. */
+/** Paths whose requests resemble those of turns, but whose answers are no turns. */
 const NO_TURN = /\/(?:count_tokens|batches|embeddings|moderations|tokenize|rerank)$|[:A]countTokens$|embed/i;
 
 /** Larger requests and answers are classified by their paths alone. */

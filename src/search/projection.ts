@@ -5,7 +5,7 @@
  */
 import { createPrng } from '../std/prng.ts';
 
-/** Number of places to which each number is added; `project` has a line for each. */
+/** Number of places to which each number is added; `project` has a line for each place. */
 const PLACES = 2;
 /** Seed of the projection, fixed so that it is the same at every start. */
 const SEED = 7;

@@ -53,7 +53,7 @@ function divide(
   };
 }
 
-/** Number of runs with a step of the scope that most runs have. An agent's steps are all of one scope. */
+/** Number of runs that have a step of the most common scope. All steps of an agent have one scope. */
 function countOfLargestScope(runs: readonly GoldenRun[]): number {
   const counts = new Map<string, number>();
   for (const { steps } of runs)

@@ -21,8 +21,9 @@ export interface SilentChange {
   kind: string;
   /** The first exchange with another answer. */
   since_exchange_id: number;
-  /** Golden runs whose earlier steps no longer teach, and golden runs with these situations since then. */
+  /** Golden runs whose steps with the ended answer no longer teach. */
   earlier_runs: number;
+  /** Golden runs that have had these situations since the change. */
   later_runs: number;
 }
 
@@ -37,7 +38,7 @@ const CHANCE = 0.001;
 /** Maximum number of units that are tried as the beginning of a change. */
 const BEGINNINGS = 60;
 
-/** Leaves out the steps whose answers have ended. Returns the runs with the remaining steps, and the changes. */
+/** Leaves out the steps with answers that ended. Returns the runs with the remaining steps, and the changes. */
 export function leaveOutEnded(runs: readonly GoldenRun[]): { runs: GoldenRun[]; changes: SilentChange[] } {
   const changes: SilentChange[] = [];
   const ended = new Set<number>();

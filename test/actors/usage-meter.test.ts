@@ -150,7 +150,7 @@ describe('the usage meter', () => {
     expect(intervene(1).allowed).toBe(false);
   });
 
-  it('returns only events', () => {
+  it('persists, replies and counts at an intervention, and does nothing else', () => {
     const { kit } = createMeter();
     kit.ask('intervene', { project_id: 'web', cap: 0, patterns: 2 });
     const kinds = kit.takeEffects().map(({ type }) => type);

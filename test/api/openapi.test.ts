@@ -243,7 +243,7 @@ describe('the description', () => {
     }
   });
 
-  it('says for each org_id for which requests it counts', () => {
+  it('says at each org_id with which credentials it counts', () => {
     const described: string[] = [];
     for (const { operation, path, method } of operations) {
       if (!path.startsWith('/v1/')) continue;

@@ -229,7 +229,7 @@ describe('the list of runs', () => {
     expect(known).toEqual(readAll(follow(source), source, { limit: 10 }).rows);
   });
 
-  it('reads all rows of a page for a file, which then has fewer rows if time ends', () => {
+  it('ends a page for a file early if time ends, but reads all its rows', () => {
     const source = makeSource();
     const all = readAll(follow(source), source, { limit: 100 }).rows;
     for (const time of [0, 2]) {

@@ -14,7 +14,7 @@ import { CliChild, runCli } from './child.ts';
 
 const RUNS = 30;
 
-/** A gateway that has sent runs to the bucket. */
+/** Stores runs and sends them to the bucket, as a gateway does. */
 async function send(place: string): Promise<void> {
   const before = { ...process.env };
   onTestFinished(() => {

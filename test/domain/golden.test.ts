@@ -236,7 +236,7 @@ describe('the bounds of golden runs', () => {
     ).toBe(true);
   });
 
-  it('do not affect the missing numbers, in whatever order the numbers come', () => {
+  it('leave the missing seq numbers exact, in whatever order the numbers come', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 60 }), { minLength: 1, maxLength: 60 }), (seqs) => {
         const tally = new GoldenTally(GOLDEN_WIRES);

@@ -79,7 +79,7 @@ const say = (text: string) => {
 
 let folder = '';
 let gateway: RelegatedGateway;
-/** For tests that leave the gateway unchanged; each test uses its own runs. */
+/** The gateway of the tests that leave it unchanged. Each of them uses its own runs. */
 let shared: { gateway: RelegatedGateway; folder: string } | null = null;
 let test = 0;
 const start = async (options: Partial<RelegatedGatewayOptions> = {}) => {

@@ -192,7 +192,7 @@ describe('another organization', () => {
     expect(await callTool(otherClient, 'read_run', { run_id })).toMatchObject({ is_error: true });
   });
 
-  it('sees nothing of this one', async () => {
+  it('neither finds nor reads what the first organization stored, except universal patterns', async () => {
     const mine = await service.connect(service.key);
     const otherClient = await service.connect(service.other_key);
     const codebase_id = 'shared/name';

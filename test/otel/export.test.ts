@@ -334,7 +334,7 @@ describe('a collector that refuses spans', () => {
     expect(runs).toHaveLength(conversations);
   });
 
-  it('has its refusals reported once, and the spans given up are counted', {
+  it('is not sent the refused spans again, and each of them counts as given up', {
     tags: 'long',
   }, async () => {
     const service = await startService();

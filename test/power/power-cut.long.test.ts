@@ -165,7 +165,7 @@ class Checker {
   }
 }
 
-it(`a power cut loses nothing acknowledged, in ${CUTS} cuts`, async () => {
+it(`none of ${CUTS} power cuts loses anything acknowledged`, async () => {
   const record = new PowerRecord(recordPath, folder);
   const prng = createPrng(SEED);
   const checker = new Checker();

@@ -52,7 +52,7 @@ it('the authority signs for its hosts and for no other, even if the key leaks', 
     expect(await tryName(authority, name), name).toMatch(/permitted subtree violation/);
 });
 
-it('the authority’s files are readable only for its user, and stay the same', async () => {
+it('the authority’s files are readable only for its user, and opening it again keeps them', async () => {
   const dir = makeFolder();
   const first = await openAuthority(dir, DOMAINS, NOW);
   for (const name of ['secrets/proxy-ca.key', 'proxy-ca.pem', 'proxy-ca-bundle.pem'])

@@ -135,7 +135,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
 
 const claude = await claudeCode();
 describe.skipIf(claude.installed.entry === null)(`claude-code ${claude.installed.needed}`, () => {
-  it('has a failed command as a failed step', async () => {
+  it('reports a failed command as a failed step', async () => {
     const home = makeHome();
     await installHooks(claude, home);
     const { url } = await provider(({ calls_before }) =>
@@ -148,7 +148,7 @@ describe.skipIf(claude.installed.entry === null)(`claude-code ${claude.installed
     ]);
   });
 
-  it('has the work of a sub-agent as a separate run', async () => {
+  it('reports the work of a sub-agent as a separate run', async () => {
     const home = makeHome();
     await installHooks(claude, home);
     const agent = { description: 'Looks', prompt: 'Look for it.', subagent_type: 'general-purpose' };

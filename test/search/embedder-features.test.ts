@@ -123,7 +123,7 @@ describe('the default model’s tokenizer', () => {
 });
 
 describe('the shipped model', () => {
-  it('returns the vectors of the one before it, and has its id: stored vectors remain valid', async () => {
+  it('returns the same vectors as its predecessor and has the same id: stored vectors remain valid', async () => {
     const shipped = await OnnxModel.open(findModelDir({ model_dir: null }));
     try {
       const { id, dimensions } = shipped.facts;

@@ -180,7 +180,7 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
-  it('go directly to the database if other threads wait for their rows, after all earlier ones', async () => {
+  it('go directly to the database, after all earlier commits, if other threads wait for their rows', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     await commit(journal, step(1));

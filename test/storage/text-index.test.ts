@@ -190,7 +190,7 @@ describe.each([
     expect(db.find('alpha beta')).toEqual([4, 3]);
   });
 
-  it('keeps its content over a restart, and reads again what was not written', async () => {
+  it('keeps its content over a restart, and indexes what a killed process had stored but not indexed', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ user: ['first'], answers: ['one'] }));
     await db.log.append([turn({ run_id: 's', user: ['second'], answers: ['two'] })]);
@@ -374,7 +374,7 @@ it('the index contains nothing of a failed append', async () => {
   expect(db.state.unsearched).toBe(0);
 });
 
-it('the index finds what was stored under pressure once that is read', async () => {
+it('the index finds what was stored under pressure after a later pass has read it', async () => {
   const db = await new Indexed().open({ pressed_rate: 1 });
   const all = Array.from({ length: 200 }, (_, at) =>
     turn({ run_id: `r${at}`, user: [`common pressed${at}`], answers: ['x'] }),

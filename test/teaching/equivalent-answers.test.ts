@@ -488,7 +488,7 @@ describe('another path of few runs', () => {
     expect(judge(makeOne(2), other).agrees).toEqual([false]);
   });
 
-  it('is another answer if an amount differs, and if the tool does more than look up', () => {
+  it('is another answer if the argument that differs is an amount, or if the tool does more than look up', () => {
     for (const [name, key] of [
       ['search', 'amount'],
       ['note', 'limit'],

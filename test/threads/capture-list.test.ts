@@ -112,7 +112,7 @@ class Captures {
   async letGo(): Promise<void> {
     for (const list of this.#lists.splice(0)) list.close();
     for (const files of this.#files.splice(0)) files.close();
-    // They are closed in a later turn of the loop.
+    // The files are closed in a later turn of the loop.
     await nextTurn();
   }
 
@@ -367,7 +367,7 @@ describe.each<[string, () => Key]>([
     expect(runs).toEqual(rows.slice(0, 1));
   });
 
-  it('the kept list changes with captures: by erasure, by age and by another key', async () => {
+  it('the kept list has no row of runs that expired or were erased, and stays the same under another key', async () => {
     const captures = new Captures(makeKey());
     await captures.append(turn('old', { words: 'CANARY one' }), turn('split', { words: 'CANARY two' }));
     const log = await captures.log();

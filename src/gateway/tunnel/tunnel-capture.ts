@@ -44,7 +44,7 @@ const FRAMES: RequestClass = Object.freeze({ kind: 'other', shape: null });
 const TURN: RequestClass = Object.freeze({ kind: 'turn', shape: 'responses' });
 /** The events that end an answer. */
 const LAST_EVENTS = new Set(['response.completed', 'response.failed', 'response.incomplete', 'error']);
-/** The stream of turns for which the client names no stream. */
+/** The id of the stream of turns for which the client names no stream. */
 const NO_STREAM = '';
 
 interface WireEvent {

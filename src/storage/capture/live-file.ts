@@ -228,8 +228,8 @@ export class LiveFile implements WritePosition {
   }
 
   /**
-   * Erases some exchanges.
-   * @returns false: none is left
+   * Erases the next piece of the exchanges of an erasure.
+   * @returns false: no piece is left
    * @throws the storage's error; then the caller must give the file up
    */
   eraseSome(erasure: FileErasure): boolean {

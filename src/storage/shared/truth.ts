@@ -25,7 +25,7 @@ export interface ReadRange {
 export interface Proposal {
   /** Position of the view that it read. */
   base: number;
-  /** The view's history at that time. A database that was restored cannot compare what was read before. */
+  /** History of the view that it read. The database cannot check reads of another history, such as before a restore. */
   history: string;
   /** If another commit after `base` changed a row in one of these ranges, this is a conflict. */
   reads: readonly ReadRange[];

@@ -79,7 +79,7 @@ export function cutText(text: string): string[] {
   return pieces;
 }
 
-/** Fields of a request except some; null fields are dropped. */
+/** Fields of a request except `leftOut` and those that are null. */
 export function otherFields(body: JsonObject, leftOut: ReadonlySet<string>): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
   for (const key of Object.keys(body)) {
