@@ -90,9 +90,11 @@ interface PathsRequest extends Scoped {
   file_paths: readonly string[];
 }
 
-/** A deleting request contains the audit entry, which is written if something is deleted. */
 interface Audited {
-  /** Its `after` gets `deleted`, the number of findings; null: the caller records the deletion elsewhere. */
+  /**
+   * Audit entry of the deletion, written if findings are deleted; its `after` gets their number as `deleted`. null: the
+   * caller records the deletion elsewhere.
+   */
   audit: AuditEntry | null;
 }
 
@@ -127,7 +129,7 @@ export type FindingsIndexProtocol = {
   };
   /** The findings without a vector, oldest first. */
   unembedded: { request: IndexFacts & { limit: number }; reply: { places: FindingPlace[]; left: number } };
-  /** Their vectors. Vectors of findings that were deleted meanwhile are dropped. */
+  /** Vectors for findings without one. Vectors of findings that were deleted meanwhile are dropped. */
   embedded: {
     request: IndexFacts & { vectors: readonly { seq: number; finding_id: string; vector: Uint8Array }[] };
     reply: { left: number };

@@ -47,10 +47,11 @@ interface Broken {
 interface BoundPoint {
   seed: number;
   golden_runs: number;
-  /** Forms that the bound of the calibration serves, and how many of these Clopper and Pearson's would serve, too. */
+  /** Forms that the bound of the calibration serves. */
   own: Broken;
+  /** Forms of `own` that Clopper and Pearson's bound would serve, too. */
   clopper_pearson: Broken;
-  /** Those of the forms that are only a part of a kind. */
+  /** Forms of `own` that are only a part of a kind. */
   alone: Broken;
   /** Served forms that occur in too few fresh runs. */
   unjudged: number;

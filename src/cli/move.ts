@@ -137,7 +137,7 @@ async function moveOut({ address, data_dir, data_key }: MovePlace): Promise<Map<
   return moved;
 }
 
-/** They load the driver and LMDB. */
+/** Loads the modules of both storages late: one loads LMDB, the other the driver of PostgreSQL. */
 function loadBoth() {
   return Promise.all([
     import('../storage/lmdb/row-file.ts'),

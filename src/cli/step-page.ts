@@ -163,7 +163,7 @@ function describeNearest({ exchange_id, distance, answers }: NonNullable<Student
   return `${which} in ${(100 * distance).toFixed(1)} % of the informative marks${said.length === 0 ? '' : `; golden runs answered ${said.join(', ')}`}.`;
 }
 
-/** Both answers, one value per line. If they agree, it says only that. */
+/** Lays out the values in which the two answers differ, or one line if the answers agree. */
 export function layOutComparison(
   view: InspectView,
   { agree, reading_differs, values }: AnswerComparison,

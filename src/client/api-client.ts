@@ -35,7 +35,7 @@ export type ApiClient = {
 };
 
 interface ConnectionSettings {
-  /** Its path is a prefix of every operation's path. */
+  /** Address of the service. The path in it is a prefix of every operation's path. */
   baseUrl: URL;
   apiKey: string;
   timeoutMs: number;

@@ -108,7 +108,7 @@ export const BILLING = {
   }),
 } as const;
 
-/** Their callers sign the body. No part of the body is read before the signature is verified. */
+/** Operations whose callers sign the body. No part of the body is read before the signature is verified. */
 export const WEBHOOKS = {
   webhook: endpoint({
     id: 'billing_webhook',

@@ -68,7 +68,7 @@ const traceCallRecord = z
   })
   .meta({ id: 'TraceCallRecord' });
 
-/** Both shapes in one: `manifest` and `calls`, or `trace_id`, `outcome` and `steps`. */
+/** The two shapes of a trace in one: `manifest` and `calls`, or `trace_id`, `outcome` and `steps`. */
 export const traceBody = z
   .object({
     project_id: identifier().optional(),

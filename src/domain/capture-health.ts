@@ -74,7 +74,7 @@ export interface CaptureFacts {
   dropping: DropCause[];
 }
 
-/** These facts, together with the work that the writer has postponed. */
+/** The facts about capture, together with the work that the writer has postponed. */
 export interface JudgedFacts extends CaptureFacts {
   /** How long the oldest block has waited for compression. */
   packing_oldest_s: number;

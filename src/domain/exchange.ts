@@ -85,7 +85,7 @@ export interface CapturedExchange {
   truncated: boolean;
   served_by: ServedBy;
   request_headers: readonly string[];
-  /** Its headers equal `request_headers`, except for the varying values. */
+  /** The form of the request. The headers of the form equal `request_headers`, except for the varying values. */
   request_form?: RequestForm;
   response_headers: readonly string[];
   /** Lengths on the wire, including truncated parts. */

@@ -36,7 +36,7 @@ interface ArmReport {
   runs: number;
   finished: number;
   successes: number;
-  /** This field and the following ones are null while no run has finished. */
+  /** Share of successes among the finished runs. `success_rate` to `mean_tokens` are null while no run has finished. */
   success_rate: number | null;
   ci95: Interval | null;
   mean_steps: number | null;

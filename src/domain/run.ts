@@ -72,7 +72,7 @@ export type RunEvent =
   | { type: 'gathered' }
   /** The run was deleted: it is hidden from now on, and its steps are deleted in portions. */
   | { type: 'deleting' }
-  /** This many of its steps were removed. */
+  /** `steps`: how many steps of the deleted run were removed. */
   | { type: 'swept'; steps: number }
   /** The whole run was removed; this event ends its history. */
   | { type: 'deleted' };

@@ -10,7 +10,7 @@ import { reportEvent } from './run-reporter.ts';
 
 /** Time from the start of the process to the last answer that it waits for. */
 const TIMEOUT_MS = 1_500;
-/** This long after the deadline it exits in any case: a client may never close the input. */
+/** Time from the deadline to the exit in any case: a client may never close the input. */
 const GRACE_MS = 1_000;
 /** Larger inputs are not read; inputs include the results of tools. */
 const INPUT_BYTES_MAX = 32 * 1024 * 1024;

@@ -1,7 +1,7 @@
 /** The reason phrases of HTTP's status codes, as Node has them. Server threads. */
 
 /**
- * This does not import `node:http`, because the import evaluates everything that the module exports, including Node's
+ * `getBuiltinModule`, because an import of `node:http` evaluates everything that the module exports, including Node's
  * WebSocket and undici. That costs each starting thread 35 ms.
  */
 export const { STATUS_CODES } = process.getBuiltinModule('node:http');

@@ -46,13 +46,13 @@ export class RecentMap<K, V> {
     this.#young.set(key, value);
   }
 
-  /** Its weight still counts in the younger map, until that becomes the older one. */
+  /** Deletes an entry. The weight of the entry still counts in the younger map, until that becomes the older one. */
   delete(key: K): void {
     this.#young.delete(key);
     this.#old.delete(key);
   }
 
-  /** Of all entries. Those that were seen may be deleted meanwhile. */
+  /** The keys of all entries. Entries whose keys were returned may be deleted meanwhile. */
   *keys(): Generator<K> {
     yield* this.#old.keys();
     yield* this.#young.keys();

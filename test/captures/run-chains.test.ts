@@ -92,7 +92,7 @@ describe('chains of runs', () => {
   });
 });
 
-it('read the records of some ids, whatever lies between', () => {
+it('the records of given ids are read, whatever lies between the ids', () => {
   const source = new MadeSource();
   for (let id = 1; id <= 500; id++) source.add({ run_id: `${id}` });
   const ids = [1, 2, 70, 134, 135, 400, 500, 501];

@@ -11,7 +11,7 @@ import { createPrng } from '../../src/std/prng.ts';
 import { MadeSource } from './made-run.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 3);
-/** This query matches every run, but is answered only by a search. */
+/** A query that matches every run, but is answered only by a search. */
 const EVERY_RUN = '-run:absent';
 
 class Reported {

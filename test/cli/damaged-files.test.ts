@@ -75,7 +75,7 @@ async function tell(command: typeof runInspect | typeof runTrace, argv: string[]
   return { status: await command(argv, io, { said_in: [] }), out, err };
 }
 
-/** Both commands fail, with one line that names the file. */
+/** Expects that inspect and trace fail, each with one line that names the file. */
 async function expectRefusal(db: string, named: string = db): Promise<void> {
   for (const command of [runInspect, runTrace]) {
     const { status, err } = await tell(command, ['--db', db]);

@@ -134,7 +134,7 @@ else:
     expect({ code, output, errors }).toEqual({ code: 0, output: `half\n${alone.output}`, errors: '' });
   });
 
-  it('labels the requests through the gateway, so that the run is whole there', {
+  it('labels requests, so that the gateway captures simultaneous ones as one run', {
     tags: 'long',
   }, async () => {
     const dir = mkdtempSync(join(tmpdir(), 'understudy-python-'));

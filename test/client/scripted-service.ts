@@ -11,7 +11,7 @@ interface Asked {
   body: Record<string, unknown> | null;
 }
 
-/** It stops when the test has finished. */
+/** Starts a service that gives every request the same answer, and stops it when the test has finished. */
 export async function startService(
   status: number,
   answer: unknown,

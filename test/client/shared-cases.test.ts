@@ -289,7 +289,7 @@ describe('findings', () => {
     failed: unknown;
   }
   const cases = readCases<FindingCase[]>('findings');
-  /** This client leaves these out, because the service has the same defaults. */
+  /** Arguments that this client leaves out, because the service has the same defaults. */
   const DEFAULTS = { file_path: '', finding_type: 'note' };
 
   function call(

@@ -78,7 +78,7 @@ describe('whole numbers', () => {
     expect(read(integer(), input)).toEqual(expected === 0 ? expect.closeTo(0) : expected);
   });
 
-  it('stay within their bounds, and a page corrects others', () => {
+  it('beyond their bounds are refused, but those of a page are moved to the bound', () => {
     const bounded = integer({ ge: 1, le: 50 });
     expect([1, 50, 0, 51].map((value) => read(bounded, value))).toEqual([
       1,

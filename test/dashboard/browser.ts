@@ -12,10 +12,10 @@ interface AxeFinding {
   nodes: { html: string }[];
 }
 
-/** The system's own. */
+/** Names of the system's own browser. */
 const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome'];
 
-/** It connects only to the page's own server. */
+/** Flags with which the browser connects only to the page's own server. */
 const FLAGS = [
   ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
   ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],

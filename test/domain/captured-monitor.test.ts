@@ -157,7 +157,7 @@ describe('a captured run', () => {
 const trajectories = sharedFile('trajectories/tune.jsonl.gz');
 
 describe.skipIf(!trajectories.is_there)(`labelled runs ${trajectories.needed}`, () => {
-  it('raise no alarm if they passed; some that failed do', { tags: 'long' }, () => {
+  it('raise no alarm if they passed, and some alarms if they failed', { tags: 'long' }, () => {
     const fired = { passed: 0, failed: 0 };
     const runs = gunzipSync(readFileSync(trajectories.path)).toString().trim().split('\n');
     for (const line of runs) {

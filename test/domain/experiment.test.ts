@@ -35,7 +35,7 @@ function run(arm: RunSummary['arm'], success: boolean | null, more: Partial<RunS
   };
 }
 
-/** This many successes among this many finished runs. */
+/** Adds `finished` runs, of which `successes` are successful. */
 function fill(tally: ExperimentTally, arm: 'on' | 'off', successes: number, finished: number): void {
   for (let i = 0; i < finished; i++) tally.add(run(arm, i < successes));
 }

@@ -181,7 +181,7 @@ describe('a recovery', () => {
     );
   });
 
-  it('after several changes names those that did not help, not only the check that showed it', () => {
+  it('after several changes names each change that did not help, with the check that then failed', () => {
     const check = (observation: string, is_error = true) => ({
       action: 'Bash',
       action_input: '{"command":"npm test"}',

@@ -79,7 +79,7 @@ describe('routes', () => {
     expect(() => read(given)).toThrow(why);
   });
 
-  it('say which of their values an answer must not show', () => {
+  it('name the secrets among their values, which an answer must not show', () => {
     const secret = 'sk-a-key-of-the-operator';
     const routes = read({
       '/a': {
@@ -91,7 +91,7 @@ describe('routes', () => {
     expect(listRouteSecrets(routes)).toEqual([secret, `Bearer ${secret}`, 'a long private value']);
   });
 
-  it('do not count ordinary words among these values', () => {
+  it('count no ordinary word as a secret', () => {
     const headers = {
       accept: 'text/event-stream',
       'content-type': 'application/json',
@@ -101,7 +101,7 @@ describe('routes', () => {
     expect(listRouteSecrets(read({ '/a': { preset: 'openai', headers } }))).toEqual([]);
   });
 
-  it('count the key of every route, however many there are', () => {
+  it('count the key of every route as a secret, however many routes there are', () => {
     const keys = Array.from({ length: 64 }, (_, at) => `a-key-of-route-${at}`);
     const routes = keys.map((key, at) => [
       `/r${at}`,

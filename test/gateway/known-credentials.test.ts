@@ -29,14 +29,14 @@ const OWN = 'sk-ant-of-the-operator';
 let upstream: Server;
 let asked: IncomingMessage[] = [];
 let goodKeys = new Set<string>();
-/** Its answer to an unknown key. */
+/** Status of the provider's answer to an unknown key. */
 let refusal = 401;
-/** Its answer to a known key. */
+/** Status of the provider's answer to a known key. */
 let acceptance = 200;
 
 let folder: string;
 let gateway: RelegatedGateway;
-/** Its counts at the beginning of a test. */
+/** The gateway's counts at the beginning of a test. */
 let before: RelegationCounters;
 
 beforeAll(async () => {

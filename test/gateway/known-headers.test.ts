@@ -74,7 +74,7 @@ it('a head is the same with the memory, for any order of requests and values of 
   );
 });
 
-it('a credential of the same length is that of the request itself', () => {
+it('a credential as long as a remembered one is still the one of the request itself', () => {
   const lines = (key: string) =>
     ask(
       [

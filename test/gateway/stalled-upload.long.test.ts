@@ -18,7 +18,10 @@ const CLIENT = fileURLToPath(new URL('../fixtures/fast-uploader.ts', import.meta
 const ADDON = fileURLToPath(new URL('../../native/build/sockets.node', import.meta.url));
 const UPLOAD_BYTES = 200_000_000;
 const TAKEN_BYTES = 100_000_000;
-/** It was 96 MB and more. The stack, the heap and the buffers vary by some megabytes between runs. */
+/**
+ * Maximum memory that an upload costs; it was once 96 MB and more. The stack, the heap and the buffers vary by some
+ * megabytes between runs.
+ */
 const COST_BYTES_MAX = CUT_BODY_BYTES + 24_000_000;
 const QUEUE_BYTES = 32 << 20;
 const MANY = 20;

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '../..');
 const RECKONING = /Date\.now\(\)\s*[-+<>]|([-+<]|[^=]>)=?\s*Date\.now\(\)/;
-/** These compare with times of a file system, which are wall-clock times. */
+/** Files that compare with times of a file system, which are wall-clock times. */
 const BY_THE_WALL = ['src/hooks/run-journal.ts', 'src/student/directory.ts'];
 
 describe('the wall clock', () => {

@@ -4,7 +4,7 @@ import { parseAst } from 'vitest/node';
 
 /** Files whose exports are used outside of the tree. */
 const ENTRY_POINTS: readonly RegExp[] = [
-  // They replace the files of the same name in src/client (tools/packages.ts).
+  // The files for edge functions replace those of the same name in src/client (tools/packages.ts).
   /^src\/client\/edge\//,
   // package.json's "exports".
   /^src\/client\/understudy\.ts$/,

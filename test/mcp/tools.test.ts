@@ -180,7 +180,7 @@ for (const [at, { name, era, open }] of ways.entries())
   });
 
 describe('another organization', () => {
-  it('finds no runs of this one', async () => {
+  it('finds no runs of the first organization', async () => {
     const run_id = 'secret-run';
     const authorization = `Bearer ${service.key}`;
     await service.api.post('/v1/monitor/runs', { run_id, agent_name: 'spy' }, { authorization });

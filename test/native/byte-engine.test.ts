@@ -187,7 +187,7 @@ describe.each(engines)('the byte engine %s', (_name, engine, level) => {
     expect(() => engine.findEscape(bytes('abc'), 0, 4)).toThrow(RangeError);
   });
 
-  it('calls texts plain that contain none of these', () => {
+  it('calls a text plain if it has no name of a secret, no needle and no long run', () => {
     const none = packNeedles([]);
     expect(engine.isPlain(bytes('max_tokens: 1024, "a-long-word-that-is-nothing"'), none, 64)).toBe(true);
     expect(engine.isPlain(bytes('client_secret=a-long-word-that-is-nothing'), none, 64)).toBe(false);

@@ -384,7 +384,7 @@ describe('a collector that refuses spans', () => {
   });
 });
 
-it('no spans are sent while the export is off, and later only those captured since it was on', {
+it('no spans are sent while the export is off, and later only spans of what was captured since it was on again', {
   tags: 'long',
 }, async () => {
   const service = await startService({ OTEL_SDK_DISABLED: 'true' });

@@ -62,7 +62,7 @@ async function geminiCli(): Promise<GatewayClient> {
   };
 }
 
-/** Its words since its last tool call, which arrive in pieces. */
+/** Joins the words of the agent since its last tool call, which arrive in pieces. */
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects
 function joinAnswer(events: any[]): string {
   const from = events.findLastIndex(({ type }) => type === 'tool_result') + 1;

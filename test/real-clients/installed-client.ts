@@ -45,7 +45,7 @@ export interface InstalledClient {
   version: string;
   /** Absolute path; null if it is unavailable or does not run. */
   entry: string | null;
-  /** It is a program by itself, not started by Node. */
+  /** Whether the client is a program by itself, not started by Node. */
   is_program: boolean;
   /** For the names of tests, and for the line about skipped ones. */
   needed: string;

@@ -25,7 +25,7 @@ const ROWS = 400;
 const CANARY = 'zebrawoodcanary4711';
 const wordsOf = (n: number) => `row ${n} ${'lorem '.repeat(n % 900)}`;
 
-/** Both databases with rows, some of which were removed, and a redo log whose records are in runs.mdb. */
+/** Fills both databases with rows and removes some, and leaves a redo log whose records are in runs.mdb. */
 async function fill(folder: string, key: Buffer | null): Promise<void> {
   const paths = databasePaths(folder, key);
   await tryStores(paths);

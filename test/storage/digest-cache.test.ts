@@ -13,7 +13,7 @@ const digest = (text: string) => ({
 });
 
 describe('the cache of digests', () => {
-  it('returns what was put, for the run as it was then and for the same code', async () => {
+  it('returns what was put, if the run and the code have not changed since', async () => {
     const path = join(makeFolder(), 'deep', 'digests.mdb');
     const long = 'r'.repeat(5_000);
     const first = DigestCache.open(path, 'code 1');

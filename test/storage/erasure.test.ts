@@ -95,7 +95,7 @@ class Captured {
     this.#log = null;
   }
 
-  /** Both bodies and the facts of each exchange, by id. */
+  /** Reads the two bodies and the facts of each exchange, by id. */
   async read(): Promise<
     Map<number, { request: string; response: string; facts: string; run_id: string | null }>
   > {

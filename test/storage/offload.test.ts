@@ -124,7 +124,7 @@ describe.each([
     expect(await readAll(filled)).toEqual(before);
   });
 
-  it('are erased there with the exchanges that show them', {
+  it('are erased in the bucket with the exchanges that show them', {
     tags: key === null ? [] : ['long'],
   }, async () => {
     const filled = await fill();
@@ -243,7 +243,9 @@ it('an object that differs from what was sent keeps the local file', { tags: 'lo
   await again.close();
 });
 
-it('an erasure erases data in the bucket, and the files return there', { tags: 'long' }, async () => {
+it('an erasure erases data in the bucket, and the rewritten files go to the bucket again', {
+  tags: 'long',
+}, async () => {
   const filled = await make(null);
   const log = await open(filled, AT_ONCE);
   await passAll(log);

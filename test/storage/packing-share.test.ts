@@ -18,7 +18,7 @@ const NOTHING: TidyBacklog = {
 };
 const GIB = 1 << 30;
 
-it('packing always has some share', () => {
+it('packing always has a share of a core, at least LEAST_SHARE', () => {
   expect(chooseTidyShare(NOTHING, 0)).toBe(LEAST_SHARE);
   expect(chooseTidyShare(NOTHING, 100 * GIB)).toBe(LEAST_SHARE);
 });

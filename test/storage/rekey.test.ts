@@ -51,7 +51,7 @@ describe('a change of the data key', () => {
     await check(folder, NEW, stored);
   });
 
-  it('is refused while a process serves from there, and changes nothing', async () => {
+  it('is refused while a process serves from the folder, and with a wrong key, and changes nothing', async () => {
     const folder = makeFolder();
     const stored = await fill(folder, OLD);
     for (const name of ['main.mdb', 'capture.mdb']) {

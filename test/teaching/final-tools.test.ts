@@ -21,7 +21,7 @@ describe('tools whose results are not checked', () => {
     expect(finalOf(usual.map((run) => [...run, 'check']))).toEqual(['check']);
   });
 
-  it('are not those that often end a run and often do not', () => {
+  it('do not include a tool that other calls follow as often as it ends a run', () => {
     expect(finalOf(Array.from({ length: 20 }, () => ['run', 'edit', 'run']))).toEqual([]);
   });
 

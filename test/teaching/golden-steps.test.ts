@@ -130,7 +130,7 @@ describe('the runs of a round', () => {
 });
 
 describe('runs known to a round', () => {
-  it('are the newest, and the others are counted', () => {
+  it('are the newest, and forgotten runs are counted', () => {
     const { chains } = makeRuns(Array(1_000).fill('a'), 100);
     expect(chains.size).toBeLessThanOrEqual(100);
     expect(chains.size + chains.forgotten).toBe(1_000);

@@ -318,7 +318,7 @@ describe.each<[string, () => Key]>([
     await kept.close();
   });
 
-  it('the kept list is the same for the next reader, and continues', async () => {
+  it('the kept list has the same rows for the next reader, and follows new captures', async () => {
     const captures = new Captures(makeKey());
     await captures.append(
       turn('first', { seq: 1 }),

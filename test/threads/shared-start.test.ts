@@ -33,7 +33,7 @@ it('without the tables it names the command that makes them', async () => {
   expect(await refusal({ AUTH_DB_URL: empty })).toContain('understudy migrate makes them');
 });
 
-it('with a wrong password, or without a server', async () => {
+it('the service does not start with a wrong password, or without a server', async () => {
   const wrong = new URL(migrated);
   wrong.password = 'hunter2';
   const told = await refusal({ AUTH_DB_URL: wrong.href });
@@ -44,11 +44,11 @@ it('with a wrong password, or without a server', async () => {
   expect(await refusal({ AUTH_DB_URL: away.href })).toContain('cannot be reached');
 });
 
-it('without a secret that all boxes have', async () => {
+it('the service does not start without a secret that all boxes have', async () => {
   expect(await refusal({ AUTH_DB_URL: migrated, AUTH_JWT_SECRET: '' })).toContain('AUTH_JWT_SECRET');
 });
 
-it('over a folder of the other kind, in both directions', async () => {
+it('the service does not start over a folder of the other kind of database, in both directions', async () => {
   const own = makeFolder();
   writeFileSync(join(own, 'main.mdb'), '');
   expect(await refusal({ AUTH_DB_URL: migrated, DATA_DIR: own })).toContain('main.mdb');

@@ -40,7 +40,7 @@ function isAllDone({ captured, key, run }: Done, gateway: string | null): boolea
   return (captured || gateway === null) && key && run;
 }
 
-/** It asks nothing once it is hidden, and nothing more once all steps are done. */
+/** The first steps on Home. They ask the server nothing while they are hidden, and nothing more once all are done. */
 export function FirstSteps() {
   return isHidden.value ? null : <ShownSteps />;
 }

@@ -10,7 +10,7 @@ const NAMED = 8;
 export function Gathered({ from }: { from: Reply<'GET /capture/runs'>['gathered'] }) {
   if (from === null) return null;
   const { failure, looked_at, gateways } = from;
-  // Those with a problem, and then those that are behind.
+  // Gateways with a problem come first, and then the ones that are furthest behind.
   const ordered = [...gateways].sort(
     (a, b) =>
       Number(b.failure !== null) - Number(a.failure !== null) ||

@@ -31,7 +31,7 @@ export interface TimedStatus {
 
 /** Reads runs for the columns. */
 export interface ColumnSource<Run> {
-  /** Its `choices` are read for all fields except `status`. */
+  /** Reads the values of a run, for `choices` all except `status`. */
   reader: RunReader<Run>;
   statusOf: (run: Run) => TimedStatus;
   /** The run's key in the full-text index. */

@@ -62,7 +62,7 @@ class BodyCopy {
   /** Bytes on the wire. */
   bytes = 0;
   kept_bytes = 0;
-  /** Its announced length; 0 when not announced. */
+  /** The announced length of the body; 0: none was announced. */
   announced_bytes = 0;
   /** Whether the copy is in one cell, with room for the announced length. */
   #isWhole = false;

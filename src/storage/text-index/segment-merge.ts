@@ -8,8 +8,9 @@ import { RUN_BLOCK, type SegmentContents } from './segment-format.ts';
 import type { SegmentReader, WordList } from './segment-reader.ts';
 import { SegmentWriter } from './segment-writer.ts';
 
-/** This many neighbours are merged at a time, if the largest has at most `LARGEST_PART` of their exchanges. */
+/** Number of neighbouring segments that are merged at a time. */
 const MERGED = 8;
+/** Maximum share of their exchanges that the largest of these segments may have. */
 const LARGEST_PART = 0.25;
 /** Number of words between two pauses of a merge. */
 const WORDS_AT_ONCE = 256;

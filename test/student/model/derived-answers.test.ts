@@ -59,7 +59,7 @@ describe('the value of', () => {
     expect(learns((random) => make(random, false))).toBe(false);
   });
 
-  it('the first element after the time in the task, or the cheapest of some', () => {
+  it('the first element after the time in the task, or the cheapest element that meets a condition', () => {
     const trains = (random: Prng) =>
       TIMES.map((departs) => ({
         train: code(random),

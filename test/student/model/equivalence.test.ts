@@ -74,14 +74,14 @@ describe('texts', () => {
     ).toBe(true);
   });
 
-  it('are not if a value stands in the place of another one', () => {
+  it('are not equivalent if a value stands in the place of another one', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded 5 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded 45.20 USD for order ORD-8.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded -45.20 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[1]!, 'Your refund of 45.20 EUR for ORD-7 is on its way to Chen.')).toBe(false);
   });
 
-  it('are not if one of them has a value that the step does not contain', () => {
+  it('are not equivalent if one of them has a value that the step does not contain', () => {
     expect(saysTheSame(GOLDEN[2]!, 'Hi Maria, we have issued a refund of 45.20 for your order ORD-7.')).toBe(
       true,
     );
@@ -90,7 +90,7 @@ describe('texts', () => {
     );
   });
 
-  it('are not if one denies the outcome or names another one', () => {
+  it('are not equivalent if one denies the outcome or names another outcome', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have not refunded 45.20 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
   });
