@@ -87,7 +87,7 @@ export interface TurnToolChoice {
 }
 
 export interface TurnThinking {
-  /** `adaptive`: the model decides how much. */
+  /** `adaptive`: the model decides how much it thinks. */
   mode: 'on' | 'off' | 'adaptive';
   budget_tokens: number | null;
   /** The provider's word (`low`, `high`, …). */

@@ -177,7 +177,7 @@ describe('the capture writer', () => {
     expect(taken).toBeGreaterThan(0.015);
   });
 
-  it('gives at most a twentieth while appends queue up', () => {
+  it('gives tidying at most a twentieth of a core while appends queue up', () => {
     const kit = new ActorKit(captureWriter);
     const held = Array.from({ length: 3 }, () => askHeld(kit, 'append', { slabs: 0 }));
     expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeLessThanOrEqual(0.0525);

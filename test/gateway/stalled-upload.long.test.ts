@@ -39,7 +39,7 @@ interface Stalling {
   upload(bytes: number): ChildProcess;
 }
 
-/** A gateway whose upstream accepts this much of each upload and then no more. */
+/** Starts a gateway whose upstream accepts `takenBytes` of each upload and then no more. */
 async function startStalling(
   takenBytes: number,
   uploads: number,

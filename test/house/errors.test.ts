@@ -46,7 +46,7 @@ describe('the catalogue of errors', () => {
     });
   });
 
-  it('has a format for each port', () => {
+  it('has one format of the body for the API and one for the gateway', () => {
     const error = new CatalogueError('upstream_failed');
     expect(toApiBody(error)).toEqual({ detail: 'The upstream could not be reached' });
     expect(toMessagesBody(error)).toEqual({

@@ -46,7 +46,7 @@ it('the reasoning becomes the thought if the answer has no text beside the call'
   expect(logged).toMatchObject([{ thought: 'I wonder.' }]);
 });
 
-it('results are paired with calls of one id in order, and with those of the last answer', () => {
+it('results of calls that share an id are paired in order with the calls of the last answer', () => {
   const { logged, steps } = makeRun();
   const asked = (name: string) => ({ id: 'same', name, input: {} });
   steps.answered({ text: '', thinking: '', calls: [asked('never answered')], tokens: 0 });

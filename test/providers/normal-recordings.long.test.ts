@@ -72,7 +72,7 @@ const texts = (content: TurnBlock[], type: 'text' | 'thinking' | 'refusal'): str
 const PENDING = 'in the background';
 
 describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared/recordings)', () => {
-  it('becomes an index entry for each exchange; only the one with a broken request is flagged', () => {
+  it('becomes an index entry for each exchange, and only an exchange with a broken request is undecodable', () => {
     const counts = { turns: 0, others: 0, answered: 0, errors: 0, pending: 0 };
     const flagged: string[] = [];
     for (const file of RECORDED_LIBRARIES) {

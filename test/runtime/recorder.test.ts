@@ -40,7 +40,7 @@ describe('rows', () => {
     expect(kit.state).toBe(7);
   });
 
-  it('without an event are a mistake', () => {
+  it('without an event are refused', () => {
     const kit = new ActorKit(makeCounter((context) => context.write([row('a')])));
     expect(() => kit.tell('add', null)).toThrow('rows are written with an event');
     expect(kit.takeEffects()).toEqual([]);

@@ -6,7 +6,7 @@ import { OnnxGraph } from '../../src/search/model-maker/onnx-graph.ts';
 export const TOKENS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', 'red', 'fox', 'run', '##ning', '##s'] as const;
 /** By token id: its value in the graph's last hidden state. */
 export const STATES = TOKENS.map((_, id) => [id + 1, (id * id) % 7, -id]);
-/** Added to every token: the row of token type 0. */
+/** Row of token type 0, which the graph adds to every token. */
 export const TYPE_ZERO = [0.5, 0, 0.25];
 
 export interface ToyOptions {

@@ -52,10 +52,10 @@ it('the need is 1 when as much waits as the database holds', () => {
 });
 
 it.each([
-  ['neither is urgent', 0.1, 0.2, 2],
-  ['packing is the more urgent one', 0.5, 0.4, 3],
-  ['the index is the more urgent one', 0.4, 0.5, 1],
-])('of four passes, packing comes first in its share when %s', (_when, packing, index, expected) => {
+  ['half of the passes if neither need is urgent', 0.1, 0.2, 2],
+  ['three of four passes if packing is more urgent', 0.5, 0.4, 3],
+  ['one of four passes if the index is more urgent', 0.4, 0.5, 1],
+])('packing comes first in %s', (_when, packing, index, expected) => {
   const firsts = [0, 1, 2, 3].filter((pass) => comesPackingFirst(pass, packing, index));
   expect(firsts.length).toBe(expected);
 });

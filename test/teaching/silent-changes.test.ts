@@ -57,7 +57,7 @@ describe('an answer that the upstream stopped giving', () => {
     expect(leaveOutEnded(sorted).changes).toEqual([]);
   });
 
-  it('is not served, and the new one is after as many runs as for a new agent', {
+  it('is not served, but the answer that replaced it is', {
     tags: 'long',
   }, async () => {
     const runs = makeRuns(200, 120);

@@ -1,4 +1,4 @@
-"""Against the real service, which test/client/python.test.ts starts: UNDERSTUDY_TEST_URL and UNDERSTUDY_TEST_KEY name it."""
+"""Tests with the real service, which test/client/python.test.ts starts. UNDERSTUDY_TEST_URL and UNDERSTUDY_TEST_KEY name it."""
 
 import asyncio
 import json

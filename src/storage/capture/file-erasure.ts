@@ -61,7 +61,7 @@ export function readErasures(env: CaptureEnv): number {
 
 /** Exchanges and blocks that refer to others. */
 interface Dependents {
-  /** For each base: exchanges that stay and are stored against an erased one. */
+  /** For each erased base: the exchanges that stay and are stored against it. */
   records: Map<number, number[]>;
   /** For each exchange: keys of blocks with that exchange as dictionary. */
   blocks: Map<number, number[]>;
