@@ -157,15 +157,21 @@ export class LmdbView implements View {
     await this.#environment.close();
   }
 
+  #hasRows(table: string): boolean {
+    return [...this.#environment.named(table).getKeys({ limit: 1 })].length > 0;
+  }
+
   /** Removes everything. */
   #clear(): void {
+    const tables = listTables(this.#environment.root).filter((name) => !OWN.has(name) && this.#hasRows(name));
+    // A new file holds no deleted content.
+    if (tables.length === 0) return;
     // The mark goes first: a process that ends meanwhile leaves a view that holds nothing useful.
     this.#environment.transactNow(() => {
       this.#environment.named(VIEW).removeSync(MARK);
       writeMark(this.#environment);
     });
-    for (const name of listTables(this.#environment.root)) {
-      if (OWN.has(name)) continue;
+    for (const name of tables) {
       this.#environment.transactNow(() => {
         const database = this.#environment.named(name);
         for (const key of [...database.getKeys({})]) database.removeSync(key);
