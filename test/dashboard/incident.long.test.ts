@@ -280,6 +280,8 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();
+    // Home has rows, too.
+    await page.getByRole('heading', { name: 'Runs', exact: true }).waitFor();
     await rows(visit).nth(2).waitFor();
     const focused = () => page.evaluate('document.activeElement.getAttribute("href")') as Promise<string>;
     await page.keyboard.press('j');
