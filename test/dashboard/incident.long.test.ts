@@ -262,6 +262,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();
+    await page.getByRole('heading', { name: 'Runs', exact: true }).waitFor();
     await rows(visit).first().waitFor();
     await page.keyboard.press('/');
     await page.keyboard.type('zebrafish ');
