@@ -129,6 +129,7 @@ const fitting: Record<string, () => unknown[]> = {
   capConnections: () => [pick([0, 1_000]), pick([0, 10]), pick([0, 1])],
   resumeAccepting: () => [],
   takeHead: () => [],
+  rawHead: () => [],
   rememberHead: () => [prng.below(300), Uint32Array.of(1, 2), prng.below(9)],
   countSlowUpload: () => [],
   countConnections: () => [new Float64Array(pick([0, 3, 5, 9]))],
