@@ -21,6 +21,8 @@ const TAKING_NOTHING = new Set([
   'watchConnections',
   'watchSecureConnections',
   'resumeAccepting',
+  'takeHead',
+  'rawHead',
   'countSlowUpload',
   'readDescriptorLimit',
 ]);
