@@ -49,6 +49,8 @@ const CAPTURE_SEARCH_READING_MS = 60;
 const CAPTURE_CACHE_READING_MS = 3_000;
 /** Longest time for examining turns for the sum over a period; the answer says if there are more. */
 const CAPTURE_CACHE_SUM_MS = 300;
+/** The same where the rest is examined between questions. */
+const CAPTURE_CACHE_SUM_AHEAD_MS = 30;
 /** Longest time for reading bodies for the sum over a window; runs that are not read by then do not count. */
 const CAPTURE_WINDOW_READING_MS = 200;
 /**
@@ -100,6 +102,7 @@ class CaptureLibrary {
   #steps = new RelegatedSteps();
   #limits = new LimitTraffic();
   readonly #readsAhead: boolean;
+  readonly #cacheSumMs: number;
   #kept: KeptConversation | null = null;
 
   constructor(options: CaptureReaderStart) {
@@ -110,6 +113,7 @@ class CaptureLibrary {
     this.#files = this.#gathering?.files ?? new FollowedFiles(db, { data_key });
     this.#prices = prices;
     this.#readsAhead = options.reads_ahead;
+    this.#cacheSumMs = options.reads_ahead ? CAPTURE_CACHE_SUM_AHEAD_MS : CAPTURE_CACHE_SUM_MS;
     this.#students = new ExplainingStudents(student);
     this.#wires = options.wires;
     this.#texts = new TextSearch(this.#gathering?.texts ?? db, openDataKey(data_key));
@@ -137,7 +141,7 @@ class CaptureLibrary {
       case 'figures':
         return this.#tellFigures(question.question);
       case 'cache':
-        return toJson(this.#list.sumCache(question.question, startTime(CAPTURE_CACHE_SUM_MS)));
+        return toJson(this.#list.sumCache(question.question, startTime(this.#cacheSumMs)));
       case 'limits':
         return toJson(
           this.#limits.tell(
