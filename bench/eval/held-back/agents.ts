@@ -1,4 +1,4 @@
-/** The agents that are held back: no rule of the student is tuned on them. Pure; bench process. */
+/** The agents of the held-back evaluation. No rule of the student is tuned on those that are not studied. Pure; bench process. */
 
 import { calendarKeeper } from './agents/calendar-keeper.ts';
 import { codeFixer } from './agents/code-fixer.ts';
@@ -29,4 +29,15 @@ export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
  * Agents whose steps were studied to improve the student: they can no longer judge it, and run only if they are named.
  * They keep their places in the list above, so that the other agents keep their seeds.
  */
-export const STUDIED_AGENTS: readonly HeldBackAgent[] = [codeFixer, invoiceChecker, logTriage];
+export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
+  supportDesk,
+  sqlAnalyst,
+  codeFixer,
+  calendarKeeper,
+  invoiceChecker,
+  logTriage,
+  siteReader,
+  trainBooker,
+  dataCleaner,
+  shellOperator,
+];
