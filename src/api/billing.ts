@@ -59,12 +59,12 @@ export function billingHandlers({
       return { body: showSubscription(main, org_id, plan_caps) };
     },
 
-    interventionUsage: ({ user, query, now_ms }) => {
+    interventionUsage: async ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.read');
       const cap = capOf(plan_caps, effectiveOf(main, org_id).plan);
       const now = new Date(now_ms);
       const [start, end] = [0, 1].map((month) => Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + month));
-      const used = readInterventions(stores, org_id, start!, end!);
+      const used = await readInterventions(stores, org_id, start!, end!);
       return {
         body: {
           used,
@@ -72,7 +72,9 @@ export function billingHandlers({
           remaining: cap === null ? null : Math.max(0, cap - used),
           period_start: new Date(start!).toISOString(),
           period_end: new Date(end!).toISOString(),
-          ...(query.days > 0 ? { series: readInterventionSeries(stores, org_id, query.days, now_ms) } : {}),
+          ...(query.days > 0
+            ? { series: await readInterventionSeries(stores, org_id, query.days, now_ms) }
+            : {}),
         },
       };
     },

@@ -10,7 +10,7 @@ import type { RunClient } from '../../actors/run/client.ts';
 import type { AuditActor } from '../domain/account.ts';
 import { RETENTION } from '../domain/retention-clock.ts';
 import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from '../domain/run-list.ts';
-import { RUN_STEPS, RUNS, type RunRow, type RunStepRow, runKey } from '../domain/run-rows.ts';
+import { RUNS, type RunRow, runKey } from '../domain/run-rows.ts';
 import {
   TRACE_LISTS,
   TRACES,
@@ -24,6 +24,7 @@ import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
+import type { RunReads } from '../storage/ports/run-reads.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { Row, RowRange, TableReader } from '../storage/tables.ts';
 
@@ -112,7 +113,10 @@ export class Retention {
         remove: async (row, { project_id }) => {
           const { run_id } = placeOfKey(row);
           const run = stores.runs.get<RunRow>(RUNS, runKey({ org_id, project_id, run_id }));
-          if (run === undefined || (run.status === 'running' && isActive(stores.runs, run, beforeMs)))
+          if (
+            run === undefined ||
+            (run.status === 'running' && (await isActive(stores.run_reads, run, beforeMs)))
+          )
             return false;
           const isGone = await isDone(runs.delete({ org_id, project_id: null }, run_id, null));
           if (isGone) await forgetRunMarks(stores.main, { org_id, run_id });
@@ -240,14 +244,9 @@ function* listOrganizations(tables: TableReader, table: string): Iterable<string
  * Whether the run has a recent step. The step with the highest number is usually the newest. If it is not, the run
  * looks older than it is, never newer.
  */
-function isActive(runs: TableReader, { org_id, run_id }: RunRow, beforeMs: number): boolean {
-  for (const { value } of runs.range<RunStepRow>(RUN_STEPS, {
-    prefix: [org_id, run_id],
-    reverse: true,
-    limit: 1,
-  }))
-    return Date.parse(value.at) >= beforeMs;
-  return false;
+async function isActive(reads: RunReads, run: RunRow, beforeMs: number): Promise<boolean> {
+  const last = await reads.findLastStep(run);
+  return last !== undefined && Date.parse(last.step.at) >= beforeMs;
 }
 
 /** @returns false when another request has deleted it @throws CatalogueError for any other failure */

@@ -4,7 +4,7 @@ import { RunClient } from '../../actors/run/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { RUN_RECORDS, runPage, runRecord, stepRecord } from '../contract/run-records.ts';
 import { findMaxScore } from '../domain/evaluation.ts';
-import { readSteps, type StoredStep } from '../domain/gathered-steps.ts';
+import type { StoredStep } from '../domain/gathered-steps.ts';
 import type { MonitorName, MonitorScores } from '../domain/monitors/names.ts';
 import { type ReportedRun, tellReportedStatus, toReportedRun } from '../domain/reported-run.ts';
 import { readAnswer } from '../domain/run.ts';
@@ -29,8 +29,9 @@ import type { Asker } from '../runtime/actor-client.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
 import { findRunMarks, forgetRunMarks } from '../storage/accounts/run-marks.ts';
+import type { RunReads } from '../storage/ports/run-reads.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import type { TableReader } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
@@ -101,9 +102,9 @@ export function runRecordHandlers(
       return { status: 204 };
     },
 
-    listRunSteps: ({ tenant, params, query }) => {
+    async listRunSteps({ tenant, params, query }) {
       const { row } = findRun(runs, tenant, params.id, deleted);
-      return { body: readStepPage(runs, row, query) };
+      return { body: await readStepPage(services.stores.run_reads, row, query) };
     },
   };
 }
@@ -226,14 +227,14 @@ function readListQuery(query: ListQuery): RunQuery {
   return { terms: between === null ? terms : [...terms, between], sort };
 }
 
-function readStepPage(
-  runs: Tables,
+async function readStepPage(
+  reads: RunReads,
   row: RunRow,
   query: z.output<(typeof RUN_RECORDS)['listRunSteps']['query']>,
 ) {
   const place = readCursor(query.cursor, ['number']);
   const after = place === null ? null : (place[0] as number);
-  const found = readSteps(runs, row, { after, limit: query.limit + 1 });
+  const found = await reads.listSteps(row, { after, limit: query.limit + 1 });
   const steps = found.slice(0, query.limit);
   const isLast = found.length <= query.limit;
   return {

@@ -29,10 +29,10 @@ interface UsageServices {
 export function usageHandlers({ stores, settle }: UsageServices): UserHandlersOf<typeof USAGE_ROUTES> {
   const { main } = stores;
   return {
-    usageStats: ({ user, query, now_ms }) => {
+    usageStats: async ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
       const project_id = chooseProject(main, org_id, query.project_id);
-      const { retrieve, evaluate } = readInterventionTotals(stores, org_id, project_id);
+      const { retrieve, evaluate } = await readInterventionTotals(stores, org_id, project_id);
       return {
         body: {
           key_count: countLiveKeys(main, org_id, project_id, now_ms),
@@ -58,7 +58,7 @@ export function usageHandlers({ stores, settle }: UsageServices): UserHandlersOf
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
       const project_id = chooseProject(main, org_id, query.project_id);
       await settle?.();
-      const series = readUsage(stores, { org_id, project_id, days: query.days, nowMs: now_ms });
+      const series = await readUsage(stores, { org_id, project_id, days: query.days, nowMs: now_ms });
       const totals = show({} as UsageCounts);
       for (const day of series) {
         const shown = show(day);

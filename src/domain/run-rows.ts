@@ -30,6 +30,9 @@ export const RUN_OUTCOMES = 'run_outcomes';
 /** Deleted runs whose steps are not all removed yet; key `[org_id, run_id]`. */
 export const RUN_DELETIONS = 'run_deletions';
 
+/** A value of {@link RUN_STEP_KEYS}: a step's index, or counts of reports. */
+export type RunStepKeyRow = number | readonly number[];
+
 export interface RunRow extends RunFacts, RunTotals {
   status: 'running' | 'finished';
   /** RFC 3339. */

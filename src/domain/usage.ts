@@ -13,7 +13,7 @@ export const USAGE = 'usage';
  * Table of all interventions ever, beside {@link USAGE}: one row for [org], one for [org, project]. A total is then one
  * look-up, however many days there are.
  */
-export const INTERVENTION_TOTALS = 'intervention_totals';
+const INTERVENTION_TOTALS = 'intervention_totals';
 
 /** Names of the counters; a missing one is 0. */
 export interface UsageCounts {
@@ -27,6 +27,56 @@ export interface UsageCounts {
   /** Interventions: retrievals that returned a pattern, evaluations that answered `inject: true`. */
   injections_retrieve: number;
   injections_evaluate: number;
+}
+
+/** What was counted on one day, for one project. */
+export interface CountedDay {
+  /** `2026-11-21` */
+  day: string;
+  project_id: string;
+  counts: Partial<UsageCounts>;
+}
+
+/** The part of a table's interface that is needed here. */
+interface CountReader {
+  get<Value>(table: string, row: readonly string[]): Value | undefined;
+  range<Value>(
+    table: string,
+    range: { prefix: readonly string[]; after: readonly string[] },
+  ): Iterable<{ row: (string | number)[]; value: Value }>;
+}
+
+/** What an organization counted on a day and later, in the order of the days. */
+export function readCountedDays(rows: CountReader, orgId: string, firstDay: string): CountedDay[] {
+  const days: CountedDay[] = [];
+  // The keys of a day extend this key, so they sort after it.
+  const range = { prefix: [orgId], after: [orgId, firstDay] };
+  for (const { row, value } of rows.range<Partial<UsageCounts>>(USAGE, range))
+    days.push({ day: String(row[1]), project_id: String(row[2]), counts: value });
+  return days;
+}
+
+/** What a project counted on these days; days without counts are missing. */
+export function readProjectDays(
+  rows: CountReader,
+  orgId: string,
+  projectId: string,
+  days: readonly string[],
+): CountedDay[] {
+  return days.flatMap((day) => {
+    const counts = rows.get<Partial<UsageCounts>>(USAGE, [orgId, day, projectId]);
+    return counts === undefined ? [] : [{ day, project_id: projectId, counts }];
+  });
+}
+
+/** All interventions ever. @param projectId null: of all projects */
+export function readInterventionSum(
+  rows: CountReader,
+  orgId: string,
+  projectId: string | null,
+): Partial<UsageCounts> {
+  const row = projectId === null ? [orgId] : [orgId, projectId];
+  return rows.get<Partial<UsageCounts>>(INTERVENTION_TOTALS, row) ?? {};
 }
 
 /** Key of a row. The day precedes the project, so that an organization's period is one range. */

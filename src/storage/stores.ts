@@ -1,6 +1,7 @@
 /**
  * The product's databases, as a server thread uses them. Types; any thread.
  */
+import type { RunReads } from './ports/run-reads.ts';
 import type { Tables } from './tables.ts';
 
 /** Databases of DATA_DIR. A row is in the one with the durability that it needs. */
@@ -12,4 +13,6 @@ export interface Stores {
    * every step writes. Syncing the disk would take many times as long as the step.
    */
   runs: Tables;
+  /** Rows of runs and counters of usage that may be elsewhere. */
+  run_reads: RunReads;
 }

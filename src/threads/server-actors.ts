@@ -26,6 +26,7 @@ import { type DatabasePaths, redoLogPath } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { WriteTurn } from '../storage/lmdb/write-turn.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
+import { TableRunReads } from '../storage/table-run-reads.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -95,7 +96,7 @@ function openParts({
       },
     ],
     journal,
-    adapters: { [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(runs) },
+    adapters: { [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(new TableRunReads(runs)) },
     report: (report) => log.error(report, 'an actor failed'),
     dispose: async () => {
       await journal.close();

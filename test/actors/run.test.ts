@@ -26,6 +26,7 @@ import type { RunSummary } from '../../src/domain/run-summary.ts';
 import { ActorKit, type KitAnswer } from '../../src/runtime/kit.ts';
 import { isValidKey } from '../../src/runtime/protocol.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import { TableRunReads } from '../../src/storage/table-run-reads.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 31, 23, 59, 59, 500);
 /** As the journal and the tables have it. */
@@ -146,7 +147,7 @@ class RunUnderTest {
   }
 
   #lookUp(operation: string, input: unknown): Promise<unknown> {
-    const adapter = new StepAnswersAdapter(this.tables);
+    const adapter = new StepAnswersAdapter(new TableRunReads(this.tables));
     return adapter[operation as 'read' | 'findKnown' | 'gather'](input as never);
   }
 

@@ -8,6 +8,7 @@ import { type ExpiringKind, Retention } from '../../src/api/retention.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import { TableRunReads } from '../../src/storage/table-run-reads.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 
 const NOW = Date.parse('2026-11-23T12:00:00.000Z');
@@ -50,7 +51,7 @@ describe('expired data', () => {
     const reports: unknown[] = [];
     const retention = new Retention({
       days: { runs: 30, traces: 7, findings: null },
-      stores: { runs, main },
+      stores: { runs, main, run_reads: new TableRunReads(runs) },
       runs: {
         delete: async ({ org_id }, run_id) => {
           if (run_id === 'stuck') throw new CatalogueError('unavailable');

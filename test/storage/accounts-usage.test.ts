@@ -8,8 +8,8 @@ import {
   readInterventionTotals,
   readUsage,
 } from '../../src/storage/accounts/usage.ts';
-import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Stores } from '../../src/storage/stores.ts';
+import { memoryStores } from '../fixtures/api-services.ts';
 
 const NOW = Date.parse('2026-11-21T12:00:00Z');
 const DAY_MS = 86_400_000;
@@ -53,7 +53,7 @@ describe('usage', () => {
         fc.constantFrom(1, 7, 8, 9, 30, 365),
         fc.option(fc.constantFrom(...PROJECTS), { nil: null }),
         async (all, days, project_id) => {
-          const stores = { main: new MemoryTables(), runs: new MemoryTables() };
+          const stores = memoryStores();
           const ask = (nowMs = NOW) => readUsage(stores, { org_id: 'org_a', project_id, days, nowMs });
           const [old, recent] = [
             all.filter((event) => event.days_ago > 7),
@@ -61,12 +61,12 @@ describe('usage', () => {
           ];
           for (const event of old) await count(stores, event);
           // Old days are cached from here on; later ones are recent.
-          ask();
+          await ask();
           for (const event of recent) await count(stores, event);
           const ours = all.filter(
             (event) => event.org_id === 'org_a' && (project_id === null || event.project_id === project_id),
           );
-          for (const again of [ask(), ask()]) {
+          for (const again of [await ask(), await ask()]) {
             expect(again).toHaveLength(days);
             again.forEach(({ date, steps, ...rest }, index) => {
               const ago = days - 1 - index;
@@ -78,19 +78,19 @@ describe('usage', () => {
               );
             });
           }
-          const totals = readInterventionTotals(stores, 'org_a', project_id);
+          const totals = await readInterventionTotals(stores, 'org_a', project_id);
           expect(totals).toEqual({
             retrieve: ours.reduce((sum, event) => sum + event.injections_retrieve, 0),
             evaluate: ours.reduce((sum, event) => sum + event.injections_evaluate, 0),
           });
           const month = [Date.UTC(2026, 10), Date.UTC(2026, 11)] as const;
-          expect(readInterventions(stores, 'org_a', ...month)).toBe(
+          expect(await readInterventions(stores, 'org_a', ...month)).toBe(
             all
               .filter((event) => event.org_id === 'org_a' && event.days_ago <= 20)
               .reduce((sum, event) => sum + interventionsOf(event), 0),
           );
           // On the next day, the edge has moved.
-          if (days > 1) expect(ask(NOW + DAY_MS).at(-2)).toEqual(ask().at(-1));
+          if (days > 1) expect((await ask(NOW + DAY_MS)).at(-2)).toEqual((await ask()).at(-1));
         },
       ),
       { numRuns: 60 },

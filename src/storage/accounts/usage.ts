@@ -3,15 +3,16 @@
  * those days. Any thread.
  */
 import {
-  INTERVENTION_TOTALS,
-  USAGE,
+  type CountedDay,
+  readCountedDays,
+  readInterventionSum,
+  readProjectDays,
   USAGE_DAYS_MAX,
   type UsageCounts,
-  usageKey,
 } from '../../domain/usage.ts';
 import { RecentMap } from '../../std/recent-map.ts';
+import type { RunReads } from '../ports/run-reads.ts';
 import type { Stores } from '../stores.ts';
-import type { TableReader } from '../tables.ts';
 
 /** Maximum number of organizations whose past days a server thread keeps in memory, about 70 KB each. */
 const USAGE_ORGS_REMEMBERED = 200;
@@ -28,7 +29,10 @@ interface DaysOver {
 }
 
 /** Days that are over, by database, then by organization. */
-const DAYS_OVER = new WeakMap<TableReader, RecentMap<string, DaysOver>>();
+const DAYS_OVER = new WeakMap<RunReads, RecentMap<string, DaysOver>>();
+
+/** The stores with counters. */
+type CountStores = Pick<Stores, 'main' | 'run_reads'>;
 
 export type DayCounts = UsageCounts & { date: string };
 
@@ -48,120 +52,123 @@ const ZERO: UsageCounts = {
  * @param project_id null: all projects
  * @param days ≥ 1
  */
-export function readUsage(
-  stores: Stores,
+export async function readUsage(
+  stores: CountStores,
   {
     org_id,
     project_id,
     days,
     nowMs,
   }: { org_id: string; project_id: string | null; days: number; nowMs: number },
-): DayCounts[] {
+): Promise<DayCounts[]> {
   const first = startOfDay(nowMs) - (days - 1) * DAY_MS;
   const series = Array.from({ length: days }, (_, index) => ({
     date: dayOf(first + index * DAY_MS),
     ...ZERO,
   }));
+  const byDate = new Map(series.map((entry) => [entry.date, entry]));
+  const addAll = (counted: readonly CountedDay[]): void => {
+    for (const { day, counts } of counted) {
+      const entry = byDate.get(day);
+      if (entry !== undefined) add(entry, counts);
+    }
+  };
   if (project_id !== null) {
-    series.forEach((entry, index) => {
-      const row = usageKey(org_id, first + index * DAY_MS, project_id);
-      for (const tables of [stores.main, stores.runs])
-        add(entry, tables.get<Partial<UsageCounts>>(USAGE, row) ?? {});
-    });
+    const dates = series.map(({ date }) => date);
+    addAll(await stores.run_reads.listProjectCounts(org_id, project_id, dates));
+    addAll(readProjectDays(stores.main, org_id, project_id, dates));
     return series;
   }
   const over = dayOf(startOfDay(nowMs) - OPEN_DAYS * DAY_MS);
-  const known = daysOver(stores, org_id, series[0]!.date, over);
-  const byDate = new Map(series.map((entry) => [entry.date, entry]));
+  const known = await daysOver(stores, org_id, series[0]!.date, over);
   for (const entry of series) {
     if (entry.date < over) add(entry, known.get(entry.date) ?? {});
   }
-  for (const { row, value } of rowsSince(stores, org_id, over)) {
-    const entry = byDate.get(String(row[1]));
-    if (entry !== undefined) add(entry, value);
-  }
+  addAll(await listCountsSince(stores, org_id, over));
   return series;
 }
 
 /** Sums over all projects for days that are closed. These sums cannot change, so they are read once and cached. */
-function daysOver(
-  stores: Stores,
+async function daysOver(
+  stores: CountStores,
   org_id: string,
   from: string,
   to: string,
-): ReadonlyMap<string, UsageCounts> {
-  let remembered = DAYS_OVER.get(stores.runs);
+): Promise<ReadonlyMap<string, UsageCounts>> {
+  let remembered = DAYS_OVER.get(stores.run_reads);
   if (remembered === undefined) {
     remembered = new RecentMap(USAGE_ORGS_REMEMBERED);
-    DAYS_OVER.set(stores.runs, remembered);
+    DAYS_OVER.set(stores.run_reads, remembered);
   }
   const known = remembered.get(org_id);
   if (known !== undefined && known.from <= from && known.to === to) return known.days;
   // Always reads the days of a whole report, because the next request may need more days.
   const begin = dayOf(Date.parse(to) - USAGE_DAYS_MAX * DAY_MS);
   const days = new Map<string, UsageCounts>();
-  for (const { row, value } of rowsSince(stores, org_id, begin)) {
-    const date = String(row[1]);
-    if (date >= to) continue;
-    let counts = days.get(date);
-    if (counts === undefined) {
-      counts = { ...ZERO };
-      days.set(date, counts);
+  for (const { day, counts } of await listCountsSince(stores, org_id, begin)) {
+    if (day >= to) continue;
+    let sum = days.get(day);
+    if (sum === undefined) {
+      sum = { ...ZERO };
+      days.set(day, sum);
     }
-    add(counts, value);
+    add(sum, counts);
   }
   remembered.set(org_id, { from: begin, to, days });
   return days;
 }
 
 /** All interventions ever. */
-export function readInterventionTotals(
-  { main, runs }: Stores,
+export async function readInterventionTotals(
+  { main, run_reads }: CountStores,
   org_id: string,
   project_id: string | null,
-): { retrieve: number; evaluate: number } {
-  const row = project_id === null ? [org_id] : [org_id, project_id];
+): Promise<{ retrieve: number; evaluate: number }> {
   const totals = { retrieve: 0, evaluate: 0 };
-  for (const tables of [main, runs]) {
-    const counts = tables.get<Partial<UsageCounts>>(INTERVENTION_TOTALS, row);
-    totals.retrieve += counts?.injections_retrieve ?? 0;
-    totals.evaluate += counts?.injections_evaluate ?? 0;
+  const ofRuns = await run_reads.sumInterventions(org_id, project_id);
+  for (const counts of [ofRuns, readInterventionSum(main, org_id, project_id)]) {
+    totals.retrieve += counts.injections_retrieve ?? 0;
+    totals.evaluate += counts.injections_evaluate ?? 0;
   }
   return totals;
 }
 
 /** Interventions between two times, both at the start of a day. */
-export function readInterventions(stores: Stores, org_id: string, fromMs: number, toMs: number): number {
+export async function readInterventions(
+  stores: CountStores,
+  org_id: string,
+  fromMs: number,
+  toMs: number,
+): Promise<number> {
   const [from, to] = [dayOf(fromMs), dayOf(toMs)];
   let count = 0;
-  for (const { row, value } of rowsSince(stores, org_id, from)) {
-    if (String(row[1]) < to) count += interventionsOf(value);
+  for (const { day, counts } of await listCountsSince(stores, org_id, from)) {
+    if (day < to) count += interventionsOf(counts);
   }
   return count;
 }
 
 /** One entry for each day. The last day is that of `nowMs`. */
-export function readInterventionSeries(
-  stores: Stores,
+export async function readInterventionSeries(
+  stores: CountStores,
   org_id: string,
   days: number,
   nowMs: number,
-): { date: string; injections: number }[] {
-  return readUsage(stores, { org_id, project_id: null, days, nowMs }).map((entry) => ({
-    date: entry.date,
-    injections: interventionsOf(entry),
-  }));
+): Promise<{ date: string; injections: number }[]> {
+  const series = await readUsage(stores, { org_id, project_id: null, days, nowMs });
+  return series.map((entry) => ({ date: entry.date, injections: interventionsOf(entry) }));
 }
 
 export function interventionsOf(counts: Partial<UsageCounts>): number {
   return (counts.injections_retrieve ?? 0) + (counts.injections_evaluate ?? 0);
 }
 
-function* rowsSince({ main, runs }: Stores, org_id: string, day: string) {
-  for (const tables of [main, runs]) {
-    // The keys of a day extend this key, so they sort after it.
-    yield* tables.range<Partial<UsageCounts>>(USAGE, { prefix: [org_id], after: [org_id, day] });
-  }
+async function listCountsSince(
+  { main, run_reads }: CountStores,
+  org_id: string,
+  day: string,
+): Promise<CountedDay[]> {
+  return [...(await run_reads.listCounts(org_id, day)), ...readCountedDays(main, org_id, day)];
 }
 
 function add(to: UsageCounts, counts: Partial<UsageCounts>): void {

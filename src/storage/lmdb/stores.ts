@@ -10,6 +10,7 @@ import { RedoLog } from '../redo-log.ts';
 import { refuseHalfRestored } from '../restore-marker.ts';
 import type { StoreSeat } from '../shared/seat.ts';
 import type { Stores } from '../stores.ts';
+import { TableRunReads } from '../table-run-reads.ts';
 import { restoreCheckpoint } from './checkpoint.ts';
 import { Environment } from './environment.ts';
 import { checkFileHead, checkRoom, FileHeadError } from './file-head.ts';
@@ -64,11 +65,12 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
  * @throws Error if a file cannot be opened
  */
 export function openStores(paths: DatabasePaths): Stores {
-  const { runs, data_key } = paths;
-  return { main: openMainTables(paths), runs: new LmdbTables(runs, 'process', data_key) };
+  const runs = new LmdbTables(paths.runs, 'process', paths.data_key);
+  return { main: openMainTables(paths), runs, run_reads: new TableRunReads(runs) };
 }
 
-export async function closeStores({ main, runs }: Stores): Promise<void> {
+export async function closeStores({ main, runs, run_reads }: Stores): Promise<void> {
+  await run_reads.close();
   await Promise.all([main.close(), runs.close()]);
 }
 
