@@ -67,12 +67,21 @@ export class MemoryTruth implements Truth {
           row.key.compare(end) < 0,
       ),
     );
-    if (isChanged) return null;
+    return isChanged ? null : this.place(writes);
+  }
+
+  /** Writes rows at the next position. @returns it */
+  place(writes: readonly StoredRow[]): number {
     this.position++;
     this.tokens.set(this.position, randomUUID());
     for (const row of writes)
       this.rows.set(`${row.table}\0${row.key.toString('latin1')}`, { ...row, position: this.position });
     return this.position;
+  }
+
+  /** Tells all boxes that there are commits. */
+  hint(): void {
+    for (const hint of this.hints) hint();
   }
 
   deltaSince(since: number): Delta {
@@ -112,7 +121,7 @@ class MemorySession implements TruthSession {
       if (batch !== (last?.number ?? 0) + 1) throw new TruthUnavailableError('a batch out of turn');
       const verdicts = proposals.map((proposal) => this.#truth.decide(proposal));
       this.#box.last = { number: batch, verdicts };
-      for (const hint of this.#truth.hints) hint();
+      this.#truth.hint();
       return { verdicts, delta: this.#truth.deltaSince(since) };
     });
   }
