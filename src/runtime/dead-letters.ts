@@ -12,6 +12,7 @@ export type DeadLetterReason =
   | 'host_down'
   | 'link_full'
   | 'actor_stopped'
+  | 'storage_unavailable'
   | 'too_many_actors'
   | 'unknown_kind'
   | 'unknown_message'

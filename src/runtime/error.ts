@@ -19,13 +19,15 @@ const RUNTIME_ERRORS = {
   deadline_exceeded: { retryable: true },
   /** The handler threw an exception; none of its effects was performed. */
   actor_failed: { retryable: false },
+  /** Another owner has the actor, in a store that several processes share. Nothing of this message was stored. */
+  actor_moved: { retryable: true },
   /** The actor was restarted before it answered. */
   actor_restarted: { retryable: true },
   /** The actor failed too often, or could not be started; it is tried again later. */
   actor_stopped: { retryable: true },
   /** The limit of living actors of that kind is reached, and none can be passivated. */
   too_many_actors: { retryable: true },
-  /** The journal could not store the outcome; the actor returns to its stored state. */
+  /** The journal could not store the outcome, and the actor returns to its stored state; or it could not be read. */
   storage_unavailable: { retryable: true },
   /** The thread is shutting down. */
   draining: { retryable: true },

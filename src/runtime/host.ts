@@ -18,7 +18,7 @@ import {
 } from './host/cell.ts';
 import { Dispatch } from './host/dispatch.ts';
 import { Draining } from './host/draining.ts';
-import { type Batch, HostJournal } from './host/host-journal.ts';
+import { addressText, type Batch, HostJournal, type Verdict } from './host/host-journal.ts';
 import { HostLinks } from './host/host-links.ts';
 import { Lifecycle } from './host/lifecycle.ts';
 import { Mailboxes } from './host/mailboxes.ts';
@@ -28,7 +28,7 @@ import { RELEASE_EVERY_MS, Tenure } from './host/tenure.ts';
 import { Undelivered } from './host/undelivered.ts';
 import type { HostReport } from './host-report.ts';
 import type { HostStats, KindStats } from './host-stats.ts';
-import type { JournalStore } from './journal.ts';
+import { type JournalStore, JournalUnavailableError } from './journal.ts';
 import type { Frame, Link } from './link.ts';
 import { Placer } from './placer.ts';
 import type { ActorAddress, AnyBehaviour, Placement } from './protocol.ts';
@@ -95,7 +95,12 @@ export class ActorHost {
     const report = (failure: HostReport): void => parts.report(failure);
     const lost = new Undelivered(this.deadLetters, kinds);
     const mailboxes = new Mailboxes(lost, () => this.#run());
-    const journal = new HostJournal(parts.journal, scheduler, (batch, error) => this.#decide(batch, error));
+    const journal = new HostJournal(
+      parts.journal,
+      scheduler,
+      (batch, verdict) => this.#decide(batch, verdict),
+      (addresses) => this.#lose(addresses),
+    );
     const route = (message: Tell): void => this.#route(message);
     const gate = new OutputGate({
       journal,
@@ -332,7 +337,8 @@ export class ActorHost {
     } catch (thrown) {
       if (delivery.reply_to !== null) {
         const error = runtimeError('actor_failed', `${cell.kind.name} ${delivery.name}: the handler failed`);
-        this.#gate.emit(cell, { type: 'error', to: delivery.reply_to, error, name: delivery.name });
+        const { reply_to: to, name } = delivery;
+        this.#gate.emit(cell, { type: 'error', to, error, name, kept: false });
       }
       return this.#lifecycle.fail(cell, delivery.name, thrown);
     }
@@ -347,13 +353,14 @@ export class ActorHost {
   // ---- commits ----
 
   /** Called when a commit has ended: releases the effects that waited for it, or withdraws them, and continues. */
-  #decide(batch: Batch, error: Error | null): void {
+  #decide(batch: Batch, { error, lost }: Verdict): void {
     // No message is handled before all effects are released, because a released effect may be a tell to an actor of
     // this host. Otherwise the answer to that tell could overtake effects that are not released yet.
     this.#running = true;
     try {
-      if (error === null) this.#release(batch);
+      if (error === null) this.#release(batch, lost);
       else this.#takeBack(batch, error);
+      this.#lifecycle.loadWaiting();
     } finally {
       this.#running = false;
     }
@@ -367,10 +374,21 @@ export class ActorHost {
     else this.#draining.check();
   }
 
-  #release(batch: Batch): void {
+  /** @param lost of these actors nothing was stored */
+  #release(batch: Batch, lost: readonly ActorAddress[]): void {
+    for (const address of lost) {
+      const cell = this.#find(address);
+      if (cell === undefined) continue;
+      this.#withdraw(cell, 'actor_moved');
+      this.#lifecycle.lose(cell);
+    }
+    const moved = lost.length === 0 ? null : new Set(lost.map(addressText));
     for (const [cell, events] of batch.events) {
-      cell.undurable -= events;
-      this.#gate.open(cell, batch.ticket);
+      if (moved?.has(addressText(cell.self))) this.#withdraw(cell, 'actor_moved');
+      else {
+        cell.undurable -= events;
+        this.#gate.open(cell, batch.ticket);
+      }
       this.#lifecycle.settle(cell);
     }
   }
@@ -379,12 +397,33 @@ export class ActorHost {
    * Effects that depend on events that could not be stored are withdrawn; the actors return to their stored state.
    */
   #takeBack(batch: Batch, error: Error): void {
+    const isAway = error instanceof JournalUnavailableError;
     for (const cell of batch.events.keys()) {
-      cell.undurable = 0;
-      cell.gate_ticket = 0;
-      this.#gate.withdrawAll(cell);
-      if (cell.status === 'ready') this.#lifecycle.fail(cell, 'commit', error);
-      else this.#lifecycle.settle(cell);
+      this.#withdraw(cell, 'storage_unavailable');
+      if (cell.status !== 'ready') this.#lifecycle.settle(cell);
+      else if (isAway) this.#lifecycle.lose(cell);
+      else this.#lifecycle.fail(cell, 'commit', error);
     }
+  }
+
+  #withdraw(cell: Cell, code: 'storage_unavailable' | 'actor_moved'): void {
+    cell.undurable = 0;
+    cell.gate_ticket = 0;
+    cell.write_ticket = 0;
+    this.#gate.withdrawAll(cell, code);
+  }
+
+  // ---- other owners ----
+
+  #lose(addresses: readonly ActorAddress[]): void {
+    for (const address of addresses) {
+      const cell = this.#find(address);
+      if (cell !== undefined) this.#lifecycle.lose(cell);
+    }
+    this.#run();
+  }
+
+  #find({ kind, key }: ActorAddress): Cell | undefined {
+    return this.#kinds.get(kind)?.cells.get(key);
   }
 }

@@ -1,9 +1,9 @@
 /**
  * The interface of a store for persistent actors. Implementations: storage/lmdb/journal.ts and its reference
- * storage/memory/journal.ts. Actor threads.
+ * storage/memory/journal.ts. Wherever actors run.
  */
 
-import type { RowWrite } from './protocol.ts';
+import type { ActorAddress, RowWrite } from './protocol.ts';
 
 /** A write to make durable. Events, states and the values of rows are opaque bytes to the store. */
 export type JournalWrite =
@@ -22,18 +22,39 @@ export interface StoredActor {
   events: Uint8Array[];
 }
 
-/** Append-only histories of actors. Each address is written by one thread at a time. */
+/** The store could not be reached, so it is unknown whether an actor can be loaded. A later load may succeed. */
+export class JournalUnavailableError extends Error {
+  override readonly name = 'JournalUnavailableError';
+}
+
+/**
+ * Called when a commit has ended.
+ * @param lost actors that have another owner now: none of their writes was stored, and all other writes were. Only
+ *   without an error
+ */
+export type CommitDone = (error: Error | null, lost?: readonly ActorAddress[]) => void;
+
+/**
+ * Append-only histories of actors. Each address is written by one thread at a time. A store that several processes
+ * share gives each actor one owner: `load` makes the caller the owner, and a commit of a former owner stores nothing.
+ */
 export interface JournalStore {
   /**
-   * Reads committed data.
-   * @throws if the store cannot be read
+   * Reads committed data. The runtime loads an actor only after all commits with writes of it have ended.
+   * @returns a promise if the store is not on this machine; the actor then waits, and the thread does not
+   * @throws if the store cannot be read, also as a rejection; JournalUnavailableError if it could not be reached
    */
-  load(kind: string, key: string): StoredActor;
+  load(kind: string, key: string): StoredActor | Promise<StoredActor>;
   /**
    * Makes all writes durable together, or none of them, then calls `done` once, after it has returned. The runtime
    * has at most one commit running. After an error, the writes may or may not be stored.
    */
-  commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void;
+  commit(writes: readonly JournalWrite[], done: CommitDone): void;
+  /**
+   * Set by the host. A store with owners calls it when it learns that actors of this host have another owner, never
+   * inside `load` or `commit`. An actor that has been loaded again since may be among them: it is loaded once more.
+   */
+  onLost?: ((addresses: readonly ActorAddress[]) => void) | undefined;
   /**
    * Makes commits visible to other threads now, in a store that would make them visible later.
    * @throws if that fails

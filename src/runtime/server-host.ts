@@ -178,9 +178,13 @@ export class ServerHost {
   }
 
   #guardJournal(journal: JournalStore): JournalStore {
+    const guard = <Args extends unknown[]>(task: (...args: Args) => void) => this.#guard(task);
     return {
+      set onLost(listener: JournalStore['onLost']) {
+        journal.onLost = listener && guard(listener);
+      },
       load: (kind, key) => journal.load(kind, key),
-      commit: (writes, done) => journal.commit(writes, this.#guard(done)),
+      commit: (writes, done) => journal.commit(writes, guard(done)),
       settle: () => journal.settle?.(),
       close: () => journal.close(),
     };

@@ -2,7 +2,8 @@
  * A journal that consists of two files. Events of some kinds must be on the disk before they count; all others only
  * need to survive the process. All events of an actor are in one file, so its commits are atomic. Wherever actors run.
  */
-import type { JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';
+import type { CommitDone, JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';
+import type { ActorAddress } from '../runtime/protocol.ts';
 
 export class SplitJournal implements JournalStore {
   readonly #main: JournalStore;
@@ -18,20 +19,27 @@ export class SplitJournal implements JournalStore {
     this.#quickKinds = quickKinds;
   }
 
-  load(kind: string, key: string): StoredActor {
+  set onLost(listener: JournalStore['onLost']) {
+    this.#main.onLost = listener;
+    this.#quick.onLost = listener;
+  }
+
+  load(kind: string, key: string): StoredActor | Promise<StoredActor> {
     return (this.#quickKinds.has(kind) ? this.#quick : this.#main).load(kind, key);
   }
 
-  commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
+  commit(writes: readonly JournalWrite[], done: CommitDone): void {
     if (writes.every(({ kind }) => this.#quickKinds.has(kind))) return this.#quick.commit(writes, done);
     const quick = writes.filter(({ kind }) => this.#quickKinds.has(kind));
     if (quick.length === 0) return this.#main.commit(writes, done);
     const main = writes.filter(({ kind }) => !this.#quickKinds.has(kind));
     let left = 2;
     let failure: Error | null = null;
-    const settle = (error: Error | null) => {
+    const lost: ActorAddress[] = [];
+    const settle: CommitDone = (error, moved = []) => {
       failure ??= error;
-      if (--left === 0) done(failure);
+      lost.push(...moved);
+      if (--left === 0) done(failure, lost);
     };
     this.#quick.commit(quick, settle);
     this.#main.commit(main, settle);

@@ -7,12 +7,19 @@ import { ActorClient } from '../../src/runtime/actor-client.ts';
 import type { ErrorData } from '../../src/runtime/error.ts';
 import { ActorHost, type KindDefinition } from '../../src/runtime/host.ts';
 import type { HostReport } from '../../src/runtime/host-report.ts';
-import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
+import {
+  type CommitDone,
+  type JournalStore,
+  JournalUnavailableError,
+  type JournalWrite,
+  type StoredActor,
+} from '../../src/runtime/journal.ts';
 import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';
 import type { AnyBehaviour, Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { Scheduler } from '../../src/runtime/scheduler.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../../src/runtime/supervision.ts';
 import { createManualClock } from '../../src/std/clock.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
 
 /** A scheduler whose time changes only when the test moves it. */
 class Turns implements Scheduler {
@@ -82,20 +89,33 @@ class DirectLink implements Link {
 
 /** Commits when the test says so. */
 class HandJournal implements JournalStore {
-  waiting: { writes: readonly JournalWrite[]; done: (error: Error | null) => void }[] = [];
+  waiting: { writes: readonly JournalWrite[]; done: CommitDone }[] = [];
   stored: JournalWrite[] = [];
   /** The result of `load`; by default the committed state. */
-  load: JournalStore['load'] = (kind, key) => {
+  load: JournalStore['load'] = (kind, key) => this.read(kind, key);
+  onLost: JournalStore['onLost'];
+
+  read(kind: string, key: string): StoredActor {
     const mine = this.stored.filter((write) => write.kind === kind && write.key === key);
     const snapshot = mine.findLast((write) => write.type === 'snapshot') ?? null;
     const events = mine.flatMap((write) =>
       write.type === 'event' && write.seq > (snapshot?.seq ?? 0) ? [write.event] : [],
     );
     return { snapshot, events };
-  };
+  }
 
-  commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
+  commit(writes: readonly JournalWrite[], done: CommitDone): void {
     this.waiting.push({ writes, done });
+  }
+
+  /** Completes the pending commit; nothing is stored of the actors with these keys. */
+  finishWithout(...lost: string[]): void {
+    const { writes, done } = this.waiting.shift()!;
+    this.stored.push(...writes.filter(({ key }) => !lost.includes(key)));
+    done(
+      null,
+      lost.map((key) => ({ kind: 'ledger', key })),
+    );
   }
 
   /** Completes the pending commit. */
@@ -462,6 +482,290 @@ describe('a persistent actor', () => {
           report: () => {},
         }),
     ).toThrow(/journal/);
+  });
+});
+
+/** A store that the actors wait for. Each load ends when the test says so. */
+function setUpFar(policy: Partial<KindPolicy> = {}) {
+  const parts = setUp(makeLedger(), policy);
+  const { journal, turns } = parts;
+  const loads: { key: string; end: (error?: Error) => Promise<void> }[] = [];
+  journal.load = (kind, key) => {
+    const deferred = createDeferred<StoredActor>();
+    loads.push({
+      key,
+      end: async (error) => {
+        if (error === undefined) deferred.resolve(journal.read(kind, key));
+        else deferred.reject(error);
+        await deferred.promise.catch(() => {});
+        turns.advance(0);
+      },
+    });
+    return deferred.promise;
+  };
+  /** Ends the loads that run now. */
+  const load = async (): Promise<string[]> => {
+    const running = loads.splice(0);
+    for (const { end } of running) await end();
+    return running.map(({ key }) => key);
+  };
+  /** Adds, and makes that durable. */
+  const add = async (amount: number, key = 'a'): Promise<Answer[]> => {
+    const answers = parts.ask('add', amount, key);
+    await load();
+    turns.advance(0);
+    journal.finish();
+    return answers;
+  };
+  return { ...parts, loads, load, add };
+}
+
+describe('an actor that a store reads later', () => {
+  it('keeps its messages in order in its mailbox, within the bounds', async () => {
+    const { ask, journal, turns, load, loads, host } = setUpFar({ mailbox_capacity: 3 });
+    const asks = [1, 2, 3, 4].map((amount) => ask('add', amount));
+    expect(asks.map(codeOf)).toEqual([undefined, undefined, undefined, 'mailbox_full']);
+    expect(loads).toHaveLength(1);
+    expect(host.stats().kinds.ledger).toMatchObject({ live: 1, mailbox_depth: 3, activations: 0 });
+    expect(await load()).toEqual(['a']);
+    turns.advance(0);
+    journal.finish();
+    expect(asks.slice(0, 3)).toMatchObject([[{ value: 1 }], [{ value: 3 }], [{ value: 6 }]]);
+    expect(host.stats().kinds.ledger).toMatchObject({ live: 1, mailbox_depth: 0, activations: 1 });
+  });
+
+  it('does not hinder other actors, and counts among the living', async () => {
+    const { ask, load, add } = setUpFar({ max_live: 2 });
+    await add(1, 'a');
+    const slow = ask('read', null, 'b');
+    expect(ask('read', null, 'a')).toEqual([{ error: null, value: 1 }]);
+    // Makes room by passivating a; b is not idle.
+    const third = ask('read', null, 'c');
+    expect([codeOf(third), codeOf(ask('read', null, 'd'))]).toEqual([undefined, 'too_many_actors']);
+    await load();
+    expect([slow, third].map(codeOf)).toEqual(['ok', 'ok']);
+  });
+
+  it('does not handle a message whose deadline has passed', async () => {
+    const { ask, client, turns, load, host } = setUpFar();
+    const late: (string | undefined)[] = [];
+    client.request({ kind: 'ledger', key: 'a' }, 'add', 5, { deadline_ms: 100 }, (error) => {
+      late.push(error?.code);
+    });
+    turns.advance(200);
+    expect(late).toEqual(['deadline_exceeded']);
+    const read = ask('read');
+    await load();
+    expect(read).toEqual([{ error: null, value: 0 }]);
+    expect(host.deadLetters.counts()).toEqual({ expired: 1 });
+  });
+
+  it('refuses its messages if the store cannot be reached, and is not stopped', async () => {
+    const { ask, loads, load, reports, host } = setUpFar();
+    for (let round = 0; round < 20; round++) {
+      const asks = [ask('read'), ask('add', 1)];
+      await loads.shift()!.end(new JournalUnavailableError('away'));
+      expect(asks.map(codeOf)).toEqual(['storage_unavailable', 'storage_unavailable']);
+      expect(asks[0]).toMatchObject([{ error: { retryable: true } }]);
+    }
+    expect(host.stats().kinds.ledger).toMatchObject({ live: 0, stopped: 0, mailbox_depth: 0 });
+    expect([host.deadLetters.counts(), reports]).toEqual([{ storage_unavailable: 40 }, []]);
+    const read = ask('read');
+    await load();
+    expect(codeOf(read)).toBe('ok');
+  });
+
+  it('refuses its messages if the store never answers, and a late answer changes nothing', async () => {
+    const { ask, turns, loads, load, host } = setUpFar();
+    const first = ask('read');
+    turns.advance(15_000);
+    expect(codeOf(first)).toBe('storage_unavailable');
+    const second = ask('read');
+    const [late, next] = loads.splice(0);
+    await late!.end();
+    expect(codeOf(second)).toBeUndefined();
+    await next!.end();
+    expect(codeOf(second)).toBe('ok');
+    expect(host.stats().kinds.ledger).toMatchObject({ live: 1, activations: 1 });
+    await load();
+  });
+
+  it('is stopped if its history is damaged', async () => {
+    const { ask, loads, reports, host } = setUpFar();
+    const asks = [ask('read'), ask('read')];
+    await loads.shift()!.end(new Error('event 3 is missing'));
+    expect(asks.map(codeOf)).toEqual(['actor_stopped', 'actor_stopped']);
+    expect([codeOf(ask('read')), loads.length]).toEqual(['actor_stopped', 0]);
+    expect(reports).toMatchObject([{ during: 'activate', outcome: 'stop' }]);
+    expect(host.stats().kinds.ledger).toMatchObject({ live: 0, stopped: 1 });
+  });
+
+  it('restarts after a failure like any other', async () => {
+    const { ask, turns, load, loads, add } = setUpFar();
+    await add(3);
+    expect(codeOf(ask('twice_then_throw', 100))).toBe('actor_failed');
+    const read = ask('read');
+    turns.advance(DEFAULT_KIND_POLICY.restart.backoff_first_ms);
+    expect([codeOf(read), loads.length]).toEqual([undefined, 1]);
+    await load();
+    expect(read).toEqual([{ error: null, value: 3 }]);
+  });
+
+  it('is not read while a commit with its snapshot is undecided', async () => {
+    const { ask, turns, journal, loads, load, add } = setUpFar({ idle_after_ms: 1_000 });
+    await add(1);
+    turns.advance(5_000);
+    expect(journal.waiting.map(({ writes }) => writes.map(({ type }) => type))).toEqual([['snapshot']]);
+    const read = ask('read');
+    expect(loads).toEqual([]);
+    journal.finish();
+    expect(await load()).toEqual(['a']);
+    expect(read).toEqual([{ error: null, value: 1 }]);
+  });
+
+  it('is waited for by the drain', async () => {
+    const { ask, host, turns, load } = setUpFar();
+    const read = ask('read');
+    let isDrained = false;
+    const drained = host.drain().then(() => {
+      isDrained = true;
+    });
+    turns.advance(1_000);
+    await Promise.resolve();
+    expect(isDrained).toBe(false);
+    await load();
+    expect(codeOf(read)).toBe('ok');
+    await drained;
+    expect(host.stats().kinds.ledger!.live).toBe(0);
+  });
+
+  it('stays where it is when the host has ended', async () => {
+    const { ask, host, load } = setUpFar();
+    const read = ask('read');
+    host.close();
+    await load();
+    expect(codeOf(read)).toBe('host_down');
+    expect(host.stats().kinds.ledger!.activations).toBe(0);
+  });
+});
+
+describe('an actor with another owner', () => {
+  it('tells askers that nothing was stored, and continues from what the other has stored', async () => {
+    const { ask, journal, turns, load, add, reports, host } = setUpFar();
+    await add(1);
+    await add(1, 'b');
+    const [lost, other] = [ask('add', 10), ask('add', 5, 'b')];
+    turns.advance(0);
+    const later = [ask('add', 20), ask('read'), ask('add', 6, 'c')];
+    journal.stored.push({ type: 'event', kind: 'ledger', key: 'a', seq: 2, event: Buffer.from([7]) });
+    await load();
+    journal.finishWithout('a');
+    expect([lost, later[0]!, later[1]!].map(codeOf)).toEqual(new Array(3).fill('actor_moved'));
+    expect(lost).toMatchObject([{ error: { retryable: true } }]);
+    expect(other).toEqual([{ error: null, value: 6 }]);
+    // Nothing waits for it, so it left memory; what other actors recorded meanwhile is unaffected.
+    expect(host.stats().kinds.ledger!.live).toBe(2);
+    expect(journal.waiting.map(({ writes }) => writes.map(({ key }) => key))).toEqual([['c']]);
+    journal.finish();
+    expect(later[2]).toEqual([{ error: null, value: 6 }]);
+    const read = ask('read');
+    expect(await load()).toEqual(['a']);
+    expect(read).toEqual([{ error: null, value: 8 }]);
+    expect(reports).toEqual([]);
+    expect(host.stats().kinds.ledger).toMatchObject({ errors: 0, restarts: 0, stopped: 0 });
+    // Only stored operations count.
+    expect(host.stats().kinds.ledger!.counts).toEqual({ added: { little: 4 } });
+  });
+
+  it('handles the messages that waited after it is loaded again', async () => {
+    // Each message causes an answer and a count: two messages.
+    const { ask, journal, turns, load, add } = setUpFar({ max_held_effects: 2 });
+    await add(1);
+    const asks = [2, 3, 4].map((amount) => ask('add', amount));
+    turns.advance(0);
+    journal.finishWithout('a');
+    expect(asks.map(codeOf)).toEqual(['actor_moved', undefined, undefined]);
+    await load();
+    for (let at = 0; at < 2; at++) {
+      turns.advance(0);
+      journal.finish();
+      turns.advance(0);
+    }
+    expect(asks.slice(1)).toMatchObject([[{ value: 4 }], [{ value: 8 }]]);
+  });
+
+  it('leaves memory at once when the store says so, and is loaded for the next message', async () => {
+    const { ask, journal, load, add, host } = setUpFar();
+    await add(1);
+    const lost = [{ kind: 'ledger', key: 'a' }];
+    journal.onLost!([...lost, { kind: 'ledger', key: 'unknown' }, { kind: 'unknown', key: 'a' }]);
+    expect(host.stats().kinds.ledger).toMatchObject({ live: 0, errors: 0 });
+    journal.stored.push({ type: 'event', kind: 'ledger', key: 'a', seq: 2, event: Buffer.from([7]) });
+    const read = ask('read');
+    await load();
+    expect(read).toEqual([{ error: null, value: 8 }]);
+  });
+
+  it('is loaded once more if the store says so during the load', async () => {
+    const { ask, journal, loads } = setUpFar();
+    const read = ask('read');
+    const first = loads.shift()!;
+    journal.onLost!([{ kind: 'ledger', key: 'a' }]);
+    expect(loads).toEqual([]);
+    await first.end();
+    expect([codeOf(read), loads.length]).toEqual([undefined, 1]);
+    journal.stored.push({ type: 'event', kind: 'ledger', key: 'a', seq: 1, event: Buffer.from([7]) });
+    await loads.shift()!.end();
+    expect(read).toEqual([{ error: null, value: 7 }]);
+  });
+
+  it.each([
+    ['was stored', []],
+    ['was not stored', ['a']],
+  ])('handles nothing until its commit is decided, which %s', async (_name, lost) => {
+    const { ask, journal, turns, loads, load, add } = setUpFar();
+    await add(1);
+    const added = ask('add', 2);
+    turns.advance(0);
+    journal.onLost!([{ kind: 'ledger', key: 'a' }]);
+    const read = ask('read');
+    turns.advance(0);
+    expect([codeOf(added), codeOf(read), loads.length]).toEqual([undefined, undefined, 0]);
+    journal.finishWithout(...lost);
+    expect(codeOf(added)).toBe(lost.length === 0 ? 'ok' : 'actor_moved');
+    expect(await load()).toEqual(['a']);
+    expect(read).toEqual([{ error: null, value: lost.length === 0 ? 3 : 1 }]);
+  });
+
+  it('writes no snapshot of its old state over the events of the new owner', async () => {
+    const { ask, journal, turns, loads, load, add } = setUpFar();
+    for (let amount = 1; amount <= 3; amount++) await add(amount);
+    // The third event made a snapshot due, which is in its commit. A fourth event is recorded with the next.
+    const added = ask('add', 4);
+    turns.advance(0);
+    journal.onLost!([{ kind: 'ledger', key: 'a' }]);
+    const read = ask('read');
+    expect(loads).toEqual([]);
+    journal.finishWithout('a');
+    await load();
+    expect([codeOf(added), read]).toEqual(['actor_moved', [{ error: null, value: 6 }]]);
+    expect(journal.waiting).toEqual([]);
+  });
+
+  it('is not counted as failed when the store cannot be reached', async () => {
+    const { ask, journal, turns, load, add, reports, host } = setUpFar();
+    await add(1);
+    for (let round = 0; round < 20; round++) {
+      const added = ask('add', 10);
+      await load();
+      turns.advance(0);
+      journal.finish(new JournalUnavailableError('away'));
+      expect(codeOf(added)).toBe('storage_unavailable');
+    }
+    const read = ask('read');
+    await load();
+    expect(read).toEqual([{ error: null, value: 1 }]);
+    expect([reports, host.stats().kinds.ledger!.stopped]).toEqual([[], 0]);
   });
 });
 

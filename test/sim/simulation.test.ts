@@ -129,11 +129,16 @@ describe('the simulator detects', () => {
     ['an outcome for a later life', 'const { life } = effect;', 'const { life } = cell;', /./],
     [
       'a restart before the journal has decided',
-      '|| cell.undurable > 0) return;\n    cell.restart_due',
-      ') return;\n    cell.restart_due',
+      'if (journal.isWriting(cell)) {',
+      'if (false as boolean) {',
       /./,
     ],
-    ['a failed commit that keeps what was recorded after it', 'lost.add(addressText(cell.self));', '', /./],
+    [
+      'a failed commit that keeps what was recorded after it',
+      '!unstored.has(addressText(write))',
+      'true',
+      /./,
+    ],
     [
       'an actor that moves before all of it is stored',
       'if (!journal.pending && journal.settle()) {',

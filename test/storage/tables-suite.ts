@@ -148,7 +148,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       for (let n = 1; n <= 4; n++) expect(await commit(n)).toBeNull();
       expect(tables.get('t', ['last'])).toBe(4);
       expect(tables.get('u', ['org', '2026-01-01'])).toEqual({ steps: 4, tokens: 10 });
-      expect(journal.load('k', 'a').events).toHaveLength(4);
+      expect((await journal.load('k', 'a')).events).toHaveLength(4);
       await journal.close();
     });
 

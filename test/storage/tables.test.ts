@@ -143,8 +143,10 @@ describe('a journal in two files', () => {
     ).toBeNull();
     await journal.close();
     journal = open();
-    for (const kind of ['quick', 'slow'])
-      expect(journal.load(kind, 'a').events.map((bytes) => Buffer.from(bytes).toString())).toEqual([kind]);
+    for (const kind of ['quick', 'slow']) {
+      const { events } = await journal.load(kind, 'a');
+      expect(events.map((bytes) => Buffer.from(bytes).toString())).toEqual([kind]);
+    }
     await journal.close();
     const main = new LmdbJournal(join(folder, 'main.mdb'), 'disk');
     expect(main.load('quick', 'a').events).toEqual([]);

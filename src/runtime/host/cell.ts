@@ -29,10 +29,13 @@ export interface Delivery {
   deadline_ms: number;
 }
 
-/** An effect that is ready to be released; answers have their destination. */
+/**
+ * An effect that is ready to be released; answers have their destination. `kept`: the answer was kept for later, so
+ * events of its message may be stored even if the events before the answer are not.
+ */
 export type Output =
-  | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
-  | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
+  | { type: 'reply'; to: ReplyTo; value: unknown; name: string; kept: boolean }
+  | { type: 'error'; to: ReplyTo; error: ErrorData; name: string; kept: boolean }
   | Extract<Effect, { type: 'tell' | 'publish' | 'count' }>
   /** `life`: the actor's life that recorded the effect; only this life gets the outcome. */
   | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
@@ -43,13 +46,17 @@ export interface Cell {
   kind: Kind;
 
   // Its life (lifecycle.ts, passivation.ts).
-  status: 'ready' | 'restarting' | 'gone';
+  status: 'ready' | 'loading' | 'restarting' | 'gone';
+  /**
+   * While it is loading. `waits`, `moved`: until its last writes are decided; an actor that has moved is then loaded
+   * only for a message. `runs`: the store reads it. `stale`: the store reads it, and must read it again because it may
+   * have moved meanwhile.
+   */
+  load: 'waits' | 'moved' | 'runs' | 'stale';
   state: unknown;
   /** Counts restarts, so that an outcome for an earlier life is recognized. */
   life: number;
   history: RestartHistory;
-  /** Whether the delay has passed. The actor then restarts when none of its effects waits for the journal. */
-  restart_due: boolean;
   touched_at_ms: number;
 
   // Its messages (mailboxes.ts).
@@ -68,6 +75,8 @@ export interface Cell {
   undurable: number;
   /** Ticket of the last batch with an event of this actor. */
   gate_ticket: number;
+  /** Ticket of the last batch with an event or a snapshot of this actor. */
+  write_ticket: number;
 
   // Its pending effects (dispatch.ts, output-gate.ts).
   /** Outputs that wait for the commit with their ticket, in order. */
@@ -148,10 +157,10 @@ export function createCell(kind: Kind, { key }: ActorAddress, nowMs: number): Ce
     self: { kind: kind.name, key },
     kind,
     status: 'ready',
+    load: 'waits',
     state: undefined,
     life: 0,
     history: { failed_at_ms: [] },
-    restart_due: false,
     touched_at_ms: nowMs,
     mailbox: new RingQueue(kind.policy.mailbox_capacity),
     mailbox_bytes: 0,
@@ -161,6 +170,7 @@ export function createCell(kind: Kind, { key }: ActorAddress, nowMs: number): Ce
     events_since_snapshot: 0,
     undurable: 0,
     gate_ticket: 0,
+    write_ticket: 0,
     held: new RingQueue(UNBOUNDED),
     io_in_flight: 0,
     timers: NO_TIMERS,

@@ -107,10 +107,12 @@ export class Dispatch {
           break;
         case 'reply':
         case 'refuse': {
+          const kept = recorder.held || effect.token !== token;
           const to = claimReply(cell, effect.token, token, recorder.held ? null : replyTo);
           if (to === null) this.#lost.bury(cell.self, 'unknown_reply');
-          else if (effect.type === 'reply') gate.emit(cell, { type: 'reply', to, value: effect.value, name });
-          else gate.emit(cell, { type: 'error', to, error: effect.error, name });
+          else if (effect.type === 'reply')
+            gate.emit(cell, { type: 'reply', to, value: effect.value, name, kept });
+          else gate.emit(cell, { type: 'error', to, error: effect.error, name, kept });
           break;
         }
         case 'set_timer':
@@ -131,7 +133,7 @@ export class Dispatch {
     if (recorder.unanswered && replyTo !== null) {
       cell.kind.stats.errors++;
       const error = runtimeError('no_reply', `${cell.self.kind} ${name}: the handler gave no answer`);
-      gate.emit(cell, { type: 'error', to: replyTo, error, name });
+      gate.emit(cell, { type: 'error', to: replyTo, error, name, kept: false });
     }
   }
 

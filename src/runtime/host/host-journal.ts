@@ -4,7 +4,7 @@
  */
 
 import { Packr } from 'msgpackr';
-import type { JournalStore, JournalWrite } from '../journal.ts';
+import type { JournalStore, JournalWrite, StoredActor } from '../journal.ts';
 import type { ActorAddress, Effect, RowWrite } from '../protocol.ts';
 import type { Scheduler } from '../scheduler.ts';
 import type { Cell } from './cell.ts';
@@ -17,11 +17,19 @@ export interface Batch {
   events: Map<Cell, number>;
 }
 
+/** The outcome of a batch. `lost`: actors of which nothing was stored, because they have another owner now. */
+export interface Verdict {
+  error: Error | null;
+  lost: readonly ActorAddress[];
+}
+
+const NONE_LOST: readonly ActorAddress[] = Object.freeze([]);
+
 /** One host's side of its journal. */
 export class HostJournal {
   readonly #store: JournalStore | null;
   readonly #scheduler: Scheduler;
-  readonly #decided: (batch: Batch, error: Error | null) => void;
+  readonly #decided: (batch: Batch, verdict: Verdict) => void;
   readonly #packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 
   #batch: Batch | null = null;
@@ -30,20 +38,31 @@ export class HostJournal {
   #lastTicket = 0;
   #decidedTicket = 0;
   #closed = false;
+  /**
+   * Actors that have left memory, with the ticket of the batch that has their last write. At most as many as two
+   * batches have writes.
+   */
+  readonly #leaving = new Map<string, number>();
 
   /**
    * @param store null if no kind of this host is persistent
-   * @param decided called for each batch that was stored, or with the error if it was not; must call `commit` when it
-   *   has handled the batch
+   * @param decided called for each batch when its commit has ended; must call `commit` when it has handled the batch
+   * @param lose called with actors that have another owner now
    */
   constructor(
     store: JournalStore | null,
     scheduler: Scheduler,
-    decided: (batch: Batch, error: Error | null) => void,
+    decided: (batch: Batch, verdict: Verdict) => void,
+    lose: (addresses: readonly ActorAddress[]) => void,
   ) {
     this.#store = store;
     this.#scheduler = scheduler;
     this.#decided = decided;
+    if (store !== null) {
+      store.onLost = (addresses) => {
+        if (!this.#closed) lose(addresses);
+      };
+    }
   }
 
   /** Effects with a higher ticket wait for a commit. */
@@ -72,18 +91,39 @@ export class HostJournal {
   }
 
   /**
-   * Sets the actor's state from storage, or to its initial state.
+   * Whether writes of the actor are not decided. It must not be loaded before: its stored state is not complete, and in
+   * a store with owners a load would make these writes valid again after another owner's.
+   */
+  isWriting(cell: Cell): boolean {
+    if (cell.write_ticket > this.#decidedTicket) return true;
+    return this.#leaving.size > 0 && this.#leaving.has(addressText(cell.self));
+  }
+
+  /** Records that the actor has left memory. */
+  leave(cell: Cell): void {
+    if (cell.write_ticket > this.#decidedTicket) this.#leaving.set(addressText(cell.self), cell.write_ticket);
+  }
+
+  /**
+   * Reads what is stored of the actor. Null: it is not persistent.
    * @throws if it cannot be read
    */
-  load(cell: Cell): void {
+  read({ kind: { behaviour }, self }: Cell): StoredActor | Promise<StoredActor> | null {
+    return behaviour.persistence === undefined ? null : this.#store!.load(self.kind, self.key);
+  }
+
+  /**
+   * Sets the actor's state from what is stored, or to its initial state.
+   * @throws if that is damaged
+   */
+  restore(cell: Cell, stored: StoredActor | null): void {
     const { behaviour } = cell.kind;
-    const { kind, key } = cell.self;
+    const { key } = cell.self;
     const { persistence } = behaviour;
-    if (persistence === undefined) {
+    if (persistence === undefined || stored === null) {
       cell.state = behaviour.initial(key);
       return;
     }
-    const stored = this.#store!.load(kind, key);
     let state: unknown;
     if (stored.snapshot === null) {
       state = behaviour.initial(key);
@@ -127,6 +167,7 @@ export class HostJournal {
     cell.events_since_snapshot++;
     cell.undurable++;
     cell.gate_ticket = batch.ticket;
+    cell.write_ticket = batch.ticket;
     batch.events.set(cell, (batch.events.get(cell) ?? 0) + 1);
     if (isLast) {
       batch.writes.push({ type: 'forget', kind, key });
@@ -152,14 +193,10 @@ export class HostJournal {
     const { snapshot } = cell.kind.behaviour.persistence!;
     const { kind, key } = cell.self;
     const state = this.#packr.pack(snapshot.encode(cell.state));
-    this.#openBatch().writes.push({
-      type: 'snapshot',
-      kind,
-      key,
-      seq: cell.seq,
-      version: snapshot.version,
-      state,
-    });
+    const batch = this.#openBatch();
+    const { seq } = cell;
+    batch.writes.push({ type: 'snapshot', kind, key, seq, version: snapshot.version, state });
+    cell.write_ticket = batch.ticket;
     cell.events_since_snapshot = 0;
   }
 
@@ -184,32 +221,41 @@ export class HostJournal {
     const batch = this.#batch;
     this.#batch = null;
     this.#committing = batch;
-    this.#store!.commit(batch.writes, (error) => {
+    this.#store!.commit(batch.writes, (error, lost = NONE_LOST) => {
       if (this.#closed) return;
       this.#committing = null;
       this.#decidedTicket = batch.ticket;
-      if (error !== null) this.#dropLost(batch);
-      this.#decided(batch, error);
+      if (error !== null) this.#dropNext(Array.from(batch.events.keys(), ({ self }) => self));
+      else if (lost.length > 0) this.#dropNext(lost);
+      this.#arrive();
+      this.#decided(batch, { error, lost });
     });
   }
 
   /**
-   * Removes from the next batch the records of actors of a failed batch, because they depend on events that do not
-   * exist.
+   * Removes from the next batch the records of actors whose events were not stored, because they depend on events that
+   * do not exist.
    */
-  #dropLost(failed: Batch): void {
+  #dropNext(actors: readonly ActorAddress[]): void {
     const next = this.#batch;
     if (next === null) return;
-    const lost = new Set<string>();
-    for (const cell of failed.events.keys()) {
-      lost.add(addressText(cell.self));
-      next.events.delete(cell);
+    const unstored = new Set(actors.map(addressText));
+    for (const cell of next.events.keys()) {
+      if (unstored.has(addressText(cell.self))) next.events.delete(cell);
     }
-    next.writes = next.writes.filter((write) => !lost.has(addressText(write)));
+    next.writes = next.writes.filter((write) => !unstored.has(addressText(write)));
     if (next.writes.length === 0) this.#batch = null;
+  }
+
+  /** Forgets the actors whose last writes are decided. */
+  #arrive(): void {
+    for (const [address, ticket] of this.#leaving) {
+      if (ticket <= this.#decidedTicket || this.#batch === null) this.#leaving.delete(address);
+    }
   }
 }
 
-function addressText(address: ActorAddress): string {
+/** The address as a key of maps. */
+export function addressText(address: ActorAddress): string {
   return `${address.kind}\0${address.key}`;
 }

@@ -1,10 +1,12 @@
 /**
  * The lifecycle of a host's actors: they start with the first message, restart from their stored state after a
- * failure, and are stopped if they fail too often. Actor threads, server threads (and the simulator).
+ * failure, and are stopped if they fail too often. An actor that has another owner is loaded again, or leaves memory.
+ * Actor threads, server threads (and the simulator).
  */
 
-import { type ErrorData, runtimeError } from '../error.ts';
+import { type ErrorData, type RuntimeErrorCode, runtimeError } from '../error.ts';
 import { describeFailure, type HostReport } from '../host-report.ts';
+import { JournalUnavailableError, type StoredActor } from '../journal.ts';
 import { type ActorAddress, isValidKey } from '../protocol.ts';
 import type { Scheduler } from '../scheduler.ts';
 import { recordFailure } from '../supervision.ts';
@@ -18,6 +20,8 @@ import type { Tenure } from './tenure.ts';
 import type { Undelivered } from './undelivered.ts';
 
 const MAX_STOPPED_KEPT = 10_000;
+/** Longest time in which a store may read an actor. It is longer than the time for which stores try again. */
+const LOAD_LIMIT_MS = 15_000;
 
 /** The functions of the host that the lifecycle needs. */
 interface LifecycleParts {
@@ -32,9 +36,14 @@ interface LifecycleParts {
   report(report: HostReport): void;
 }
 
+/** Why an actor could not be started. */
+type Refusal = Extract<RuntimeErrorCode, 'actor_stopped' | 'storage_unavailable'>;
+
 /** Starts, restarts and stops the actors of one host. */
 export class Lifecycle {
   readonly #parts: LifecycleParts;
+  /** Actors that are loaded when their last writes are decided. */
+  readonly #waiting = new Set<Cell>();
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
@@ -63,29 +72,124 @@ export class Lifecycle {
     const cell = createCell(kind, to, nowMs);
     kind.cells.set(to.key, cell);
     this.#parts.tenure.begin(to);
-    if (!this.#start(cell)) {
-      lost.discard(to, delivery, 'actor_stopped', 'actor_stopped');
+    const refusal = this.#start(cell);
+    if (refusal !== null) {
+      lost.discard(to, delivery, refusal, refusal);
       return null;
     }
     passivation.scheduleSweep();
     return cell;
   }
 
-  /** Loads the state and runs `activated`. If that fails, stops the actor and returns false. */
-  #start(cell: Cell): boolean {
-    const { stats } = cell.kind;
-    try {
-      this.#parts.journal.load(cell);
-      cell.status = 'ready';
-      stats.activations++;
-      this.#parts.dispatch.takeFirst(cell);
-      return true;
-    } catch (thrown) {
-      stats.errors++;
-      this.#stop(cell);
-      this.#report(cell, 'activate', thrown, 'stop');
-      return false;
+  /**
+   * Loads the state and runs `activated`: at once, or when its last writes are decided and the store has read it.
+   * @returns why the actor could not be started; then it has left memory
+   */
+  #start(cell: Cell): Refusal | null {
+    const { journal } = this.#parts;
+    if (journal.isWriting(cell)) {
+      cell.status = 'loading';
+      cell.load = 'waits';
+      this.#waiting.add(cell);
+      return null;
     }
+    try {
+      const stored = journal.read(cell);
+      if (stored instanceof Promise) this.#awaitLoad(cell, stored);
+      else this.#begin(cell, stored);
+      return null;
+    } catch (thrown) {
+      return this.#giveUp(cell, thrown);
+    }
+  }
+
+  /** @throws if what is stored is damaged, or `activated` fails */
+  #begin(cell: Cell, stored: StoredActor | null): void {
+    this.#parts.journal.restore(cell, stored);
+    cell.status = 'ready';
+    cell.kind.stats.activations++;
+    this.#parts.dispatch.takeFirst(cell);
+  }
+
+  /** Messages wait in the mailbox while the store reads the actor. */
+  #awaitLoad(cell: Cell, reading: Promise<StoredActor>): void {
+    const { scheduler, mailboxes } = this.#parts;
+    cell.status = 'loading';
+    cell.load = 'runs';
+    let isOver = false;
+    const end = (start: () => void): void => {
+      if (isOver) return;
+      isOver = true;
+      cancelLimit();
+      if (mailboxes.closed) return;
+      start();
+      mailboxes.resume(cell);
+    };
+    const fail = (thrown: unknown): void => end(() => void this.#giveUp(cell, thrown));
+    const cancelLimit = scheduler.later(LOAD_LIMIT_MS, () =>
+      fail(new JournalUnavailableError(`not loaded within ${LOAD_LIMIT_MS} ms`)),
+    );
+    // In a separate tick, so that an exception goes where those of all other tasks go.
+    reading.then(
+      (stored) => scheduler.soon(() => end(() => this.#startFrom(cell, stored))),
+      (thrown: unknown) => scheduler.soon(() => fail(thrown)),
+    );
+  }
+
+  #startFrom(cell: Cell, stored: StoredActor): void {
+    if (cell.load === 'stale') return this.#loadIfAsked(cell);
+    try {
+      this.#begin(cell, stored);
+    } catch (thrown) {
+      this.#giveUp(cell, thrown);
+    }
+  }
+
+  /** Handles that an actor could not be started: it is stopped, unless only the store could not be reached. */
+  #giveUp(cell: Cell, thrown: unknown): Refusal {
+    cell.kind.stats.errors++;
+    if (thrown instanceof JournalUnavailableError) {
+      this.#leave(cell);
+      this.#parts.mailboxes.refuseAll(cell, 'storage_unavailable');
+      return 'storage_unavailable';
+    }
+    this.#stop(cell);
+    this.#report(cell, 'activate', thrown, 'stop');
+    return 'actor_stopped';
+  }
+
+  /**
+   * Handles that the actor has another owner: its state is old. It is loaded again if messages wait for it, and leaves
+   * memory otherwise. Its recorded events keep their effects until their commit is decided.
+   */
+  lose(cell: Cell): void {
+    if (cell.status === 'loading' && cell.load === 'runs') cell.load = 'stale';
+    // An actor that waits or restarts is loaded later anyway.
+    if (cell.status !== 'ready') return;
+    this.#endLife(cell, 'moved');
+    cell.status = 'loading';
+    cell.load = 'moved';
+    if (this.#parts.journal.isWriting(cell)) this.#waiting.add(cell);
+    else this.#loadIfAsked(cell);
+  }
+
+  /** To be called when a commit is decided. */
+  loadWaiting(): void {
+    for (const cell of this.#waiting) {
+      if (this.#parts.journal.isWriting(cell)) continue;
+      this.#waiting.delete(cell);
+      if (cell.load === 'moved') this.#loadIfAsked(cell);
+      else this.#startAndSchedule(cell);
+    }
+  }
+
+  #startAndSchedule(cell: Cell): void {
+    if (this.#start(cell) === null) this.#parts.mailboxes.schedule(cell);
+  }
+
+  #loadIfAsked(cell: Cell): void {
+    if (cell.mailbox.size === 0) this.#leave(cell);
+    else this.#startAndSchedule(cell);
   }
 
   /**
@@ -93,16 +197,10 @@ export class Lifecycle {
    * often.
    */
   fail(cell: Cell, during: string, thrown: unknown): void {
-    const { gate, mailboxes, scheduler } = this.#parts;
+    const { mailboxes, scheduler } = this.#parts;
     const { policy, stats } = cell.kind;
     stats.errors++;
-    cell.life++;
-    cancelTimers(cell);
-    mailboxes.dropInternal(cell);
-    for (const to of cell.replies.values()) {
-      gate.emit(cell, { type: 'error', to, error: restartedError(cell.self), name: during });
-    }
-    cell.replies.clear();
+    this.#endLife(cell, during);
     const backoffMs = recordFailure(policy.restart, cell.history, scheduler.monotonicMs());
     if (backoffMs === null) {
       this.#stop(cell);
@@ -110,34 +208,36 @@ export class Lifecycle {
       return;
     }
     cell.status = 'restarting';
-    cell.restart_due = false;
     this.#report(cell, during, thrown, 'restart');
     const { life } = cell;
     scheduler.later(backoffMs, () => {
       if (cell.status !== 'restarting' || cell.life !== life || mailboxes.closed) return;
-      cell.restart_due = true;
-      this.#restartIfDurable(cell);
+      stats.restarts++;
+      this.#startAndSchedule(cell);
       mailboxes.resume(cell);
     });
+  }
+
+  /** Ends what only lives in memory: timers, outcomes to come, and kept answers. */
+  #endLife(cell: Cell, during: string): void {
+    const { gate, mailboxes } = this.#parts;
+    cell.life++;
+    cancelTimers(cell);
+    mailboxes.dropInternal(cell);
+    for (const to of cell.replies.values()) {
+      gate.emit(cell, { type: 'error', to, error: restartedError(cell.self), name: during, kept: true });
+    }
+    cell.replies.clear();
   }
 
   /** To be called when all commits with records of the actor are decided. */
   settle(cell: Cell): void {
     if (cell.undurable > 0) return;
     const { kind, self } = cell;
-    if (cell.status === 'restarting') this.#restartIfDurable(cell);
-    else if (cell.status === 'ready') this.#parts.mailboxes.schedule(cell);
-    else if (kind.stopped.get(self.key) === Number.POSITIVE_INFINITY) {
+    if (cell.status === 'ready') this.#parts.mailboxes.schedule(cell);
+    else if (cell.status === 'gone' && kind.stopped.get(self.key) === Number.POSITIVE_INFINITY) {
       kind.stopped.set(self.key, this.#stoppedUntil(kind));
     }
-  }
-
-  /** Restarts the actor if all commits of its events are decided. Only then its stored state is complete. */
-  #restartIfDurable(cell: Cell): void {
-    if (!cell.restart_due || cell.undurable > 0) return;
-    cell.restart_due = false;
-    cell.kind.stats.restarts++;
-    if (this.#start(cell)) this.#parts.mailboxes.schedule(cell);
   }
 
   /**
@@ -146,16 +246,22 @@ export class Lifecycle {
   #stop(cell: Cell): void {
     const { mailboxes } = this.#parts;
     const { kind } = cell;
-    cell.status = 'gone';
-    cell.life++;
-    cancelTimers(cell);
-    mailboxes.dropInternal(cell);
-    kind.cells.delete(cell.self.key);
-    this.#parts.tenure.end(cell.self);
+    this.#leave(cell);
     if (kind.stopped.size >= MAX_STOPPED_KEPT) kind.stopped.delete(kind.stopped.keys().next().value!);
     // The actor must not start from storage while its events are still being written.
     kind.stopped.set(cell.self.key, cell.undurable > 0 ? Number.POSITIVE_INFINITY : this.#stoppedUntil(kind));
-    mailboxes.refuseAll(cell);
+    mailboxes.refuseAll(cell, 'actor_stopped');
+  }
+
+  #leave(cell: Cell): void {
+    cell.status = 'gone';
+    cell.life++;
+    cancelTimers(cell);
+    this.#parts.mailboxes.dropInternal(cell);
+    this.#waiting.delete(cell);
+    cell.kind.cells.delete(cell.self.key);
+    this.#parts.journal.leave(cell);
+    this.#parts.tenure.end(cell.self);
   }
 
   #stoppedUntil(kind: Kind): number {

@@ -80,10 +80,10 @@ export class Mailboxes {
     cell.internal.clear();
   }
 
-  /** Refuses all waiting messages of a stopped actor. */
-  refuseAll(cell: Cell): void {
+  /** Refuses all waiting messages of an actor that has stopped or could not be loaded. */
+  refuseAll(cell: Cell, code: 'actor_stopped' | 'storage_unavailable'): void {
     for (let delivery = this.#take(cell); delivery !== undefined; delivery = this.#take(cell)) {
-      this.#lost.discard(cell.self, delivery, 'actor_stopped', 'actor_stopped');
+      this.#lost.discard(cell.self, delivery, code, code);
     }
   }
 

@@ -95,11 +95,14 @@ export class OutputGate {
     }
   }
 
-  /** Withdraws all held outputs of the actor, because the events before them are not stored. */
-  withdrawAll(cell: Cell): void {
+  /**
+   * Withdraws all held outputs of the actor, because the events before them are not stored.
+   * @param code `actor_moved`: it is certain that they are not
+   */
+  withdrawAll(cell: Cell, code: 'storage_unavailable' | 'actor_moved'): void {
     for (let item = cell.held.shift(); item !== undefined; item = cell.held.shift()) {
       this.#held--;
-      this.#withdraw(cell, item.output);
+      this.#withdraw(cell, item.output, code);
     }
   }
 
@@ -186,14 +189,17 @@ export class OutputGate {
     };
   }
 
-  /** Drops an output that must not be released: askers get a storage error, other messages become dead letters. */
-  #withdraw(cell: Cell, output: Output): void {
+  /** Drops an output that must not be released: askers get an error, other messages become dead letters. */
+  #withdraw(cell: Cell, output: Output, code: 'storage_unavailable' | 'actor_moved'): void {
     const { lost } = this.#parts;
     switch (output.type) {
       case 'reply':
       case 'error': {
-        const error = runtimeError('storage_unavailable', `${cell.self.kind} ${output.name}: not stored`);
-        output.to.link.send({ type: 'error', id: output.to.id, error });
+        const { to, name, kept } = output;
+        // An earlier commit may have stored events of a message whose answer was kept.
+        const told = code === 'actor_moved' && kept ? 'actor_restarted' : code;
+        const error = runtimeError(told, `${cell.self.kind} ${name}: not stored`);
+        to.link.send({ type: 'error', id: to.id, error });
         return;
       }
       case 'tell':

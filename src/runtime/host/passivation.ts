@@ -109,6 +109,7 @@ export class Passivation {
   #forget(cell: Cell): void {
     cell.status = 'gone';
     cell.kind.cells.delete(cell.self.key);
+    this.#parts.journal.leave(cell);
     this.#parts.tenure.end(cell.self);
     cell.kind.stats.passivations++;
   }
