@@ -33,6 +33,7 @@ import { ProcessClaims } from './threads/process-claims.ts';
 import { type Capture, guardOf, startServers } from './threads/server-start.ts';
 import type { Parts } from './threads/server-thread.ts';
 import { ServiceParts } from './threads/service-parts.ts';
+import { StopNotice } from './threads/stop-notice.ts';
 
 /** How long a start that was given up may take to stop. */
 const GIVEN_UP_START_MS = 8_000;
@@ -140,7 +141,8 @@ async function startAll(
       isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null,
     stop: (made) => (made === null ? undefined : closeMappedMemory(made)),
   });
-  const starting: Starting = { config, parts, shared, memory, reads, log, running };
+  const notice = new StopNotice();
+  const starting: Starting = { config, parts, shared, memory, reads, notice, log, running };
   const actors = await startActors(starting);
   const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
   const writer = isCapturing ? new CaptureWriterClient(actors.client, ownMemory) : null;
@@ -148,6 +150,7 @@ async function startAll(
   // After everything that may refuse the start, because a refusal is one line.
   warnOfLoosePlaces(given, log);
   const { first, proxy } = await startServers(starting, actors, capture);
+  await running.start({ start: () => notice, stop: (given) => given.give(config.stop_notice_ms) });
   await running.start({ start: () => claims, stop: (taken) => taken.announceEnd() });
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {

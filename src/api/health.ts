@@ -10,7 +10,7 @@ import { METRICS_TYPE } from './metrics.ts';
 import { type Checks, identify } from './pipeline.ts';
 
 /** Whether a part of the process is ready, or why it is not. */
-type Probed = boolean | string;
+export type Probed = boolean | string;
 /** Probes by name. A probe that throws or rejects counts as not ready. */
 export type ReadinessProbes = Readonly<Record<string, () => Probed | Promise<Probed>>>;
 

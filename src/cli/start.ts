@@ -235,7 +235,9 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   let isUp = false;
   const givingUp = new AbortController();
   void stopAsked.then((signal) => {
-    watchEnd(isUp ? STOP_GRACE_MS : GIVE_UP_GRACE_MS, () => io.err('the end took too long\n'));
+    watchEnd(isUp ? STOP_GRACE_MS + config.stop_notice_ms : GIVE_UP_GRACE_MS, () =>
+      io.err('the end took too long\n'),
+    );
     if (isUp) return;
     io.err(`${signal}: the start is given up\n`);
     givingUp.abort();
@@ -269,7 +271,8 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
     warnOfUnusedKeys(config, io);
   }
   const signal = await stopAsked;
-  io.err(`${signal}: finishing requests in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
+  const notice = config.stop_notice_ms === 0 ? '' : `not ready for ${config.stop_notice_ms} ms, then `;
+  io.err(`${signal}: ${notice}finishing requests in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
   await running.stop();
   return EXIT.done;
 }

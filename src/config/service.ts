@@ -1,7 +1,7 @@
 /** Settings of the whole process: data, threads and connections. Main thread. */
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { DEFAULTS } from '../limits.ts';
+import { DEFAULTS, DRAIN_DEADLINE_MS } from '../limits.ts';
 import { readKeyFile } from '../std/key-file.ts';
 import { countUsableCores } from '../std/usable-cores.ts';
 import { ConfigError } from './config-error.ts';
@@ -30,6 +30,9 @@ const RETENTION_DAYS_MAX = 36_500;
 /** Names in ALLOWED_HOSTS. */
 const ALLOWED_HOSTS_MAX = 1_000;
 
+/** A start waits for twice the drain until a process that ends is gone (CLAIM_PATIENCE_MS). */
+const STOP_NOTICE_MS_MAX = DRAIN_DEADLINE_MS;
+
 /** The HTTP server: uWebSockets.js, or Node's own server on platforms for which that has no binary. */
 const HTTP_SERVERS = ['auto', 'uwebsockets', 'node'] as const;
 
@@ -39,6 +42,8 @@ export interface ServiceConfig {
   readonly log_level: (typeof LOG_LEVELS)[number];
   /** `auto`: uWebSockets.js if it has a binary for the platform. */
   readonly http_server: (typeof HTTP_SERVERS)[number];
+  /** How long the service says that it stops before its listeners close. */
+  readonly stop_notice_ms: number;
   /** Absolute. */
   readonly data_dir: string;
   /** Encrypts stored content; null: it is stored in the clear. Secret: never print. */
@@ -93,6 +98,7 @@ const httpServer = z.enum(HTTP_SERVERS).describe(`must be one of ${HTTP_SERVERS.
 export const SERVICE_VARIABLES = {
   LOG_LEVEL: [level, 'info'],
   HTTP_SERVER: [httpServer, 'auto'],
+  STOP_NOTICE_MS: [wholeNumber(0, STOP_NOTICE_MS_MAX, ' of milliseconds'), '0'],
   DATA_DIR: [path, './data'],
   DATA_KEY_FILE: [path, undefined],
   RETENTION_DAYS: [days, '0'],
@@ -122,6 +128,7 @@ export function readService(v: Values<typeof SERVICE_VARIABLES>): ServiceConfig 
   return {
     log_level: v.LOG_LEVEL,
     http_server: v.HTTP_SERVER,
+    stop_notice_ms: v.STOP_NOTICE_MS,
     data_dir: resolve(v.DATA_DIR),
     data_key: readDataKey(v.DATA_KEY_FILE),
     retention_days: Object.freeze({

@@ -32,12 +32,13 @@ export const ADMIN_ROUTES: Record<string, AdminRoute> = {
 };
 
 /**
- * Tells a load balancer whether the gateway forwards. The gateway is ready as long as it answers: neither a full disk
+ * Tells a load balancer whether the gateway forwards. The gateway is ready until it is told to end: neither a full disk
  * nor stopped capture is a reason to redirect traffic.
  */
 async function reportReadiness(admin: CaptureAdmin): Promise<object> {
-  const health = await admin.health().catch(() => null);
-  return { status: 'ready', ...(health === null ? {} : { capture: health.status }) };
+  const { refusal = null, capture } = await admin.readiness().catch(() => ({}) as Record<string, undefined>);
+  if (refusal !== null) throw new CatalogueError('unavailable', `Not ready: ${refusal}`);
+  return { status: 'ready', ...(capture === undefined ? {} : { capture }) };
 }
 
 /** Whether a raw path belongs to the gateway. A path that only decodes to such a path does not. */

@@ -6,6 +6,7 @@ import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts'
 import { allocateRateTable, RATE_SLOTS } from '../../actors/rate-bucket/table.ts';
 import { MOVING_KINDS, PINS, SERVER_KINDS } from '../../actors/supervision.ts';
 import { FAILED_SIGN_INS } from '../api/failed-sign-ins.ts';
+import type { Probed } from '../api/health.ts';
 import { UserEpochs } from '../api/user-epochs.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { StreamTickets } from '../auth/stream-tickets.ts';
@@ -29,6 +30,7 @@ import type { HostOptions } from './actor-thread-entry.ts';
 import { startServerActors } from './server-actors.ts';
 import type { Parts } from './server-thread.ts';
 import type { ServiceParts } from './service-parts.ts';
+import type { StopNotice } from './stop-notice.ts';
 
 /** The inputs of every step of a start. */
 export interface Starting {
@@ -40,6 +42,7 @@ export interface Starting {
   memory: MappedMemory | null;
   /** The watch over readers of the API's databases; null without an API. */
   reads: StoreReads | null;
+  notice: StopNotice;
   log: Log;
   /** The parts that run so far. */
   running: ServiceParts;
@@ -53,7 +56,8 @@ export interface StartedActors {
   client: ActorClient;
   /** null: there is no API. */
   compute: ComputePool | null;
-  isReady(): Promise<boolean>;
+  /** Whether they can be reached, or why no more requests should come. */
+  isReady(): Promise<Probed>;
 }
 
 /** Memory that all server threads share. */

@@ -59,6 +59,7 @@ import type { Stores } from '../storage/stores.ts';
 import { renameAgent, reportStudent } from '../student/student-report.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
 import { SharedRequests } from './shared-requests.ts';
+import { STOPPING } from './stop-notice.ts';
 
 /** Maximum number of concurrent batches of texts that a server thread sends to the model. */
 const SHARED_SEARCH_RUNS = 4;
@@ -283,7 +284,10 @@ function openAlerts({ alerts }: Config): OpenParts['alerts'] {
 function watchAlerts(services: ApiServices, parts: OpenParts): AlertWatch {
   const { config, captures, stats, log } = services;
   const { stores, alerts } = parts;
-  const isReady = async () => (await answerReady(readinessOf(services, parts))).status === 200;
+  // A service that is told to end needs nobody's attention.
+  const isReady = async () =>
+    (await services.probes.actors?.()) === STOPPING ||
+    (await answerReady(readinessOf(services, parts))).status === 200;
   return new AlertWatch({
     main: stores.main,
     org_id: config.operators.org ?? '',

@@ -22,6 +22,7 @@ import { startProxy } from './proxy-start.ts';
 import type { ProxyThread, RoutedServer } from './proxy-thread.ts';
 import { type Parts, ServerThread, type ServerThreadServices } from './server-thread.ts';
 import { ServerThreads } from './server-threads.ts';
+import { STOPPING } from './stop-notice.ts';
 import { openStudentSharing } from './student-sharing.ts';
 import { openStudent, type StudentThread } from './student-thread.ts';
 
@@ -66,10 +67,12 @@ class LateProxy {
 /** @returns the main thread's server, and the proxy; null without one */
 export async function startServers(
   starting: Starting,
-  actors: StartedActors,
+  started: StartedActors,
   capture: Capture,
 ): Promise<{ first: ServerThread; proxy: ProxyThread | null }> {
-  const { config: given, parts, log, running } = starting;
+  const { config: given, parts, notice, log, running } = starting;
+  const isReady = async () => (notice.isGiven ? STOPPING : started.isReady());
+  const actors: StartedActors = { ...started, isReady };
   const roster = new Roster();
   const proxy = await running.start({ start: () => new LateProxy(), stop: (late) => late.stop() });
   const student = await running.start({
@@ -148,7 +151,7 @@ interface Shared extends Capture {
 }
 
 function serverServices(
-  { parts, shared, reads, log }: Starting,
+  { parts, shared, reads, notice, log }: Starting,
   { threads, client, compute, isReady }: StartedActors,
   { config, roster, proxy, student, connections, reader, writer, otel }: Shared,
 ): ServerThreadServices {
@@ -162,6 +165,7 @@ function serverServices(
     relegation: student,
     connections: () => connections.counts(),
     framing_guard: guard,
+    refusal: () => (notice.isGiven ? STOPPING : null),
     otel: otel === null ? null : () => otel.state(),
     ...(reads === null ? {} : { databases: () => reads.ages() }),
     ...(parts.gateway && config.proxy !== null ? { proxy: () => proxy.counts.read() } : {}),

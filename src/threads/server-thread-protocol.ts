@@ -1,9 +1,11 @@
 /**
  * The messages between the main thread and a further server thread, over comlink. Types.
  */
+
 import type { MessagePort } from 'node:worker_threads';
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { SharedMemory } from '../api/checks.ts';
+import type { Probed } from '../api/health.ts';
 import type { MetricsData } from '../api/metrics.ts';
 import type { Config } from '../config.ts';
 import type { CaptureQuestion } from '../domain/captured-run.ts';
@@ -72,7 +74,7 @@ export interface RemoteServices {
   admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
   /** Asks the capture reader. */
   readCaptures(question: CaptureQuestion): Promise<AdminAnswer>;
-  isReady(): Promise<boolean>;
+  isReady(): Promise<Probed>;
   /** Runs a task of the stateless pool. */
   compute(task: string, input: unknown): Promise<unknown>;
   renderMetrics(): Promise<string>;

@@ -7,6 +7,7 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { SharedMemory } from '../api/checks.ts';
+import type { Probed } from '../api/health.ts';
 import type { Config } from '../config.ts';
 import type { CaptureAsker } from '../domain/captured-run.ts';
 import { fromErrorData, toErrorData } from '../errors.ts';
@@ -39,7 +40,7 @@ interface ServerThreadsOptions {
   actors: ActorThreads;
   admin: CaptureAdmin;
   captures: CaptureAsker;
-  isReady: () => Promise<boolean>;
+  isReady: () => Promise<Probed>;
   /** null without an API. */
   compute: ComputeTask | null;
   renderMetrics: () => Promise<string>;

@@ -40,6 +40,8 @@ interface CaptureControlOptions {
   connections?: () => object;
   /** Name of the component that checks request framing; absent: unknown. */
   framing_guard?: () => string;
+  /** Why a load balancer should send nothing more, or null; absent: never. */
+  refusal?: () => string | null;
   /** The export of captured turns; null or absent: there is no export. */
   otel?: (() => object) | null;
   /** The proxy's tunnels; absent: there is no proxy. */
@@ -147,6 +149,11 @@ export class CaptureControl {
   /** The state of capture, without asking the writer. */
   async health(): Promise<CaptureHealth> {
     return this.#judge(await this.#sum());
+  }
+
+  /** What a load balancer needs to know. */
+  async readiness(): Promise<{ refusal: string | null; capture: CaptureHealth['status'] }> {
+    return { refusal: this.#options.refusal?.() ?? null, capture: (await this.health()).status };
   }
 
   #judge(sum: CaptureCounters): CaptureHealth {
