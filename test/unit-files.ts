@@ -22,7 +22,7 @@ export const UNIT = [
   'test/cli/{banner,inspect}.test.ts',
   'test/label/labelled-target.test.ts',
   'test/native/{byte,vector}-engine.test.ts',
-  'test/runtime/{claims,host,recorder}.test.ts',
+  'test/runtime/{ask-owner,claims,host,recorder}.test.ts',
   'test/otel/conventions.test.ts',
   'test/redaction/key-shapes.test.ts',
   'test/search/{embedder-config,embedder-features,word-tokens}.test.ts',

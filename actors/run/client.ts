@@ -7,6 +7,7 @@ import type { RunStart, RunTotals } from '../../src/domain/run.ts';
 import { RUN_DELETIONS } from '../../src/domain/run-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
+import { askOwner } from '../../src/runtime/ask-owner.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 import {
@@ -96,7 +97,7 @@ export class RunClient {
     name: Name,
     request: RunProtocol[Name]['request'],
   ): Promise<RunProtocol[Name]['reply']> {
-    return this.#asker.ask(runAddress(orgId, runId), name, request).catch((thrown: unknown) => {
+    return askOwner(this.#asker, runAddress(orgId, runId), name, request).catch((thrown: unknown) => {
       throw toCatalogue(thrown);
     }) as Promise<RunProtocol[Name]['reply']>;
   }

@@ -5,6 +5,7 @@ import type { EvaluatedSteps } from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
+import { askOwner } from '../../src/runtime/ask-owner.ts';
 import {
   type CountReply,
   type CountRequest,
@@ -74,7 +75,7 @@ export class UsageMeterClient {
     payload: UsageMeterProtocol[N]['request'],
   ): Promise<UsageMeterProtocol[N]['reply']> {
     try {
-      return (await this.#asker.ask({ kind: USAGE_METER_KIND, key: orgId }, name, payload, {
+      return (await askOwner(this.#asker, { kind: USAGE_METER_KIND, key: orgId }, name, payload, {
         deadline_ms: DEADLINE_MS,
       })) as UsageMeterProtocol[N]['reply'];
     } catch (thrown) {

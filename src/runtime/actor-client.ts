@@ -31,7 +31,7 @@ interface ActorClientLimits {
   max_pending_asks: number;
 }
 
-const DEFAULT_ASK_DEADLINE_MS = 5_000;
+export const DEFAULT_ASK_DEADLINE_MS = 5_000;
 const DEFAULT_ACTOR_CLIENT_LIMITS: ActorClientLimits = { max_pending_asks: 262_144 };
 
 /** Counters of one client. */

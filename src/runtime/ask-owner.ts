@@ -1,0 +1,40 @@
+/**
+ * Asks actors that can move to another process, in a store that several processes share. An ask whose actor has moved
+ * is repeated: nothing of it was stored, and the actor is loaded again for it. Server threads.
+ */
+
+import { systemClock } from '../std/clock.ts';
+import { type Asker, type AskOptions, DEFAULT_ASK_DEADLINE_MS } from './actor-client.ts';
+import { RuntimeError } from './error.ts';
+import type { ActorAddress } from './protocol.ts';
+
+/** Maximum number of repetitions of one ask. After each, the other process took the actor once more. */
+const REPETITIONS = 5;
+
+/**
+ * Like `asker.ask`. A repeated ask comes after the messages that its sender has sent meanwhile; all repetitions share
+ * the deadline.
+ * @throws RuntimeError (as rejection), like `ask`; `actor_moved` if the actor moved each time
+ */
+export function askOwner(
+  asker: Asker,
+  to: ActorAddress,
+  name: string,
+  payload: unknown,
+  options: AskOptions = {},
+): Promise<unknown> {
+  const { deadline_ms = DEFAULT_ASK_DEADLINE_MS } = options;
+  const untilMs = systemClock.monotonicMs() + deadline_ms;
+  let left = REPETITIONS;
+  const repeat = (thrown: unknown): Promise<unknown> => {
+    const leftMs = untilMs - systemClock.monotonicMs();
+    if (!isMoved(thrown) || left === 0 || leftMs <= 0) throw thrown;
+    left--;
+    return asker.ask(to, name, payload, { ...options, deadline_ms: leftMs }).catch(repeat);
+  };
+  return asker.ask(to, name, payload, options).catch(repeat);
+}
+
+function isMoved(thrown: unknown): boolean {
+  return thrown instanceof RuntimeError && thrown.code === 'actor_moved';
+}
