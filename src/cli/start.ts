@@ -142,6 +142,7 @@ const COMMON_VARIABLES = `  DATA_DIR              where data is kept           .
   DATA_KEY_FILE         32 random bytes under which it is encrypted   none: it is not
   SERVER_THREADS, ACTOR_THREADS, COMPUTE_THREADS     auto: by the cores that the process may use
   HTTP_SERVER           uwebsockets, or node (slower, on one thread)   auto: node where the other has no binary
+  STOP_NOTICE_MS        after a signal, how long /ready says 503 before it stops   0
   ALLOWED_HOSTS         further names to answer under without a credential, comma-separated   PUBLIC_URL's
   MAX_CONNECTIONS       of both ports; 0: no cap     half the descriptors (ulimit -n) that are left
   MAX_CONNECTIONS_PER_ADDRESS   0: no cap            1000 of a public address, no cap for others

@@ -284,7 +284,7 @@ function openAlerts({ alerts }: Config): OpenParts['alerts'] {
 function watchAlerts(services: ApiServices, parts: OpenParts): AlertWatch {
   const { config, captures, stats, log } = services;
   const { stores, alerts } = parts;
-  // A service that is told to end needs nobody's attention.
+  // A service that was told to end is no reason for an alert.
   const isReady = async () =>
     (await services.probes.actors?.()) === STOPPING ||
     (await answerReady(readinessOf(services, parts))).status === 200;

@@ -29,6 +29,7 @@ describe('a configuration without variables', () => {
       version: expect.stringMatching(/^\d+\.\d+\.\d+/),
       log_level: 'info',
       http_server: 'auto',
+      stop_notice_ms: 0,
       retention_days: { runs: null, traces: null, findings: null, live_events: null, captures: null },
       data_dir: resolve('data'),
       data_key: null,
@@ -155,6 +156,7 @@ describe('variables and flags', () => {
       {
         LOG_LEVEL: 'debug',
         HTTP_SERVER: 'node',
+        STOP_NOTICE_MS: '5000',
         DATA_DIR: '/srv/understudy',
         RETENTION_DAYS: '90',
         RETENTION_DAYS_TRACES: '0',
@@ -200,6 +202,7 @@ describe('variables and flags', () => {
     );
     expect(config).toMatchObject({
       log_level: 'debug',
+      stop_notice_ms: 5_000,
       data_dir: '/srv/understudy',
       retention_days: { runs: 90, traces: null, findings: 90, live_events: 1, captures: 90 },
       cores: countUsableCores(),
