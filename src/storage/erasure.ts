@@ -13,16 +13,7 @@ import { findAny } from '../redaction/needles.ts';
 import { isThere } from '../std/file-place.ts';
 import { listDigests } from './capture/attachments.ts';
 import { BlockReader } from './capture/blocks.ts';
-import {
-  acceptedOrderPath,
-  type EraseOrder,
-  givenOrderPath,
-  giveOrder,
-  hasOrder,
-  readFailure,
-  toRanges,
-  withdrawOrder,
-} from './capture/erase-order.ts';
+import { type EraseOrder, eraseOrderFile, giveOrder, toRanges } from './capture/erase-order.ts';
 import { CaptureFileError, isDamagedName, listSealed, openCaptureEnv } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
 import { holdsTurns } from './capture/log-erasure.ts';
@@ -30,6 +21,7 @@ import { CaptureReader } from './capture/reader.ts';
 import type { ExchangeSummary } from './capture/record.ts';
 import { isErased } from './capture/record.ts';
 import type { DecodeExchange } from './capture/stored-copy.ts';
+import { awaitOrderEnd, LOOK_MS } from './order-end.ts';
 import { settlePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
@@ -60,7 +52,7 @@ interface ErasureOptions {
   target: ErasureTarget;
   /** Whether only to report what would be erased, without changes. */
   is_dry: boolean;
-  /** How long the process that writes may take to accept the order; default ACCEPT_MS. */
+  /** How long the process that writes may take to accept the order. */
   accept_ms?: number;
 }
 
@@ -83,10 +75,6 @@ type ErasureProgress = (name: string, doneBytes: number, ofBytes: number) => voi
 const CACHE_BYTES = 32 << 20;
 /** Number of exchanges that are read before the read transaction is renewed. */
 const RENEW_AFTER = 256;
-/** Interval of the checks whether the writing process has made progress, and whether it still runs. */
-const LOOK_MS = 50;
-const LOOKS_PER_CLAIM = 20;
-const ACCEPT_MS = 20_000;
 /** Maximum number of attempts to read the files while they are rotated. */
 const READ_TRIES = 5;
 
@@ -176,44 +164,27 @@ async function awaitIndex(
   }
 }
 
-/** Waits until the order no longer exists. @throws ErasureError */
-async function awaitEnd(options: ErasureOptions, progress: ErasureProgress, holder: string): Promise<void> {
-  const { capture_db, accept_ms = ACCEPT_MS } = options;
-  const acceptedUntil = performance.now() + accept_ms;
-  for (let look = 1; hasOrder(capture_db); look++) {
-    progress(`${capture_db}: ${holder} erases`, 0, 0);
-    await pause(LOOK_MS);
-    if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(options))) return;
-    const failure = existsSync(acceptedOrderPath(capture_db)) ? readFailure(capture_db) : null;
-    if (failure !== null)
-      throw new ErasureError(`${holder} cannot erase now (${failure}); it will try again`);
-    if (performance.now() < acceptedUntil || !existsSync(givenOrderPath(capture_db))) continue;
-    if (withdrawOrder(capture_db))
-      throw new ErasureError(
-        `${holder} writes to ${capture_db} and accepts no erasure order: stop it first (SIGTERM), and start it again afterwards`,
-      );
-  }
+/** Waits until no order exists. @throws ErasureError */
+function awaitEnd(options: ErasureOptions, progress: ErasureProgress, holder: string): Promise<void> {
+  const { capture_db, accept_ms } = options;
+  return awaitOrderEnd({
+    file: eraseOrderFile(capture_db),
+    capture_db,
+    holder,
+    accept_ms,
+    onLook: () => progress(`${capture_db}: ${holder} erases`, 0, 0),
+    carryOut: () => finishAlone(options),
+    refuse: (words) => new ErasureError(words),
+  });
 }
 
-/** Carries out the order of a process that has ended meanwhile. @returns false if it has not ended */
-async function finishAlone({ capture_db: path, data_key, decode }: ErasureOptions): Promise<boolean> {
-  let claim: WriterClaim;
+/** Carries out the order of a process that has ended meanwhile. */
+async function finishAlone({ capture_db: path, data_key, decode }: ErasureOptions): Promise<void> {
+  const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
   try {
-    claim = await claimWriter(path, { patience_ms: 0 });
-  } catch (thrown) {
-    if (thrown instanceof WriterClaimedError) return false;
-    throw thrown;
-  }
-  try {
-    const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
-    try {
-      await log.eraseOrdered();
-    } finally {
-      await log.close();
-    }
-    return true;
+    await log.eraseOrdered();
   } finally {
-    await claim.release();
+    await log.close();
   }
 }
 

@@ -4,22 +4,15 @@
  * the order out itself. Main thread of the command line.
  */
 import { statSync } from 'node:fs';
-import { setTimeout as pause } from 'node:timers/promises';
 import { DataKey } from '../std/data-key.ts';
 import { isThere } from '../std/file-place.ts';
 import { describeKeyChange, type KeyChange, readKeyChange } from './capture/capture-keys.ts';
 import { hasOrder } from './capture/erase-order.ts';
 import { closeEnv, listSealed, openCaptureEnv } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
-import {
-  giveRewriteOrder,
-  hasRewriteOrder,
-  isGiven,
-  type RewriteKind,
-  readRewriteFailure,
-  withdrawRewriteOrder,
-} from './capture/rewrite-order.ts';
+import { giveRewriteOrder, type RewriteKind, rewriteOrderFile } from './capture/rewrite-order.ts';
 import type { DecodeExchange } from './capture/stored-copy.ts';
+import { awaitOrderEnd } from './order-end.ts';
 import { settlePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
@@ -35,7 +28,7 @@ interface RewriteOptions {
   /** Secret; null: nothing is encrypted. */
   data_key: Uint8Array | null;
   decode: DecodeExchange;
-  /** How long the process that writes may take to accept the order; default ACCEPT_MS. */
+  /** How long the process that writes may take to accept the order. */
   accept_ms?: number;
 }
 
@@ -46,11 +39,6 @@ interface RewriteReport {
 }
 
 type RewriteProgress = (name: string, doneBytes: number, ofBytes: number) => void;
-
-/** Interval of the checks whether the writing process has made progress, and whether it still runs. */
-const LOOK_MS = 50;
-const LOOKS_PER_CLAIM = 20;
-const ACCEPT_MS = 20_000;
 
 /**
  * Gives unused space of the capture files back.
@@ -127,7 +115,16 @@ async function carryOut(
     if (!(thrown instanceof WriterClaimedError)) throw thrown;
     refuseHalfRestored(capture_db);
     giveRewriteOrder(capture_db, kind, change);
-    return await awaitEnd(options, kind, thrown.holder, progress);
+    const { holder } = thrown;
+    return await awaitOrderEnd({
+      file: rewriteOrderFile(capture_db, kind),
+      capture_db,
+      holder,
+      accept_ms: options.accept_ms,
+      onLook: () => progress(`${capture_db}: ${holder} writes it anew`, 0, 0),
+      carryOut: () => carryOutAlone(options, kind),
+      refuse: (words) => new RewriteError(words),
+    });
   }
   try {
     refuseHalfRestored(capture_db);
@@ -145,49 +142,8 @@ async function carryOutAlone(options: RewriteOptions, kind: RewriteKind): Promis
   const { capture_db: path, data_key, decode } = options;
   const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
   try {
-    while (hasRewriteOrder(path, kind)) await log.rewriteOrdered();
+    while (rewriteOrderFile(path, kind).exists()) await log.rewriteOrdered();
   } finally {
     await log.close();
-  }
-}
-
-/** Waits until the order is carried out. @throws RewriteError */
-async function awaitEnd(
-  options: RewriteOptions,
-  kind: RewriteKind,
-  holder: string,
-  progress: RewriteProgress,
-): Promise<void> {
-  const { capture_db: db, accept_ms = ACCEPT_MS } = options;
-  const acceptedUntil = performance.now() + accept_ms;
-  for (let look = 1; hasRewriteOrder(db, kind); look++) {
-    progress(`${db}: ${holder} writes it anew`, 0, 0);
-    await pause(LOOK_MS);
-    if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(options, kind))) return;
-    const failure = isGiven(db, kind) ? null : readRewriteFailure(db, kind);
-    if (failure !== null)
-      throw new RewriteError(`${holder} cannot do it now (${failure}); it will try again`);
-    if (performance.now() < acceptedUntil || !isGiven(db, kind)) continue;
-    if (withdrawRewriteOrder(db, kind))
-      throw new RewriteError(
-        `${holder} writes to ${db} and accepts no order: stop it first (SIGTERM), and start it again afterwards`,
-      );
-  }
-}
-
-/** Carries out the order of a process that has ended meanwhile. @returns false if it has not ended */
-async function finishAlone(options: RewriteOptions, kind: RewriteKind): Promise<boolean> {
-  let claim: WriterClaim;
-  try {
-    claim = await claimWriter(options.capture_db, { patience_ms: 0 });
-  } catch (thrown) {
-    if (thrown instanceof WriterClaimedError) return false;
-    throw thrown;
-  }
-  try {
-    await carryOutAlone(options, kind);
-    return true;
-  } finally {
-    await claim.release();
   }
 }

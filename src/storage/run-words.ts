@@ -323,14 +323,6 @@ export class StoredRunWords {
     return found;
   }
 
-  /** Reads a reported run again, because it may have ended or have been deleted. */
-  renewReported({ run_id, org_id }: ReportedRun): ReportedRun | undefined {
-    for (const folder of this.#folders)
-      for (const runs of folder.reported)
-        if (runs.org_id === org_id && runs.get(run_id) !== undefined) return runs.renew(run_id);
-    return undefined;
-  }
-
   /** Marks as of the last {@link followReported}. */
   marksOf(runId: string): RunMarks {
     for (const folder of this.#folders) {

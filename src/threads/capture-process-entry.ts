@@ -37,12 +37,12 @@ import {
   setLiveAside,
   setSealingAside,
 } from '../storage/capture/damage.ts';
-import { hasOrder, noteFailure } from '../storage/capture/erase-order.ts';
+import { eraseOrderFile } from '../storage/capture/erase-order.ts';
 import { CaptureExpiry } from '../storage/capture/expiry.ts';
 import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
 import { SEAL_LIMITS, sealWhenDue } from '../storage/capture/live-sealing.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
-import { findRewriteOrder, noteRewriteFailure } from '../storage/capture/rewrite-order.ts';
+import { findRewriteOrder, rewriteOrderFile } from '../storage/capture/rewrite-order.ts';
 import { needsRestore } from '../storage/lmdb/checkpoint.ts';
 import { allowFetching } from '../storage/offload/offloaded-reads.ts';
 import { ReadWatch } from '../storage/read-watch.ts';
@@ -216,8 +216,9 @@ class Capture {
     let notBefore = 0;
     const look = () => {
       if (isBusy || performance.now() < notBefore) return;
-      const kind = hasOrder(db) ? 'erase' : findRewriteOrder(db);
+      const kind = eraseOrderFile(db).exists() ? 'erase' : findRewriteOrder(db);
       if (kind === null) return;
+      const file = kind === 'erase' ? eraseOrderFile(db) : rewriteOrderFile(db, kind);
       isBusy = true;
       const started = performance.now();
       const done = kind === 'erase' ? log.eraseOrdered() : log.rewriteOrdered();
@@ -228,9 +229,7 @@ class Capture {
         })
         .catch((err: unknown) => {
           notBefore = performance.now() + ORDER_AGAIN_MS;
-          const why = describeRefusal(err) ?? (err as Error).message;
-          if (kind === 'erase') noteFailure(db, why);
-          else noteRewriteFailure(db, kind, why);
+          file.noteFailure(describeRefusal(err) ?? (err as Error).message);
           this.#logger.error({ err, db }, ORDER_WORDS[kind].failed);
         })
         .finally(() => {

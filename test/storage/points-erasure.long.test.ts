@@ -7,7 +7,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { BackupError } from '../../src/storage/backup-manifest.ts';
-import { givenOrderPath } from '../../src/storage/capture/erase-order.ts';
+import { eraseOrderFile } from '../../src/storage/capture/erase-order.ts';
 import { findAnywhere } from './captured.ts';
 import { eraseGone, fillThree, readAll, Writer } from './erasing.ts';
 import { makeFollowed, openFollower, pass, restoreTo } from './points.ts';
@@ -23,9 +23,9 @@ it('each point contains a run completely or not at all', async () => {
   const follower = await openFollower(followed);
   const times = [await pass(followed, follower)];
   // While an erasure order exists, no point is made.
-  writeFileSync(givenOrderPath(at.path), '');
+  writeFileSync(eraseOrderFile(at.path).given, '');
   await expect(pass(followed, follower)).rejects.toThrow(/are being erased/);
-  rmSync(givenOrderPath(at.path));
+  rmSync(eraseOrderFile(at.path).given);
   const writer = new Writer(at);
   try {
     await writer.next('append');

@@ -75,8 +75,7 @@ export class BatchEncoder {
   ): Promise<EncodedBatch> {
     const facts: ExchangeFacts[] = [];
     const isHurried = batch.length >= HURRIED_BATCH;
-    // If there is time, each exchange is packed with its base as dictionary. A block of mixed runs would
-    // prevent that.
+    // If there is time, each exchange gets its own block, so that its base can be the dictionary.
     const isEachAlone = !isHurried && !isPressed;
     const builder = new BlockBuilder(position, this.#raw, isHurried ? 'hurried' : 'steady', isPressed);
     const setApart: SetApart[] = [];

@@ -17,7 +17,7 @@ import { wipeUnusedBytes } from '../lmdb/unused-bytes.ts';
 import type { TextIndex } from '../text-index/text-index.ts';
 import { BlockReader } from './blocks.ts';
 import { listAttachmentNames, readCaptureKeys } from './capture-keys.ts';
-import { acceptOrder, type EraseOrder, endOrder, listIds } from './erase-order.ts';
+import { acceptOrder, type EraseOrder, eraseOrderFile, listIds } from './erase-order.ts';
 import { FileErasure } from './file-erasure.ts';
 import {
   attachmentsFolder,
@@ -112,7 +112,7 @@ export class LogErasure {
       this.#log.live.countErasure();
       removeRunIndex(path);
       await this.#log.flush();
-      endOrder(path);
+      eraseOrderFile(path).end();
     });
   }
 

@@ -38,7 +38,7 @@ import {
   openCaptureEnv,
   type SealedFile,
 } from './layout.ts';
-import { acceptRewriteOrder, endRewriteOrder, type RewriteKind } from './rewrite-order.ts';
+import { acceptRewriteOrder, type RewriteKind, rewriteOrderFile } from './rewrite-order.ts';
 
 /** Pause after each slice of work, in which the log can store. */
 const PAUSE_MS = 15;
@@ -82,7 +82,7 @@ export async function rewriteOrdered(log: RewritableLog, kind: RewriteKind): Pro
     await new KeyRewrite(log, change).run();
     await log.removeErasedObjects();
   }
-  endRewriteOrder(log.path, kind);
+  rewriteOrderFile(log.path, kind).end();
 }
 
 async function compactAll(log: RewritableLog): Promise<void> {

@@ -53,7 +53,7 @@ export class CaptureTextSources implements TextSources {
     // Bodies in a bucket count, too: they can be searched.
     const sizes = listSealed(this.#path).map(
       ({ path }) =>
-        (statSync(path, { throwIfNoEntry: false })?.size ?? 0) + (this.#offloaded.measure(path)?.bytes ?? 0),
+        (statSync(path, { throwIfNoEntry: false })?.size ?? 0) + (this.#offloaded.bytesOf(path) ?? 0),
     );
     return sizes.reduce((sum, size) => sum + size, this.#live().bytes);
   }

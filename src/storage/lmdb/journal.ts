@@ -212,12 +212,10 @@ export function encodeWrites(writes: readonly JournalWrite[]): Change[] {
 /** Removes the events that a later snapshot, or the end of their actor's history, makes superfluous. */
 function dropSuperseded(changes: readonly Change[]): readonly Change[] {
   if (!changes.some(({ op, database }) => op === 'clear' && database === JOURNAL)) return changes;
-  /**
-   * For each address: the number after the last superfluous event. Goes backwards, because events after a removal
-   * stay.
-   */
+  /** For each address: the number after the last superfluous event. */
   const cleared = new Map<string, number>();
   const kept: Change[] = [];
+  // Backwards, because a removal concerns only the events before it.
   for (const change of changes.toReversed()) {
     const { op, database, key } = change;
     if (database === JOURNAL && op === 'clear') {

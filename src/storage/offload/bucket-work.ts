@@ -122,7 +122,7 @@ export class BucketWork {
           throw new StaleDraftError(`${path} has changed since its draft was made`);
         await put(name, content);
       }
-      const attached = builder.content.attachments ?? [];
+      const attached = builder.content.attachments;
       let pack = 0;
       for (const content of attached.length === 0 ? [] : builder.attachments()) {
         this.#check();
@@ -178,7 +178,7 @@ export class BucketWork {
       throw new StaleDraftError(`${draft} is not the draft that was sent`);
     const all = [
       ...content.packs.map(([bytes, sha256], pack) => ({ object: `${folder}/${pack}`, bytes, sha256 })),
-      ...(content.attachments ?? []).map(([bytes, sha256], pack) => ({
+      ...content.attachments.map(([bytes, sha256], pack) => ({
         object: attachmentPackName({ folder }, pack),
         bytes,
         sha256,

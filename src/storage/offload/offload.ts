@@ -189,10 +189,7 @@ export class Offload {
     let oldest = (await host.readFirstStart()) ?? Date.now();
     let hasAny = false;
     for (const file of listSealed(this.#options.path)) {
-      const offloaded = file.sealing ? null : this.#offloaded.measure(file.path);
-      if (offloaded !== null) {
-        // An earlier version did not send attachments, and it is unknown which ones the file has.
-        if (!offloaded.has_attachments) return true;
+      if (!file.sealing && this.#offloaded.isOffloaded(file.path)) {
         hasAny = true;
         continue;
       }

@@ -18,11 +18,8 @@ const contentSchema = z.object({
   to_ms: z.number(),
   /** The packs by number: length and SHA-256 in hex. */
   packs: z.array(z.tuple([z.int().nonnegative(), z.string()])),
-  /**
-   * Length and SHA-256 of the packs of attachments (attachment-packs.ts); absent: an earlier version left the
-   * attachments on its disk.
-   */
-  attachments: z.array(z.tuple([z.int().nonnegative(), z.string()])).optional(),
+  /** Length and SHA-256 of the packs of attachments (attachment-packs.ts). */
+  attachments: z.array(z.tuple([z.int().nonnegative(), z.string()])),
 });
 
 /** Where an attachment is: in the packs of attachments as one sequence. */
@@ -87,17 +84,10 @@ export function isOffloadedRow(key: string): boolean {
   return key === OFFLOADED || key.startsWith(ATTACHMENT);
 }
 
-/** What a bucket has of a file. */
-interface OffloadedSize {
-  bytes: number;
-  /** Its attachments are there, too. */
-  has_attachments: boolean;
-}
-
 /** Remembers which sealed files have their blocks in a bucket. */
 export class OffloadedFiles {
   readonly #dataKey: Uint8Array | null;
-  readonly #known = new Map<string, { inode: bigint; size: OffloadedSize | null }>();
+  readonly #known = new Map<string, { inode: bigint; bytes: number | null }>();
 
   /** @param dataKey of the files; null: not encrypted */
   constructor(dataKey: Uint8Array | null) {
@@ -106,33 +96,32 @@ export class OffloadedFiles {
 
   /** @returns false for a file that does not exist. @throws CaptureFileError */
   isOffloaded(path: string): boolean {
-    return this.measure(path) !== null;
+    return this.bytesOf(path) !== null;
   }
 
-  /** @returns null for a file that has its blocks or does not exist. @throws CaptureFileError */
-  measure(path: string): OffloadedSize | null {
+  /** Bytes in the bucket. @returns null for a file that has its blocks or does not exist. @throws CaptureFileError */
+  bytesOf(path: string): number | null {
     const inode = statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
     if (inode === undefined) {
       this.#known.delete(path);
       return null;
     }
     const known = this.#known.get(path);
-    if (known?.inode === inode) return known.size;
+    if (known?.inode === inode) return known.bytes;
     const env = openCaptureEnv(path, 'read', this.#dataKey);
     try {
       const content = readOffloadedFile(env);
-      const size = content === null ? null : measureContent(content);
-      this.#known.set(path, { inode, size });
-      return size;
+      const bytes = content === null ? null : sumBytes(content);
+      this.#known.set(path, { inode, bytes });
+      return bytes;
     } finally {
       void env.root.close();
     }
   }
 }
 
-function measureContent({ packs, attachments }: OffloadedContent): OffloadedSize {
-  const bytes = [...packs, ...(attachments ?? [])].reduce((sum, [size]) => sum + size, 0);
-  return { bytes, has_attachments: attachments !== undefined };
+function sumBytes({ packs, attachments }: OffloadedContent): number {
+  return [...packs, ...attachments].reduce((sum, [bytes]) => sum + bytes, 0);
 }
 
 /** The name of a pack of attachments in the bucket. */

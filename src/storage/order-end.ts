@@ -1,0 +1,62 @@
+/**
+ * Waits for the end of an order (capture/order-file.ts) that another process carries out, and carries it out here if that
+ * process has ended meanwhile. Main thread of the command line.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { OrderFile } from './capture/order-file.ts';
+import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
+
+/** Interval of the checks whether the writing process has made progress, and whether it still runs. */
+export const LOOK_MS = 50;
+const LOOKS_PER_CLAIM = 20;
+const ACCEPT_MS = 20_000;
+
+interface OrderWait {
+  file: OrderFile;
+  capture_db: string;
+  /** The process that writes, as the message names it. */
+  holder: string;
+  /** How long that process may take to accept the order; undefined: ACCEPT_MS. */
+  accept_ms: number | undefined;
+  /** Called at each check. */
+  onLook(): void;
+  /** Carries the order out in this process, which has the claim on the database. */
+  carryOut(): Promise<void>;
+  /** Makes the error for an order that is not carried out. */
+  refuse(words: string): Error;
+}
+
+/** @throws what `refuse` makes if the order is not accepted in time, or cannot be carried out now */
+export async function awaitOrderEnd(wait: OrderWait): Promise<void> {
+  const { file, capture_db, holder, accept_ms = ACCEPT_MS, refuse } = wait;
+  const acceptedUntil = performance.now() + accept_ms;
+  for (let look = 1; file.exists(); look++) {
+    wait.onLook();
+    await pause(LOOK_MS);
+    if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(wait))) return;
+    const failure = file.isGiven() ? null : file.readFailure();
+    if (failure !== null) throw refuse(`${holder} cannot do it now (${failure}); it will try again`);
+    if (performance.now() < acceptedUntil || !file.isGiven()) continue;
+    if (file.withdraw())
+      throw refuse(
+        `${holder} writes to ${capture_db} and accepts no order: stop it first (SIGTERM), and start it again afterwards`,
+      );
+  }
+}
+
+/** @returns false if the writing process has not ended */
+async function finishAlone({ capture_db, carryOut }: OrderWait): Promise<boolean> {
+  let claim: WriterClaim;
+  try {
+    claim = await claimWriter(capture_db, { patience_ms: 0 });
+  } catch (thrown) {
+    if (thrown instanceof WriterClaimedError) return false;
+    throw thrown;
+  }
+  try {
+    await carryOut();
+    return true;
+  } finally {
+    await claim.release();
+  }
+}
