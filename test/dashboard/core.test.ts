@@ -2,13 +2,11 @@
 import { expect, it } from 'vitest';
 import { findCalls, sayTokens } from '../../src/dashboard/core/captured.ts';
 import { compareTurns } from '../../src/dashboard/core/comparison.ts';
-import { renewAddress } from '../../src/dashboard/core/former-addresses.ts';
 import { keepEqual } from '../../src/dashboard/core/keep-equal.ts';
 import { writeMarkdown } from '../../src/dashboard/core/markdown.ts';
 import { listProblems } from '../../src/dashboard/core/problems.ts';
 import { choose, chosenOf, hasField } from '../../src/dashboard/core/query-choice.ts';
 import { layOutWaterfall } from '../../src/dashboard/core/waterfall.ts';
-import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 
 it('keepEqual keeps the equal parts of a former value', () => {
   const before = { rows: [{ id: 'a', of: { n: 1 } }, { id: 'b' }], total: 2 };
@@ -190,33 +188,6 @@ it('a fork is compared with its original from the turn at which it begins', () =
     [7, 3],
     [8, 4],
   ]);
-});
-
-it.each([
-  ['conversations', {}, 'is:captured'],
-  ['conversations', { q: 'cost:>1', golden: 'no', own: 'yes' }, 'cost:>1 is:captured -is:golden -is:child'],
-  ['conversations', { model: 'a b', served_by: 'student' }, 'is:captured model:="a b" served:student'],
-  ['conversations', { session: 's-1', from: '2026-05-01' }, 'is:captured session:=s-1 started:2026-05-01..'],
-  ['runs', { status: 'running', fired: 'infinite_loop' }, 'status:running monitor:infinite_loop'],
-  ['runs', { outcome: 'failure: "x", y', agent_name: 'm' }, 'agent:=m outcome:="failure: \\"x\\", y"'],
-  ['runs', { from: '2026-05-01', to: '2026-05-03' }, 'started:2026-05-01..2026-05-03'],
-])('understands a former address of a list: %s %j', (page, query, q) => {
-  const renewed = renewAddress({ page, selection: null, query: { org: 'org_1', ...query } });
-  expect(renewed).toEqual({ page: 'runs', selection: null, query: { org: 'org_1', q } });
-  expect(() => parseRunQuery(q)).not.toThrow();
-});
-
-it('present addresses stay unchanged, and former ones lead to a turn of the conversation', () => {
-  for (const [page, query] of [
-    ['runs', { q: 'x' }],
-    ['', { from: 'x' }],
-    ['usage', {}],
-  ] as const) {
-    const address = { page, selection: null, query };
-    expect(renewAddress(address)).toBe(address);
-  }
-  const turn = { page: 'conversations', selection: 'demo', query: { turn: '7' } };
-  expect(renewAddress(turn)).toEqual({ ...turn, page: 'runs' });
 });
 
 it('a choice in a query is replaced by another one', () => {

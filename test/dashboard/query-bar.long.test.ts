@@ -93,23 +93,6 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('imports once the searches that an earlier version stored in the browser', async () => {
-    {
-      await using visit = await Visit.open(browser, service.api, service.token);
-      await visit.page.evaluate(`localStorage.setItem('understudy.queries', '["turns:>2"]')`);
-      await visit.goTo('runs');
-      await visit.page.getByRole('button', { name: 'turns:>2', exact: true }).waitFor();
-      expect(await visit.page.evaluate(`localStorage.getItem('understudy.queries')`)).toBeNull();
-      expect(visit.complaints).toEqual([]);
-    }
-    // Another browser has them, too.
-    await using other = await Visit.open(browser, service.api, service.token);
-    await other.goTo('runs');
-    await other.page.getByRole('button', { name: 'Forget turns:>2' }).click();
-    await other.page.getByRole('button', { name: 'Forget turns:>2' }).waitFor({ state: 'detached' });
-    expect(other.complaints).toEqual([]);
-  });
-
   it('links from the cost of a model to its runs', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('costs');

@@ -3,7 +3,15 @@
  * organization and the filters, so that readers can share it, bookmark it and go back to it. Browser.
  */
 import { computed, signal } from '@preact/signals';
-import { type Address, renewAddress } from './former-addresses.ts';
+
+interface Address {
+  /** '' for the first page. */
+  page: string;
+  /** The selected item; null: none. */
+  selection: string | null;
+  /** Filters, and the organization as `org`. */
+  query: Readonly<Record<string, string>>;
+}
 
 /** @param hash with its `#`. Addresses of earlier releases (`#billing`) are accepted */
 function readAddress(hash: string): Address {
@@ -31,20 +39,10 @@ function decode(text: string): string {
   }
 }
 
-/**
- * The present address. An address of an earlier release is replaced by today's form, without an entry in the
- * history.
- */
-function readLocation(): Address {
-  const given = readAddress(location.hash);
-  const renewed = renewAddress(given);
-  if (renewed !== given) history.replaceState(null, '', writeAddress(renewed));
-  return renewed;
-}
-
-export const address = signal(readLocation());
+/** The present address. */
+export const address = signal(readAddress(location.hash));
 addEventListener('hashchange', () => {
-  address.value = readLocation();
+  address.value = readAddress(location.hash);
 });
 
 /** A filter's value; '' when it is not set. */
