@@ -23,12 +23,6 @@ interface AgentOptions {
   report: (line: string) => void;
 }
 
-/** The outcome. */
-interface AgentOutcome {
-  turns: number;
-  final_text: string;
-}
-
 /** The first line, cut where a terminal line would end. */
 function brief(text: string): string {
   const line = text.split('\n')[0] ?? '';
@@ -39,7 +33,7 @@ function brief(text: string): string {
  * Works on the task until the model ends.
  * @throws the SDK's error if a call fails permanently; Error if the model does not end
  */
-export async function runAgent(options: AgentOptions): Promise<AgentOutcome> {
+export async function runAgent(options: AgentOptions): Promise<void> {
   const client = new Anthropic({
     baseURL: options.base_url,
     apiKey: 'demo-key',
@@ -58,7 +52,7 @@ export async function runAgent(options: AgentOptions): Promise<AgentOutcome> {
     const text = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('');
     options.report(`${turn}. ${isForReader ? '(streamed) ' : ''}${text}`);
     const calls = message.content.filter((block) => block.type === 'tool_use');
-    if (calls.length === 0) return { turns: turn, final_text: text };
+    if (calls.length === 0) return;
     const results: Anthropic.ToolResultBlockParam[] = [];
     for (const call of calls) {
       const outcome = await options.workspace.runTool(call.name, call.input as Record<string, unknown>);

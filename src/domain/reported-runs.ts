@@ -100,12 +100,6 @@ export class ReportedRuns {
     return this.#olderThan !== null || this.#newerThan !== null;
   }
 
-  /** Rereads a run, because it may have ended or have been deleted. */
-  renew(runId: string): ReportedRun | undefined {
-    this.#snapshot((reader) => this.#renew(reader, runId));
-    return this.#runs.get(runId);
-  }
-
   #snapshot<Value>(work: (reader: RowReader) => Value): Value {
     return this.#tables.snapshot([RUN_LISTS, RUNS, RUN_STARTS], work);
   }

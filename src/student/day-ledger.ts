@@ -28,12 +28,9 @@ const counts = z.object({
   output_tokens: count,
   /** Millionths of a dollar that the served steps would have cost; null until a step with a known price was served. */
   saved_micro_usd: z.number().nullable(),
-  /**
-   * Served steps whose price is unknown, and served steps whose price is that of a model with a similar name. Absent in
-   * older files.
-   */
-  unpriced: count.default(0),
-  guessed: count.default(0),
+  /** Served steps whose price is unknown, and served steps whose price is that of a model with a similar name. */
+  unpriced: count,
+  guessed: count,
   /**
    * Conversations that the student served and the upstream continued, and the approximate cost of their cold caches.
    */

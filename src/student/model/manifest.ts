@@ -175,11 +175,8 @@ const agent = z.object({
   origin: z.string().max(400).optional(),
   /** null when none of its steps is served. */
   threshold: share.nullable(),
-  /**
-   * `own`: its own golden steps; `failed`: they were wrong too often; `pooled` (older manifests): those of several
-   * agents.
-   */
-  evidence: z.enum(['own', 'pooled', 'failed']),
+  /** `own`: its own golden steps; `failed`: they were wrong too often. */
+  evidence: z.enum(['own', 'failed']),
   /** Golden runs and steps behind these figures, and how many steps would be served and wrong (cross-fitted). */
   runs: count,
   steps: count,
