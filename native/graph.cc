@@ -100,7 +100,7 @@ bool ReadText(napi_env env, napi_value value, std::string* into) {
   return true;
 }
 
-/** The same for text with any content: different texts stay different. */
+/** The same as UTF-16, which keeps texts with lone surrogates apart. */
 bool ReadWideText(napi_env env, napi_value value, std::u16string* into) {
   size_t length = 0;
   if (napi_get_value_string_utf16(env, value, nullptr, 0, &length) != napi_ok) {

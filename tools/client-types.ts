@@ -114,7 +114,7 @@ class Printer {
     if (Array.isArray(values)) return printValues(values);
     if (Array.isArray(allOf)) return allOf.map((part: Schema) => `(${this.#type(part)})`).join(' & ');
     const choices = (anyOf ?? oneOf) as Schema[] | undefined;
-    // `anyOf` beside properties says which fields go together. The written types do not say that.
+    // `anyOf` beside `properties` says which fields go together. The generated types leave that out.
     if (choices !== undefined && schema.properties === undefined) {
       return [...new Set(choices.map((choice) => this.#type(choice)))].join(' | ');
     }

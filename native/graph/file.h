@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kMarkAt = 2;
 constexpr uint8_t kMark = 1;
 
-/** Most levels of a point. The library never draws this many for such a number of points. */
+/** Maximum levels of a point. hnswlib draws far fewer for the number of points that an index may have. */
 constexpr size_t kFloorsMax = 64;
 /** Initial capacity, and at least twice the number of points. It grows when more arrive. */
 constexpr size_t kRoomMin = 1 << 12;

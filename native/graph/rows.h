@@ -69,7 +69,7 @@ int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
 }
 
 #if defined(UNDERSTUDY_X64)
-/** Steps whose products fit in 16-bit sums: each adds at most two products of 15 and 127. */
+/** So many steps fit into a 16-bit sum: each adds at most two products of 15 and 127. */
 constexpr size_t kQuerySteps = 8;
 /** The same for two rows: products of 7 and 7. */
 constexpr size_t kRowSteps = 256;

@@ -116,7 +116,7 @@ class SharedIndex {
            labels_.capacity() * sizeof(Label) + name_bytes_ + texts_.bytes() + pending_.size() * kSetEntryBytes;
   }
 
-  // ---- The thread that changes it, between Begin and End ----
+  // ---- Only for the thread that changes the index, between Begin and End ----
 
   void Begin() {
     if (is_changing_) throw std::runtime_error("the index is being changed");

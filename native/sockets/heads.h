@@ -18,7 +18,7 @@ constexpr uint32_t kSlots = 256;
 constexpr uint32_t kNoSlot = UINT32_MAX;
 /** Longer heads are not kept. */
 constexpr size_t kHeadBytes = 8 << 10;
-/** After so many heads in a row that were not known, the next ones of a connection are not kept either. */
+/** After so many unknown heads in a row, a connection keeps no more heads. */
 constexpr uint8_t kMissesMax = 8;
 
 /** Bytes that must be equal. A line with another value may follow, whose name they include. */

@@ -36,7 +36,7 @@ export class RemainingTime {
   #observe(now: Observation): void {
     const seen = this.#seen;
     const last = seen.at(-1);
-    // Slow work, such as fits that take minutes each, is observed at each unit.
+    // Observe only when a unit is done, so that units that take minutes each are measured from end to end.
     if (last === undefined || (now.done > last.done && now.at_ms - last.at_ms >= OBSERVED_EVERY_MS))
       seen.push(now);
     while (seen.length > OBSERVATIONS || (seen.length > 2 && now.at_ms - seen[1]!.at_ms > PACE_MS))

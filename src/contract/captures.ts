@@ -613,7 +613,9 @@ const stepExplanation = z
               surprise: z.number().describe('0 to 1'),
             }),
           )
-          .describe('Values that no golden step has, and missing values that all golden steps have'),
+          .describe(
+            'Values of this step that no golden step has, and values of all golden steps that this step lacks',
+          ),
       })
       .nullable()
       .describe("The present student's opinion; null: `problem` says why it has none"),

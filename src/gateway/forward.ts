@@ -332,8 +332,8 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Makes capture's copies of what was passed on. Traffic no longer waits for these bytes, but their memory is reused
-   * after this call.
+   * Copies for capture what was passed on. It is called when no traffic waits for these bytes any more, and before their
+   * memory is reused.
    */
   #keep(): void {
     const tee = this.#tee;

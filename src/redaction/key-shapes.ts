@@ -260,7 +260,7 @@ export const RUN_BYTES = 16;
 /** Bytes that may precede a run after a dot and belong to its key: `SG.`, `dp.st.prd.`. */
 export const DOTTED_BYTES = 12;
 
-/** Whether a beginning's key is found by the run after its dot, which is suspect by that dot alone. */
+/** Whether a beginning has a dot. Such a key needs no beginning to be found: any run after a dot is suspect. */
 function isDotted(begin: string): boolean {
   return begin.includes('.') || begin === 'dt0';
 }

@@ -40,7 +40,7 @@ type FoundRules = { rules: ProvenRule[] } | { rules: null; best: boolean[] | nul
 
 /**
  * @param mayDerive whether derived rules are tried, too
- * @returns null: there is no such rule. `best` then receives the examples for which the best rule is right
+ * @returns `rules` is null if there is no such rule; `best` then marks the examples for which the best rule is right
  */
 export function findRules(
   examples: readonly ValueExample[],

@@ -121,7 +121,7 @@ interface Seat {
 
 export class StudentThread implements RelegationState {
   readonly #options: StudentThreadOptions;
-  /** All seats with a thread: one serves, one loads, one finishes. */
+  /** All seats with a thread: at most one each that serves, loads, or finishes its last steps. */
   readonly #seats = new Set<Seat>();
   readonly #seekers: StudentSeeker[] = [];
   #current: Seat | null = null;

@@ -680,7 +680,7 @@ describe('a changed embedder', () => {
     expect(former.embedded).toBe(before + 1);
   });
 
-  it('finds by both while some patterns have their vectors and some have not', async () => {
+  it('finds patterns with and without new vectors while they are embedded again', async () => {
     const world = createWorld();
     const { former } = await changeEmbedder(world, [FLAKY, ROUTER]);
     world.embedder.isDown = false;

@@ -643,7 +643,7 @@ describe('an operator', () => {
     expect(figures.total.exchanges).toBe(1);
   });
 
-  it('gets a run whose answer the next request repeats in another form once, with both sides', async () => {
+  it('names what was read and what was repeated if a request repeats an answer differently, and counts it once', async () => {
     const said = (words: string) => ({ role: 'user', content: words });
     const count = async () =>
       Number(

@@ -90,7 +90,7 @@ function missAfter(second: Partial<MadeTurn>, first: Partial<MadeTurn> = {}): Ca
 }
 
 describe('a turn that reads less from the cache than it could', () => {
-  it('has the tool as its cause if the order of tools changed', () => {
+  it('names the first tool that moved if the order of tools changed', () => {
     const look = missAfter({ tools: [TOOLS[1]!, TOOLS[0]!, TOOLS[2]!] });
     expect(look).toMatchObject({ cause: 'tools_reordered', lost_tokens: 9_000, expected_tokens: 9_000 });
     expect(look.difference).toMatchObject({ place: 'tool 1 (Edit)', offset: 9 });

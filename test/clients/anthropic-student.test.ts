@@ -122,7 +122,7 @@ describe('the messages-API SDK with a student', () => {
     },
   );
 
-  it('is captured as served by the student, in one run, labelled or linked by its texts', async () => {
+  it('is captured as one run that the student served, with or without a label', async () => {
     await bench.expectCaptured(expect.any(Array) as unknown as unknown[]);
     for (const label of ['a-run', null]) {
       const run = new OrderRun(makeOrder(prng, 'shipped'));

@@ -83,7 +83,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     });
   });
 
-  it('waits for the role after a change of the organization, with the reason while it cannot be read', async () => {
+  it('shows why the role cannot be read after a change of the organization, and waits for it', async () => {
     const other = (await service.call('POST', '/organizations/', { name: 'Another house' })) as {
       id: string;
     };

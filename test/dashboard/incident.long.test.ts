@@ -258,7 +258,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     });
   });
 
-  it('"in which run was that said?" is answered with keys, with the place and the way to the turn', async () => {
+  it('finds the run in which something was said, and goes to the turn, with keys alone', async () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();

@@ -84,7 +84,7 @@ const ok = (body: Buffer, headers: Pair[] = [['Content-Type', 'application/json'
 
 const HEX = (char: string): string => char.charCodeAt(0).toString(16).padStart(2, '0');
 
-/** Ways to write a text in which each character, or each mark, is escaped. */
+/** Encodings of a text that escape each character, or only some. */
 const WRITINGS: Record<string, (text: string) => string> = {
   unicode: (text) => text.replace(/[ -~]/g, (char) => `\\u00${HEX(char)}`),
   'unicode, capitals': (text) => text.replace(/[ -~]/g, (char) => `\\u00${HEX(char).toUpperCase()}`),

@@ -174,7 +174,7 @@ describe('a step', () => {
   );
 
   it.each([300, 400, 404, 429, 500, 529])(
-    'proves no credential by an answer with status %i',
+    'does not take a credential for proven after status %i',
     async (status) => {
       acceptance = status;
       expect((await step([key(GOOD)])).status).toBe(status);
@@ -183,7 +183,7 @@ describe('a step', () => {
     },
   );
 
-  it('proves no credential by requests that the upstream answers without one', async () => {
+  it('does not take a credential for proven after requests that need none', async () => {
     for (const line of ['GET /', 'POST /', 'POST /v1/messages/count_tokens', 'POST /v1/complete']) {
       expect((await step([key('sk-ant-made-up')], [], line)).status, line).toBe(200);
       expect(await served(key('sk-ant-made-up')), line).toBe('upstream');

@@ -44,7 +44,7 @@ describe('the check of the thread vocabulary', () => {
 
   it('reports a file that names no thread', () => {
     expect(judge('Adds things up, never on a server thread.')).toEqual([
-      'src/std/a.ts: says of no thread that it runs there',
+      'src/std/a.ts: does not say on which thread it runs',
     ]);
   });
 

@@ -59,7 +59,7 @@ export function findThreadViolations(files: ReadonlyMap<string, string>): string
 function judgeHeader(file: string, source: string, loaders: readonly Thread[]): string[] {
   const header = readHeader(source);
   const named = (Object.keys(WORDS) as (keyof typeof WORDS)[]).filter((word) => WORDS[word].test(header));
-  if (named.length === 0) return [`${file}: says of no thread that it runs there`];
+  if (named.length === 0) return [`${file}: does not say on which thread it runs`];
   if (named.includes('any')) return [];
   return loaders
     .filter((thread) => !named.includes(thread))

@@ -159,7 +159,7 @@ describe('commits behind a redo log', () => {
     await Promise.all([journal.close(), tables.close()]);
   });
 
-  it('are all read, however many they are, snapshots too', async () => {
+  it('are all read, including snapshots, however many there are', async () => {
     const journal = openJournal(makeFolder());
     const keys = Array.from({ length: 100 }, (_, number) => `k${number}`);
     for (const key of keys) await commit(journal, step(1, key));

@@ -1,8 +1,8 @@
-/** A step's tokens for the columns that may explain wordings: in order, each once, with adjacent signs together. */
+/** The tokens of a step: in order, each once; adjacent signs are one token. */
 import { expect, it } from 'vitest';
 import { listStepTokens } from '../../src/teaching/step-tokens.ts';
 
-it('tokens are the words and signs of all sources except the progress', () => {
+it('tokens are words and signs of all sources except `progress`', () => {
   const step = {
     sources: [
       { name: 'task', value: 'Is a <= b, or a += b' },

@@ -1,6 +1,4 @@
-/**
- * The identity of an answer and of a conversation's beginning: every digit of a number counts, but not its notation.
- */
+/** Hashes of answers and conversations: numbers that differ in any digit are distinct, and 1.0 equals 1. */
 import { expect, it } from 'vitest';
 import type { NormalRequest, TurnBlock } from '../../src/domain/turn.ts';
 import { parseExact } from '../../src/std/exact-json.ts';

@@ -93,7 +93,7 @@ class AgentSteps:
             return steps
 
     def name_framework(self, name: str) -> None:
-        """The framework of the run, unless the run has one."""
+        """Names the framework of the run, if it has no name yet."""
         if self._is_framework_named:
             return
         self._is_framework_named = True

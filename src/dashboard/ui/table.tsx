@@ -27,7 +27,7 @@ export function Table<One>({
   columns: readonly Column<One>[];
   rows: readonly One[];
   keyOf: (row: One) => string;
-  /** Text for a table without rows; `how`: what would change that. */
+  /** Text for a table without rows. `how` says how rows would come. */
   empty: string;
   how?: ComponentChildren;
   label: string;

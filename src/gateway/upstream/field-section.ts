@@ -27,7 +27,7 @@ export const TEXT: Readonly<Uint8Array> = Uint8Array.from({ length: 256 }, (_, b
   byte === HTAB || (byte >= SP && byte !== DEL) ? 1 : 0,
 );
 
-/** Names seen before, by their spelling: lower case, already known to be tokens. */
+/** Valid names that were received before: spelling → lower case. */
 const knownNames = new Map<string, string>();
 const KNOWN_NAMES_MAX = 512;
 const KNOWN_NAME_CHARACTERS = 64;

@@ -16,7 +16,7 @@ export interface NgramWeights {
   axes: Int8Array;
   axis_scale: number;
   axis_count: number;
-  /** Number of dimensions into which the remainder is folded; divides SKETCH. */
+  /** Number of dimensions into which the remainder is folded; SKETCH is a multiple of it. */
   fold: number;
 }
 

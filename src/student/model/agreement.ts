@@ -295,7 +295,7 @@ class DenialReader {
   }
 }
 
-/** The words of denial that deny the words after them. */
+/** Words that negate the words after them. */
 const NEGATIONS = /^(?:no|not|never|nothing|none|cannot|without|neither|nor)$|n't$/;
 const CLAUSE_ENDS = new Set(['.', '!', '?', ',', ';', ':']);
 const STATEMENT_ENDS = new Set(['.', '!', '?']);

@@ -301,7 +301,7 @@ function readTask(messages: readonly TurnMessage[], end: number): string {
 }
 
 /**
- * Reports the values in the wording of a request's prompt, with the places that the step gives them; for explanations.
+ * Reports each value in the wording of a request's prompt, and the name of its place in the step. Explanations use it.
  */
 export function readPromptValues(request: NormalRequest, tell: (value: PlacedValue) => void): void {
   const { system, messages, task_end } = partInstructions(request);

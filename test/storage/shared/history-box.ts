@@ -41,7 +41,7 @@ await Promise.all(
     const client = new HistoryClient(`${name}.${at}`, createPrng(Number(seed) + at), tell);
     while (!isOver) {
       await client.step(box);
-      // Some steps need no answer, and a loop of them alone would let none arrive.
+      // Some steps do not wait for anything, and a loop of only these would block the event loop.
       await nextTurn();
     }
   }),

@@ -385,7 +385,7 @@ describe('a digest of a step', () => {
 });
 
 describe('extras of a step', () => {
-  it('are the fields unknown to the normal form, without those that change for each request', () => {
+  it('are the fields that the normal form lacks, except those that change for each request', () => {
     const body = { model: 'm', stream: true, metadata: {}, temperature: 1, top_k: null };
     expect(readMessagesSettings(body)).toEqual({ temperature: 1 });
     expect(readBetas(['b,a', ' a '])).toEqual(['a', 'b']);
