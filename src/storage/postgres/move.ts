@@ -8,7 +8,8 @@ import { findDifference, RowDigests, type TableDigest } from '../row-digests.ts'
 import { RowSealing } from '../shared/row-sealing.ts';
 import { type StoredRow, TruthRefusedError } from '../shared/truth.ts';
 import { type DatabaseAddress, explainDatabase, readDatabaseAddress } from './address.ts';
-import { makeClient, PostgresTruth } from './truth.ts';
+import { makeClient } from './connection.ts';
+import { PostgresTruth } from './truth.ts';
 
 const READ_ROWS = 1_000;
 

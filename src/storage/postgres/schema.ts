@@ -4,10 +4,15 @@
  * new box starts, and what others ask for changes. A removed row stays with the value null, until no box can need it.
  * `commits` names the positions, by which a box recognizes a database that was restored from a backup. `boxes` has the
  * last batch of each process.
+ * Version 2 adds runs. `owners` names the box of each actor. `run_rows` has rows that only a query reads, histories
+ * included; `run_states` is its part whose rows are replaced often, with room for that in each page. `counters` has a row
+ * for each box, so boxes never wait for each other. `run_boxes` has the last batch of each process.
+ * The order of locks: the box's own row, owners by their keys, then `state`. A holder of `state`
+ * waits for none of the others.
  */
 
 /** The version that this program works with. */
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 /** Changes that every box must see; newer ones make a box load everything. */
 const KEPT = "interval '7 days'";
@@ -163,5 +168,236 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 `;
 
+/** Box under which counters of departed boxes are kept. */
+const DEPARTED = "'00000000-0000-0000-0000-000000000000'::uuid";
+
+const VERSION_2 = `
+CREATE SEQUENCE understudy.terms;
+CREATE TABLE understudy.owners (
+  -- The address as it begins the keys of the actor's history.
+  actor bytea PRIMARY KEY,
+  box uuid NOT NULL,
+  term bigint NOT NULL,
+  taken_at timestamptz NOT NULL
+) WITH (fillfactor = 80);
+CREATE TABLE understudy.run_rows (
+  tbl text COLLATE "C" NOT NULL,
+  key bytea NOT NULL,
+  value bytea NOT NULL,
+  PRIMARY KEY (tbl, key)
+) PARTITION BY LIST (tbl);
+CREATE TABLE understudy.run_states PARTITION OF understudy.run_rows
+  FOR VALUES IN ('snapshots', 'rows:run_totals') WITH (fillfactor = 50);
+CREATE TABLE understudy.run_histories PARTITION OF understudy.run_rows DEFAULT;
+CREATE TABLE understudy.counters (
+  tbl text COLLATE "C" NOT NULL,
+  key bytea NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  box uuid NOT NULL,
+  n double precision NOT NULL,
+  PRIMARY KEY (tbl, key, name, box)
+) WITH (fillfactor = 50);
+CREATE TABLE understudy.run_boxes (
+  box uuid PRIMARY KEY,
+  term bigint NOT NULL DEFAULT 0,
+  batch bigint NOT NULL DEFAULT 0,
+  lost int[] NOT NULL DEFAULT '{}',
+  position bigint,
+  at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+
+-- Who may read the rows of version 1 may read these.
+DO $$
+DECLARE
+  reader text;
+BEGIN
+  FOR reader IN
+    SELECT DISTINCT a.grantee::regrole::text FROM pg_class c, aclexplode(c.relacl) a
+    WHERE c.oid = 'understudy.rows'::regclass AND a.privilege_type = 'SELECT' AND a.grantee <> 0
+  LOOP
+    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA understudy TO %s', reader);
+  END LOOP;
+END $$;
+
+-- Opens a session of a box for runs; earlier ones of the box can do no more.
+CREATE FUNCTION understudy.enter_runs(
+  a_box uuid, OUT term bigint, OUT batch bigint, OUT lost int[], OUT place bigint
+) LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  INSERT INTO understudy.run_boxes AS b (box) VALUES (a_box)
+  ON CONFLICT (box) DO UPDATE SET term = b.term + 1, at = now()
+  RETURNING b.term, b.batch, b.lost, b.position
+$$;
+
+-- Writes rows that every box follows. Only the functions below may call it.
+CREATE FUNCTION understudy.place_rows(a_box uuid, w_tbl text[], w_key bytea[], w_value bytea[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  here bigint;
+  a_token uuid := gen_random_uuid();
+BEGIN
+  SELECT s.position + 1 INTO STRICT here FROM understudy.state s FOR UPDATE;
+  INSERT INTO understudy.rows AS t (tbl, key, value, position)
+    SELECT DISTINCT ON (w.tbl COLLATE "C", w.key) w.tbl, w.key, w.value, here
+    FROM unnest(w_tbl, w_key, w_value) WITH ORDINALITY AS w (tbl, key, value, n)
+    ORDER BY w.tbl COLLATE "C", w.key, w.n DESC
+  ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value, position = excluded.position;
+  UPDATE understudy.state SET position = here, token = a_token;
+  INSERT INTO understudy.commits (position, token, box) VALUES (here, a_token, a_box);
+  NOTIFY understudy;
+  RETURN here;
+END $$;
+REVOKE EXECUTE ON FUNCTION understudy.place_rows FROM PUBLIC;
+
+-- For so long, an actor stays with the box that took it last, so that it can work. No safety depends on it.
+CREATE FUNCTION understudy.held_for() RETURNS interval LANGUAGE sql IMMUTABLE AS $$
+  SELECT interval '20 milliseconds'
+$$;
+
+-- Makes a box the owner of actors. Answers their rows, by the number of the actor (from 1); an actor that another box
+-- has just taken is missing in the answer.
+CREATE FUNCTION understudy.take_runs(a_box uuid, a_term bigint, actors bytea[])
+RETURNS TABLE (n int, term bigint, place bigint, tbl text, key bytea, value bytea)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  asked record;
+  former record;
+  numbers int[] := '{}';
+  addresses bytea[] := '{}';
+  taken bigint[] := '{}';
+  is_other boolean[] := '{}';
+  next bigint;
+  here bigint;
+BEGIN
+  PERFORM FROM understudy.run_boxes b WHERE b.box = a_box AND b.term = a_term FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'this session of the box has ended' USING ERRCODE = 'UND01';
+  END IF;
+  -- One after the other in the order of all locks.
+  FOR asked IN SELECT a.actor, a.n FROM unnest(actors) WITH ORDINALITY AS a (actor, n) ORDER BY a.actor LOOP
+    next := nextval('understudy.terms');
+    SELECT o.box, o.taken_at INTO former FROM understudy.owners o WHERE o.actor = asked.actor FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+      INSERT INTO understudy.owners (actor, box, term, taken_at)
+        VALUES (asked.actor, a_box, next, clock_timestamp()) ON CONFLICT DO NOTHING;
+      CONTINUE WHEN NOT FOUND;
+      is_other := array_append(is_other, false);
+    ELSE
+      CONTINUE WHEN former.box <> a_box
+        AND clock_timestamp() BETWEEN former.taken_at - understudy.held_for() AND former.taken_at + understudy.held_for();
+      UPDATE understudy.owners o SET box = a_box, term = next, taken_at = clock_timestamp()
+        WHERE o.actor = asked.actor;
+      is_other := array_append(is_other, former.box <> a_box);
+    END IF;
+    numbers := array_append(numbers, asked.n::int);
+    addresses := array_append(addresses, asked.actor);
+    taken := array_append(taken, next);
+  END LOOP;
+  IF true = any (is_other) THEN
+    SELECT understudy.place_rows(a_box, array_agg('owners'::text), array_agg(t.actor || substring(int8send(t.term) FROM 3)),
+        array_agg(NULL::bytea)) INTO here
+      FROM unnest(addresses, taken, is_other) AS t (actor, term, is_other) WHERE t.is_other;
+  END IF;
+  RETURN QUERY
+    SELECT t.n, t.term, CASE WHEN t.is_other THEN here END, r.tbl, r.key, r.value
+    FROM unnest(numbers, addresses, taken, is_other) AS t (n, actor, term, is_other)
+    LEFT JOIN LATERAL (
+      SELECT s.tbl::text, s.key, s.value FROM understudy.run_rows s
+      WHERE s.tbl = 'snapshots' AND s.key >= t.actor AND s.key < t.actor || '\\xffffffffffffff'::bytea
+      UNION ALL
+      SELECT e.tbl::text, e.key, e.value FROM understudy.run_rows e
+      WHERE e.tbl = 'journal' AND e.key >= t.actor AND e.key < t.actor || '\\xffffffffffffff'::bytea
+    ) r ON true;
+END $$;
+
+-- Stores changes of actors whose terms are present. Removals (d), rows (w), rows that every box follows (r) and counts (c)
+-- are in arrays; the first of each says to which actor (from 1) an entry belongs. In each phase (from 1), removals come
+-- before rows. The locks on owners keep other boxes from taking the actors before this is stored.
+CREATE FUNCTION understudy.commit_runs(
+  a_box uuid, a_term bigint, a_batch bigint, actors bytea[], terms bigint[], phases int,
+  d_of int[], d_phase int[], d_tbl text[], d_first bytea[], d_end bytea[], d_limit bigint[],
+  w_of int[], w_phase int[], w_tbl text[], w_key bytea[], w_value bytea[],
+  r_of int[], r_tbl text[], r_key bytea[], r_value bytea[],
+  c_of int[], c_tbl text[], c_key bytea[], c_name text[], c_by double precision[],
+  OUT lost int[], OUT place bigint
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  known record;
+  kept int[];
+  d record;
+  until bytea;
+BEGIN
+  SELECT b.term, b.batch, b.lost, b.position INTO known FROM understudy.run_boxes b WHERE b.box = a_box FOR UPDATE;
+  IF known.term IS DISTINCT FROM a_term OR a_batch NOT IN (known.batch, known.batch + 1) THEN
+    RAISE EXCEPTION 'this session of the box has ended' USING ERRCODE = 'UND01';
+  END IF;
+  IF known.batch = a_batch THEN
+    lost := known.lost;
+    place := known.position;
+    RETURN;
+  END IF;
+  kept := ARRAY(
+    SELECT a.n::int FROM unnest(actors, terms) WITH ORDINALITY AS a (actor, term, n)
+    JOIN understudy.owners o ON o.actor = a.actor AND o.box = a_box AND o.term = a.term
+    ORDER BY o.actor FOR NO KEY UPDATE OF o
+  );
+  lost := ARRAY(SELECT n FROM generate_series(1, cardinality(actors)) AS n WHERE n <> ALL (kept));
+  FOR p IN 1 .. phases LOOP
+    FOR d IN
+      SELECT u.tbl, u.first, u."end", u.n
+      FROM unnest(d_of, d_phase, d_tbl, d_first, d_end, d_limit) WITH ORDINALITY AS u (of, phase, tbl, first, "end", n, at)
+      WHERE u.phase = p AND u.of = ANY (kept) ORDER BY u.at
+    LOOP
+      until := NULL;
+      IF d.n IS NOT NULL THEN
+        SELECT s.key INTO until FROM understudy.run_rows s
+        WHERE s.tbl = d.tbl AND s.key >= d.first AND s.key < d."end" ORDER BY s.key OFFSET d.n LIMIT 1;
+      END IF;
+      DELETE FROM understudy.run_rows s
+      WHERE s.tbl = d.tbl AND s.key >= d.first AND s.key < coalesce(until, d."end");
+    END LOOP;
+    INSERT INTO understudy.run_rows (tbl, key, value)
+      SELECT w.tbl, w.key, w.value FROM unnest(w_of, w_phase, w_tbl, w_key, w_value) AS w (of, phase, tbl, key, value)
+      WHERE w.phase = p AND w.of = ANY (kept)
+    ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value;
+  END LOOP;
+  INSERT INTO understudy.counters AS t (tbl, key, name, box, n)
+    SELECT c.tbl, c.key, c.name, a_box, sum(c.by)
+    FROM unnest(c_of, c_tbl, c_key, c_name, c_by) AS c (of, tbl, key, name, by)
+    WHERE c.of = ANY (kept) GROUP BY c.tbl, c.key, c.name
+  ON CONFLICT (tbl, key, name, box) DO UPDATE SET n = t.n + excluded.n;
+  IF r_of && kept THEN
+    SELECT understudy.place_rows(a_box, array_agg(r.tbl ORDER BY r.n), array_agg(r.key ORDER BY r.n), array_agg(r.value ORDER BY r.n))
+      INTO place
+      FROM unnest(r_of, r_tbl, r_key, r_value) WITH ORDINALITY AS r (of, tbl, key, value, n) WHERE r.of = ANY (kept);
+  END IF;
+  UPDATE understudy.run_boxes b SET batch = a_batch, lost = commit_runs.lost, position = place, at = now()
+    WHERE b.box = a_box;
+END $$;
+
+-- Forgets boxes that have not been seen for so long: others may have their actors, and their counters go into common
+-- rows. Any box may call it at any time.
+CREATE FUNCTION understudy.tidy_runs(a_box uuid, age interval DEFAULT ${KEPT}) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  gone uuid[];
+BEGIN
+  UPDATE understudy.run_boxes SET at = now() WHERE box = a_box;
+  gone := ARRAY(SELECT box FROM understudy.run_boxes WHERE at < now() - age AND box <> a_box FOR UPDATE SKIP LOCKED);
+  IF gone = '{}' THEN RETURN; END IF;
+  DELETE FROM understudy.run_boxes WHERE box = ANY (gone);
+  DELETE FROM understudy.owners WHERE actor IN (
+    SELECT actor FROM understudy.owners WHERE box = ANY (gone) ORDER BY actor FOR UPDATE SKIP LOCKED
+  );
+  WITH moved AS (DELETE FROM understudy.counters WHERE box = ANY (gone) RETURNING tbl, key, name, n)
+  INSERT INTO understudy.counters AS t (tbl, key, name, box, n)
+    SELECT tbl, key, name, ${DEPARTED}, sum(n) FROM moved GROUP BY tbl, key, name ORDER BY tbl, key, name
+  ON CONFLICT (tbl, key, name, box) DO UPDATE SET n = t.n + excluded.n;
+END $$;
+`;
+
 /** Migration to version 1, 2, … */
-export const MIGRATIONS: readonly string[] = [VERSION_1];
+export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2];

@@ -2,10 +2,11 @@
  * The common rows in PostgreSQL (../shared/truth.ts; schema.ts has the tables). A commit and the reading of what has
  * changed are two statements that are sent together, so they take one round trip. Any thread.
  */
-import { Client, type ClientConfig, type QueryConfig, type QueryResult } from 'pg';
+import type { Client } from 'pg';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import type { DataKey } from '../../std/data-key.ts';
 import { RowSealing } from '../shared/row-sealing.ts';
+import type { RunsTruth } from '../shared/runs-truth.ts';
 import {
   type Delta,
   type Mark,
@@ -14,14 +15,13 @@ import {
   type Truth,
   TruthRefusedError,
   type TruthSession,
-  TruthUnavailableError,
   type Verdict,
 } from '../shared/truth.ts';
 import { type DatabaseAddress, explainDatabase, readDatabaseAddress } from './address.ts';
+import { ANSWER_MS, DatabaseConnection, makeClient } from './connection.ts';
 import { checkSchema, migrate } from './migration.ts';
+import { PostgresRuns } from './runs.ts';
 
-/** Time for an answer. After that the connection counts as broken. */
-const ANSWER_MS = 5_000;
 /** The boxes write times into common rows. With clocks further apart, keys and sessions would end at wrong times. */
 const CLOCKS_APART_MS = 60_000;
 /** Rows that one answer brings; with more, or more bytes, the view loads everything. */
@@ -131,7 +131,7 @@ export class PostgresTruth implements Truth {
   }
 
   async open(box: string, onHint: () => void): Promise<TruthSession> {
-    const session = new PostgresSession(this.#address, this.#sealing, this.identity, this.#answerMs);
+    const session = new PostgresSession(this.#connect(), this.#sealing);
     try {
       await session.enter(box, onHint);
       return session;
@@ -140,49 +140,40 @@ export class PostgresTruth implements Truth {
       throw thrown;
     }
   }
+
+  /** The runs in the same database. */
+  get runs(): RunsTruth {
+    return new PostgresRuns(() => this.#connect(), this.#sealing);
+  }
+
+  #connect(): DatabaseConnection {
+    return new DatabaseConnection(this.#address, this.identity, this.#answerMs);
+  }
 }
 
 class PostgresSession implements TruthSession {
   last_batch: TruthSession['last_batch'] = null;
-  readonly #address: DatabaseAddress;
+  readonly #connection: DatabaseConnection;
   readonly #sealing: RowSealing;
-  readonly #identity: string;
-  readonly #answerMs: number;
-  readonly #client: Client;
   #box = '';
   #term = '0';
-  #failure: unknown = null;
 
-  constructor(address: DatabaseAddress, sealing: RowSealing, identity: string, answerMs: number) {
-    this.#answerMs = answerMs;
-    this.#address = address;
+  constructor(connection: DatabaseConnection, sealing: RowSealing) {
+    this.#connection = connection;
     this.#sealing = sealing;
-    this.#identity = identity;
-    this.#client = makeClient(address, answerMs);
-    this.#client.on('error', (error) => {
-      this.#failure ??= error;
-    });
   }
 
   async enter(box: string, onHint: () => void): Promise<void> {
-    await this.#guard(async () => {
-      await this.#client.connect();
-      this.#client.on('notification', ({ processId }) => {
+    const connection = this.#connection;
+    await connection.guard(async () => {
+      await connection.open();
+      const { client } = connection;
+      client.on('notification', ({ processId }) => {
         // The box has the answer to its own commits.
-        if (processId !== (this.#client as unknown as { processID: number }).processID) onHint();
+        if (processId !== (client as unknown as { processID: number }).processID) onHint();
       });
-      await checkSchema(this.#client);
-      const { identity } = (await this.#client.query('SELECT identity FROM understudy.state')).rows[0];
-      if (identity !== this.#identity)
-        throw new TruthRefusedError(
-          `${this.#address.name} has been replaced by another database: start again`,
-        );
-      // The planner takes a young table for small and reads all of it, with the versions that updates have left.
-      await this.#client.query('SET enable_seqscan = off');
-      await this.#client.query('LISTEN understudy');
-      const { rows } = await this.#client.query('SELECT term, batch, verdicts FROM understudy.enter($1)', [
-        box,
-      ]);
+      await client.query('LISTEN understudy');
+      const { rows } = await client.query('SELECT term, batch, verdicts FROM understudy.enter($1)', [box]);
       const { term, batch, verdicts } = rows[0] as { term: string; batch: string; verdicts: string[] };
       this.#box = box;
       this.#term = term;
@@ -196,10 +187,10 @@ class PostgresSession implements TruthSession {
     since: number,
   ): Promise<{ verdicts: Verdict[]; delta: Delta }> {
     const values = [this.#box, this.#term, batch, ...this.#encode(proposals)];
-    return this.#guard(async () => {
+    return this.#connection.guard(async () => {
       const [decided, changed] = await Promise.all([
-        this.#query<{ verdicts: string[] }>({ name: 'commit', text: COMMIT, values }),
-        this.#query<DeltaRow>({ name: 'follow', text: FOLLOW, values: [since] }),
+        this.#connection.client.query<{ verdicts: string[] }>({ name: 'commit', text: COMMIT, values }),
+        this.#connection.client.query<DeltaRow>({ name: 'follow', text: FOLLOW, values: [since] }),
       ]);
       const verdicts = decided.rows[0]!.verdicts.map(readVerdict);
       this.last_batch = { number: batch, verdicts };
@@ -208,36 +199,44 @@ class PostgresSession implements TruthSession {
   }
 
   follow(since: number): Promise<Delta> {
-    return this.#guard(async () => {
-      const { rows } = await this.#query<DeltaRow>({ name: 'follow', text: FOLLOW, values: [since] });
+    return this.#connection.guard(async () => {
+      const { rows } = await this.#connection.client.query<DeltaRow>({
+        name: 'follow',
+        text: FOLLOW,
+        values: [since],
+      });
       return this.#readDelta(rows);
     });
   }
 
   async load(onRows: (rows: StoredRow[]) => void): Promise<Mark> {
-    await this.#guard(() => this.#client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'));
-    await this.#guard(() => this.#client.query('SET LOCAL enable_seqscan = on'));
-    const mark = await this.#guard(async () => {
-      const { rows } = await this.#client.query('SELECT position, token FROM understudy.state');
-      await this.#client.query(
+    await this.#connection.guard(() =>
+      this.#connection.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'),
+    );
+    await this.#connection.guard(() => this.#connection.client.query('SET LOCAL enable_seqscan = on'));
+    const mark = await this.#connection.guard(async () => {
+      const { rows } = await this.#connection.client.query('SELECT position, token FROM understudy.state');
+      await this.#connection.client.query(
         'DECLARE everything NO SCROLL CURSOR FOR SELECT tbl, key, value FROM understudy.rows WHERE value IS NOT NULL ORDER BY tbl, key',
       );
       return { position: Number(rows[0].position), token: rows[0].token as string };
     });
     for (;;) {
-      const { rows } = await this.#guard(() =>
-        this.#client.query<{ tbl: string; key: Buffer; value: Buffer }>(`FETCH ${LOAD_ROWS} FROM everything`),
+      const { rows } = await this.#connection.guard(() =>
+        this.#connection.client.query<{ tbl: string; key: Buffer; value: Buffer }>(
+          `FETCH ${LOAD_ROWS} FROM everything`,
+        ),
       );
       if (rows.length === 0) break;
       onRows(rows.map(({ tbl: table, key, value }) => this.#sealing.open({ table, key, value })));
     }
-    await this.#guard(() => this.#client.query('COMMIT'));
+    await this.#connection.guard(() => this.#connection.client.query('COMMIT'));
     return mark;
   }
 
   knows({ position, token }: Mark): Promise<boolean> {
-    return this.#guard(async () => {
-      const { rows } = await this.#query<{ knows: boolean }>({
+    return this.#connection.guard(async () => {
+      const { rows } = await this.#connection.client.query<{ knows: boolean }>({
         text: `SELECT s.position = $1 AND s.token = $2 OR EXISTS (
             SELECT FROM understudy.commits c WHERE c.position = $1 AND c.token = $2
           ) AS knows FROM understudy.state s`,
@@ -248,22 +247,14 @@ class PostgresSession implements TruthSession {
   }
 
   tidy(): Promise<void> {
-    return this.#guard(async () => {
-      await this.#client.query('SELECT understudy.prune()');
-      await this.#client.query('SELECT understudy.sweep()');
+    return this.#connection.guard(async () => {
+      await this.#connection.client.query('SELECT understudy.prune()');
+      await this.#connection.client.query('SELECT understudy.sweep()');
     });
   }
 
-  async close(): Promise<void> {
-    this.#failure ??= new TruthUnavailableError('the session was closed');
-    // Destroys the socket, because the answer to an orderly end may never come. The server notices the closed socket.
-    const { stream } = (this.#client as unknown as { connection: { stream: { destroy(): void } } })
-      .connection;
-    stream.destroy();
-  }
-
-  #query<Row extends object>(config: QueryConfig): Promise<QueryResult<Row>> {
-    return this.#client.query<Row>(config);
+  close(): Promise<void> {
+    return this.#connection.close();
   }
 
   /** Arrays of bases, reads and writes, in the order of the function's parameters. */
@@ -301,33 +292,6 @@ class PostgresSession implements TruthSession {
       if (tbl !== null) changed.push(this.#sealing.open({ table: tbl, key, value }));
     return { position: Number(position), token, rows: is_far ? null : changed };
   }
-
-  /** Runs queries with a deadline, and explains their errors. */
-  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
-    let timer: NodeJS.Timeout | undefined;
-    const deadline = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        reject(new TruthUnavailableError(`${this.#address.name} does not answer`));
-        void this.close();
-      }, this.#answerMs);
-    });
-    try {
-      if (this.#failure !== null) throw this.#failure;
-      return await Promise.race([work(), deadline]);
-    } catch (thrown) {
-      throw explainDatabase(thrown, this.#address);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-}
-
-export function makeClient(
-  { client }: DatabaseAddress,
-  connectionTimeoutMillis = ANSWER_MS,
-  more: ClientConfig = {},
-): Client {
-  return new Client({ ...client, pipeline: true, connectionTimeoutMillis, keepAlive: true, ...more });
 }
 
 /** @throws TruthRefusedError if this machine's clock and the database's are too far apart; Error of the driver */

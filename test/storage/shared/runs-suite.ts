@@ -18,19 +18,19 @@ interface RunsDatabase {
 }
 
 const text = (value: string) => Buffer.from(value);
-const row = (table: string, key: string, value: string | null): StoredRow => ({
+export const row = (table: string, key: string, value: string | null): StoredRow => ({
   table,
   key: text(key),
   value: value === null ? null : text(value),
 });
 const range = (table: string, first: string, end: string) => ({ table, first: text(first), end: text(end) });
 /** A phase of rows. */
-const put = (...rows: StoredRow[]): RowPhase => ({ removals: [], rows });
+export const put = (...rows: StoredRow[]): RowPhase => ({ removals: [], rows });
 
 /** An actor's address: as in the journal, none begins another. */
 export const addressOf = (actor: string) => Buffer.from(`${String.fromCharCode(actor.length)}${actor}`);
 
-function write(actor: string, term: number, more: Partial<ActorCommit>): ActorCommit {
+export function write(actor: string, term: number, more: Partial<ActorCommit>): ActorCommit {
   return { actor: addressOf(actor), term, phases: [], common: [], counts: [], ...more };
 }
 

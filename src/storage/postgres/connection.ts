@@ -1,0 +1,78 @@
+/**
+ * A connection to the database, with a deadline for each answer and errors in one line. Any thread.
+ */
+import { Client, type ClientConfig } from 'pg';
+import { TruthRefusedError, TruthUnavailableError } from '../shared/truth.ts';
+import { type DatabaseAddress, explainDatabase } from './address.ts';
+import { checkSchema } from './migration.ts';
+
+/** Time for an answer. After that the connection counts as broken. */
+export const ANSWER_MS = 5_000;
+
+export class DatabaseConnection {
+  readonly client: Client;
+  readonly #address: DatabaseAddress;
+  readonly #identity: string;
+  readonly #answerMs: number;
+  #failure: unknown = null;
+
+  /** @param identity of the database that is expected */
+  constructor(address: DatabaseAddress, identity: string, answerMs: number) {
+    this.#address = address;
+    this.#identity = identity;
+    this.#answerMs = answerMs;
+    this.client = makeClient(address, answerMs);
+    this.client.on('error', (error) => {
+      this.#failure ??= error;
+    });
+  }
+
+  /** Connects. Call it in {@link guard}. @throws TruthRefusedError; Error of the driver */
+  async open(): Promise<void> {
+    await this.client.connect();
+    await checkSchema(this.client);
+    const { identity } = (await this.client.query('SELECT identity FROM understudy.state')).rows[0];
+    if (identity !== this.#identity)
+      throw new TruthRefusedError(`${this.#address.name} has been replaced by another database: start again`);
+    // The planner takes a young table for small and reads all of it, with the versions that updates have left.
+    await this.client.query('SET enable_seqscan = off');
+  }
+
+  /**
+   * Runs queries with a deadline, after which the connection is closed, and explains their errors.
+   * @throws TruthUnavailableError, TruthRefusedError
+   */
+  async guard<Value>(work: () => Promise<Value>): Promise<Value> {
+    let timer: NodeJS.Timeout | undefined;
+    const deadline = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        reject(new TruthUnavailableError(`${this.#address.name} does not answer`));
+        void this.close();
+      }, this.#answerMs);
+    });
+    try {
+      if (this.#failure !== null) throw this.#failure;
+      return await Promise.race([work(), deadline]);
+    } catch (thrown) {
+      throw explainDatabase(thrown, this.#address);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Ends it at once. Running queries reject. */
+  async close(): Promise<void> {
+    this.#failure ??= new TruthUnavailableError('the session was closed');
+    // Destroys the socket, because the answer to an orderly end may never come. The server notices the closed socket.
+    const { stream } = (this.client as unknown as { connection: { stream: { destroy(): void } } }).connection;
+    stream.destroy();
+  }
+}
+
+export function makeClient(
+  { client }: DatabaseAddress,
+  connectionTimeoutMillis = ANSWER_MS,
+  more: ClientConfig = {},
+): Client {
+  return new Client({ ...client, pipeline: true, connectionTimeoutMillis, keepAlive: true, ...more });
+}
