@@ -1,0 +1,106 @@
+/** deploy/postgres-rights.sql: with its rights a box does everything that it must, and its user can do no more. Test thread. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { migrateDatabase, PostgresTruth } from '../../src/storage/postgres/truth.ts';
+import { PostgresServer, queryDatabase } from '../fixtures/postgres-server.ts';
+import { makeFolder } from '../storage/folder.ts';
+import { SharedBox } from '../storage/shared/shared-box.ts';
+
+const FILE = readFileSync(
+  fileURLToPath(new URL('../../deploy/postgres-rights.sql', import.meta.url)),
+  'utf8',
+);
+/** Another name than in the file, because users belong to the whole server. */
+const SERVICE = `service_${process.pid}`;
+const DENIED = '42501';
+
+let server: PostgresServer;
+let owner: string;
+let service: string;
+beforeAll(async () => {
+  server = await PostgresServer.start();
+  owner = await server.createDatabase();
+  await migrateDatabase(owner);
+  await queryDatabase(owner, `CREATE ROLE ${SERVICE} LOGIN PASSWORD 'x'`);
+  service = Object.assign(new URL(owner), { username: SERVICE, password: 'x' }).href;
+  expect(FILE.split("'understudy_service'")).toHaveLength(2);
+  // It can be run again.
+  for (let at = 0; at < 2; at++)
+    await queryDatabase(owner, FILE.replace("'understudy_service'", `'${SERVICE}'`));
+});
+afterAll(async () => {
+  await queryDatabase(owner, `DROP OWNED BY ${SERVICE}`);
+  await queryDatabase(owner, `DROP ROLE ${SERVICE}`);
+  await server.stop();
+});
+
+/** @returns the error's SQLSTATE; null if the statement ran */
+async function tryAsService(statement: string): Promise<string | null> {
+  return queryDatabase(service, statement).then(
+    () => null,
+    (thrown: { code?: string }) => thrown.code ?? String(thrown),
+  );
+}
+
+it('a box works with them, and deletes what is old', async () => {
+  const truth = await PostgresTruth.connect(service);
+  const box = await SharedBox.open(join(makeFolder(), 'main.mdb'), truth);
+  onTestFinished(() => box.close());
+  await box.tables.transact((tx) =>
+    tx.write({ op: 'put', table: 'users', row: ['u'], value: { name: 'x' } }),
+  );
+  expect(box.tables.get('users', ['u'])).toEqual({ name: 'x' });
+  const session = await truth.open('00000000-0000-4000-8000-000000000001', () => {});
+  onTestFinished(() => session.close());
+  await session.tidy();
+});
+
+it('a box needs them', async () => {
+  const address = await server.createDatabase();
+  await migrateDatabase(address);
+  const stranger = Object.assign(new URL(address), { username: SERVICE, password: 'x' }).href;
+  await expect(PostgresTruth.connect(stranger)).rejects.toThrow('lacks a right');
+});
+
+const relations = "SELECT relname FROM pg_class WHERE relnamespace = 'understudy'::regnamespace";
+
+it('its user changes no table directly, and no schema', async () => {
+  const tables = await queryDatabase(owner, `${relations} AND relkind IN ('r', 'p')`);
+  expect(tables.length).toBeGreaterThan(3);
+  for (const { relname } of tables)
+    for (const statement of ['DELETE FROM', 'TRUNCATE', 'DROP TABLE'])
+      expect(await tryAsService(`${statement} understudy.${relname}`), `${statement} ${relname}`).toBe(
+        DENIED,
+      );
+  for (const statement of [
+    'UPDATE understudy.state SET position = 0',
+    "INSERT INTO understudy.rows VALUES ('users', '', '', 1)",
+    'CREATE TABLE understudy.mine (a int)',
+    'DROP SCHEMA understudy CASCADE',
+    'DROP FUNCTION understudy.sweep',
+    "COPY understudy.rows FROM PROGRAM 'true'",
+  ])
+    expect(await tryAsService(statement), statement).toBe(DENIED);
+});
+
+it('its user does not read what only functions need', async () => {
+  const hidden = await queryDatabase(owner, `${relations} AND relname ~ 'boxes$'`);
+  expect(hidden.length).toBeGreaterThan(0);
+  for (const { relname } of hidden)
+    expect(await tryAsService(`SELECT FROM understudy.${relname}`), String(relname)).toBe(DENIED);
+  expect(await tryAsService('SELECT FROM understudy.rows')).toBe(null);
+});
+
+it('its user calls no function that lacks the owner’s rights, and other users call none', async () => {
+  const functions = await queryDatabase(
+    owner,
+    `SELECT oid::regprocedure AS name, prosecdef AS acts_as_owner, has_function_privilege('${SERVICE}', oid, 'EXECUTE') AS may,
+       has_function_privilege('pg_monitor', oid, 'EXECUTE') AS others_may
+     FROM pg_proc WHERE pronamespace = 'understudy'::regnamespace`,
+  );
+  expect(functions.length).toBeGreaterThan(3);
+  for (const { name, acts_as_owner, may, others_may } of functions)
+    expect({ name, may, others_may }).toEqual({ name, may: acts_as_owner, others_may: false });
+});
