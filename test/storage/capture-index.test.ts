@@ -270,6 +270,59 @@ describe('runs without a label', () => {
     unpacked.mockRestore();
   });
 
+  it('are completed in slices before a rotation, between which other calls get their turn', async () => {
+    const folder = makeFolder();
+    const unread = await openLog(folder, false);
+    await unread.append(Array.from({ length: 600 }, (_, i) => ask(`say ${i}`, 'x')));
+    await unread.close();
+    let decoded = 0;
+    const slow: DecodeExchange = (copy) => {
+      decoded += 1;
+      const until = performance.now() + 1;
+      while (performance.now() < until);
+      return decode(copy);
+    };
+    const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true, decode: slow });
+    onTestFinished(() => log.close());
+    const between = new Promise<number>((resolve) => setImmediate(() => resolve(decoded)));
+    const rotated = log.rotate();
+    // A slice of 50 ms reads at most 50 of the 100 that a rotation waits for.
+    expect(await between).toBeLessThan(100);
+    expect(log.stats().packing.unindexed).toBeGreaterThan(500);
+    const { sealed } = await rotated;
+    expect(decoded).toBe(600);
+    expect(log.stats().packing.unindexed).toBe(0);
+    expect(readAll(sealed!)).toHaveLength(600);
+  });
+
+  it('of a file that is being sealed count as missing until its index is complete', {
+    tags: 'long',
+  }, async () => {
+    const folder = makeFolder();
+    const unread = await openLog(folder, false);
+    await unread.append(Array.from({ length: 400 }, (_, i) => ask(`say ${i}`, 'x')));
+    await unread.close();
+    const log = await CaptureLog.open({
+      path: join(folder, 'capture.mdb'),
+      redact: true,
+      decode: (copy) => {
+        const until = performance.now() + 8;
+        while (performance.now() < until);
+        return decode(copy);
+      },
+    });
+    onTestFinished(() => log.close());
+    const rotated = log.rotate();
+    await vi.waitFor(() => {
+      const { sealed, packing } = log.stats();
+      expect(sealed).toBe(1);
+      expect(packing.unindexed).toBeGreaterThan(0);
+    }, 10_000);
+    expect(log.stats().packing.unindexed_s).toBeGreaterThan(0);
+    await rotated;
+    expect(log.stats().packing).toMatchObject({ unindexed: 0, unindexed_s: 0 });
+  });
+
   it('skip an exchange on which the decoder fails', async () => {
     const log = await openLog(makeFolder(), false);
     await log.append([ask('a', 'x'), ask('a x b')]);

@@ -33,14 +33,13 @@ export class IndexBacklog {
   }
 
   /**
-   * @param indexed the last exchange that readers find in the index
-   * @param lastId the last stored exchange
+   * @param indexed the last exchange before the first that the index lacks
+   * @param exchanges number of exchanges that it lacks
    */
-  measure(indexed: number, lastId: number): IndexBehind {
+  measure(indexed: number, exchanges: number): IndexBehind {
     let gone = 0;
     while (gone < this.#marks.length && this.#marks[gone]!.last_id <= indexed) gone++;
     if (gone > 0) this.#marks.splice(0, gone);
-    const exchanges = Math.max(0, lastId - indexed);
     const oldest = this.#marks[0];
     if (exchanges === 0 || oldest === undefined) return { exchanges, seconds: 0 };
     return { exchanges, seconds: Math.round((performance.now() - oldest.at_ms) / 1_000) };

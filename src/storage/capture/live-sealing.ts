@@ -39,8 +39,8 @@ export const SEAL_LIMITS: SealLimits = {
   wasteful_bytes: 16 << 20,
 };
 /**
- * While the index lacks more exchanges than this, sealing waits until the file has twice the size: a sealed file gets
- * no further index.
+ * While the index lacks more exchanges than this, sealing waits until the file has twice the size, because the next file
+ * continues only the conversations that are indexed.
  */
 const UNINDEXED_MAX = 10_000;
 

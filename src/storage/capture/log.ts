@@ -12,6 +12,7 @@
  */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
 import type { LocalKeep } from '../../domain/local-keep.ts';
@@ -72,8 +73,8 @@ const ROTATE_INDEX_MS = 30_000;
 /** Longest time that an erasure packs or indexes before other calls get their turn. */
 const ERASE_SLICE_MS = 20;
 /**
- * Longest time that a rotation lets new exchanges wait for the rest of the index. What is missing then stays
- * unindexed in the sealed file.
+ * Longest time that a rotation lets new exchanges wait for the rest of the index. What is missing then is indexed when the
+ * sealed file is compacted.
  */
 const SEAL_INDEX_MS = 2_000;
 
@@ -460,7 +461,10 @@ export class CaptureLog {
 
   #backlog(): TidyBacklog {
     const { index, next_id } = this.#live;
-    const { exchanges, seconds } = this.#indexBacklog.measure(index.stored, next_id - 1);
+    const sealed = this.#sealed.index_behind;
+    const unindexed = next_id - 1 - index.stored + (sealed?.exchanges ?? 0);
+    const from = sealed?.indexed_id ?? index.stored;
+    const { exchanges, seconds } = this.#indexBacklog.measure(from, unindexed);
     const unsearched = this.#text?.behind ?? 0;
     return { ...this.#queue.backlog, unindexed: exchanges, unindexed_s: seconds, unsearched };
   }
@@ -638,8 +642,9 @@ export class CaptureLog {
     this.#offload?.expire(file);
   }
 
-  /** Runs a part of an erasure or a rewrite while nothing is stored. */
-  #hold<Value>(work: () => Value | Promise<Value>): Promise<Value> {
+  /** Runs a part of an erasure or a rewrite while nothing is stored. Messages that have arrived are read first. */
+  async #hold<Value>(work: () => Value | Promise<Value>): Promise<Value> {
+    await nextTurn();
     return this.#enqueue(async () => {
       this.#ending.signal.throwIfAborted();
       await this.#makeReady();
@@ -663,10 +668,12 @@ export class CaptureLog {
     // No further block goes into the raw file that is open.
     await this.#hold(() => this.#rawFiles.abandon());
     while ((this.#queue.oldest_key ?? Number.POSITIVE_INFINITY) <= lastId) {
+      await nextTurn();
       this.#ending.signal.throwIfAborted();
       if ((await this.packSome(ERASE_SLICE_MS)) === 0 && this.#syncFailure !== null) throw this.#syncFailure;
     }
     while (decode !== undefined && this.#live.index.stored < lastId) {
+      await nextTurn();
       this.#ending.signal.throwIfAborted();
       if ((await this.indexSome(decode, ERASE_SLICE_MS)) === 0) break;
     }
@@ -679,7 +686,7 @@ export class CaptureLog {
     if (rotated === null) return { sealed: null, opened };
     const failure = rotated.sync_failure;
     try {
-      const sealed = await this.#sealed.seal(rotated.moved);
+      const sealed = await this.#sealed.seal(rotated.moved, rotated.indexed);
       this.#text?.reconcile();
       // The whole file has been rewritten, so the failed sync no longer matters.
       if (this.#syncFailure === failure) this.#syncFailure = null;
@@ -697,8 +704,9 @@ export class CaptureLog {
   }
 
   /**
-   * Indexes exchanges that were stored under pressure before their file is sealed, because a sealed file gets no
-   * further index.
+   * Indexes exchanges that were stored under pressure before their file is sealed, so that the next file continues their
+   * conversations. The rest of the index is made when the sealed file is compacted. Messages are read between two
+   * slices: a process that answers nothing for half a minute counts as hung and is ended.
    */
   async #indexAhead(): Promise<void> {
     const { decode } = this.#options;
@@ -706,11 +714,12 @@ export class CaptureLog {
     const deadline = performance.now() + ROTATE_INDEX_MS;
     while (this.#isIndexBehind() && performance.now() < deadline && !this.#ending.signal.aborted) {
       if ((await this.indexSome(decode, ROTATE_SLICE_MS)) === 0) break;
+      await nextTurn();
     }
   }
 
-  /** Continues in a new file. @returns the old file and its sync failure; null when the old file is empty */
-  async #beginFile(): Promise<{ moved: MovedFile; sync_failure: Error | null } | null> {
+  /** Continues in a new file. @returns the old file, its last indexed exchange and its sync failure; null when it is empty */
+  async #beginFile(): Promise<{ moved: MovedFile; indexed: number; sync_failure: Error | null } | null> {
     await this.#makeReady();
     const { path, decode, fault } = this.#options;
     const firstId = this.#live.readFirstId();
@@ -724,6 +733,7 @@ export class CaptureLog {
     if (this.#syncFailure === null) await this.#flush();
     else await this.#sync();
     const turns = this.#live.index.listCarriedTurns();
+    const indexed = this.#live.index.stored;
     await this.#live.close();
     // Stays set until the new file is open, even if a later line throws.
     this.#live.giveUp();
@@ -742,7 +752,7 @@ export class CaptureLog {
       }
       throw namePlace(error, path);
     }
-    return { moved, sync_failure: this.#syncFailure };
+    return { moved, indexed, sync_failure: this.#syncFailure };
   }
 
   /**

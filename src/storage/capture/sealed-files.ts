@@ -37,6 +37,8 @@ export class SealedFiles {
   readonly #unfinished: readonly SealedFile[];
   /** Resolves after the last seal. Files are sealed one after the other. */
   #work: Promise<unknown> = Promise.resolve();
+  /** The last indexed exchange of each file whose index is not complete, in the order of the files. */
+  readonly #indexed = new Map<MovedFile, number>();
 
   /**
    * @param path of the live file
@@ -74,6 +76,14 @@ export class SealedFiles {
     return this.#lastId;
   }
 
+  /** What the indexes of files lack that are being sealed; null when they lack nothing. */
+  get index_behind(): { exchanges: number; indexed_id: number } | null {
+    let exchanges = 0;
+    for (const [{ last_id }, indexed] of this.#indexed) exchanges += last_id - indexed;
+    const [indexed_id] = this.#indexed.values();
+    return indexed_id === undefined || exchanges === 0 ? null : { exchanges, indexed_id };
+  }
+
   /** The raw files that unsealed files still need. @throws {import('./layout.ts').CaptureFileError} */
   listWaitingFiles(): number[] {
     return this.#unfinished.flatMap(({ path }) => readWaitingFiles(path, this.#dataKey));
@@ -106,11 +116,13 @@ export class SealedFiles {
 
   /**
    * Seals a renamed file, after the earlier ones.
+   * @param indexed the last exchange in its index; null: the index is read when its turn comes
    * @returns its final path
    * @throws the storage's error; the next start tries again
    */
-  seal(moved: MovedFile): Promise<string> {
-    const sealed = this.#work.then(() => this.#compact(moved));
+  seal(moved: MovedFile, indexed: number | null = null): Promise<string> {
+    if (indexed !== null && this.#decode !== null) this.#indexed.set(moved, indexed);
+    const sealed = this.#work.then(() => this.#compact(moved)).finally(() => this.#indexed.delete(moved));
     this.#work = sealed.catch(() => undefined);
     return sealed;
   }
@@ -121,11 +133,13 @@ export class SealedFiles {
   }
 
   /** Repeatable: an incomplete file is made again. */
-  async #compact({ path: aside, first_id, last_id }: MovedFile): Promise<string> {
+  async #compact(moved: MovedFile): Promise<string> {
+    const { path: aside, first_id, last_id } = moved;
     const target = sealedPath(this.#path, first_id, last_id, false);
     if (!existsSync(target)) {
       await repackAll(aside, rawFolder(aside), this.#release, this.#dataKey);
-      if (this.#decode !== null) await completeIndex(aside, this.#decode, this.#dataKey);
+      const note = (indexed: number) => this.#indexed.set(moved, indexed);
+      if (this.#decode !== null) await completeIndex(aside, this.#decode, this.#dataKey, note);
       const partial = `${target}.part`;
       rmSync(partial, { force: true });
       const env = openCaptureEnv(aside, 'read', this.#dataKey);
@@ -154,11 +168,15 @@ const INDEX_BATCH = 256;
 /** Longest time of indexing between two turns of the event loop. */
 const INDEX_MS = 20;
 
-/** Indexes the rest of a file that takes no more exchanges. */
+/**
+ * Indexes the rest of a file that takes no more exchanges.
+ * @param note called with the last exchange in the stored index, from time to time
+ */
 async function completeIndex(
   path: string,
   decode: DecodeExchange,
   dataKey: Uint8Array | null,
+  note: (indexed: number) => void,
 ): Promise<void> {
   const env = openCaptureEnv(path, 'write', dataKey);
   try {
@@ -167,10 +185,12 @@ async function completeIndex(
     while (index.indexNext(decode)) {
       if (index.pending >= INDEX_BATCH) index.store();
       if (performance.now() - start < INDEX_MS) continue;
+      note(index.stored);
       await nextTick();
       start = performance.now();
     }
     index.store();
+    note(index.stored);
     await syncEnv(env);
     removeCheckpoint(path);
   } finally {
