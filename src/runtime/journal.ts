@@ -55,6 +55,8 @@ export interface JournalStore {
    * inside `load` or `commit`. An actor that has been loaded again since may be among them: it is loaded once more.
    */
   onLost?: ((addresses: readonly ActorAddress[]) => void) | undefined;
+  /** Called when an actor has left memory and all its commits have ended: it is loaded again before its next write. */
+  letGo?(kind: string, key: string): void;
   /**
    * Makes commits visible to other threads now, in a store that would make them visible later.
    * @throws if that fails

@@ -186,6 +186,7 @@ export class ServerHost {
       load: (kind, key) => journal.load(kind, key),
       commit: (writes, done) => journal.commit(writes, guard(done)),
       settle: () => journal.settle?.(),
+      letGo: (kind, key) => journal.letGo?.(kind, key),
       close: () => journal.close(),
     };
   }

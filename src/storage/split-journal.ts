@@ -25,7 +25,11 @@ export class SplitJournal implements JournalStore {
   }
 
   load(kind: string, key: string): StoredActor | Promise<StoredActor> {
-    return (this.#quickKinds.has(kind) ? this.#quick : this.#main).load(kind, key);
+    return this.#journalOf(kind).load(kind, key);
+  }
+
+  letGo(kind: string, key: string): void {
+    this.#journalOf(kind).letGo?.(kind, key);
   }
 
   commit(writes: readonly JournalWrite[], done: CommitDone): void {
@@ -52,5 +56,9 @@ export class SplitJournal implements JournalStore {
 
   async close(): Promise<void> {
     await Promise.all([this.#main.close(), this.#quick.close()]);
+  }
+
+  #journalOf(kind: string): JournalStore {
+    return this.#quickKinds.has(kind) ? this.#quick : this.#main;
   }
 }

@@ -94,6 +94,7 @@ class HandJournal implements JournalStore {
   /** The result of `load`; by default the committed state. */
   load: JournalStore['load'] = (kind, key) => this.read(kind, key);
   onLost: JournalStore['onLost'];
+  letGo: NonNullable<JournalStore['letGo']> = () => {};
 
   read(kind: string, key: string): StoredActor {
     const mine = this.stored.filter((write) => write.kind === kind && write.key === key);
@@ -613,14 +614,20 @@ describe('an actor that a store reads later', () => {
 
   it('is not read while a commit with its snapshot is undecided', async () => {
     const { ask, turns, journal, loads, load, add } = setUpFar({ idle_after_ms: 1_000 });
+    const left: string[] = [];
+    journal.letGo = (_kind, key) => void left.push(key);
     await add(1);
     turns.advance(5_000);
     expect(journal.waiting.map(({ writes }) => writes.map(({ type }) => type))).toEqual([['snapshot']]);
     const read = ask('read');
-    expect(loads).toEqual([]);
+    expect([loads, left]).toEqual([[], []]);
     journal.finish();
     expect(await load()).toEqual(['a']);
     expect(read).toEqual([{ error: null, value: 1 }]);
+    expect(left).toEqual(['a']);
+    // Nothing is recorded since, so nothing is written.
+    turns.advance(5_000);
+    expect([journal.waiting, left]).toEqual([[], ['a', 'a']]);
   });
 
   it('is waited for by the drain', async () => {

@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';
-import type { JournalStore } from '../../src/runtime/journal.ts';
+import type { JournalStore, StoredActor } from '../../src/runtime/journal.ts';
 import { createLocalLink } from '../../src/runtime/local-link.ts';
 import { createLinkEnds, MessagePortLink } from '../../src/runtime/message-port-link.ts';
 import { countHosts, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
@@ -213,6 +213,57 @@ describe('a host on a server thread', () => {
     expect(opened.disposed).toBe(1);
     await opened.host.stop();
     expect(opened.disposed).toBe(2);
+  });
+
+  it('waits for a store that answers later, and fails alone when that answer is its fault', async () => {
+    const inner = new MemoryJournal();
+    const asked: (() => void)[] = [];
+    const journal: JournalStore = {
+      load: (kind, key) => {
+        const deferred = createDeferred<StoredActor>();
+        asked.push(() => deferred.resolve(inner.load(kind, key)));
+        return deferred.promise;
+      },
+      commit: (writes, done) => inner.commit(writes, done),
+      close: async () => {},
+    };
+    const downs: string[] = [];
+    const client = new ActorClient(PLACEMENT, loopScheduler);
+    const host = new ServerHost({
+      index: HERE,
+      placement: PLACEMENT,
+      client,
+      open: () => ({
+        kinds: TEST_KINDS,
+        journal,
+        adapters: {},
+        report: () => {
+          throw new Error('the log is gone');
+        },
+        dispose: async () => {},
+      }),
+      restart: { max_restarts: 5, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 5 },
+      onDown: (reason) => void downs.push(reason),
+    });
+    const added = ask({ client }, 'add', 3);
+    expect(asked).toHaveLength(1);
+    asked.shift()!();
+    expect(await added).toEqual({ total: 3, count: 1 });
+    // Another owner: the actor is loaded again.
+    journal.onLost!([{ kind: LEDGER_KIND, key: keyOn(HERE) }]);
+    const read = ask({ client }, 'add', 4);
+    asked.shift()!();
+    expect(await read).toEqual({ total: 7, count: 2 });
+    // The actor is stopped, and that cannot be reported.
+    journal.load = () => Promise.reject(new Error('an event is missing'));
+    expect(await failureOf(ask({ client }, 'add', 1, keyOn(HERE, 50)))).toMatchObject({
+      code: 'actor_stopped',
+    });
+    expect(downs).toEqual([expect.stringContaining('the log is gone')]);
+    journal.load = (kind, key) => inner.load(kind, key);
+    await client.waitUp(HERE);
+    expect(await ask({ client }, 'add', 1)).toEqual({ total: 8, count: 3 });
+    await host.stop();
   });
 
   it('stays down when it fails too often, and can then be stopped', async () => {

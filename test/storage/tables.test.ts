@@ -152,4 +152,37 @@ describe('a journal in two files', () => {
     expect(main.load('quick', 'a').events).toEqual([]);
     await main.close();
   });
+
+  it('passes on which actors of either store have another owner', async () => {
+    const stores = ['main', 'quick'].map((name) => {
+      const inner = new MemoryJournal();
+      const left: string[] = [];
+      const store: JournalStore = {
+        load: async (kind, key) => inner.load(kind, key),
+        commit: (writes, done) => inner.commit(writes, (error) => done(error, [{ kind: name, key: 'lost' }])),
+        letGo: (kind, key) => void left.push(`${kind} ${key}`),
+        close: () => inner.close(),
+      };
+      return { store, left };
+    });
+    const [main, quick] = stores;
+    const journal = new SplitJournal(main!.store, quick!.store, new Set(['quick']));
+    const heard: unknown[] = [];
+    journal.onLost = (addresses) => void heard.push(...addresses);
+    for (const { store } of stores) store.onLost!([{ kind: 'any', key: 'a' }]);
+    expect(heard).toHaveLength(2);
+    const event = (kind: string) =>
+      ({ type: 'event', kind, key: 'a', seq: 1, event: Buffer.from(kind) }) as const;
+    const commit = (...kinds: string[]) =>
+      new Promise((resolve) => journal.commit(kinds.map(event), (_error, lost) => resolve(lost)));
+    const lostOf = (...kinds: string[]) => kinds.map((kind) => ({ kind, key: 'lost' }));
+    expect(await commit('main')).toEqual(lostOf('main'));
+    expect(await commit('quick')).toEqual(lostOf('quick'));
+    expect(await commit('quick', 'main')).toEqual(expect.arrayContaining(lostOf('main', 'quick')));
+    const loading = journal.load('quick', 'a');
+    expect(loading).toBeInstanceOf(Promise);
+    expect((await loading).events).toHaveLength(1);
+    for (const kind of ['main', 'quick']) journal.letGo(kind, 'a');
+    expect(stores.map(({ left }) => left)).toEqual([['main a'], ['quick a']]);
+  });
 });

@@ -42,7 +42,7 @@ export class HostJournal {
    * Actors that have left memory, with the ticket of the batch that has their last write. At most as many as two
    * batches have writes.
    */
-  readonly #leaving = new Map<string, number>();
+  readonly #leaving = new Map<string, { ticket: number; self: ActorAddress }>();
 
   /**
    * @param store null if no kind of this host is persistent
@@ -100,8 +100,9 @@ export class HostJournal {
   }
 
   /** Records that the actor has left memory. */
-  leave(cell: Cell): void {
-    if (cell.write_ticket > this.#decidedTicket) this.#leaving.set(addressText(cell.self), cell.write_ticket);
+  leave({ self, kind, write_ticket: ticket }: Cell): void {
+    if (ticket > this.#decidedTicket) this.#leaving.set(addressText(self), { ticket, self });
+    else if (kind.behaviour.persistence !== undefined) this.#store!.letGo?.(self.kind, self.key);
   }
 
   /**
@@ -249,8 +250,10 @@ export class HostJournal {
 
   /** Forgets the actors whose last writes are decided. */
   #arrive(): void {
-    for (const [address, ticket] of this.#leaving) {
-      if (ticket <= this.#decidedTicket || this.#batch === null) this.#leaving.delete(address);
+    for (const [address, { ticket, self }] of this.#leaving) {
+      if (ticket > this.#decidedTicket && this.#batch !== null) continue;
+      this.#leaving.delete(address);
+      this.#store!.letGo?.(self.kind, self.key);
     }
   }
 }

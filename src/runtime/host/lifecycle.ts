@@ -167,6 +167,8 @@ export class Lifecycle {
     // An actor that waits or restarts is loaded later anyway.
     if (cell.status !== 'ready') return;
     this.#endLife(cell, 'moved');
+    // Like an actor that leaves memory and is loaded again.
+    cell.history = { failed_at_ms: [] };
     cell.status = 'loading';
     cell.load = 'moved';
     if (this.#parts.journal.isWriting(cell)) this.#waiting.add(cell);
