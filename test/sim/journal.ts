@@ -2,7 +2,7 @@
  * The journal of one simulated thread: commits take time, may report a failure whether they happened or not, and may be
  * lost if the thread dies during them. The disk outlives the thread.
  */
-import type { JournalStore, JournalWrite, StoredActor } from '../../src/runtime/journal.ts';
+import type { CommitDone, JournalStore, JournalWrite, StoredActor } from '../../src/runtime/journal.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
 import type { Witness } from './witness.ts';
 import type { World } from './world.ts';
@@ -16,7 +16,13 @@ export interface JournalTrouble {
   load_failure: number;
 }
 
-export class SimJournal implements JournalStore {
+/** The store of one life of a host. */
+export interface SimStore extends JournalStore {
+  /** The thread has died: the outstanding commit may or may not have happened. */
+  crash(): void;
+}
+
+export class SimJournal implements SimStore {
   readonly #world: World;
   readonly #witness: Witness;
   readonly #inner: MemoryJournal;
@@ -45,7 +51,7 @@ export class SimJournal implements JournalStore {
     return this.#inner.load(kind, key);
   }
 
-  commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
+  commit(writes: readonly JournalWrite[], done: CommitDone): void {
     const { prng } = this.#world;
     if (this.#pending !== null) this.#world.violate('two commits outstanding');
     this.#pending = writes;
@@ -68,7 +74,6 @@ export class SimJournal implements JournalStore {
     });
   }
 
-  /** The thread has died: the outstanding commit may or may not have happened. */
   crash(): void {
     this.#dead = true;
     if (this.#pending !== null && this.#world.prng.chance(0.5)) this.#apply(this.#pending);

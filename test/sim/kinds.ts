@@ -5,7 +5,7 @@
 import type { KindDefinition } from '../../src/runtime/host.ts';
 import type { ActorAddress, Behaviour, Outcome, ReplyToken, Teller } from '../../src/runtime/protocol.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../../src/runtime/supervision.ts';
-import type { Witness } from './witness.ts';
+import type { Thread, Witness } from './witness.ts';
 
 export const LEDGER = 'ledger';
 export const MIRROR = 'mirror';
@@ -27,6 +27,8 @@ type LedgerProtocol = {
   add: { request: Numbered & { publish: boolean; mirror: string | null }; reply: { op: string } };
   /** Sent by `add` to its own actor: sends another tell to the mirror, and persists nothing. */
   remark: { request: Caused & { mirror: string }; reply: null };
+  /** Persists, keeps the answer, and persists again when the io that it has started returns. */
+  add_and_confirm: { request: Numbered; reply: { op: string } };
   /** Persists when the io that it has started returns. */
   add_later: { request: Numbered; reply: { op: string } };
   /** Persists, then starts io with the persisted value. */
@@ -48,6 +50,7 @@ interface Operation {
 
 interface LedgerInternal {
   looked_up: Outcome<unknown, { op: string; token: ReplyToken }>;
+  confirmed: Outcome<unknown, { op: string; token: ReplyToken }>;
   saved: Outcome;
   due: Operation;
 }
@@ -100,20 +103,23 @@ export const MOST_EFFECTS = 5;
 
 /**
  * The kinds, as a thread of a simulation runs them.
+ * @param box of the thread
  * @param life names this life of the thread: what a dead one had sent may arrive among what the next one sends, on
  *   another link, so order is promised within a life alone
  */
-export function createKinds(witness: Witness, life: string): KindDefinition[] {
+export function createKinds(witness: Witness, box: number, life: string): KindDefinition[] {
+  const thread = { box, life };
   return [
-    { behaviour: createLedger(witness, life), policy: LEDGER_POLICY },
-    { behaviour: createMirror(witness), policy: MIRROR_POLICY },
+    { behaviour: createLedger(witness, thread), policy: LEDGER_POLICY },
+    { behaviour: createMirror(witness, thread), policy: MIRROR_POLICY },
   ];
 }
 
 function createLedger(
   witness: Witness,
-  life: string,
+  thread: Thread,
 ): Behaviour<LedgerProtocol, LedgerState, Operation, LedgerInternal> {
+  const { life } = thread;
   return {
     kind: LEDGER,
     initial: () => ({ ops: [] }),
@@ -137,6 +143,12 @@ function createLedger(
         witness.seeHandled(context.self.key, message);
         noteOn(message.mirror, `${message.id}-note`, message.cause, context);
         context.reply(null);
+      },
+      add_and_confirm(_state, message, context) {
+        witness.seeHandled(context.self.key, message);
+        const op = message.id;
+        context.persist({ op });
+        context.io('desk', 'look_up', {}, 'confirmed', { op, token: context.holdReply() });
       },
       add_later(_state, message, context) {
         witness.seeHandled(context.self.key, message);
@@ -174,6 +186,7 @@ function createLedger(
       read({ ops }, message, context) {
         const { key } = context.self;
         witness.seeHandled(key, message);
+        witness.seeRead(thread, key);
         context.reply({ key, count: ops.length, last: ops.at(-1) ?? null });
       },
       fail(_state, message, context) {
@@ -200,6 +213,12 @@ function createLedger(
         context.persist({ op });
         context.replyTo(token, { op });
       },
+      confirmed(_state, outcome, context) {
+        const { op, token } = outcome.carry;
+        if (!outcome.ok) return context.refuseTo(token, outcome.error);
+        context.persist({ op: `${op}-confirmed` });
+        context.replyTo(token, { op: `${op}-confirmed` });
+      },
       saved() {},
       due(_state, { op }, context) {
         context.persist({ op });
@@ -207,7 +226,7 @@ function createLedger(
       },
     },
     activated(state, context) {
-      witness.seeActivated(LEDGER, context.self.key, state.ops);
+      witness.seeActivated(thread, LEDGER, context.self.key, state.ops);
     },
     persistence: {
       apply: ({ ops }, { op }) => ({ ops: [...ops, op] }),
@@ -243,7 +262,10 @@ function createLedger(
   }
 }
 
-function createMirror(witness: Witness): Behaviour<MirrorProtocol, null, never, MirrorInternal> {
+function createMirror(
+  witness: Witness,
+  thread: Thread,
+): Behaviour<MirrorProtocol, null, never, MirrorInternal> {
   return {
     kind: MIRROR,
     initial: () => null,
@@ -276,7 +298,7 @@ function createMirror(witness: Witness): Behaviour<MirrorProtocol, null, never, 
       },
     },
     activated(_state, context) {
-      witness.seeActivated(MIRROR, context.self.key, null);
+      witness.seeActivated(thread, MIRROR, context.self.key, null);
     },
   };
 }

@@ -96,6 +96,31 @@ describe('the simulated runtime', () => {
   });
 });
 
+describe('several boxes with one store', () => {
+  for (let at = 0; at < 40; at++) {
+    const [seed, boxes] = [104_729 * at + 1, 2 + (at % 2)];
+    it(`keep their guarantees with seed ${seed}`, longFrom(at, 4), async () => {
+      const { asked, acknowledged, durable, takeovers } = await simulate({ seed, boxes });
+      expect(asked).toBeGreaterThan(300);
+      expect(Math.min(acknowledged, durable, takeovers)).toBeGreaterThan(20);
+    });
+  }
+
+  it.each([2, 3])('all make progress when %i of them want the same actor', async (boxes) => {
+    for (let seed = 1; seed <= 5; seed++) {
+      const { takeovers, losses, acknowledged_by } = await simulate({ seed, boxes, ledgers: 1 });
+      expect(takeovers).toBeGreaterThan(20);
+      expect(losses).toBeGreaterThan(2);
+      expect(Math.min(...acknowledged_by)).toBeGreaterThan(20);
+    }
+  });
+
+  it('run the same for the same seed', async () => {
+    const [first, again] = await Promise.all([11, 11].map((seed) => simulate({ seed, boxes: 3 })));
+    expect(again).toEqual(first);
+  });
+});
+
 describe('the simulator detects', () => {
   it.each([
     [
@@ -106,11 +131,20 @@ describe('the simulator detects', () => {
     ['a journal that loses writes', { journal_fault: 'loses_writes' }, /./],
     ['links that change the order', { link_fault: 'reorders' }, /after/],
     ['links that deliver twice', { link_fault: 'duplicates' }, /a second time|settled twice/],
+    [
+      'a store that accepts former owners',
+      { boxes: 2, store_fault: 'accepts_former_owners' },
+      /writes event|reveals/,
+    ],
+    ['a store that hides losses', { boxes: 2, store_fault: 'hides_losses' }, /before it is durable|reveals/],
+    ['a store that drops the rest', { boxes: 2, store_fault: 'drops_the_rest' }, /durable|reveals|writes/],
+    ['a store that repeats terms', { boxes: 2, store_fault: 'repeats_terms' }, /./],
+    ['a store that repeats commits', { boxes: 2, store_fault: 'repeats_commits' }, /writes event/],
   ] as const)('%s', async (_name, options, what) => {
     const failure = await findFailure(options, 10);
     expect(failure?.message).toMatch(/^seed \d+: /);
     expect(failure?.message).toMatch(what);
-    expect(failure?.trail.at(-1)).toContain('VIOLATION');
+    expect(failure?.trail.join('\n')).toContain('VIOLATION');
   });
 
   it.each([
@@ -149,6 +183,62 @@ describe('the simulator detects', () => {
   ])('%s', async (name, from, to, what) => {
     const Host = await mutateHost(name.replaceAll(' ', '-'), from, to);
     const failure = await findFailure({ Host }, 60);
+    expect(failure?.message).toMatch(what);
+  });
+
+  it.each([
+    [
+      'a host that releases the effects of a lost actor',
+      'this.#withdraw(cell, item.output, code);',
+      "if (code === 'actor_moved') this.#release(cell, item.output);\n      else this.#withdraw(cell, item.output, code);",
+      /before it is durable|reveals/,
+    ],
+    [
+      'a host that keeps a lost actor',
+      "this.#withdraw(cell, 'actor_moved');\n      this.#lifecycle.lose(cell);",
+      "this.#withdraw(cell, 'actor_moved');",
+      /./,
+    ],
+    [
+      'a host that stores what a lost actor has recorded since',
+      'else if (lost.length > 0) this.#dropNext(lost);',
+      '',
+      /./,
+    ],
+    [
+      'a host that does not hear of new owners',
+      'if (!this.#closed) lose(addresses);',
+      '',
+      /is read in term \d+, its box knows/,
+    ],
+    [
+      'a host that starts from what it read before the loss',
+      "if (cell.load === 'stale') return this.#loadIfAsked(cell);",
+      '',
+      /is read in term \d+, its box knows/,
+    ],
+    [
+      'an asker who is told that nothing was stored, although something was',
+      "code === 'actor_moved' && kept ? 'actor_restarted' : code",
+      'code',
+      /refused with actor_moved/,
+    ],
+    ['a load before the last write', 'if (journal.isWriting(cell)) {', 'if (false as boolean) {', /./],
+    [
+      'a load before the last snapshot is decided',
+      'this.#parts.journal.leave(cell);\n    this.#parts.tenure.end(cell.self);\n    cell.kind.stats.passivations++;',
+      'this.#parts.tenure.end(cell.self);\n    cell.kind.stats.passivations++;',
+      /is loaded before its last write/,
+    ],
+    [
+      'an unreachable store that counts as a failure of the actor',
+      'if (thrown instanceof JournalUnavailableError) {',
+      'if (false as boolean) {',
+      /because the store is away/,
+    ],
+  ])('%s', async (name, from, to, what) => {
+    const Host = await mutateHost(name.replaceAll(' ', '-'), from, to);
+    const failure = await findFailure({ Host, boxes: 2 }, 60);
     expect(failure?.message).toMatch(what);
   });
 });

@@ -20,6 +20,7 @@ const WITHOUT_EFFECT = new Set([
   'link_full',
   'actor_stopped',
   'actor_failed',
+  'actor_moved',
   'draining',
   'unknown_kind',
   'unknown_message',
@@ -32,6 +33,15 @@ interface Revealing {
   key?: string;
   count?: number;
   last?: string | null;
+}
+
+/** The error of a store that cannot be reached. */
+export const AWAY = 'the store is away';
+
+/** A life of a host, which is named by itself, and its box. */
+export interface Thread {
+  box: number;
+  life: string;
 }
 
 interface ActorHistory {
@@ -54,6 +64,11 @@ export class Witness {
   readonly #lastNumber = new Map<string, number>();
   readonly #nextNumber = new Map<string, number>();
   readonly #actors = new Map<string, ActorHistory>();
+  /** What a thread has read of a ledger: its term, and its number of operations. */
+  readonly #read = new Map<string, { term: number; count: number }>();
+  /** The last term of a ledger that a box knows. */
+  readonly #known = new Map<string, number>();
+  readonly #acknowledged: number[] = [];
   acknowledged = 0;
   handled = 0;
 
@@ -113,6 +128,30 @@ export class Witness {
     this.#impossible.add(op);
   }
 
+  /** A store with owners gives a ledger to a thread, with all operations so far. */
+  seeTaken({ life }: Thread, key: string, term: number): () => void {
+    const count = this.historyOf(key).length;
+    return () => void this.#read.set(`${life}/${key}`, { term, count });
+  }
+
+  /** A box learns that a ledger has an owner with this term. From now on, it shows no state of an earlier term. */
+  seeLost(box: number, key: string, term: number): void {
+    const known = this.#known.get(`${box}/${key}`) ?? 0;
+    this.#known.set(`${box}/${key}`, Math.max(known, term));
+  }
+
+  /** The store cannot be reached. That is no failure of the actor, which leaves memory. */
+  seeUnavailable({ box }: Thread, kind: string, key: string): void {
+    const actor = this.#actorAt(box, kind, key);
+    actor.failures_ms = [];
+    actor.restart_from_ms = null;
+  }
+
+  /** Answered asks of one box. */
+  acknowledgedIn(box: number): number {
+    return this.#acknowledged[box] ?? 0;
+  }
+
   /** A message leaves an actor, or has arrived from one. */
   seeRevealed(where: string, what: unknown): void {
     if (typeof what !== 'object' || what === null) return;
@@ -136,10 +175,18 @@ export class Witness {
     }
   }
 
+  /** A ledger handles a read. */
+  seeRead({ box, life }: Thread, key: string): void {
+    const { term = 0 } = this.#read.get(`${life}/${key}`) ?? {};
+    const known = this.#known.get(`${box}/${key}`) ?? 0;
+    if (term < known) this.#world.violate(`${key} is read in term ${term}, its box knows ${known}`);
+  }
+
   /** An asker gets the outcome of its message. */
-  seeSettled(op: string, code: string | null, value: unknown): void {
+  seeSettled(box: number, op: string, code: string | null, value: unknown): void {
     if (code === null) {
       this.acknowledged++;
+      this.#acknowledged[box] = this.acknowledgedIn(box) + 1;
       this.seeRevealed(`the answer to ${op}`, value);
     } else if (WITHOUT_EFFECT.has(code)) {
       if (this.#durable.has(op)) this.#world.violate(`${op} was refused with ${code} and is durable`);
@@ -148,8 +195,8 @@ export class Witness {
   }
 
   /** An actor's state is loaded, and its first message is still to come. */
-  seeActivated(kind: string, key: string, ops: readonly string[] | null): void {
-    const actor = this.#actorAt(kind, key);
+  seeActivated({ box, life }: Thread, kind: string, key: string, ops: readonly string[] | null): void {
+    const actor = this.#actorAt(box, kind, key);
     const { nowMs } = this.#world;
     this.#world.note(`${kind}/${key} starts`);
     if (nowMs < actor.stopped_until_ms) this.#world.violate(`${kind}/${key} starts while it is stopped`);
@@ -162,16 +209,18 @@ export class Witness {
     actor.restart_from_ms = null;
     if (ops === null) return;
     const history = this.historyOf(key);
-    const agrees = ops.length === history.length && ops.every((op, at) => op === history[at]);
-    if (!agrees)
-      this.#world.violate(`${kind}/${key} starts from ${ops.length} operations of ${history.length}`);
+    // Another box may have written since this one has read.
+    const { count = history.length } = this.#read.get(`${life}/${key}`) ?? {};
+    const agrees = ops.length === count && ops.every((op, at) => op === history[at]);
+    if (!agrees) this.#world.violate(`${kind}/${key} starts from ${ops.length} operations of ${count}`);
   }
 
   /** A host reports a failure. */
-  seeReport({ kind, key, during, outcome }: HostReport): void {
+  seeReport(box: number, { kind, key, during, error, outcome }: HostReport): void {
     this.#world.note(`${kind}/${key} fails in ${during}: ${outcome}`);
+    if (error.includes(AWAY)) this.#world.violate(`${kind}/${key} fails because ${AWAY}`);
     if (outcome === 'lost') return this.#world.violate(`${kind}/${key} lost ${during}`);
-    const actor = this.#actorAt(kind, key);
+    const actor = this.#actorAt(box, kind, key);
     const { restart, stopped_for_ms } = this.#policies.get(kind)!;
     const { nowMs } = this.#world;
     if (during !== 'activate') actor.failures_ms.push(nowMs);
@@ -191,15 +240,15 @@ export class Witness {
   }
 
   /** A thread with these actors died; after its restart, earlier failures do not count. */
-  forgetActors(isThere: (kind: string, key: string) => boolean): void {
+  forgetActors(box: number, isThere: (kind: string, key: string) => boolean): void {
     for (const address of [...this.#actors.keys()]) {
-      const [kind = '', key = ''] = address.split('/');
-      if (isThere(kind, key)) this.#actors.delete(address);
+      const [of = '', kind = '', key = ''] = address.split('/');
+      if (Number(of) === box && isThere(kind, key)) this.#actors.delete(address);
     }
   }
 
-  #actorAt(kind: string, key: string): ActorHistory {
-    const address = `${kind}/${key}`;
+  #actorAt(box: number, kind: string, key: string): ActorHistory {
+    const address = `${box}/${kind}/${key}`;
     let actor = this.#actors.get(address);
     if (actor === undefined) {
       actor = { failures_ms: [], restart_from_ms: null, stopped_until_ms: 0 };
