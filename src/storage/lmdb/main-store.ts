@@ -30,11 +30,11 @@ export interface DatabasePaths {
  */
 export function openMainTables(
   { main, data_key, seat }: DatabasePaths,
-  onChanged: ((rows: ChangedRow[] | null) => void) | null = null,
+  onChanged?: (rows: ChangedRow[] | null) => void,
 ): Tables {
   if (seat === undefined) return new LmdbTables(main, 'disk', data_key);
   const view = LmdbView.attach(main, seat.identity, data_key);
-  const client = new StoreClient(seat, onChanged);
+  const client = new StoreClient(seat, onChanged === undefined ? {} : { onChanged });
   const tables = new SharedTables(view, client);
   return Object.assign(tables, {
     close: async () => {

@@ -11,6 +11,8 @@
  * waits for none of the others.
  */
 
+import { LIVE_SCHEMA } from './live-schema.ts';
+
 /** The version that this program works with. */
 export const SCHEMA_VERSION = 2;
 
@@ -397,7 +399,7 @@ BEGIN
     SELECT tbl, key, name, ${DEPARTED}, sum(n) FROM moved GROUP BY tbl, key, name ORDER BY tbl, key, name
   ON CONFLICT (tbl, key, name, box) DO UPDATE SET n = t.n + excluded.n;
 END $$;
-`;
+${LIVE_SCHEMA}`;
 
 /** Migration to version 1, 2, … */
 export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2];

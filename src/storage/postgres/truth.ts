@@ -5,6 +5,7 @@
 import type { Client } from 'pg';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import type { DataKey } from '../../std/data-key.ts';
+import type { LiveSession, LiveTruth } from '../shared/live.ts';
 import { RowSealing } from '../shared/row-sealing.ts';
 import type { RunsTruth } from '../shared/runs-truth.ts';
 import {
@@ -19,6 +20,7 @@ import {
 } from '../shared/truth.ts';
 import { type DatabaseAddress, explainDatabase, readDatabaseAddress } from './address.ts';
 import { ANSWER_MS, DatabaseConnection, makeClient } from './connection.ts';
+import { PostgresLive } from './live.ts';
 import { checkSchema, migrate } from './migration.ts';
 import { PostgresRuns } from './runs.ts';
 
@@ -86,7 +88,7 @@ export async function checkDatabase(text: string): Promise<void> {
   }
 }
 
-export class PostgresTruth implements Truth {
+export class PostgresTruth implements Truth, LiveTruth {
   readonly identity: string;
   readonly #address: DatabaseAddress;
   readonly #sealing: RowSealing;
@@ -144,6 +146,10 @@ export class PostgresTruth implements Truth {
   /** The runs in the same database. */
   get runs(): RunsTruth {
     return new PostgresRuns(() => this.#connect(), this.#sealing);
+  }
+
+  openLive(box: string): Promise<LiveSession> {
+    return PostgresLive.open(this.#connect(), this.#sealing, box);
   }
 
   #connect(): DatabaseConnection {

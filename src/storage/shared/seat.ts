@@ -1,6 +1,6 @@
 /**
  * What the threads of a box know of its store thread, in memory that all of them share: the thread that they send
- * commits to, the position that the view shows, and how old it may be. Any thread; the store thread writes it.
+ * commits to, the position that the view shows, how old it may be, and how many boxes there are. Any thread; the store thread writes it.
  */
 
 /** Names the store thread's part of a box. Plain data, which threads receive. */
@@ -13,9 +13,15 @@ export interface StoreSeat {
 const THREAD = 0;
 const POSITION = 1;
 const CURRENT_AT = 2;
-const FIELDS = 3;
+const BOXES = 3;
+const FIRST_COUNT = 4;
+/** What the store thread counts since the start of the process. */
+const COUNTS = ['conflicts', 'live_losses'] as const;
+const FIELDS = FIRST_COUNT + COUNTS.length;
 const NO_THREAD = -1n;
 const NANOSECONDS = 1_000_000n;
+
+type SeatCount = (typeof COUNTS)[number];
 
 /** Reads and writes a seat's memory. */
 export class SeatState {
@@ -49,6 +55,23 @@ export class SeatState {
 
   set position(position: number) {
     Atomics.store(this.#fields, POSITION, BigInt(position));
+  }
+
+  /** How many boxes live, with this one: at least 1. While the database is away, the number before. */
+  get boxes(): number {
+    return Math.max(1, Number(Atomics.load(this.#fields, BOXES)));
+  }
+
+  set boxes(boxes: number) {
+    Atomics.store(this.#fields, BOXES, BigInt(boxes));
+  }
+
+  countOf(name: SeatCount): number {
+    return Number(Atomics.load(this.#fields, FIRST_COUNT + COUNTS.indexOf(name)));
+  }
+
+  count(name: SeatCount, by = 1): void {
+    Atomics.add(this.#fields, FIRST_COUNT + COUNTS.indexOf(name), BigInt(by));
   }
 
   /** How old the view may be, in milliseconds. */

@@ -22,24 +22,34 @@ const CONNECT_MS = 5_000;
 /** Pause before the channel of a thread that follows changes is opened again. */
 const AGAIN_MS = 500;
 
+/** Who gets what the store thread says by itself. */
+interface StoreListeners {
+  /** Called with the rows that other boxes changed, or null if everything was loaded again. */
+  onChanged?: (rows: ChangedRow[] | null) => void;
+  live?: {
+    /** Called with what the store thread tells of the live stream. */
+    onTold(told: unknown): void;
+    /** The channel has opened again after a loss: the store thread no longer knows what this thread follows. */
+    onAgain(): void;
+  };
+}
+
 export class StoreClient implements Committer {
   readonly #identity: string;
   readonly #state: SeatState;
-  readonly #onChanged: ((rows: ChangedRow[] | null) => void) | null;
-  readonly #waiting = new Map<number, Deferred<Verdict | boolean>>();
+  readonly #onChanged: StoreListeners['onChanged'];
+  readonly #live: StoreListeners['live'];
+  readonly #waiting = new Map<number, Deferred<unknown>>();
   #port: Promise<MessagePort> | null = null;
   #nextId = 0;
   #isClosed = false;
 
-  /** @param onChanged called with the rows that other boxes changed, or null if everything was loaded again */
-  constructor(
-    { identity, state }: StoreSeat,
-    onChanged: ((rows: ChangedRow[] | null) => void) | null = null,
-  ) {
+  constructor({ identity, state }: StoreSeat, { onChanged, live }: StoreListeners = {}) {
     this.#identity = identity;
     this.#state = new SeatState(state);
     this.#onChanged = onChanged;
-    if (onChanged !== null) void this.#connect().catch(() => {});
+    this.#live = live;
+    if (onChanged !== undefined) void this.#connect().catch(() => {});
   }
 
   async commit(proposal: Proposal): Promise<Verdict> {
@@ -52,16 +62,21 @@ export class StoreClient implements Committer {
     return (await this.#ask((id) => ({ id, reach: position, within_ms }))) as boolean;
   }
 
+  /** Asks about the live stream. */
+  askLive(question: unknown): Promise<unknown> {
+    return this.#ask((id) => ({ id, live: question }));
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     const port = await this.#port?.catch(() => null);
     port?.close();
   }
 
-  async #ask(makeQuestion: (id: number) => StoreQuestion): Promise<Verdict | boolean> {
+  async #ask(makeQuestion: (id: number) => StoreQuestion): Promise<unknown> {
     const port = await this.#connect();
     const id = this.#nextId++;
-    const answer = createDeferred<Verdict | boolean>();
+    const answer = createDeferred<unknown>();
     this.#waiting.set(id, answer);
     // An open question keeps the thread alive, an idle channel does not.
     port.ref();
@@ -88,7 +103,7 @@ export class StoreClient implements Committer {
     const greeting: StoreGreeting = {
       understudy_store: this.#identity,
       port: port2,
-      follows: this.#onChanged !== null,
+      follows: this.#onChanged !== undefined,
     };
     try {
       await postMessageToThread(thread, greeting, [port2], CONNECT_MS);
@@ -104,11 +119,16 @@ export class StoreClient implements Committer {
       this.#onChanged?.(answer.changed === null ? null : unpackChanged(answer.changed));
       return;
     }
+    if ('told' in answer) {
+      this.#live?.onTold(answer.told);
+      return;
+    }
     const waiting = this.#waiting.get(answer.id);
     this.#waiting.delete(answer.id);
     if (this.#waiting.size === 0) port.unref();
     if (waiting === undefined) return;
     if ('failure' in answer) waiting.reject(fromStoreFailure(answer.failure));
+    else if ('live' in answer) waiting.resolve(answer.live);
     else waiting.resolve('verdict' in answer ? answer.verdict : answer.is_reached);
   }
 
@@ -119,14 +139,17 @@ export class StoreClient implements Committer {
     for (const { reject } of this.#waiting.values()) reject(lost);
     this.#waiting.clear();
     // Changes that nothing reported count as changes of everything.
-    if (!this.#isClosed && this.#onChanged !== null) this.#follow();
+    if (!this.#isClosed && (this.#onChanged !== undefined || this.#live !== undefined)) this.#follow();
   }
 
   #follow(): void {
     setTimeout(() => {
       if (this.#isClosed) return;
       this.#connect().then(
-        () => this.#onChanged?.(null),
+        () => {
+          this.#onChanged?.(null);
+          this.#live?.onAgain();
+        },
         () => this.#follow(),
       );
     }, AGAIN_MS).unref();

@@ -23,12 +23,17 @@ export interface StoreGreeting {
 export type StoreQuestion =
   | { id: number; commit: Uint8Array }
   /** Wait until the view shows a position. */
-  | { id: number; reach: number; within_ms: number };
+  | { id: number; reach: number; within_ms: number }
+  /** About the live stream (actors/live-hub/protocol.ts). */
+  | { id: number; live: unknown };
 
 export type StoreAnswer =
   | { id: number; verdict: Verdict }
   | { id: number; is_reached: boolean }
+  | { id: number; live: unknown }
   | { id: number; failure: StoreFailure }
+  /** Events of the live stream that the thread follows. */
+  | { told: unknown }
   /** Rows that other boxes changed, packed; null: everything was loaded again. */
   | { changed: Uint8Array | null };
 

@@ -1,0 +1,155 @@
+/**
+ * What a box does all the time beside its commits, over a separate connection: it says that it lives, and does a round
+ * of other work. One thread of a box has it. Any thread.
+ */
+import { randomUUID } from 'node:crypto';
+import type { LiveSession, LiveTruth } from './live.ts';
+
+/** What uses the pulse's session. */
+interface PulseWork {
+  /** Time until the next round is due. */
+  readonly due_in_ms: number;
+  /** @throws TruthUnavailableError */
+  round(session: LiveSession): Promise<void>;
+  /** The session has ended: what was sent may or may not have arrived. */
+  fail(error: Error): void;
+}
+
+interface PulseTimes {
+  /** Interval at which the box says that it lives. */
+  beat_ms: number;
+  /** Pause between attempts to connect. */
+  retry_ms: number;
+  /** Interval at which the box lets the database forget what no box needs. */
+  tidy_ms: number;
+}
+
+const PULSE_TIMES: PulseTimes = { beat_ms: 2_000, retry_ms: 500, tidy_ms: 60_000 };
+/**
+ * The number of boxes is the greatest of this many answers. After a crash of the database, the first answers do not count boxes that have not
+ * spoken again.
+ */
+const ANSWERS = 3;
+
+export class Pulse {
+  readonly #truth: LiveTruth;
+  readonly #work: PulseWork;
+  readonly #onBoxes: (boxes: number) => void;
+  readonly #times: PulseTimes;
+  readonly #box = randomUUID();
+  readonly #answers: number[] = [];
+  #session: LiveSession | null = null;
+  #beatAtMs = 0;
+  #tidyAtMs = 0;
+  #closed = false;
+  #isDue = false;
+  #wake: (() => void) | null = null;
+  #running: Promise<void> = Promise.resolve();
+
+  /** @param onBoxes called with the number of live boxes, with this one */
+  static async start(
+    truth: LiveTruth,
+    work: PulseWork,
+    onBoxes: (boxes: number) => void,
+    times: Partial<PulseTimes> = {},
+  ): Promise<Pulse> {
+    const pulse = new Pulse(truth, work, onBoxes, { ...PULSE_TIMES, ...times });
+    // The number is known from the start on if the database answers now.
+    await pulse.#round();
+    pulse.#running = pulse.#run();
+    return pulse;
+  }
+
+  private constructor(
+    truth: LiveTruth,
+    work: PulseWork,
+    onBoxes: (boxes: number) => void,
+    times: PulseTimes,
+  ) {
+    this.#truth = truth;
+    this.#work = work;
+    this.#onBoxes = onBoxes;
+    this.#times = times;
+    this.#tidyAtMs = performance.now() + times.tidy_ms;
+  }
+
+  /** The work has become due earlier. */
+  wake(): void {
+    this.#isDue = true;
+    this.#wake?.();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#wake?.();
+    await this.#session?.close();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#closed) {
+      const untilBeatMs = this.#beatAtMs - performance.now();
+      const isConnected = this.#session !== null;
+      const dueMs = isConnected ? Math.min(untilBeatMs, this.#work.due_in_ms) : this.#times.retry_ms;
+      // Without a session nothing ends the pause, because each attempt to connect would follow at once.
+      if (dueMs > 0 && !(isConnected && this.#isDue)) await this.#pause(dueMs);
+      this.#isDue = false;
+      if (!this.#closed) await this.#round();
+    }
+  }
+
+  /** Until the time is over, or until it is woken. */
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.#wake = null;
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      this.#wake = () => {
+        if (this.#session !== null || this.#closed) end();
+      };
+    });
+  }
+
+  async #round(): Promise<void> {
+    try {
+      const session = await this.#connect();
+      const now = performance.now();
+      if (now >= this.#beatAtMs) {
+        this.#note(await session.beat());
+        this.#beatAtMs = now + this.#times.beat_ms;
+      }
+      if (now >= this.#tidyAtMs) {
+        this.#tidyAtMs = now + this.#times.tidy_ms;
+        await session.tidy();
+      }
+      await this.#work.round(session);
+    } catch (thrown) {
+      const session = this.#session;
+      this.#session = null;
+      this.#beatAtMs = 0;
+      this.#work.fail(thrown instanceof Error ? thrown : new Error(String(thrown)));
+      if (!this.#closed) await session?.close();
+    }
+  }
+
+  async #connect(): Promise<LiveSession> {
+    if (this.#session !== null) return this.#session;
+    const session = await this.#truth.openLive(this.#box);
+    this.#session = session;
+    // While it was opened, close() had none to end.
+    if (this.#closed) {
+      await session.close();
+      throw new Error('the pulse is closed');
+    }
+    return session;
+  }
+
+  #note(boxes: number): void {
+    this.#answers.push(boxes);
+    if (this.#answers.length > ANSWERS) this.#answers.shift();
+    this.#onBoxes(Math.max(...this.#answers));
+  }
+}
