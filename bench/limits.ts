@@ -66,7 +66,7 @@ export function describeLimits(report: LimitsReport): string[] {
 
 async function measure({ takes, rounds }: LimitsOptions, limit: typeof LIMIT, keys: number): Promise<number> {
   const memory = allocateRateTable(RATE_SLOTS);
-  const limiter = new SharedRateLimiter(slotsInOrder(new RateTable(memory)), memory, limit);
+  const limiter = new SharedRateLimiter(slotsInOrder(new RateTable(memory)), memory, () => limit);
   const names = Array.from({ length: keys }, (_, at) => `key_${at.toString(36).padStart(26, '0')}`);
   for (const name of names) await limiter.take(name);
   let best = Number.POSITIVE_INFINITY;

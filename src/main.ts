@@ -6,6 +6,7 @@ import { closeMappedMemory, MemoryPart, makeMappedMemory } from '../actors/captu
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { OWNER } from './auth/owner.ts';
 import { OWNER_TOKEN_HOURS, signUserToken } from './auth/sign-token.ts';
+import { StreamTickets } from './auth/stream-tickets.ts';
 import { ConfigError } from './config/config-error.ts';
 import { type Config, silenceModelRuntime } from './config.ts';
 import type { FramingGuard } from './http/connection-watch.ts';
@@ -22,6 +23,7 @@ import {
   viewPath,
 } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
+import type { StoreSeat } from './storage/shared/seat.ts';
 import { StoreReads } from './storage/store-reads.ts';
 import { allocateShared, type Starting, startActors } from './threads/actor-start.ts';
 import { checkReadFrom, openCapture } from './threads/capture-start.ts';
@@ -128,6 +130,7 @@ async function startAll(
       stop: (opened) => opened?.close(),
     });
     shared.seat = store?.seat ?? null;
+    if (shared.seat !== null) StreamTickets.derive(shared.stream_tickets, ticketSecrets(config, shared.seat));
     const paths = servicePaths(config, shared.seat);
     await running.start({ start: () => keepRunsCheckpointed(config, log), stop: (kept) => kept.stop() });
     await running.start({ start: () => wipeDeletedContent(paths, log), stop: (wipes) => wipes.stop() });
@@ -196,15 +199,22 @@ function checkShared({ shared_database, auth }: Config): void {
     );
 }
 
+/** What only the boxes of the same database know. */
+function ticketSecrets({ auth, data_key }: Config, { identity }: StoreSeat): Uint8Array[] {
+  const secret = auth.jwks_url === null ? auth.jwt_secret : null;
+  return [Buffer.from(identity), Buffer.from(secret ?? ''), data_key ?? Buffer.alloc(0)];
+}
+
 /** @returns null for a box that shares nothing. @throws Error of one line if the database cannot be used */
 async function openSharedStore(
-  { shared_database: address, data_dir, data_key }: Config,
+  { shared_database: address, data_dir, data_key, retention_days: { live_events } }: Config,
   memory: ReturnType<typeof allocateShared>,
   log: Log,
 ) {
   if (address === null) return null;
   const { SharedStore } = await import('./threads/shared-store.ts');
-  return SharedStore.start({ address, path: viewPath(data_dir), data_key }, memory, log);
+  const place = { address, path: viewPath(data_dir), data_key, live_event_days: live_events };
+  return SharedStore.start(place, memory, log);
 }
 
 /** Overwrites deleted content while the service is idle. */

@@ -17,6 +17,7 @@ import { EventRing } from './ring.ts';
 /** Maximum events and bytes that a hub keeps for its organization. Beyond either, it drops the oldest events. */
 export const LIVE_RING_EVENTS = 10_000;
 const LIVE_RING_BYTES = 16 << 20;
+export const LIVE_RING = { ring_events: LIVE_RING_EVENTS, ring_bytes: LIVE_RING_BYTES } as const;
 
 /** Number of ids that one commit reserves. A restart may skip up to this many. */
 const ID_BLOCK = 10_000;

@@ -74,26 +74,37 @@ export interface SubscribingAsker extends Asker {
   subscribe(topic: string, listener: (payload: unknown) => void): () => void;
 }
 
-/** Reads the stream, on the server threads that serve it. */
-export class LiveHubReader {
+/** Where readers get the stream: the hubs of this process, or the stream that several boxes share. */
+export interface LiveSource {
+  /**
+   * Subscribes to the organization's events, in order; `previous_id` reveals lost events.
+   * @param onAhead called with an id up to which there may be events that were not published
+   * @returns a function that ends the subscription
+   */
+  subscribe(
+    orgId: string,
+    onPublication: (publication: LivePublication) => void,
+    onAhead: (id: number) => void,
+  ): () => void;
+  /**
+   * Reads the events that are remembered.
+   * @throws {CatalogueError} `unavailable` if they cannot be read now
+   */
+  replay(orgId: string, request: ReplayRequest): Promise<ReplayReply>;
+}
+
+/** Reads the stream from the hubs, on the server threads that serve it. */
+export class LiveHubReader implements LiveSource {
   readonly #asker: SubscribingAsker;
 
   constructor(asker: SubscribingAsker) {
     this.#asker = asker;
   }
 
-  /**
-   * Subscribes to the organization's events, in order; `previous_id` reveals lost events.
-   * @returns a function that ends the subscription
-   */
   subscribe(orgId: string, listener: (publication: LivePublication) => void): () => void {
     return this.#asker.subscribe(liveTopic(orgId), (payload) => listener(payload as LivePublication));
   }
 
-  /**
-   * Reads the events that the hub remembers.
-   * @throws {CatalogueError} `unavailable` when the hub does not answer
-   */
   async replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
     const to = { kind: LIVE_HUB_KIND, key: orgId };
     try {

@@ -5,6 +5,7 @@
 
 import { encodeLiveData, type LiveEvent } from '../../src/domain/live-event.ts';
 import { PackablePayload } from '../../src/runtime/link.ts';
+import type { LiveBatch } from '../../src/storage/shared/live.ts';
 
 export const LIVE_HUB_KIND = 'live-hub';
 
@@ -88,4 +89,17 @@ export type LiveHubProtocol = {
 /** The topic on which a hub publishes the organization's events. */
 export function liveTopic(orgId: string): string {
   return `live:${orgId}`;
+}
+
+/** A thread's questions to the store thread of a box that shares its live stream with others. */
+export type LiveQuestion =
+  /** Begin or end telling the thread an organization's events. */
+  { follow: string; is_on: boolean } | { replay: ReplayRequest; org_id: string } | { offer: LiveBatch };
+
+/** What the store thread tells a thread of an organization that it follows. */
+export interface LiveTold {
+  org_id: string;
+  publications: LivePublication[];
+  /** Id up to which there may be events, published or not. */
+  ahead_id: number;
 }

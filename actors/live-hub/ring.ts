@@ -32,6 +32,11 @@ export class EventRing {
     return this.#lastId;
   }
 
+  /** Id up to which events may have been dropped, or were never here. */
+  get lost_id(): number {
+    return this.#lostId;
+  }
+
   get size(): number {
     return this.#events.length - this.#first;
   }
@@ -40,6 +45,11 @@ export class EventRing {
   beginAfter(id: number): void {
     this.#lastId = id;
     this.#lostId = id;
+  }
+
+  /** Notes that there are no further events up to an id, which is at least the last one. */
+  advance(id: number): void {
+    this.#lastId = id;
   }
 
   /** @param event with an id greater than every one before it */

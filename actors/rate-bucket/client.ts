@@ -40,6 +40,27 @@ export class RateBucketClient {
   }
 }
 
+/** The limit as it is now. It changes with the number of boxes among which it is divided. */
+type ReadLimit = () => RateLimit;
+
+/**
+ * One box's part of a limit that several boxes share: its rate and burst are divided among them. The burst is at least
+ * 1, so that no key is locked out; with more boxes than the burst, they allow more at once.
+ * @param countBoxes ≥ 1
+ */
+export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLimit {
+  let boxes = 1;
+  let part = limit;
+  return () => {
+    const now = countBoxes();
+    if (now !== boxes) {
+      boxes = now;
+      part = { rate_per_s: limit.rate_per_s / boxes, burst: Math.max(1, Math.floor(limit.burst / boxes)) };
+    }
+    return part;
+  };
+}
+
 /** How long to wait before a key without a slot requests one again. */
 const NO_SLOT_MS = 1_000;
 /** Maximum number of keys that one thread counts separately while the actors do not answer. */
@@ -53,7 +74,7 @@ const OWN_SLOTS = 4_096;
 export class SharedRateLimiter {
   readonly #asker: Asker;
   readonly #table: RateTable;
-  readonly #limit: RateLimit;
+  readonly #limit: ReadLimit;
   readonly #buckets: RateBucketClient;
   readonly #now: ReadNs;
   /** The place of each key's bucket. */
@@ -63,7 +84,7 @@ export class SharedRateLimiter {
   readonly #placeless = new RecentMap<string, number>(2 * OWN_SLOTS);
   readonly #own: OwnBuckets;
 
-  constructor(asker: Asker, memory: SharedArrayBuffer, limit: RateLimit, now: ReadNs = readMonotonicNs) {
+  constructor(asker: Asker, memory: SharedArrayBuffer, limit: ReadLimit, now: ReadNs = readMonotonicNs) {
     this.#asker = asker;
     this.#table = new RateTable(memory, now);
     this.#limit = limit;
@@ -79,7 +100,7 @@ export class SharedRateLimiter {
    */
   take(key: string): SharedTake | Promise<SharedTake> {
     const place = this.#known.get(key);
-    const taken = place === undefined ? null : this.#table.take(place.slot, place.generation, this.#limit);
+    const taken = place === undefined ? null : this.#table.take(place.slot, place.generation, this.#limit());
     return taken ?? this.#takeElsewhere(key);
   }
 
@@ -96,7 +117,7 @@ export class SharedRateLimiter {
       return this.#takeFromActor(key);
     }
     this.#known.set(key, place);
-    return this.#table.take(place.slot, place.generation, this.#limit) ?? this.#takeFromActor(key);
+    return this.#table.take(place.slot, place.generation, this.#limit()) ?? this.#takeFromActor(key);
   }
 
   /** Many requests with a new key may arrive at once; only one asks for a slot. */
@@ -114,7 +135,7 @@ export class SharedRateLimiter {
 
   async #takeFromActor(key: string): Promise<SharedTake> {
     try {
-      return await this.#buckets.take(key, this.#limit);
+      return await this.#buckets.take(key, this.#limit());
     } catch {
       return this.#own.take(key);
     }
@@ -123,12 +144,12 @@ export class SharedRateLimiter {
 
 /** Buckets of a single thread. */
 export class OwnBuckets {
-  readonly #limit: RateLimit;
+  readonly #limit: ReadLimit;
   readonly #table: RateTable;
   readonly #slots = new Map<string, { slot: number; generation: number }>();
   #next = 0;
 
-  constructor(limit: RateLimit, now: ReadNs = readMonotonicNs) {
+  constructor(limit: ReadLimit, now: ReadNs = readMonotonicNs) {
     this.#limit = limit;
     this.#table = new RateTable(new ArrayBuffer(OWN_SLOTS * 12), now);
   }
@@ -142,7 +163,7 @@ export class OwnBuckets {
       place = { slot, generation: this.#table.open(slot) };
       this.#slots.set(key, place);
     }
-    const taken = this.#table.take(place.slot, place.generation, this.#limit);
+    const taken = this.#table.take(place.slot, place.generation, this.#limit());
     if (taken !== null) return taken;
     this.#slots.delete(key);
     return this.take(key);
@@ -157,19 +178,19 @@ const FIRST_GENERATION = 0;
  * is fixed and slots need not be assigned.
  */
 export class SharedBuckets {
-  readonly #limit: RateLimit;
+  readonly #limit: ReadLimit;
   readonly #table: RateTable;
 
   /**
    * @param memory made by `allocateRateTable`, and used by no other client
    */
-  constructor(memory: SharedArrayBuffer, limit: RateLimit, now: ReadNs = readMonotonicNs) {
+  constructor(memory: SharedArrayBuffer, limit: ReadLimit, now: ReadNs = readMonotonicNs) {
     this.#limit = limit;
     this.#table = new RateTable(memory, now);
   }
 
   take(key: string): SharedTake {
     const slot = hash('sha256', key, 'buffer').readUInt32LE(0) % this.#table.slots;
-    return this.#table.take(slot, FIRST_GENERATION, this.#limit)!;
+    return this.#table.take(slot, FIRST_GENERATION, this.#limit())!;
   }
 }

@@ -1,5 +1,5 @@
 /** The checks of one server thread, made from the configuration. Server threads. */
-import { SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
+import { divideLimit, SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
 import { ApiKeys } from '../auth/api-keys.ts';
 import { Authenticator, type CredentialKind } from '../auth/authenticator.ts';
 import { TableKeyStore } from '../auth/key-store.ts';
@@ -50,22 +50,32 @@ interface CheckParts {
   memberships?: MembershipReader;
   /** Counts requests by key; absent: they are not counted. */
   key_uses?: KeyUses;
+  /** The boxes that share the limits; absent: there is only this one. */
+  countBoxes?: () => number;
 }
 
-export function createChecks({ config, asker, stores, shared, memberships, key_uses }: CheckParts): Checks {
+export function createChecks({
+  config,
+  asker,
+  stores,
+  shared,
+  memberships,
+  key_uses,
+  countBoxes = () => 1,
+}: CheckParts): Checks {
   const { rate_limit_per_sec, rate_limit_burst, auth_fail_rate_per_sec } = config.api;
-  const limit = { rate_per_s: rate_limit_per_sec, burst: rate_limit_burst };
+  const limit = divideLimit({ rate_per_s: rate_limit_per_sec, burst: rate_limit_burst }, countBoxes);
   const revocations = new Revocations(shared.revocations);
   const checks: Checks = {
     authenticator: new Authenticator(credentialKinds(config, stores, revocations, key_uses ?? null)),
     limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit)),
-    rate_headers: new RateHeaders(rate_limit_per_sec, rate_limit_burst),
+    rate_headers: new RateHeaders(limit),
     memberships: memberships ?? tableMemberships(stores.main),
     tickets: new StreamTickets(shared.stream_tickets),
     deleted: new DeletedScopes(stores.main, revocations),
   };
   if (auth_fail_rate_per_sec > 0)
-    checks.failed_sign_ins = new FailedSignIns(shared.failed_sign_ins, auth_fail_rate_per_sec);
+    checks.failed_sign_ins = new FailedSignIns(shared.failed_sign_ins, auth_fail_rate_per_sec, countBoxes);
   return checks;
 }
 

@@ -2,7 +2,7 @@
  * Limits the invalid credentials per address: one bucket for each address, shared by all server threads. A valid
  * credential is never counted, so another user of the same address cannot lock anyone out. Server threads.
  */
-import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
+import { divideLimit, SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
 /**
  * Invalid credentials that one address may send at once (document 4, "Rate limits"), and the number of buckets in shared
@@ -17,10 +17,11 @@ export class FailedSignIns {
   /**
    * @param memory that all server threads share
    * @param ratePerS allowed failures per second, once the burst is used up
+   * @param countBoxes the boxes among which both are divided
    */
-  constructor(memory: SharedArrayBuffer, ratePerS: number) {
+  constructor(memory: SharedArrayBuffer, ratePerS: number, countBoxes: () => number = () => 1) {
     const burst = Math.max(FAILED_SIGN_INS.burst, ratePerS);
-    this.#buckets = new SharedBuckets(memory, { rate_per_s: ratePerS, burst });
+    this.#buckets = new SharedBuckets(memory, divideLimit({ rate_per_s: ratePerS, burst }, countBoxes));
   }
 
   /**

@@ -8,12 +8,7 @@
  * again.
  */
 
-import type {
-  LiveHubReader,
-  NumberedEvent,
-  ReplayReply,
-  ReplayRequest,
-} from '../../actors/live-hub/client.ts';
+import type { LiveSource, NumberedEvent, ReplayReply, ReplayRequest } from '../../actors/live-hub/client.ts';
 import type { Revocations } from '../auth/revocations.ts';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
@@ -94,7 +89,7 @@ interface Audience {
 }
 
 export class LiveReaders {
-  readonly #hub: LiveHubReader;
+  readonly #hub: LiveSource;
   readonly #revocations: Pick<Revocations, 'epochOf'>;
   readonly #options: LiveReadersOptions;
   readonly #audiences = new Map<string, Audience>();
@@ -107,7 +102,7 @@ export class LiveReaders {
   #isClosed = false;
 
   constructor(
-    hub: LiveHubReader,
+    hub: LiveSource,
     revocations: Pick<Revocations, 'epochOf'>,
     options: Partial<LiveReadersOptions> = {},
   ) {
@@ -200,16 +195,24 @@ export class LiveReaders {
       unsubscribe: () => {},
     };
     this.#audiences.set(orgId, audience);
-    audience.unsubscribe = this.#hub.subscribe(orgId, (publication) => {
-      audience.published_id = Math.max(audience.published_id, publication.id);
-      if (audience.is_reading_gap) return;
-      if (audience.told_id !== null && audience.told_id !== publication.previous_id) {
-        if (publication.id > audience.told_id) void this.#readGap(audience);
-        return;
-      }
-      audience.told_id = publication.id;
-      this.#tell(audience, publication);
-    });
+    audience.unsubscribe = this.#hub.subscribe(
+      orgId,
+      (publication) => {
+        audience.published_id = Math.max(audience.published_id, publication.id);
+        if (audience.is_reading_gap) return;
+        if (audience.told_id !== null && audience.told_id !== publication.previous_id) {
+          if (publication.id > audience.told_id) void this.#readGap(audience);
+          return;
+        }
+        audience.told_id = publication.id;
+        this.#tell(audience, publication);
+      },
+      (id) => {
+        if (audience.told_id === null || id <= audience.told_id) return;
+        audience.published_id = Math.max(audience.published_id, id);
+        if (!audience.is_reading_gap) void this.#readGap(audience);
+      },
+    );
     return audience;
   }
 

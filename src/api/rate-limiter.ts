@@ -17,16 +17,27 @@ export interface RateLimiter {
   take(key: string): RateOutcome | Promise<RateOutcome>;
 }
 
-/** The headers of draft-ietf-httpapi-ratelimit-headers; the policy is the same for every key. */
+/**
+ * The headers of draft-ietf-httpapi-ratelimit-headers; the policy is the same for every key. Of boxes that share a
+ * database, each states its own part of the limit, because that is what it allows.
+ */
 export class RateHeaders {
-  readonly #policy: readonly [string, string];
+  readonly #readLimit: () => { rate_per_s: number; burst: number };
+  #stated: { rate_per_s: number; burst: number } | null = null;
+  #policy: readonly [string, string] = ['ratelimit-policy', ''];
 
-  constructor(ratePerS: number, burst: number) {
-    const window_s = Math.max(1, Math.ceil(burst / ratePerS));
-    this.#policy = ['ratelimit-policy', `"default";q=${burst};w=${window_s}`];
+  /** @param readLimit returns the same object until the limit changes */
+  constructor(readLimit: () => { rate_per_s: number; burst: number }) {
+    this.#readLimit = readLimit;
   }
 
   describe({ remaining, reset_s }: RateOutcome): ApiReply['headers'] {
+    const limit = this.#readLimit();
+    if (limit !== this.#stated) {
+      this.#stated = limit;
+      const window_s = Math.max(1, Math.ceil(limit.burst / limit.rate_per_s));
+      this.#policy = ['ratelimit-policy', `"default";q=${limit.burst};w=${window_s}`];
+    }
     return [this.#policy, ['ratelimit', `"default";r=${remaining};t=${reset_s}`]];
   }
 }

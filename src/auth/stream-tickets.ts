@@ -1,10 +1,11 @@
 /**
  * Tickets for the live stream: a browser's `EventSource` cannot send `Authorization`, so the query may contain a
  * ticket that is valid for a minute. A ticket is the credential and its tenant, encrypted with a key that exists only
- * in this process's memory: a ticket in a proxy's log is useless after a minute, and after a restart. A redeemed
- * ticket passes every check of its credential. Server threads.
+ * in this process's memory: a ticket in a proxy's log is useless after a minute, and after a restart. Boxes that share a database
+ * derive the same key, because a ticket of one must open the stream of another. A redeemed ticket passes every check of
+ * its credential. Server threads.
  */
-import { randomFillSync } from 'node:crypto';
+import { hkdfSync, randomFillSync } from 'node:crypto';
 import { EncryptJWT, jwtDecrypt } from 'jose';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
@@ -38,6 +39,17 @@ export class StreamTickets {
     const key = new SharedArrayBuffer(KEY_BYTES);
     new Uint8Array(key).set(randomFillSync(new Uint8Array(KEY_BYTES)));
     return key;
+  }
+
+  /**
+   * Replaces a key by the one that all boxes with these secrets have.
+   * @param secrets at least one that only the boxes know
+   */
+  static derive(key: SharedArrayBuffer, secrets: readonly Uint8Array[]): void {
+    // With their lengths, so that other secrets never make the same bytes.
+    const parts = secrets.flatMap((secret) => [Buffer.from(`${secret.length}:`), secret]);
+    const derived = hkdfSync('sha256', Buffer.concat(parts), '', 'understudy 1 stream tickets', KEY_BYTES);
+    new Uint8Array(key).set(new Uint8Array(derived));
   }
 
   /**

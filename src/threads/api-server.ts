@@ -58,6 +58,7 @@ import { listOldRows, OUTCOME_LISTING, RUN_LISTING, TRACE_LISTING } from '../sto
 import type { Stores } from '../storage/stores.ts';
 import { renameAgent, reportStudent } from '../student/student-report.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
+import { SharedLiveSource } from './shared-live.ts';
 import { SharedRequests } from './shared-requests.ts';
 import { STOPPING } from './stop-notice.ts';
 
@@ -94,6 +95,8 @@ interface OpenParts {
   /** null: this box shares nothing. */
   shared: SharedRequests | null;
   live: LiveReaders | null;
+  /** Where the readers get the stream of all boxes; null: from the hubs of this process. */
+  live_source: SharedLiveSource | null;
   embedder: Embedder;
   findings: FindingsServices;
   /** null: only the pattern index searches, if patterns are on. */
@@ -240,10 +243,11 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
     });
     const revocations = new Revocations(shared.revocations);
     const deleted = new DeletedScopes(stores.main, revocations);
+    const live_source = shared.seat === null ? null : new SharedLiveSource(shared.seat);
     const live =
       config.engines.live_stream === null
         ? null
-        : new LiveReaders(new LiveHubReader(asker), revocations, {
+        : new LiveReaders(live_source ?? new LiveHubReader(asker), revocations, {
             hiddenIn: (org_id) => deleted.hiddenIn(org_id),
           });
     const findings = openFindings(services, stores, embedder);
@@ -253,6 +257,7 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
       stores,
       shared: shared.seat === null ? null : new SharedRequests(shared.seat),
       live,
+      live_source,
       embedder,
       findings,
       patterns,
@@ -267,12 +272,13 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
 }
 
 async function closeParts(parts: OpenParts): Promise<void> {
-  const { stores, shared, embedder, findings, patterns, key_uses } = parts;
+  const { stores, shared, live_source, embedder, findings, patterns, key_uses } = parts;
   patterns?.close();
   await key_uses.flush();
   await findings.embedding.close();
   await embedder.close();
   await shared?.close();
+  await live_source?.close();
   await closeStores(stores);
 }
 
@@ -350,7 +356,15 @@ function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Emb
 async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServer> {
   const { config, capture, stats, captures, asker, shared, log, renderMetrics, gateway_port } = services;
   const { stores, live, findings, patterns, metrics, key_uses } = parts;
-  const checks = createChecks({ config, asker, stores, shared, key_uses });
+  const { shared: access } = parts;
+  const checks = createChecks({
+    config,
+    asker,
+    stores,
+    shared,
+    key_uses,
+    ...(access === null ? {} : { countBoxes: () => access.boxes }),
+  });
   const operators = openOperators(config, checks);
   const dispatch = createApi(
     {

@@ -4,6 +4,7 @@
  */
 
 import { liveHubOf, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
+import { LIVE_OUTBOX_ADAPTER, sharedLiveHub } from '../../actors/live-hub/shared-behaviour.ts';
 import { StepAnswersAdapter } from '../../actors/run/adapter.ts';
 import { run, STEP_ANSWERS_ADAPTER, unwatchedRun } from '../../actors/run/behaviour.ts';
 import {
@@ -18,7 +19,7 @@ import {
 import { usageMeter } from '../../actors/usage-meter/behaviour.ts';
 import type { Log } from '../log.ts';
 import type { ActorClient } from '../runtime/actor-client.ts';
-import type { Placement } from '../runtime/protocol.ts';
+import type { AnyBehaviour, Placement } from '../runtime/protocol.ts';
 import { ServerHost, type ServerHostParts } from '../runtime/server-host.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
 import { openMainJournal } from '../storage/lmdb/main-store.ts';
@@ -27,6 +28,7 @@ import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { WriteTurn } from '../storage/lmdb/write-turn.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
 import { TableRunReads } from '../storage/table-run-reads.ts';
+import { LiveOutbox } from './shared-live.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -83,24 +85,35 @@ function openParts({
     ),
     databases.seat === undefined ? QUICK_KINDS : SHARED_QUICK_KINDS,
   );
+  const { hub, outbox } = openHubs(databases, has_live_stream, live_event_days);
   const runs = new LmdbTables(databases.runs, 'process', databases.data_key);
   return {
     kinds: [
       { behaviour: has_live_stream ? run : unwatchedRun, policy: RUN_POLICY },
       { behaviour: usageMeter, policy: USAGE_METER_POLICY },
-      {
-        behaviour: has_live_stream
-          ? liveHubOf(live_event_days === null ? null : live_event_days * DAY_MS)
-          : silentLiveHub,
-        policy: LIVE_HUB_POLICY,
-      },
+      { behaviour: hub, policy: LIVE_HUB_POLICY },
     ],
     journal,
-    adapters: { [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(new TableRunReads(runs)) },
+    adapters: {
+      [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(new TableRunReads(runs)),
+      ...(outbox === null ? {} : { [LIVE_OUTBOX_ADAPTER]: outbox }),
+    },
     report: (report) => log.error(report, 'an actor failed'),
     dispose: async () => {
+      await outbox?.close();
       await journal.close();
       await runs.close();
     },
   };
+}
+
+/** The behaviour of the live hubs, and their way to the store thread; null for a box that shares nothing. */
+function openHubs(
+  { seat }: DatabasePaths,
+  hasStream: boolean,
+  days: number | null,
+): { hub: AnyBehaviour; outbox: LiveOutbox | null } {
+  if (!hasStream) return { hub: silentLiveHub, outbox: null };
+  if (seat === undefined) return { hub: liveHubOf(days === null ? null : days * DAY_MS), outbox: null };
+  return { hub: sharedLiveHub, outbox: new LiveOutbox(seat) };
 }

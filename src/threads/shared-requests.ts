@@ -60,19 +60,42 @@ export class SharedRequests implements SharedAccess {
     return told;
   }
 
+  /** How many boxes live, with this one. */
+  get boxes(): number {
+    return this.#state.boxes;
+  }
+
   /** Metrics for `/metrics`; all server threads have the same values. */
   listMetrics(): object[] {
-    const { position, stale_ms } = this.#state;
-    const metric = (name: string, help: string, value: number) => ({
+    const { position, stale_ms, boxes } = this.#state;
+    const metric = (name: string, help: string, value: number, type = 'gauge') => ({
       name: `understudy_shared_${name}`,
       help,
-      type: 'gauge',
+      type,
       values: [{ value, labels: {} }],
       aggregator: 'max',
     });
     return [
       metric('stale_seconds', 'How old the rows of the shared database may be on this box', stale_ms / 1_000),
       metric('position', 'Number of the last commit of the shared database that this box shows', position),
+      metric(
+        'boxes',
+        'Boxes that share the database and have lately said that they live, with this one',
+        boxes,
+      ),
+      metric('rate_share', 'Part of each key’s rate limit that this box allows', 1 / boxes),
+      metric(
+        'conflicts_total',
+        'Transactions that ran again because another box had changed what they read',
+        this.#state.countOf('conflicts'),
+        'counter',
+      ),
+      metric(
+        'live_losses_total',
+        'Events of the live stream that this box could not store for readers; readers are informed',
+        this.#state.countOf('live_losses'),
+        'counter',
+      ),
     ];
   }
 

@@ -4,6 +4,9 @@
  * thread, the store thread; any thread sends it commits.
  */
 import type { MessagePort } from 'node:worker_threads';
+import { LIVE_RING } from '../../actors/live-hub/behaviour.ts';
+import { LiveExchange, type LiveFollower } from '../../actors/live-hub/exchange.ts';
+import type { LiveQuestion, LiveTold } from '../../actors/live-hub/protocol.ts';
 import { UserEpochs } from '../api/user-epochs.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { openDataKey } from '../std/data-key.ts';
@@ -11,6 +14,7 @@ import { runOwnThread } from '../std/own-thread.ts';
 import { LmdbView } from '../storage/lmdb/view.ts';
 import { PostgresTruth } from '../storage/postgres/truth.ts';
 import { Follower } from '../storage/shared/follower.ts';
+import { Pulse } from '../storage/shared/pulse.ts';
 import { SeatState } from '../storage/shared/seat.ts';
 import {
   type ChangedRow,
@@ -25,6 +29,7 @@ import type { StoredRow, Verdict } from '../storage/shared/truth.ts';
 import { WatchedView } from '../storage/shared/watched-view.ts';
 import type { SharedStoreTask, SharedStoreTold } from './shared-store.ts';
 
+const DAY_MS = 86_400_000;
 /** Interval at which the age of the view is noted. */
 const NOTE_MS = 100;
 /** Tables on which no credential or membership depends. Their rows change often. */
@@ -57,6 +62,8 @@ class StoreThread {
   readonly #ports = new Map<MessagePort, boolean>();
   #view: WatchedView | null = null;
   #follower: Follower | null = null;
+  #pulse: Pulse | null = null;
+  #live: LiveExchange | null = null;
   #noting: NodeJS.Timeout | undefined;
   #isAway = false;
 
@@ -67,11 +74,17 @@ class StoreThread {
   }
 
   async open(): Promise<void> {
-    const { address, path, data_key } = this.#task;
+    const { address, path, data_key, live_event_days } = this.#task;
     const truth = await PostgresTruth.connect(address, openDataKey(data_key));
     const view = this.#watch(await LmdbView.open(path, truth.identity, data_key));
     this.#view = view;
     this.#follower = await Follower.start(truth, view);
+    const max_age_ms = live_event_days === null ? null : live_event_days * DAY_MS;
+    const live = new LiveExchange({ ...LIVE_RING, max_age_ms }, () => this.#pulse?.wake());
+    this.#live = live;
+    this.#pulse = await Pulse.start(truth, live, (boxes) => {
+      this.#state.boxes = boxes;
+    });
     this.#note();
     this.#noting = setInterval(() => this.#note(), NOTE_MS);
     process.on('workerMessage', (greeting: StoreGreeting) => {
@@ -84,7 +97,7 @@ class StoreThread {
   async close(): Promise<void> {
     this.#state.thread = null;
     clearInterval(this.#noting);
-    await this.#follower?.close();
+    await Promise.all([this.#pulse?.close(), this.#follower?.close()]);
     for (const port of this.#ports.keys()) port.close();
     await this.#view?.close();
   }
@@ -130,27 +143,47 @@ class StoreThread {
 
   #greet({ port, follows }: StoreGreeting): void {
     this.#ports.set(port, follows);
-    port.on('close', () => this.#ports.delete(port));
+    const answer = (told: StoreAnswer) => port.postMessage(told);
+    const follower = (told: LiveTold) => answer({ told });
+    port.on('close', () => {
+      this.#ports.delete(port);
+      this.#live!.unfollow(null, follower);
+    });
     port.on('message', (question: StoreQuestion) => {
-      const answer = (told: StoreAnswer) => port.postMessage(told);
-      this.#answer(question).then(answer, (thrown: unknown) =>
+      this.#answer(question, follower).then(answer, (thrown: unknown) =>
         answer({ id: question.id, failure: toStoreFailure(thrown) }),
       );
     });
   }
 
-  async #answer(question: StoreQuestion): Promise<StoreAnswer> {
+  async #answer(question: StoreQuestion, follower: LiveFollower): Promise<StoreAnswer> {
     const { id } = question;
+    if ('live' in question)
+      return { id, live: await this.#answerLive(question.live as LiveQuestion, follower) };
     if ('reach' in question)
       return { id, is_reached: await this.#follower!.reach(question.reach, question.within_ms) };
     return { id, verdict: await this.#commit(question.commit) };
+  }
+
+  async #answerLive(question: LiveQuestion, follower: LiveFollower): Promise<unknown> {
+    const live = this.#live!;
+    if ('offer' in question) return live.offer(question.offer);
+    if ('follow' in question) {
+      if (question.is_on) live.follow(question.follow, follower);
+      else live.unfollow(question.follow, follower);
+      return null;
+    }
+    live.follow(question.org_id, follower);
+    return live.replay(question.org_id, question.replay);
   }
 
   async #commit(bytes: Uint8Array): Promise<Verdict> {
     const proposal = unpackProposal(bytes);
     const forget = this.#view!.noteOwn(proposal);
     try {
-      return await this.#follower!.commit(proposal);
+      const verdict = await this.#follower!.commit(proposal);
+      if (verdict === null) this.#state.count('conflicts');
+      return verdict;
     } finally {
       forget();
     }

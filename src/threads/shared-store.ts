@@ -19,6 +19,8 @@ interface SharedStorePlace {
   path: string;
   /** Encrypts the rows. Secret; null: no encryption. */
   data_key: Uint8Array | null;
+  /** Days after which an event of the live stream is no longer delivered; null: no limit. */
+  live_event_days: number | null;
 }
 
 /** The thread's task. */

@@ -227,7 +227,7 @@ describe('the owner of a slot', () => {
 describe('the limiter of a thread', () => {
   it('asks once for a key, whatever the number of requests, and then answers at once', async () => {
     const { asker, memory, state, now } = createSlots(4);
-    const limiter = new SharedRateLimiter(asker, memory, LIMIT, now);
+    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, now);
     const outcomes = await Promise.all(Array.from({ length: 450 }, () => limiter.take('a')));
     expect(outcomes.filter(({ allowed }) => allowed).length).toBe(400);
     expect(state.asked).toBe(1);
@@ -237,7 +237,7 @@ describe('the limiter of a thread', () => {
 
   it('shares its buckets with the limiters of other threads, separately for each key', async () => {
     const { asker, memory, now } = createSlots(4);
-    const [first, second] = [0, 1].map(() => new SharedRateLimiter(asker, memory, LIMIT, now));
+    const [first, second] = [0, 1].map(() => new SharedRateLimiter(asker, memory, () => LIMIT, now));
     let allowed = 0;
     for (let at = 0; at < 300; at++) {
       if ((await first!.take('a')).allowed) allowed++;
@@ -249,7 +249,7 @@ describe('the limiter of a thread', () => {
 
   it('lets the actor count for a key without a slot, and asks for a slot again later', async () => {
     const { asker, memory, state, clock, kit, now } = createSlots(2);
-    const limiter = new SharedRateLimiter(asker, memory, LIMIT, now);
+    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, now);
     for (const key of ['a', 'b', 'c', 'c']) await limiter.take(key);
     expect(state).toMatchObject({ buckets: 2, asked: 5 });
     clock.ms += 120_000;
@@ -264,7 +264,7 @@ describe('the limiter of a thread', () => {
   it('counts locally while the actors cannot be asked', async () => {
     const { asker, memory, state, now } = createSlots(2);
     state.isDown = true;
-    const limiter = new SharedRateLimiter(asker, memory, LIMIT, now);
+    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, now);
     let allowed = 0;
     for (let at = 0; at < 500; at++) if ((await limiter.take('a')).allowed) allowed++;
     expect(allowed).toBe(400);
@@ -276,7 +276,10 @@ describe('the limiter of a thread', () => {
 
 describe('buckets of a single thread', () => {
   it('are limited in number and independent', () => {
-    const own = new OwnBuckets({ rate_per_s: 1, burst: 2 }, () => 1e15);
+    const own = new OwnBuckets(
+      () => ({ rate_per_s: 1, burst: 2 }),
+      () => 1e15,
+    );
     for (let at = 0; at < 10_000; at++)
       expect(own.take(`k${at}`)).toMatchObject({ allowed: true, remaining: 1 });
     expect(own.take('k9999')).toMatchObject({ allowed: true, remaining: 0 });

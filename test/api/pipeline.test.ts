@@ -137,7 +137,7 @@ function createChecks(limited: readonly string[] = []): Checks {
         return key.startsWith('static') ? Promise.resolve(outcome) : outcome;
       },
     },
-    rate_headers: new RateHeaders(200, 400),
+    rate_headers: new RateHeaders(() => ({ rate_per_s: 200, burst: 400 })),
     memberships: {
       roleOf: async ({ subject }, org_id) => (org_id === 'acme' ? (MEMBERSHIPS[subject] ?? null) : null),
     },

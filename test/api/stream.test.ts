@@ -1,7 +1,6 @@
 /** The live stream of a real process: switched off, watched, resumed, after a kill, and at the end of the process. */
 
 import { mkdtempSync, rmSync } from 'node:fs';
-import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EventSource } from 'undici';
@@ -9,6 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { CliChild } from '../cli/child.ts';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
+import { StreamReader } from '../fixtures/stream-reader.ts';
 
 const KEY = 'a-static-key-for-tests';
 const AUTH = { authorization: `Bearer ${KEY}` };
@@ -25,67 +25,12 @@ async function start(env: Record<string, string> = { AUTH_DB_CONN_URL: 'embedded
   return { child, url: url! };
 }
 
-interface Heard {
-  id: string | undefined;
-  event: string | undefined;
-  data: Record<string, unknown>;
-}
-
-/** A reader like a browser's EventSource, whose bytes the test can check. */
-class Reader {
-  text = '';
-  is_over = false;
-  readonly response: IncomingMessage;
-
-  private constructor(response: IncomingMessage) {
-    this.response = response;
-    response.setEncoding('utf8');
-    response.on('data', (chunk: string) => {
-      this.text += chunk;
-    });
-    response.on('error', () => {});
-    response.on('close', () => {
-      this.is_over = true;
-    });
-  }
-
-  static open(url: string, headers: Record<string, string> = {}): Promise<Reader> {
-    return new Promise((resolve, reject) => {
-      const request = get(url, { headers: { ...AUTH, ...headers }, agent: false });
-      request.on('response', (response) => resolve(new Reader(response)));
-      request.on('error', reject);
-    });
-  }
-
-  /**
-   * A reader that misses no event from now on, because the stream begins with its position. A reader that opens before
-   * the hub has answered misses the events until the answer.
-   */
-  static async join(url: string, headers: Record<string, string> = {}): Promise<Reader> {
-    for (;;) {
-      const reader = await Reader.open(url, headers);
-      await until(() => expect(reader.text).toContain('\n\n'));
-      if (/^id: /m.test(reader.text)) return reader;
-      reader.close();
-    }
-  }
-
-  get events(): Heard[] {
-    return this.text
-      .split('\n\n')
-      .map((block) => Object.fromEntries(block.split('\n').map((line) => line.split(/: ?(.*)/s))))
-      .filter(({ data }) => data !== undefined)
-      .map(({ id, event, data }) => ({ id, event, data: JSON.parse(data as string) }) as Heard);
-  }
-
-  get names(): (string | undefined)[] {
-    return this.events.map(({ event }) => event);
-  }
-
-  close(): void {
-    this.response.destroy();
-  }
-}
+const Reader = {
+  open: (url: string, headers: Record<string, string> = {}) =>
+    StreamReader.open(url, { ...AUTH, ...headers }),
+  join: (url: string, headers: Record<string, string> = {}) =>
+    StreamReader.join(url, { ...AUTH, ...headers }),
+};
 
 async function post(url: string, body: object): Promise<Response> {
   const headers = { ...AUTH, 'content-type': 'application/json' };

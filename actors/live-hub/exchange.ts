@@ -1,0 +1,351 @@
+/**
+ * The live stream that several boxes share: takes events from the hubs of this box to the database, and reads what all boxes have
+ * stored for the organizations that have readers here. One thread of a box has it, the store thread; any thread asks
+ * it.
+ *
+ * An organization with readers here has a feed: its latest events in a ring, which is filled from the database only. So events
+ * of this box and of others have one order and one numbering, and a reader may go on at any box. A feed ends with its
+ * last reader.
+ */
+import { type Clock, systemClock } from '../../src/std/clock.ts';
+import type {
+  LiveBatch,
+  LiveDelta,
+  LiveForget,
+  LiveHead,
+  LiveSession,
+} from '../../src/storage/shared/live.ts';
+import type { LivePublication, LiveTold, NumberedEvent, ReplayReply, ReplayRequest } from './protocol.ts';
+import { EventRing } from './ring.ts';
+
+interface ExchangeOptions {
+  /** Events, and bytes of their texts, in memory for each organization with readers. */
+  ring_events: number;
+  ring_bytes: number;
+  /** Age at which an event is no longer delivered; null: no limit. */
+  max_age_ms: number | null;
+  /** Interval of the looks for events of other boxes, while there are readers. */
+  poll_ms: number;
+  /** Interval at which events are written, all of the interval in one statement. */
+  write_ms: number;
+  /** Interval at which the database is told again which organizations have readers. */
+  want_ms: number;
+}
+
+const INTERVALS = { poll_ms: 100, write_ms: 50, want_ms: 30_000 } as const;
+/** How long an organization counts as wanted without asking again: less than the database keeps it after its last reader. */
+const WANTED_MS = 60_000;
+/** Interval at which expired events are removed from the database. */
+const EXPIRE_MS = 3_600_000;
+/** Organizations with readers on this box. A further one is refused. */
+const FEEDS = 4_096;
+/** Batches that wait for the database. A further one is refused. */
+const OFFERS = 4_096;
+/** Batches of one statement. Each has at most the events of `LIVE_BATCH_EVENTS`. */
+const STATEMENT_OFFERS = 64;
+/** Events of an organization that one statement reads. If there are more, another one follows at once. */
+const READ_EVENTS = 500;
+
+/** A thread with readers. */
+export type LiveFollower = (told: LiveTold) => void;
+
+interface Page {
+  request: ReplayRequest;
+  /** Whether events from before the ring have been read for it. */
+  was_read: boolean;
+  settle: (reply: ReplayReply | Error) => void;
+}
+
+interface Feed {
+  /** null: it has to be read, from `from_id` on. */
+  ring: EventRing | null;
+  from_id: number;
+  /** Id up to which events may be missing in the database. */
+  lost_id: number;
+  /** What was published, or skipped, up to here. */
+  told_id: number;
+  followers: Set<LiveFollower>;
+  pages: Page[];
+  /** Whether the database knows that this organization has readers. */
+  is_wanted: boolean;
+}
+
+interface Offer {
+  batch: LiveBatch;
+  settle: (error: Error | null) => void;
+}
+
+export class LiveExchange {
+  readonly #options: ExchangeOptions;
+  readonly #wake: () => void;
+  readonly #clock: Pick<Clock, 'wallMs'>;
+  readonly #feeds = new Map<string, Feed>();
+  #offers: Offer[] = [];
+  /** Offers of the running statement. */
+  #sent: Offer[] = [];
+  /** Until when organizations count as wanted, in milliseconds of the monotonic clock. */
+  readonly #wanted = new Map<string, number>();
+  #isAway = false;
+  #writeAtMs = 0;
+  #readAtMs = 0;
+  #wantAtMs = 0;
+  #expireAtMs = 0;
+
+  /** @param wake called when a round is due earlier than {@link due_in_ms} said */
+  constructor(
+    options: Omit<ExchangeOptions, keyof typeof INTERVALS> & Partial<ExchangeOptions>,
+    wake: () => void,
+    clock: Pick<Clock, 'wallMs'> = systemClock,
+  ) {
+    this.#clock = clock;
+    this.#options = { ...INTERVALS, ...options };
+    this.#wake = wake;
+  }
+
+  /** Begins to tell a thread an organization's events. */
+  follow(orgId: string, follower: LiveFollower): void {
+    let feed = this.#feeds.get(orgId);
+    if (feed === undefined) {
+      if (this.#feeds.size >= FEEDS) return;
+      feed = {
+        ring: null,
+        from_id: 0,
+        lost_id: 0,
+        told_id: 0,
+        followers: new Set(),
+        pages: [],
+        is_wanted: false,
+      };
+      this.#feeds.set(orgId, feed);
+      this.#wake();
+    }
+    if (feed.followers.has(follower)) return;
+    feed.followers.add(follower);
+    // A thread that follows again after a loss may have missed something.
+    if (feed.ring !== null) follower({ org_id: orgId, publications: [], ahead_id: feed.told_id });
+  }
+
+  /** @param orgId null: all organizations that the thread followed */
+  unfollow(orgId: string | null, follower: LiveFollower): void {
+    for (const [id, feed] of orgId === null ? [...this.#feeds] : this.#find(orgId)) {
+      feed.followers.delete(follower);
+      if (feed.followers.size > 0) continue;
+      this.#feeds.delete(id);
+      for (const { settle } of feed.pages) settle(new Error('the last follower has left'));
+    }
+  }
+
+  /** Reads the events after an id. @throws Error if the organization has no followers, or while the database is away */
+  replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
+    const feed = this.#feeds.get(orgId);
+    if (feed === undefined) return Promise.reject(new Error('the organization has no followers'));
+    return new Promise((resolve, reject) => {
+      const settle = (reply: ReplayReply | Error) =>
+        reply instanceof Error ? reject(reply) : resolve(reply);
+      feed.pages.push({ request, was_read: false, settle });
+      this.#answerPages(feed);
+      if (feed.pages.length > 0) this.#wake();
+    });
+  }
+
+  /**
+   * Stores events for the readers of all boxes, or drops them if no box has any.
+   * @throws Error: they may or may not be stored
+   */
+  offer(batch: LiveBatch): Promise<void> {
+    if (this.#isAway) return Promise.reject(new Error('the database is away'));
+    if (this.#offers.length >= OFFERS) return Promise.reject(new Error('too many events wait'));
+    return new Promise((resolve, reject) => {
+      this.#offers.push({ batch, settle: (error) => (error === null ? resolve() : reject(error)) });
+      if (this.#offers.length === 1) this.#wake();
+    });
+  }
+
+  /** See `PulseWork`. */
+  get due_in_ms(): number {
+    const now = performance.now();
+    let at = Number.POSITIVE_INFINITY;
+    if (this.#offers.length > 0) at = Math.min(at, this.#writeAtMs);
+    if (this.#feeds.size > 0) at = Math.min(at, this.#readAtMs, this.#wantAtMs);
+    for (const feed of this.#feeds.values()) if (feed.ring === null) at = 0;
+    return Math.max(0, at - now);
+  }
+
+  async round(session: LiveSession): Promise<void> {
+    this.#isAway = false;
+    await this.#write(session);
+    await this.#want(session);
+    await this.#read(session);
+    await this.#expire(session);
+  }
+
+  fail(error: Error): void {
+    this.#isAway = true;
+    this.#wanted.clear();
+    for (const { settle } of [...this.#sent, ...this.#offers]) settle(error);
+    this.#sent = [];
+    this.#offers = [];
+    for (const feed of this.#feeds.values()) {
+      // After a crash the database has forgotten that the organization has readers.
+      feed.is_wanted = false;
+      for (const { settle } of feed.pages) settle(error);
+      feed.pages = [];
+    }
+  }
+
+  async #write(session: LiveSession): Promise<void> {
+    const now = performance.now();
+    if (this.#offers.length === 0 || now < this.#writeAtMs) return;
+    this.#writeAtMs = now + this.#options.write_ms;
+    this.#sent = this.#takeOffers();
+    const unknown = this.#sent
+      .map(({ batch }) => batch.org_id)
+      .filter((org) => !((this.#wanted.get(org) ?? 0) > now));
+    if (unknown.length > 0)
+      for (const org of await session.findWanted(unknown)) this.#wanted.set(org, now + WANTED_MS);
+    const wanted = this.#sent.filter(({ batch }) => (this.#wanted.get(batch.org_id) ?? 0) > now);
+    if (wanted.length > 0) {
+      await session.write(wanted.map(({ batch }) => batch));
+      // Readers of this box get them at once.
+      this.#readAtMs = 0;
+    }
+    for (const { settle } of this.#sent) settle(null);
+    this.#sent = [];
+  }
+
+  /** Takes offers for one statement: each organization at most once, because its events have an order. */
+  #takeOffers(): Offer[] {
+    const taken = new Map<string, Offer>();
+    this.#offers = this.#offers.filter((offer) => {
+      const { org_id } = offer.batch;
+      if (taken.size >= STATEMENT_OFFERS || taken.has(org_id)) return true;
+      taken.set(org_id, offer);
+      return false;
+    });
+    return [...taken.values()];
+  }
+
+  async #want(session: LiveSession): Promise<void> {
+    const now = performance.now();
+    const isDue = now >= this.#wantAtMs;
+    const orgs = [...this.#feeds].filter(([, feed]) => isDue || !feed.is_wanted).map(([org]) => org);
+    if (isDue) this.#wantAtMs = now + this.#options.want_ms;
+    if (isDue) for (const [org, until] of this.#wanted) if (until <= now) this.#wanted.delete(org);
+    if (orgs.length === 0) return;
+    for (const head of await session.want(orgs)) {
+      const feed = this.#feeds.get(head.org_id);
+      if (feed === undefined) continue;
+      feed.is_wanted = true;
+      this.#wanted.set(head.org_id, now + WANTED_MS);
+      if (feed.ring === null && feed.told_id === 0) begin(feed, head);
+    }
+  }
+
+  async #read(session: LiveSession): Promise<void> {
+    const isDue = performance.now() >= this.#readAtMs;
+    if (isDue) this.#readAtMs = performance.now() + this.#options.poll_ms;
+    let behind = new Map(
+      [...this.#feeds].filter(([, feed]) => feed.is_wanted && (isDue || feed.ring === null)),
+    );
+    while (behind.size > 0) {
+      const after = new Map([...behind].map(([org, feed]) => [org, feed.ring?.last_id ?? feed.from_id]));
+      const next = new Map<string, Feed>();
+      const deltas = new Map((await session.read(after, READ_EVENTS)).map((delta) => [delta.org_id, delta]));
+      for (const [org, feed] of behind) {
+        feed.ring ??= this.#makeRing(feed.from_id);
+        const delta = deltas.get(org);
+        if (delta !== undefined && this.#take(feed, delta)) next.set(org, feed);
+        else this.#answerPages(feed);
+      }
+      behind = next;
+    }
+  }
+
+  /** @returns whether more may follow at once */
+  #take(feed: Feed, { org_id, last_id, lost_id, stored }: LiveDelta): boolean {
+    feed.lost_id = lost_id;
+    if (lost_id > feed.ring!.last_id) feed.ring = this.#makeRing(lost_id);
+    const ring = feed.ring!;
+    const publications: LivePublication[] = [];
+    for (const entry of stored) {
+      const previous_id = ring.last_id;
+      if ('forget' in entry) {
+        ring.forget((event) => isMeant(event, entry.forget));
+        ring.advance(entry.id);
+        continue;
+      }
+      // The database has only names that hubs have sent.
+      const event = { ...entry.event, id: entry.id } as NumberedEvent;
+      ring.push(event);
+      if (entry.id > feed.told_id) publications.push({ ...event, previous_id });
+    }
+    const isMore = stored.length >= READ_EVENTS;
+    if (!isMore && last_id > ring.last_id) ring.advance(last_id);
+    if (ring.last_id > feed.told_id) {
+      feed.told_id = ring.last_id;
+      for (const follower of feed.followers) follower({ org_id, publications, ahead_id: ring.last_id });
+    }
+    return isMore;
+  }
+
+  /** Answers the pages that can be answered, or lets older events be read for them. */
+  #answerPages(feed: Feed): void {
+    const { ring, pages } = feed;
+    if (ring === null || ring.last_id < feed.told_id) return;
+    const { max_age_ms } = this.#options;
+    if (max_age_ms !== null) ring.expire(this.#clock.wallMs() - max_age_ms);
+    feed.pages = [];
+    for (const page of pages) {
+      const { after_id, project_id, limit } = page.request;
+      const isBefore = after_id !== null && after_id < ring.lost_id && ring.lost_id > feed.lost_id;
+      if (isBefore && !page.was_read) {
+        page.was_read = true;
+        feed.from_id = Math.max(after_id, feed.lost_id);
+        feed.pages.push(page);
+      } else page.settle(ring.read(after_id, project_id, limit));
+    }
+    if (feed.pages.length === 0) return;
+    feed.from_id = Math.min(...feed.pages.map(({ request }) => Math.max(request.after_id!, feed.lost_id)));
+    feed.ring = null;
+  }
+
+  async #expire(session: LiveSession): Promise<void> {
+    const { max_age_ms } = this.#options;
+    if (max_age_ms === null || performance.now() < this.#expireAtMs) return;
+    this.#expireAtMs = performance.now() + EXPIRE_MS;
+    await session.expire(this.#clock.wallMs() - max_age_ms);
+  }
+
+  #makeRing(after: number): EventRing {
+    const ring = new EventRing(this.#options.ring_events, this.#options.ring_bytes);
+    ring.beginAfter(after);
+    return ring;
+  }
+
+  #find(orgId: string): [string, Feed][] {
+    const feed = this.#feeds.get(orgId);
+    return feed === undefined ? [] : [[orgId, feed]];
+  }
+}
+
+/** A new feed is read from where its first readers continue. */
+function begin(feed: Feed, { last_id, lost_id }: LiveHead): void {
+  feed.lost_id = lost_id;
+  feed.told_id = last_id;
+  feed.from_id = last_id;
+  for (const page of feed.pages) {
+    const { after_id } = page.request;
+    page.was_read = true;
+    // A reader whose place is lost gets everything that is left.
+    if (after_id !== null)
+      feed.from_id = Math.min(feed.from_id, after_id > last_id ? lost_id : Math.max(after_id, lost_id));
+  }
+}
+
+function isMeant(event: NumberedEvent, { run_id, project_id, before_ms }: LiveForget): boolean {
+  return (
+    (run_id === null || event.run_id === run_id) &&
+    (project_id === null || event.project_id === project_id) &&
+    (before_ms === 0 || event.at_ms < before_ms)
+  );
+}
