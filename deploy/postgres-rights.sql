@@ -17,7 +17,8 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA understudy TO %s', service);
   FOR one IN
     SELECT oid::regclass AS name FROM pg_class
-    WHERE relnamespace = 'understudy'::regnamespace AND relkind IN ('r', 'p') AND relname NOT IN ('boxes', 'run_boxes')
+    WHERE relnamespace = 'understudy'::regnamespace AND relkind IN ('r', 'p')
+      AND relname NOT IN ('boxes', 'run_boxes', 'pulses', 'live_heads', 'live_events', 'live_reserved')
   LOOP
     EXECUTE format('GRANT SELECT ON %s TO %s', one.name, service);
   END LOOP;

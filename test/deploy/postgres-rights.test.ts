@@ -55,6 +55,16 @@ it('a box works with them, and deletes what is old', async () => {
   const session = await truth.open('00000000-0000-4000-8000-000000000001', () => {});
   onTestFinished(() => session.close());
   await session.tidy();
+  const live = await truth.openLive('00000000-0000-4000-8000-000000000001');
+  onTestFinished(() => live.close());
+  expect(await live.beat()).toBe(1);
+  await live.want(['org']);
+  expect(await live.findWanted(['org'])).toEqual(['org']);
+  const event = { name: 'step', project_id: null, run_id: 'r', at_ms: 1, data: '{}' };
+  await live.write([{ org_id: 'org', has_lost: true, forgets: [], events: [event] }]);
+  expect(await live.read(new Map([['org', 0]]), 10)).toMatchObject([{ stored: [{ event }] }]);
+  await live.tidy();
+  await live.expire(2);
 });
 
 it('a box needs them', async () => {
@@ -86,7 +96,10 @@ it('its user changes no table directly, and no schema', async () => {
 });
 
 it('its user does not read what only functions need', async () => {
-  const hidden = await queryDatabase(owner, `${relations} AND relname ~ 'boxes$'`);
+  const hidden = await queryDatabase(
+    owner,
+    `${relations} AND relkind = 'r' AND relname ~ 'boxes$|^live_|^pulses'`,
+  );
   expect(hidden.length).toBeGreaterThan(0);
   for (const { relname } of hidden)
     expect(await tryAsService(`SELECT FROM understudy.${relname}`), String(relname)).toBe(DENIED);
