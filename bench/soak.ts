@@ -2,7 +2,7 @@
  * Constant traffic while the lists are asked: `npm run bench -- soak --minutes 20`. The whole service runs over an
  * upstream. First two loads show how fast it is: requests of 4 KB, and growing conversations of agents. Then both go on at half
  * of that, and every 8 s all lists are asked as the dashboard asks them. Watched at each look: answers that are not 200, times of
- * the lists, exchanges that wait to be written, exchanges that the lists lack, and memory. The second half must be like the first.
+ * the lists, exchanges that wait to be written, exchanges that were dropped or are not indexed, and memory. The second half must be like the first.
  * Own process.
  */
 import type { ChildProcess } from 'node:child_process';
@@ -47,9 +47,10 @@ export interface SoakLook {
   refused: number;
   /** The slowest list. */
   list_ms: number;
-  /** Exchanges that wait to be written, and those that are written and not in the lists yet. */
+  /** Exchanges that wait to be written, those that were dropped so far, and those that are written and not indexed. */
   queued: number;
-  unread: number;
+  dropped: number;
+  unindexed: number;
   anon_bytes: number;
 }
 
@@ -57,7 +58,7 @@ export interface SoakLook {
 interface HalfFigures {
   list_p99_ms: number;
   queued: number;
-  unread: number;
+  unindexed: number;
   anon_bytes: number;
 }
 
@@ -177,17 +178,15 @@ async function watch({ gatewayPort, apiPort, pid, minutes, say }: Watching): Pro
       const stats = JSON.parse(
         (await askServer({ port: gatewayPort, isSecure: false }, '/__gw/stats')).body,
       ) as {
-        writer: { queue_depth: number };
-        exchanges: { captured: number };
+        writer: { queue_depth: number; dropped: number; indexing_behind: { exchanges: number } };
       };
-      const list = JSON.parse(await connection.read('/capture/runs?limit=1')) as {
-        being_read: { exchanges: number; of: number } | null;
-      };
-      const unread = list.being_read === null ? 0 : list.being_read.of - list.being_read.exchanges;
+      const { dropped, queue_depth: queued, indexing_behind } = stats.writer;
       const at_s = Math.round(sinceMs() / 1_000);
-      const look = { at_s, refused, list_ms, queued: stats.writer.queue_depth, unread };
+      const look = { at_s, refused, list_ms, queued, dropped, unindexed: indexing_behind.exchanges };
       looks.push({ ...look, anon_bytes: readAnonBytes(pid) });
-      say(`${at_s} s: slowest list ${list_ms.toFixed(0)} ms, ${look.queued} queued, ${unread} unread`);
+      say(
+        `${at_s} s: slowest list ${list_ms.toFixed(0)} ms, ${queued} queued, ${dropped} dropped, ${look.unindexed} not indexed`,
+      );
     }
   } finally {
     connection.close();
@@ -202,13 +201,21 @@ export function judgeSoak(looks: readonly SoakLook[], failed: number): SoakRepor
   const faults: string[] = [];
   if (failed > 0) faults.push(`${failed} requests failed`);
   if (refused > 0) faults.push(`lists were refused in ${refused} looks`);
+  const dropped = looks.at(-1)?.dropped ?? 0;
+  if (dropped > 0) faults.push(`${dropped} exchanges were dropped`);
   const check = (name: string, before: number, after: number, times: number, more: number): void => {
     if (after > times * before && after - before > more)
       faults.push(`${name} grows from ${Math.round(before)} to ${Math.round(after)}`);
   };
   check('p99 of the slowest list, in ms,', first.list_p99_ms, second.list_p99_ms, FLAT_TIMES, FLAT_LIST_MS);
   check('the number of queued exchanges', first.queued, second.queued, FLAT_TIMES, FLAT_BACKLOG);
-  check('the number of unread exchanges', first.unread, second.unread, FLAT_TIMES, FLAT_BACKLOG);
+  check(
+    'the number of exchanges that are not indexed',
+    first.unindexed,
+    second.unindexed,
+    FLAT_TIMES,
+    FLAT_BACKLOG,
+  );
   check('memory, in MB,', first.anon_bytes / 1e6, second.anon_bytes / 1e6, FLAT_MEMORY_TIMES, 0);
   return { halves: [first, second], refused, faults };
 }
@@ -218,14 +225,14 @@ function summarize(looks: readonly SoakLook[]): HalfFigures {
   return {
     list_p99_ms: takeQuantiles(Float64Array.from(looks, ({ list_ms }) => list_ms)).p99,
     queued: median(({ queued }) => queued),
-    unread: median(({ unread }) => unread),
+    unindexed: median(({ unindexed }) => unindexed),
     anon_bytes: median(({ anon_bytes }) => anon_bytes),
   };
 }
 
 export function describeSoak({ halves, faults }: SoakReport, looks: number): string[] {
   const line = (name: string, half: HalfFigures): string =>
-    `${name} half: p99 of the slowest list ${half.list_p99_ms.toFixed(0)} ms, ${half.queued} exchanges queued, ${half.unread} unread, ${(half.anon_bytes / 1e6).toFixed(0)} MB`;
+    `${name} half: p99 of the slowest list ${half.list_p99_ms.toFixed(0)} ms, ${half.queued} exchanges queued, ${half.unindexed} not indexed, ${(half.anon_bytes / 1e6).toFixed(0)} MB`;
   return [
     `${looks} looks at ${CAPTURE_LISTS.length} lists`,
     line('first', halves[0]),

@@ -8,7 +8,8 @@ function makeLooks(over: (half: 0 | 1) => Partial<SoakLook>): SoakLook[] {
     refused: 0,
     list_ms: 100 + at,
     queued: 50,
-    unread: 300,
+    dropped: 0,
+    unindexed: 300,
     anon_bytes: 500e6 + at * 1e6,
     ...over(at < 10 ? 0 : 1),
   }));
@@ -27,7 +28,8 @@ it('the soak is met if the figures of the second half are like those of the firs
 it.each([
   [{ list_ms: 400 }, 'p99 of the slowest list, in ms, grows from 109 to 400'],
   [{ queued: 9_000 }, 'the number of queued exchanges grows from 50 to 9000'],
-  [{ unread: 9_000 }, 'the number of unread exchanges grows from 300 to 9000'],
+  [{ unindexed: 9_000 }, 'the number of exchanges that are not indexed grows from 300 to 9000'],
+  [{ dropped: 7 }, '7 exchanges were dropped'],
   [{ anon_bytes: 900e6 }, 'memory, in MB, grows from 505 to 900'],
   [{ refused: 1 }, 'lists were refused in 10 looks'],
 ])('is not %j in the second half', (later, fault) => {
