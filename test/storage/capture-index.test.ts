@@ -286,7 +286,7 @@ describe('runs without a label', () => {
     onTestFinished(() => log.close());
     const between = new Promise<number>((resolve) => setImmediate(() => resolve(decoded)));
     const rotated = log.rotate();
-    // A slice of 50 ms reads at most 50 of the 100 that a rotation waits for.
+    // A slice of 20 ms reads at most 20 of the 100 that a rotation waits for.
     expect(await between).toBeLessThan(100);
     expect(log.stats().packing.unindexed).toBeGreaterThan(500);
     const { sealed } = await rotated;

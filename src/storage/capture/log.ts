@@ -12,7 +12,7 @@
  */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
 import type { LocalKeep } from '../../domain/local-keep.ts';
@@ -64,11 +64,12 @@ const FLUSH_INDEX_MS = 200;
 /** Longest time that a flush writes the full-text index. The waiting texts need less, unless the machine is busy. */
 const FLUSH_TEXT_MS = 1_000;
 /**
- * Before a rotation, all but this many exchanges are indexed, in slices between which exchanges are stored, and for a
- * limited time.
+ * Before a rotation, all but this many exchanges are indexed for a limited time, in slices. The pauses between them let
+ * exchanges be stored: without pauses the log stores one batch for each slice, and under load exchanges are dropped.
  */
 const ROTATE_BACKLOG = 500;
-const ROTATE_SLICE_MS = 50;
+const ROTATE_SLICE_MS = 20;
+const ROTATE_PAUSE_MS = 20;
 const ROTATE_INDEX_MS = 30_000;
 /** Longest time that an erasure packs or indexes before other calls get their turn. */
 const ERASE_SLICE_MS = 20;
@@ -714,7 +715,7 @@ export class CaptureLog {
     const deadline = performance.now() + ROTATE_INDEX_MS;
     while (this.#isIndexBehind() && performance.now() < deadline && !this.#ending.signal.aborted) {
       if ((await this.indexSome(decode, ROTATE_SLICE_MS)) === 0) break;
-      await nextTurn();
+      await pause(ROTATE_PAUSE_MS);
     }
   }
 
