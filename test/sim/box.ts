@@ -1,5 +1,5 @@
 /**
- * A box of the simulation: a process with hosts and clients of its own, which exchange messages only with each other.
+ * A box of the simulation: a process whose hosts and clients exchange messages only with each other.
  * It asks its actors for something, and its threads die.
  */
 import { ActorClient } from '../../src/runtime/actor-client.ts';

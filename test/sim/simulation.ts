@@ -178,7 +178,7 @@ class Simulation {
     };
   }
 
-  /** One task. Whoever waits for a promise continues before the next one. */
+  /** One task. A host that waits for a promise continues before the next task. */
   async #step(): Promise<void> {
     if (!this.#world.step()) this.#world.violate('nothing is left to happen');
     if (this.#store !== null) await Promise.resolve();
