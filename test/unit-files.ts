@@ -11,6 +11,7 @@ export const UNIT = [
   'test/std/!(file-place|loading-threads|own-thread|shared-locks|std|usable-cores|zstd).test.ts',
   'test/integrations/agent-steps.test.ts',
   'test/captures/**/*.test.ts',
+  'test/bench/held-back-judges.test.ts',
   'test/teaching/**/*.test.ts',
   'test/providers/**/*.test.ts',
   'test/student/model/**/*.test.ts',

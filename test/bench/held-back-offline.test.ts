@@ -4,9 +4,6 @@
  */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { codeFixer } from '../../bench/eval/held-back/agents/code-fixer.ts';
-import { invoiceChecker } from '../../bench/eval/held-back/agents/invoice-checker.ts';
-import { logTriage } from '../../bench/eval/held-back/agents/log-triage.ts';
 import { movesNow } from '../../bench/eval/held-back/frontier.ts';
 import type { Answer } from '../../bench/eval/held-back/held-back-agent.ts';
 import { readOfflineFlags } from '../../bench/eval/held-back/held-back-options.ts';
@@ -14,6 +11,9 @@ import type { OfflineResult } from '../../bench/eval/held-back/held-back-result.
 import { judgeRuns, measureOffline } from '../../bench/eval/held-back/offline.ts';
 import { describeOffline } from '../../bench/eval/held-back/offline-report.ts';
 import { type RecordedRun, type RecordedStep, RunRecorder } from '../../bench/eval/held-back/offline-runs.ts';
+import { codeFixer } from '../../bench/eval/held-back/studied/code-fixer.ts';
+import { invoiceChecker } from '../../bench/eval/held-back/studied/invoice-checker.ts';
+import { logTriage } from '../../bench/eval/held-back/studied/log-triage.ts';
 import { addRefusal, addServed, startFigures } from '../../bench/eval/held-back/trial-figures.ts';
 import { judgeAnswer } from '../../bench/eval/held-back/truth.ts';
 

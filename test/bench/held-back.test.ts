@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { createServer, request, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { HELD_BACK_AGENTS } from '../../bench/eval/held-back/agents.ts';
+import { JUDGES, STUDIED_AGENTS } from '../../bench/eval/held-back/agents.ts';
 import { answerStep, movesNow } from '../../bench/eval/held-back/frontier.ts';
 import type { Answer, HeldBackAgent, RunKind, Turn } from '../../bench/eval/held-back/held-back-agent.ts';
 import { addUp } from '../../bench/eval/held-back/trial-figures.ts';
@@ -93,7 +93,7 @@ async function drive(
 const explainNothing = async (): Promise<null> => null;
 
 // The first ones use all three wires.
-for (const [at, agent] of HELD_BACK_AGENTS.entries())
+for (const [at, agent] of [...JUDGES, ...STUDIED_AGENTS].entries())
   describe(`the judge of the ${agent.name}`, longFrom(at, 5), () => {
     it('accepts all answers of a perfect student, and counts whole runs as served', async () => {
       const figures = await addUp(await drive(agent, () => 'as the frontier model'), explainNothing);

@@ -1,17 +1,26 @@
-/** The agents of the held-back evaluation. No rule of the student is tuned on those that are not studied. Pure; bench process. */
+/** The agents of the held-back evaluation: judges, and those that were studied. Pure; bench process. */
 
-import { calendarKeeper } from './agents/calendar-keeper.ts';
-import { codeFixer } from './agents/code-fixer.ts';
-import { dataCleaner } from './agents/data-cleaner.ts';
-import { invoiceChecker } from './agents/invoice-checker.ts';
-import { logTriage } from './agents/log-triage.ts';
-import { shellOperator } from './agents/shell-operator.ts';
-import { siteReader } from './agents/site-reader.ts';
-import { sqlAnalyst } from './agents/sql-analyst.ts';
-import { supportDesk } from './agents/support-desk.ts';
-import { trainBooker } from './agents/train-booker.ts';
+import { claimsHandler } from './agents/claims-handler.ts';
+import { codeReviewer } from './agents/code-reviewer.ts';
+import { costWatcher } from './agents/cost-watcher.ts';
+import { mailSorter } from './agents/mail-sorter.ts';
+import { onboardingClerk } from './agents/onboarding-clerk.ts';
+import { pipelineMender } from './agents/pipeline-mender.ts';
+import { stockPurchaser } from './agents/stock-purchaser.ts';
+import { textLocaliser } from './agents/text-localiser.ts';
 import type { HeldBackAgent } from './held-back-agent.ts';
+import { calendarKeeper } from './studied/calendar-keeper.ts';
+import { codeFixer } from './studied/code-fixer.ts';
+import { dataCleaner } from './studied/data-cleaner.ts';
+import { invoiceChecker } from './studied/invoice-checker.ts';
+import { logTriage } from './studied/log-triage.ts';
+import { shellOperator } from './studied/shell-operator.ts';
+import { siteReader } from './studied/site-reader.ts';
+import { sqlAnalyst } from './studied/sql-analyst.ts';
+import { supportDesk } from './studied/support-desk.ts';
+import { trainBooker } from './studied/train-booker.ts';
 
+/** In the order of their seeds: a new agent comes last, and one that was studied keeps its place. */
 export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
   supportDesk,
   sqlAnalyst,
@@ -23,11 +32,18 @@ export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
   trainBooker,
   dataCleaner,
   shellOperator,
+  claimsHandler,
+  costWatcher,
+  mailSorter,
+  stockPurchaser,
+  pipelineMender,
+  onboardingClerk,
+  textLocaliser,
+  codeReviewer,
 ];
 
 /**
  * Agents whose steps were studied to improve the student: they can no longer judge it, and run only if they are named.
- * They keep their places in the list above, so that the other agents keep their seeds.
  */
 export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   supportDesk,
@@ -41,3 +57,8 @@ export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   dataCleaner,
   shellOperator,
 ];
+
+/** Agents that judge the student: no rule of it is tuned on them. */
+export const JUDGES: readonly HeldBackAgent[] = HELD_BACK_AGENTS.filter(
+  (agent) => !STUDIED_AGENTS.includes(agent),
+);

@@ -2,7 +2,7 @@
 
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { HELD_BACK_AGENTS, STUDIED_AGENTS } from './agents.ts';
+import { HELD_BACK_AGENTS, JUDGES } from './agents.ts';
 import type { HeldBackAgent } from './held-back-agent.ts';
 
 const TEXT = { type: 'string' } as const;
@@ -33,7 +33,7 @@ export interface OfflineOptions extends TrialOptions {
 }
 
 const DEFAULTS = {
-  agents: HELD_BACK_AGENTS.filter((agent) => !STUDIED_AGENTS.includes(agent)),
+  agents: JUDGES,
   seed: 1,
   checkout: join(import.meta.dirname, '../../..'),
 } as const;

@@ -1,0 +1,285 @@
+/**
+ * The agents that judge the student tell right from wrong: whole runs of the frontier model are right, other wordings of
+ * the facts too, and planted errors are wrong. A sentence that forbids or permits decides steps, and silent changes
+ * change answers.
+ */
+import { describe, expect, it } from 'vitest';
+import { JUDGES } from '../../bench/eval/held-back/agents.ts';
+import { answerStep, movesNow } from '../../bench/eval/held-back/frontier.ts';
+import type {
+  Answer,
+  HeldBackAgent,
+  Move,
+  Run,
+  RunKind,
+  ToolCall,
+  Turn,
+  WantedCall,
+} from '../../bench/eval/held-back/held-back-agent.ts';
+import { findWanted, judgeAnswer } from '../../bench/eval/held-back/truth.ts';
+import { createPrng } from '../../src/std/prng.ts';
+
+const RUNS = 25;
+const RESTRICTED_RUNS = 60;
+/** Least share of the runs after a silent change that it concerns. */
+const CHANGED_SHARE = 0.25;
+
+interface Step {
+  run: Run;
+  turns: readonly Turn[];
+  /** The right moves, without mistakes that the model corrects. */
+  moves: readonly Move[];
+  answer: Answer;
+  judge(answer: Answer): string | null;
+}
+
+/** The steps of a run in which the frontier model makes no mistakes. */
+function* stepsOf(agent: HeldBackAgent, kind: RunKind, seed: number): Generator<Step> {
+  const prng = createPrng(seed ^ 0x2f6e2b1);
+  const run = agent.start(seed, kind);
+  const all = run.moves.bind(run);
+  run.moves = (turns) => all(turns).filter(({ is_slip }) => is_slip !== true);
+  const turns: Turn[] = [];
+  for (;;) {
+    const moves = movesNow(run, turns);
+    const answer = answerStep(agent, run, turns, prng.uint32());
+    yield {
+      run,
+      turns: [...turns],
+      moves,
+      answer,
+      judge: (given) => judgeAnswer(agent, run, moves, given),
+    };
+    if (answer.calls.length === 0) return;
+    turns.push({ answer, results: answer.calls.map((call) => run.perform(call)) });
+  }
+}
+
+function* allSteps(agent: HeldBackAgent, kind: RunKind, runs = RUNS): Generator<Step> {
+  for (let seed = 1; seed <= runs; seed++) yield* stepsOf(agent, kind, seed);
+}
+
+function withCall(answer: Answer, at: number, call: ToolCall): Answer {
+  return { ...answer, calls: answer.calls.with(at, call) };
+}
+
+/** Another value of the same type. */
+function spoil(value: unknown): unknown {
+  if (typeof value === 'number') return value + 1;
+  if (Array.isArray(value)) return value.slice(1);
+  const text = String(value);
+  const other = text.replace(/\d(?!.*\d)/s, (digit) => String((Number(digit) + 3) % 10));
+  return other === text ? `${text}x` : other;
+}
+
+/** An error by a sentence of the prompt or the task: calls that are wrong in a run with the sentence. */
+interface Sentence {
+  says: RegExp;
+  /** @param said the sentence */
+  forbids: (call: ToolCall | WantedCall, said: RegExpExecArray) => boolean;
+}
+
+const tool =
+  (...names: string[]): Sentence['forbids'] =>
+  (call) =>
+    names.includes(call.name);
+
+const SENTENCES: Readonly<Record<string, readonly Sentence[]>> = {
+  'claims handler': [
+    {
+      says: /Do not settle any claims for|has to go to an adjuster/,
+      forbids: tool('settle_claim', 'decline_claim'),
+    },
+    { says: /you may settle estimates of up to 20000/, forbids: tool('refer_claim') },
+    { says: /Only tell me|do not close it yet/, forbids: tool('settle_claim', 'refer_claim', 'send_letter') },
+  ],
+  'cost watcher': [
+    {
+      says: /Do not change anything today/,
+      forbids: tool('stop_instance', 'resize_instance', 'label_instance'),
+    },
+  ],
+  'mail sorter': [
+    { says: /Do not draft any replies/, forbids: tool('draft_reply') },
+    {
+      says: /Do not touch newsletters/,
+      forbids: ({ name, input }) => name === 'unsubscribe' || input.folder === 'Archive',
+    },
+    { says: /Flag invoices above/, forbids: ({ input }) => input.folder === 'Accounting' },
+  ],
+  'stock purchaser': [
+    { says: /order nothing and tell me|do not order\.|Wait with the order/, forbids: tool('place_order') },
+    {
+      says: /Do not buy anything from (\w+)/,
+      forbids: ({ name, input }, [, supplier]) => name === 'place_order' && input.supplier === supplier,
+    },
+  ],
+  'pipeline mender': [
+    { says: /do not edit files|may not change any files/, forbids: tool('edit_file', 'run_pipeline') },
+    { says: /Do not run the pipeline|you must not start it/, forbids: tool('run_pipeline') },
+  ],
+  'onboarding clerk': [
+    {
+      says: /Do not create accounts in (\w+)/,
+      forbids: ({ name, input }, [, system]) => name === 'create_account' && input.system === system,
+    },
+    { says: /Do not order any equipment|must not order equipment/, forbids: tool('order_equipment') },
+  ],
+  'text localiser': [
+    {
+      says: /Do not touch (\w+)\.\*/,
+      forbids: ({ name, input }, [, section]) =>
+        name === 'save_translation' && String(input.key).startsWith(`${section}.`),
+    },
+    {
+      says: /Only the strings of (\w+)\.\*/,
+      forbids: ({ name, input }, [, section]) =>
+        name === 'save_translation' && !String(input.key).startsWith(`${section}.`),
+    },
+  ],
+  'code reviewer': [
+    {
+      says: /Do not approve anything|You may not approve/,
+      forbids: ({ input }) => input.verdict === 'approve',
+    },
+    { says: /Ignore debug output/, forbids: tool('post_comment') },
+    { says: /you may approve in spite of remarks/, forbids: ({ input }) => input.verdict === 'comment' },
+  ],
+};
+
+/** Last answers in words that no agent uses. null: there is no such answer here. */
+const OTHER_WORDS: Readonly<
+  Record<string, (values: Readonly<Record<string, string>>, wording: string) => string | null>
+> = {
+  'claims handler': ({ id, plain }, wording) =>
+    wording.includes('settled') ? `Claim ${id} is closed: the holder gets ${plain} euros from us.` : null,
+  'cost watcher': ({ name, cost, owner }, wording) =>
+    wording.includes('<type>') ? `That is ${name} (${owner}); you pay ${cost} USD every day for it.` : null,
+  'mail sorter': ({ parts, total }) =>
+    `There were ${total} new mails, namely ${parts}. Nothing is left to do.`,
+  'stock purchaser': ({ supplier, packs, total, sku }, wording) =>
+    wording.includes('rdered|I ordered} <packs>')
+      ? `Purchase of ${sku} complete: ${supplier}, ${packs} packs, EUR ${total} in all.`
+      : null,
+  'pipeline mender': ({ name, now, cause }, wording) =>
+    wording.startsWith('<name> {runs again') && now !== undefined && !cause!.includes(';')
+      ? `Green again: ${name}. Its query now asks for ${now}, as the source has called the column since last night.`
+      : null,
+  'onboarding clerk': ({ name, user }, wording) =>
+    wording.includes('no equipment') ? null : `${name} can begin. Login: ${user}.`,
+  'text localiser': ({ count, file }) => `${file} is complete now; texts that I wrote: ${count}.`,
+  'code reviewer': ({ number }, wording) =>
+    wording.includes('I approved') ? `PR ${number} may be merged; I have approved it.` : null,
+};
+
+describe('the agents that judge', () => {
+  it('are eight, with all wire formats, whole and streamed', () => {
+    expect(JUDGES.map(({ name }) => name).toSorted()).toEqual(Object.keys(SENTENCES).toSorted());
+    const wires = new Set(JUDGES.map(({ wire, is_streaming }) => `${wire} ${is_streaming}`));
+    expect(wires.size).toBe(6);
+  });
+});
+
+for (const agent of JUDGES)
+  describe(`the ${agent.name}`, () => {
+    it.each(['usual', 'restricted', 'changed'] as const)('finds its own whole runs right: %s', (kind) => {
+      let ends = 0;
+      for (const { answer, judge } of allSteps(agent, kind)) {
+        expect(judge(answer)).toBeNull();
+        if (answer.calls.length === 0) ends++;
+      }
+      expect(ends).toBe(RUNS);
+    });
+
+    it('finds every argument wrong that has another value, or is left out', () => {
+      let planted = 0;
+      for (const { run, moves, answer, judge } of allSteps(agent, 'usual'))
+        for (const [at, call] of answer.calls.entries()) {
+          const { free = {} } = findWanted(run, moves, call)!;
+          for (const field of Object.keys(call.input)) {
+            const text = free[field];
+            if (text !== undefined && (text.facts?.needs.length ?? 0) > 0) {
+              const empty = { ...call, input: { ...call.input, [field]: 'As agreed.' } };
+              expect(judge(withCall(answer, at, empty))).not.toBeNull();
+            }
+            // Either page of a catalogue may be read.
+            if (text !== undefined || field === 'page') continue;
+            const { [field]: value, ...rest } = call.input;
+            const other = { ...call, input: { ...call.input, [field]: spoil(value) } };
+            expect(
+              judge(withCall(answer, at, other)),
+              `${run.task}: ${JSON.stringify(other)}`,
+            ).not.toBeNull();
+            // A list of all owners' instances has the same facts.
+            if (field !== 'owner')
+              expect(judge(withCall(answer, at, { ...call, input: rest }))).not.toBeNull();
+            planted++;
+          }
+        }
+      expect(planted).toBeGreaterThan(RUNS);
+    });
+
+    it('finds texts wrong that say nothing, another number, or the name of a stranger', () => {
+      const numbers = { planted: 0, found: 0 };
+      for (const { run, answer, moves, judge } of allSteps(agent, 'usual')) {
+        if (answer.calls.length > 0) continue;
+        expect(judge({ text: 'Done.', calls: [] })).not.toBeNull();
+        expect(moves.every(({ text }) => text !== undefined)).toBe(true);
+        const known = JSON.stringify([run.system, run.task, moves]).toLowerCase();
+        const stranger = agent.names.find((name) => !known.includes(name.toLowerCase()));
+        if (stranger !== undefined)
+          expect(judge({ text: `${answer.text} ${stranger}`, calls: [] })).not.toBeNull();
+        const other = spoil(answer.text) as string;
+        numbers.planted++;
+        if (judge({ text: other, calls: [] }) !== null) numbers.found++;
+      }
+      // The other number may by chance be a true one.
+      expect(numbers.found).toBeGreaterThanOrEqual(0.9 * numbers.planted);
+    });
+
+    it('finds other words for the same facts right', () => {
+      let tried = 0;
+      for (const { moves, judge } of allSteps(agent, 'usual', RESTRICTED_RUNS)) {
+        const text = moves.find((move) => move.text !== undefined)?.text;
+        const other = text === undefined ? null : OTHER_WORDS[agent.name]!(text.values, text.wordings[0]!);
+        if (other === null) continue;
+        expect(judge({ text: other, calls: [] })).toBeNull();
+        tried++;
+      }
+      expect(tried).toBeGreaterThan(2);
+    });
+
+    it('obeys each sentence that forbids or permits', () => {
+      for (const { says, forbids } of SENTENCES[agent.name]!) {
+        let runs = 0;
+        for (const { run, turns, moves, judge } of allSteps(agent, 'restricted', RESTRICTED_RUNS)) {
+          const said = says.exec(`${run.system}\n${run.task}`);
+          if (said === null) continue;
+          if (turns.length === 0) runs++;
+          for (const call of moves.flatMap(({ calls }) => calls)) expect(forbids(call, said)).toBe(false);
+          const calls = turns.flatMap(({ answer }) => answer.calls);
+          for (const call of calls) expect(forbids(call, said)).toBe(false);
+          expect(judge({ text: '', calls: [] })).not.toBeNull();
+        }
+        expect(runs, String(says)).toBeGreaterThan(2);
+      }
+    });
+
+    it('answers or finds something else after the silent change', () => {
+      let concerned = 0;
+      for (let seed = 1; seed <= RESTRICTED_RUNS; seed++) if (isConcerned(agent, seed)) concerned++;
+      expect(concerned).toBeGreaterThanOrEqual(CHANGED_SHARE * RESTRICTED_RUNS);
+    });
+  });
+
+/** Whether the usual answers to the steps of a changed run are wrong at some step, or a tool's result differs. */
+function isConcerned(agent: HeldBackAgent, seed: number): boolean {
+  const usual = agent.start(seed, 'usual');
+  for (const { turns, judge } of stepsOf(agent, 'changed', seed)) {
+    const last = turns.at(-1);
+    const results = last?.answer.calls.map((call) => usual.perform(call).text) ?? [];
+    if (results.some((text, at) => text !== last!.results[at]!.text)) return true;
+    if (judge(answerStep(agent, usual, turns, seed)) !== null) return true;
+  }
+  return false;
+}
