@@ -25,6 +25,11 @@ export interface Price extends TierPrice {
   readonly tiers?: Readonly<Record<string, number | TierPrice>> | undefined;
 }
 
+/** The part of a tier's name that says that Anthropic computed the answer in the US only (`usage.inference_geo`). */
+const US_TIER = 'us';
+/** Its factor of all rates: the same for all models that have the choice (platform.claude.com, "Data residency"). */
+const US_FACTOR = 1.1;
+
 /** Prices by model name; a name may contain `*` for any characters. */
 export type Prices = Readonly<Record<string, Price>>;
 
@@ -56,10 +61,19 @@ const REMEMBERED_MODELS = 1_024;
 export function findPrice(prices: Prices, model: string, tier?: string): FoundPrice | null {
   const price = findModel(prices, model);
   if (price === null || tier === undefined) return price;
-  if (price.tiers === undefined || !Object.hasOwn(price.tiers, tier)) return null;
-  const told = price.tiers[tier]!;
-  const atTier = typeof told === 'number' ? multiplyPrice(price, told) : told;
-  return price.guessed ? { ...atTier, guessed: true } : atTier;
+  const atTier = priceAtTier(price, tier);
+  return price.guessed && atTier !== null ? { ...atTier, guessed: true } : atTier;
+}
+
+function priceAtTier(price: Price, tier: string): TierPrice | null {
+  if (price.tiers !== undefined && Object.hasOwn(price.tiers, tier)) {
+    const told = price.tiers[tier]!;
+    return typeof told === 'number' ? multiplyPrice(price, told) : told;
+  }
+  const parts = tier.split('+');
+  if (parts.at(-1) !== US_TIER) return null;
+  const elsewhere = parts.length === 1 ? price : priceAtTier(price, parts.slice(0, -1).join('+'));
+  return elsewhere && multiplyPrice(elsewhere, US_FACTOR);
 }
 
 function multiplyPrice({ above, ...rates }: TierPrice, factor: number): TierPrice {

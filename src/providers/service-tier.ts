@@ -17,6 +17,9 @@ const STANDARD = new Set([
   'on_demand',
   'unspecified',
   'traffic_type_unspecified',
+  // Of `inference_geo`; the second is the word of models that do not have the choice.
+  'global',
+  'not_available',
 ]);
 
 /**

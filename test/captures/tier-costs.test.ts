@@ -135,6 +135,8 @@ const STANDARD: [string, Told][] = [
     },
   ],
   ['Anthropic', { shape: 'messages', answer: messages({ service_tier: 'standard', speed: 'standard' }) }],
+  ['Anthropic, anywhere', { shape: 'messages', answer: messages({ inference_geo: 'global' }) }],
+  ['Anthropic, no choice', { shape: 'messages', answer: messages({ inference_geo: 'not_available' }) }],
   ['Gemini', { shape: 'gemini', path: GEMINI, answer: gemini({ serviceTier: 'standard' }) }],
   [
     'Gemini, downgraded',
@@ -277,6 +279,16 @@ describe('the cost of an answer', () => {
 
   it.each(UNPRICED)('at a tier without a price is unknown: %s, %s', (_, tier, told) => {
     expect(read(told)).toEqual({ tier, cost: { usd: null, basis: null, is_unknown: true } });
+  });
+
+  it.each([
+    ['us', { inference_geo: 'us' }, 11],
+    ['flex+us', { service_tier: 'flex', inference_geo: 'us' }, 5.5],
+    ['batch+us', { service_tier: 'batch', inference_geo: 'us' }, null],
+  ])('that was computed in the US only is 1.1 times the price of its tier: %s', (tier, usage, usd) => {
+    const is_unknown = usd === null;
+    const cost = { usd: usd && expect.closeTo(usd, 9), basis: is_unknown ? null : 'told', is_unknown };
+    expect(read({ shape: 'messages', answer: messages(usage) })).toEqual({ tier, cost });
   });
 
   it('without counts uses its tier for its estimated tokens', () => {

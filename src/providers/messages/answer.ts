@@ -49,6 +49,7 @@ export class MessagesAnswerReader implements AnswerReader {
   readonly #open = new Map<number, OpenBlock>();
   #tier: string | null = null;
   #speed: string | null = null;
+  #geo: string | null = null;
 
   constructor(reading: NormalReading) {
     this.#reading = reading;
@@ -97,15 +98,16 @@ export class MessagesAnswerReader implements AnswerReader {
   finish(): WireAnswer {
     for (const open of this.#open.values()) this.#answer.content.push(this.#close(open));
     this.#open.clear();
-    noteTier(this.#answer.usage, this.#tier, this.#speed);
+    noteTier(this.#answer.usage, this.#tier, this.#speed, this.#geo);
     return this.#answer;
   }
 
   #readUsage(value: unknown): void {
     readUsage(value, this.#answer.usage);
-    const { service_tier, speed } = asObject(value);
+    const { service_tier, speed, inference_geo } = asObject(value);
     this.#tier = asText(service_tier) ?? this.#tier;
     this.#speed = asText(speed) ?? this.#speed;
+    this.#geo = asText(inference_geo) ?? this.#geo;
   }
 
   #readHead(message: JsonObject): void {

@@ -75,7 +75,7 @@ export function fromMessagesAnswer(value: unknown): StudentAnswer | null {
     (asCount(usage.input_tokens) ?? 0) +
     (asCount(usage.cache_read_input_tokens) ?? 0) +
     (asCount(usage.cache_creation_input_tokens) ?? 0);
-  const tier = tierOf(usage.service_tier, usage.speed);
+  const tier = tierOf(usage.service_tier, usage.speed, usage.inference_geo);
   return {
     content,
     stop_reason: stop,

@@ -32,13 +32,13 @@ export interface PricedStep {
 /** Reads from a request the facts on which its price depends. */
 export function readPricedStep(
   request: NormalRequest,
-  { model, cache_control, service_tier, speed }: JsonObject,
+  { model, cache_control, service_tier, speed, inference_geo }: JsonObject,
   isUnderWay: boolean,
 ): PricedStep {
   const isMarked = typeof cache_control === 'object' && cache_control !== null;
   return {
     model: String(model),
-    tier: tierOf(service_tier, speed),
+    tier: tierOf(service_tier, speed, inference_geo),
     prefixes: readPrefixes(request, isMarked),
     is_under_way: isUnderWay,
   };
