@@ -47,7 +47,7 @@ const noteSchema = z.object({
    * distinguish its manifests from another service's.
    */
   nonces: z.array(z.string()),
-  /** The data key of that manifest; null: not encrypted; absent: there is none yet. */
+  /** The data key of that manifest; null: not encrypted; absent: no manifest yet. */
   key_id: z.string().nullable().optional(),
   files: z.array(
     entrySchema.extend({
