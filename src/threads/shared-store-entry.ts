@@ -15,15 +15,22 @@ import { LmdbView } from '../storage/lmdb/view.ts';
 import { PostgresTruth } from '../storage/postgres/truth.ts';
 import { Follower } from '../storage/shared/follower.ts';
 import { Pulse } from '../storage/shared/pulse.ts';
+import { RunsSender, type RunsWatcher } from '../storage/shared/runs-sender.ts';
+import { type LostActor, readLost } from '../storage/shared/runs-store.ts';
+import { OWNERS } from '../storage/shared/runs-truth.ts';
 import { SeatState } from '../storage/shared/seat.ts';
 import {
-  type ChangedRow,
   packChanged,
+  packRuns,
+  type RunsQuestion,
   type StoreAnswer,
+  type StoreFollowing,
   type StoreGreeting,
   type StoreQuestion,
+  type StoreTold,
   toStoreFailure,
   unpackProposal,
+  unpackRuns,
 } from '../storage/shared/store-protocol.ts';
 import type { StoredRow, Verdict } from '../storage/shared/truth.ts';
 import { WatchedView } from '../storage/shared/watched-view.ts';
@@ -34,7 +41,7 @@ const DAY_MS = 86_400_000;
 const NOTE_MS = 100;
 /** Tables on which no credential or membership depends. Their rows change often. */
 const CONTENT =
-  /^(?:journal|snapshots|rows:(?:(?:pattern|finding|trace)\w*|audit|list_counts|api_key_(?:uses|requests)))$/;
+  /^(?:journal|snapshots|owners|rows:(?:(?:pattern|finding|trace|run)\w*|audit|list_counts|api_key_(?:uses|requests)))$/;
 /** Tables from which an actor holds an index in memory. */
 const INDEXED = /^rows:(?:pattern|finding)/;
 
@@ -59,11 +66,12 @@ class StoreThread {
   readonly #task: SharedStoreTask;
   readonly #tell: (told: SharedStoreTold) => void;
   readonly #state: SeatState;
-  readonly #ports = new Map<MessagePort, boolean>();
+  readonly #ports = new Map<MessagePort, StoreFollowing>();
   #view: WatchedView | null = null;
   #follower: Follower | null = null;
   #pulse: Pulse | null = null;
   #live: LiveExchange | null = null;
+  #runs: RunsSender | null = null;
   #noting: NodeJS.Timeout | undefined;
   #isAway = false;
 
@@ -85,6 +93,7 @@ class StoreThread {
     this.#pulse = await Pulse.start(truth, live, (boxes) => {
       this.#state.boxes = boxes;
     });
+    this.#runs = await RunsSender.start(truth.runs, this.#follower, {}, this.#watchRuns());
     this.#note();
     this.#noting = setInterval(() => this.#note(), NOTE_MS);
     process.on('workerMessage', (greeting: StoreGreeting) => {
@@ -97,6 +106,7 @@ class StoreThread {
   async close(): Promise<void> {
     this.#state.thread = null;
     clearInterval(this.#noting);
+    await this.#runs?.close();
     await Promise.all([this.#pulse?.close(), this.#follower?.close()]);
     for (const port of this.#ports.keys()) port.close();
     await this.#view?.close();
@@ -115,20 +125,40 @@ class StoreThread {
       },
       onLoaded: () => {
         forget();
-        this.#spread(null);
+        this.#spread('changes', { changed: null });
+        this.#spreadLosses(null);
       },
       onChanged: (rows: readonly StoredRow[]) => {
         if (rows.some(({ table }) => !CONTENT.test(table))) forget();
         const indexed = rows.filter(({ table }) => INDEXED.test(table));
-        if (indexed.length > 0) this.#spread(indexed);
+        if (indexed.length > 0) this.#spread('changes', { changed: packChanged(indexed) });
+        const owners = rows.filter(({ table }) => table === OWNERS);
+        if (owners.length > 0) this.#spreadLosses(owners.map(readLost));
       },
     });
   }
 
-  /** Tells the threads with indexes what changed. */
-  #spread(rows: readonly ChangedRow[] | null): void {
-    const answer: StoreAnswer = { changed: rows === null ? null : packChanged(rows) };
-    for (const [port, follows] of this.#ports) if (follows) port.postMessage(answer);
+  /** Tells the threads that follow it. */
+  #spread(following: StoreFollowing, told: StoreTold): void {
+    for (const [port, follows] of this.#ports) if (follows === following) port.postMessage(told);
+  }
+
+  #spreadLosses(lost: readonly LostActor[] | null): void {
+    const notices = this.#state.notices + 1;
+    this.#spread('losses', { lost: lost === null ? null : packRuns(lost), notices });
+    this.#state.notices = notices;
+  }
+
+  #watchRuns(): RunsWatcher {
+    return {
+      onTakeOvers: (count) => this.#state.count('take_overs', count),
+      onLost: (count) => this.#state.count('lost_commits', count),
+      onHeld: (count) => this.#state.count('held_takings', count),
+      onTick: (commits) => {
+        this.#state.count('run_ticks');
+        this.#state.count('run_commits', commits);
+      },
+    };
   }
 
   #note(): void {
@@ -144,7 +174,7 @@ class StoreThread {
   #greet({ port, follows }: StoreGreeting): void {
     this.#ports.set(port, follows);
     const answer = (told: StoreAnswer) => port.postMessage(told);
-    const follower = (told: LiveTold) => answer({ told });
+    const follower = (told: LiveTold) => port.postMessage({ told } satisfies StoreTold);
     port.on('close', () => {
       this.#ports.delete(port);
       this.#live!.unfollow(null, follower);
@@ -162,6 +192,7 @@ class StoreThread {
       return { id, live: await this.#answerLive(question.live as LiveQuestion, follower) };
     if ('reach' in question)
       return { id, is_reached: await this.#follower!.reach(question.reach, question.within_ms) };
+    if ('runs' in question) return { id, runs: packRuns(await this.#askRuns(question.runs)) };
     return { id, verdict: await this.#commit(question.commit) };
   }
 
@@ -175,6 +206,23 @@ class StoreThread {
     }
     live.follow(question.org_id, follower);
     return live.replay(question.org_id, question.replay);
+  }
+
+  #askRuns(bytes: Uint8Array): Promise<unknown> {
+    const question = unpackRuns(bytes) as RunsQuestion;
+    const runs = this.#runs!;
+    switch (question.op) {
+      case 'take':
+        return runs.take(question.actor);
+      case 'commit':
+        return runs.commit(question.commits);
+      case 'rows':
+        return runs.readRows(question.table, question.keys);
+      case 'range':
+        return runs.readRange(question.range, question.limit, question.reverse);
+      case 'counts':
+        return runs.sumCounts(question.range);
+    }
   }
 
   async #commit(bytes: Uint8Array): Promise<Verdict> {

@@ -171,6 +171,24 @@ export class LmdbJournal implements JournalStore {
   }
 }
 
+/**
+ * An actor's history from its rows, in the order of their keys.
+ * @throws {DamagedHistoryError} if events are missing
+ */
+export function readHistory(
+  kind: string,
+  rows: readonly { table: string; key: Buffer; value: Buffer | null }[],
+): StoredActor {
+  const stored = rows.find(({ table }) => table === SNAPSHOTS)?.value;
+  const snapshot = stored == null ? null : decodeSnapshot(stored);
+  const first = (snapshot?.seq ?? 0) + 1;
+  const events = rows.filter(({ table, key }) => table === JOURNAL && readNumber(key) >= first);
+  for (const [at, { key }] of events.entries())
+    if (readNumber(key) !== first + at)
+      throw new DamagedHistoryError(`${kind}: event ${first + at} is missing from the journal`);
+  return { snapshot, events: events.map(({ value }) => Uint8Array.from(value!)) };
+}
+
 /** Changes that remove many rows go directly to the database: they are not as urgent as a step. */
 function isPromisable(write: JournalWrite, tables: ReadonlySet<string>): boolean {
   if (write.type === 'forget') return false;
@@ -233,6 +251,11 @@ function dropSuperseded(changes: readonly Change[]): readonly Change[] {
 /** The part of a key that identifies the actor. */
 function addressOf(key: Buffer): string {
   return key.toString('latin1', 0, key.length - NUMBER_BYTES);
+}
+
+/** The beginning of an actor's keys. */
+export function encodeActor(kind: string, key: string): Buffer {
+  return encodeKey(kind, key, 0).subarray(0, -NUMBER_BYTES);
 }
 
 export function encodeKey(kind: string, key: string, number: number): Buffer {

@@ -70,7 +70,7 @@ export class MemoryRuns implements RunsTruth {
       if (isOther) notices.push({ table: OWNERS, key: Buffer.concat([actor, number]), value: null });
       const end = Buffer.concat([actor, AFTER_NUMBERS]);
       const rows = ['snapshots', 'journal'].flatMap((table) => this.find({ table, first: actor, end }));
-      return { term, position: isOther ? this.truth.position + 1 : null, rows };
+      return { term, position: isOther ? this.truth.position + 1 : null, rows, damage: null };
     });
     if (notices.length > 0) this.#place(notices);
     return taken;

@@ -12,7 +12,7 @@ import type {
   SummedRow,
   TakenActor,
 } from '../shared/runs-truth.ts';
-import type { ReadRange, StoredRow } from '../shared/truth.ts';
+import { type ReadRange, type StoredRow, TruthRefusedError } from '../shared/truth.ts';
 import type { DatabaseConnection } from './connection.ts';
 
 const TAKE = 'SELECT n, term, place, tbl, key, value FROM understudy.take_runs($1, $2, $3)';
@@ -88,11 +88,10 @@ class PostgresRunsSession implements RunsSession {
     const rows = await this.#query<TakenRow>({ name: 'take_runs', text: TAKE, values });
     const taken: (TakenActor | null)[] = actors.map(() => null);
     for (const { n, term, place, tbl: table, key, value } of rows) {
-      taken[n - 1] ??= { term: Number(term), position: readPosition(place), rows: [] };
-      if (table !== null) taken[n - 1]!.rows.push(this.#sealing.open({ table, key, value }));
+      taken[n - 1] ??= { term: Number(term), position: readPosition(place), rows: [], damage: null };
+      if (table !== null) taken[n - 1]!.rows.push({ table, key, value });
     }
-    for (const actor of taken) actor?.rows.sort(compareRows);
-    return taken;
+    return taken.map((actor) => actor && this.#open(actor));
   }
 
   async commit(batch: number, commits: readonly ActorCommit[]): Promise<RunsOutcome> {
@@ -136,6 +135,16 @@ class PostgresRunsSession implements RunsSession {
 
   close(): Promise<void> {
     return this.#connection.close();
+  }
+
+  /** Opens an actor's rows. A damaged one must not keep the other actors from their boxes. */
+  #open(actor: TakenActor): TakenActor {
+    try {
+      return { ...actor, rows: actor.rows.map((row) => this.#sealing.open(row)).sort(compareRows) };
+    } catch (thrown) {
+      if (thrown instanceof TruthRefusedError) return { ...actor, rows: [], damage: thrown };
+      throw thrown;
+    }
   }
 
   #query<Row extends object>(query: QueryConfig): Promise<Row[]> {

@@ -5,7 +5,7 @@
  * An actor has one owner, a box. Each taking of it has a greater number, its term. Commits name the term; those of a
  * former term change nothing. So safety depends on no clock.
  */
-import type { ReadRange, StoredRow } from './truth.ts';
+import type { ReadRange, StoredRow, TruthRefusedError } from './truth.ts';
 
 /**
  * Table of common rows that say which actors have changed their box: the key is the actor, then the new term in 48 bits.
@@ -14,7 +14,7 @@ import type { ReadRange, StoredRow } from './truth.ts';
 export const OWNERS = 'owners';
 
 /** A range of rows to remove, or only its first ones. */
-interface RowRemoval extends ReadRange {
+export interface RowRemoval extends ReadRange {
   limit: number | null;
 }
 
@@ -25,7 +25,7 @@ export interface RowPhase {
 }
 
 /** What is added to a counter. */
-interface Count {
+export interface Count {
   table: string;
   key: Buffer;
   name: string;
@@ -58,6 +58,8 @@ export interface TakenActor {
   position: number | null;
   /** Its rows of `snapshots` and of `journal`, in the order of their keys. */
   rows: StoredRow[];
+  /** Why its rows cannot be read; then `rows` is empty. */
+  damage: TruthRefusedError | null;
 }
 
 /** The counters of a row, summed over all boxes. */

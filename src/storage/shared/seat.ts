@@ -1,6 +1,7 @@
 /**
  * What the threads of a box know of its store thread, in memory that all of them share: the thread that they send
- * commits to, the position that the view shows, how old it may be, and how many boxes there are. Any thread; the store thread writes it.
+ * commits to, the position that the view shows, how old it may be, how many boxes there are, and what
+ * happened to runs. Any thread; the store thread writes it.
  */
 
 /** Names the store thread's part of a box. Plain data, which threads receive. */
@@ -14,9 +15,21 @@ const THREAD = 0;
 const POSITION = 1;
 const CURRENT_AT = 2;
 const BOXES = 3;
-const FIRST_COUNT = 4;
-/** What the store thread counts since the start of the process. */
-const COUNTS = ['conflicts', 'live_losses'] as const;
+const NOTICES = 4;
+const FIRST_COUNT = 5;
+/**
+ * What the store thread counts since the start of the process. Of runs: actors that this box took from others, commits
+ * that another box's taking made void, takings that had to wait for another box, round trips, and actors' commits in them.
+ */
+const COUNTS = [
+  'conflicts',
+  'live_losses',
+  'take_overs',
+  'lost_commits',
+  'held_takings',
+  'run_ticks',
+  'run_commits',
+] as const;
 const FIELDS = FIRST_COUNT + COUNTS.length;
 const NO_THREAD = -1n;
 const NANOSECONDS = 1_000_000n;
@@ -84,5 +97,14 @@ export class SeatState {
     if (!Number.isFinite(milliseconds)) return;
     const age = BigInt(Math.round(milliseconds)) * NANOSECONDS;
     Atomics.store(this.#fields, CURRENT_AT, process.hrtime.bigint() - age);
+  }
+
+  /** Number of the notices about actors that other boxes took; a notice comes before its position. */
+  get notices(): number {
+    return Number(Atomics.load(this.#fields, NOTICES));
+  }
+
+  set notices(count: number) {
+    Atomics.store(this.#fields, NOTICES, BigInt(count));
   }
 }

@@ -4,8 +4,10 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Packr } from 'msgpackr';
+import type { ActorCommit } from './runs-truth.ts';
 import {
   type Proposal,
+  type ReadRange,
   type StoredRow,
   TruthRefusedError,
   TruthUnavailableError,
@@ -16,26 +18,46 @@ import {
 export interface StoreGreeting {
   understudy_store: string;
   port: MessagePort;
-  /** Whether the thread wants to know what other boxes change. */
-  follows: boolean;
+  /** What the thread wants to be told; null: nothing. */
+  follows: StoreFollowing;
 }
+
+/** Rows that other boxes change, or actors that they take. */
+export type StoreFollowing = 'changes' | 'losses' | null;
 
 export type StoreQuestion =
   | { id: number; commit: Uint8Array }
   /** Wait until the view shows a position. */
   | { id: number; reach: number; within_ms: number }
   /** About the live stream (actors/live-hub/protocol.ts). */
-  | { id: number; live: unknown };
+  | { id: number; live: unknown }
+  /** A packed {@link RunsQuestion}. */
+  | { id: number; runs: Uint8Array };
+
+/** A call of the runs' store. */
+export type RunsQuestion =
+  | { op: 'take'; actor: Buffer }
+  | { op: 'commit'; commits: readonly ActorCommit[] }
+  | { op: 'rows'; table: string; keys: readonly Buffer[] }
+  | { op: 'range'; range: ReadRange; limit: number; reverse: boolean }
+  | { op: 'counts'; range: ReadRange };
 
 export type StoreAnswer =
   | { id: number; verdict: Verdict }
   | { id: number; is_reached: boolean }
   | { id: number; live: unknown }
-  | { id: number; failure: StoreFailure }
+  /** The packed result of the call. */
+  | { id: number; runs: Uint8Array }
+  | { id: number; failure: StoreFailure };
+
+/** What a thread is told without asking. */
+export type StoreTold =
   /** Events of the live stream that the thread follows. */
   | { told: unknown }
   /** Rows that other boxes changed, packed; null: everything was loaded again. */
-  | { changed: Uint8Array | null };
+  | { changed: Uint8Array | null }
+  /** Actors that other boxes have taken, packed; null: any. With the number of this notice. */
+  | { lost: Uint8Array | null; notices: number };
 
 /** An error loses its class between threads. */
 export interface StoreFailure {
@@ -64,6 +86,16 @@ export function unpackProposal(bytes: Uint8Array): Proposal {
       value: value === null ? null : toBuffer(value),
     })),
   };
+}
+
+/** Packs a call of the runs' store, its result, or lost actors. */
+export function packRuns(value: unknown): Uint8Array {
+  return packr.pack(value);
+}
+
+/** @returns the same value; its bytes are views of the packed ones */
+export function unpackRuns(bytes: Uint8Array): unknown {
+  return packr.unpack(toBuffer(bytes));
 }
 
 export function packChanged(rows: readonly ChangedRow[]): Uint8Array {

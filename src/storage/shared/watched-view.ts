@@ -8,7 +8,7 @@ import type { Mark, Proposal, StoredRow } from './truth.ts';
 import type { Attempt, View } from './view.ts';
 
 interface ViewWatcher {
-  /** Called after the view shows the rows. */
+  /** Called after the view shows the rows, before {@link onPosition}. */
   onChanged(rows: readonly StoredRow[]): void;
   /** Called after everything was loaded: any row may have changed. */
   onLoaded(): void;
@@ -69,9 +69,9 @@ export class WatchedView implements View {
 
   apply(rows: readonly StoredRow[], mark: Mark): void {
     this.#view.apply(rows, mark);
-    this.#watcher.onPosition(mark.position);
     const foreign = rows.filter((row) => !this.#isOwn(row));
     if (foreign.length > 0) this.#watcher.onChanged(foreign);
+    this.#watcher.onPosition(mark.position);
   }
 
   beginLoad(): void {
@@ -84,8 +84,8 @@ export class WatchedView implements View {
 
   endLoad(mark: Mark, isOtherHistory: boolean): void {
     this.#view.endLoad(mark, isOtherHistory);
-    this.#watcher.onPosition(mark.position);
     this.#watcher.onLoaded();
+    this.#watcher.onPosition(mark.position);
   }
 
   close(): Promise<void> {

@@ -1,5 +1,6 @@
 /** Common runs on a real PostgreSQL server: the suite, the migration from version 1, plans, sizes and rights. Test thread. */
 import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { openDataKey } from '../../../src/std/data-key.ts';
@@ -7,6 +8,9 @@ import { MIGRATIONS, SCHEMA_VERSION } from '../../../src/storage/postgres/schema
 import { checkDatabase, migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
 import type { RunsSession } from '../../../src/storage/shared/runs-truth.ts';
 import { PostgresServer, queryDatabase } from '../../fixtures/postgres-server.ts';
+import { makeFolder } from '../folder.ts';
+import { describeJournal } from '../journal-suite.ts';
+import { loadFirst, RunsBox } from './runs-box.ts';
 import { addressOf, describeRuns, put, row, takeOne, write } from './runs-suite.ts';
 
 let server: PostgresServer;
@@ -46,6 +50,19 @@ describeRuns('PostgreSQL', async () => {
   const truth = await PostgresTruth.connect(address);
   return { truth, runs: truth.runs, ripen: () => ripen(address) };
 });
+
+// The journal's suite over the reference does the same in fewer steps.
+describeJournal(
+  'PostgreSQL’s runs',
+  async () => {
+    const address = await makeDatabase();
+    const truth = await PostgresTruth.connect(address);
+    const path = join(makeFolder(), 'shared.mdb');
+    // Opened again, it is another box, and the last one had the actors a moment ago.
+    return async () => loadFirst(await RunsBox.open(path, { truth, runs: truth.runs }, { held_ms: 5 }));
+  },
+  { tags: 'long' },
+);
 
 const text = (value: string) => Buffer.from(value);
 const count = (key: string, by: number) => ({ table: 'rows:usage', key: text(key), name: 'steps', by });

@@ -1,0 +1,410 @@
+/**
+ * Sends a box's commits and takings of runs to the database, those of all threads in one statement each, and both
+ * together. One thread of a box has it, beside the follower (follower.ts), whose view shows the rows that every box
+ * follows. Any thread.
+ *
+ * At most one batch of commits is under way; what comes meanwhile goes with the next. If the connection breaks, the batch
+ * stays: the next session says whether it was stored, and otherwise it is sent again.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Follower } from './follower.ts';
+import type { HeldActor, RunsStore } from './runs-store.ts';
+import type { ActorCommit, RunsOutcome, RunsSession, RunsTruth, SummedRow } from './runs-truth.ts';
+import { type ReadRange, type StoredRow, TruthRefusedError, TruthUnavailableError } from './truth.ts';
+
+export interface RunsTimes {
+  /** How long a call waits for the database. After that, its caller gets an error. */
+  patience_ms: number;
+  /** Pause between attempts to connect. */
+  retry_ms: number;
+  /** Pause before an actor that another box has just taken is asked for again. */
+  held_ms: number;
+  /** Interval at which an idle connection is tried. */
+  try_ms: number;
+}
+
+const RUNS_TIMES: RunsTimes = { patience_ms: 5_000, retry_ms: 200, held_ms: 10, try_ms: 2_000 };
+
+/** Interval at which each box lets the database forget what no box needs. */
+const TIDY_MS = 3_600_000;
+/** Maximum number of actors' commits in one statement. */
+const BATCH_COMMITS = 512;
+/** Maximum bytes in one statement; a single commit may have more. */
+const BATCH_BYTES = 4 << 20;
+/** Maximum bytes of one commit. */
+const COMMIT_BYTES = 16 << 20;
+/** Maximum number of actors that one statement takes. */
+const BATCH_TAKINGS = 64;
+/** Maximum number of commits, takings and reads that wait, of each. Beyond it, a call is refused at once. */
+const WAITING = 16_384;
+
+/** What happens to runs, for metrics. */
+export interface RunsWatcher {
+  /** Actors that this box took from others. */
+  onTakeOvers(count: number): void;
+  /** Commits that stored nothing, because another box has the actor. */
+  onLost(count: number): void;
+  /** Takings that had to wait, because another box had just taken the actor. */
+  onHeld(count: number): void;
+  /** A tick: one round trip with so many commits. */
+  onTick(commits: number): void;
+}
+
+interface Entry<Asked, Answer> {
+  asked: Asked;
+  bytes: number;
+  name: string;
+  /** null: the caller already has its error. */
+  settle: ((answer: Answer | Error) => void) | null;
+}
+
+type WaitingCommit = Entry<ActorCommit, boolean>;
+type WaitingTaking = Entry<Buffer, HeldActor>;
+
+export class RunsSender implements RunsStore {
+  readonly #runs: RunsTruth;
+  readonly #follower: Pick<Follower, 'reach'>;
+  readonly #watcher: RunsWatcher | null;
+  readonly #times: RunsTimes;
+  /** Another one after the database has lost what this box knows: then no term of this box counts any more. */
+  #box = randomUUID();
+  #commits: WaitingCommit[] = [];
+  #takings: WaitingTaking[] = [];
+  /** Takings that wait for another box. */
+  readonly #held = new Set<WaitingTaking>();
+  #reads = 0;
+  #sent: { number: number; entries: WaitingCommit[] } | null = null;
+  #batches = 0;
+  #session: RunsSession | null = null;
+  #closed = false;
+  #failure: Error | null = null;
+  #wake: (() => void) | null = null;
+  #tidiedAtMs = performance.now();
+  readonly #onSession = new Set<() => void>();
+  #running: Promise<void> = Promise.resolve();
+
+  /**
+   * Connects.
+   * @throws TruthUnavailableError, TruthRefusedError
+   */
+  static async start(
+    runs: RunsTruth,
+    follower: Pick<Follower, 'reach'>,
+    times: Partial<RunsTimes> = {},
+    watcher: RunsWatcher | null = null,
+  ): Promise<RunsSender> {
+    const sender = new RunsSender(runs, follower, { ...RUNS_TIMES, ...times }, watcher);
+    await sender.#connect();
+    sender.#running = sender.#run();
+    return sender;
+  }
+
+  private constructor(
+    runs: RunsTruth,
+    follower: Pick<Follower, 'reach'>,
+    times: RunsTimes,
+    watcher: RunsWatcher | null,
+  ) {
+    this.#runs = runs;
+    this.#follower = follower;
+    this.#times = times;
+    this.#watcher = watcher;
+  }
+
+  async take(actor: Buffer): Promise<HeldActor> {
+    return this.#enqueue(this.#takings, actor, actor.length, actor.toString('latin1'));
+  }
+
+  async commit(commits: readonly ActorCommit[]): Promise<number[]> {
+    const sizes = commits.map(measure);
+    const largest = Math.max(...sizes);
+    if (largest > COMMIT_BYTES)
+      throw new RangeError(`a commit of ${largest} bytes; at most ${COMMIT_BYTES} fit`);
+    const isStored = await Promise.all(
+      commits.map((commit, at) =>
+        this.#enqueue(this.#commits, commit, sizes[at]!, commit.actor.toString('latin1')),
+      ),
+    );
+    return isStored.flatMap((stored, at) => (stored ? [] : [at]));
+  }
+
+  readRows(table: string, keys: readonly Buffer[]): Promise<(Buffer | null)[]> {
+    return this.#read((session) => session.readRows(table, keys));
+  }
+
+  readRange(range: ReadRange, limit: number, reverse: boolean): Promise<StoredRow[]> {
+    return this.#read((session) => session.readRange(range, limit, reverse));
+  }
+
+  sumCounts(range: ReadRange): Promise<SummedRow[]> {
+    return this.#read((session) => session.sumCounts(range));
+  }
+
+  /** Ends it. Calls that are not answered yet reject. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#wake?.();
+    for (const look of [...this.#onSession]) look();
+    await this.#session?.close();
+    await this.#running;
+  }
+
+  #enqueue<Asked, Answer>(
+    queue: Entry<Asked, Answer>[],
+    asked: Asked,
+    bytes: number,
+    name: string,
+  ): Promise<Answer> {
+    if (this.#closed) return Promise.reject(new TruthUnavailableError('the store is closed'));
+    if (queue.length >= WAITING)
+      return Promise.reject(new TruthUnavailableError('too many calls wait for the database'));
+    return new Promise((resolve, reject) => {
+      const entry: Entry<Asked, Answer> = { asked, bytes, name, settle: null };
+      const timer = setTimeout(() => entry.settle?.(this.#explain()), this.#times.patience_ms);
+      entry.settle = (answer) => {
+        entry.settle = null;
+        clearTimeout(timer);
+        if (answer instanceof Error) reject(answer);
+        else resolve(answer);
+      };
+      queue.push(entry);
+      if (this.#session !== null) this.#wake?.();
+    });
+  }
+
+  #explain(): TruthUnavailableError {
+    return new TruthUnavailableError(this.#failure?.message ?? 'the database does not answer');
+  }
+
+  /** Reads beside the ticks, and again after the connection broke, as long as there is time. */
+  async #read<Value>(work: (session: RunsSession) => Promise<Value>): Promise<Value> {
+    if (this.#reads >= WAITING) throw new TruthUnavailableError('too many reads wait for the database');
+    this.#reads++;
+    const untilMs = performance.now() + this.#times.patience_ms;
+    try {
+      for (;;) {
+        const session = await this.#awaitSession(untilMs);
+        try {
+          return await work(session);
+        } catch (thrown) {
+          const isOver = this.#closed || performance.now() >= untilMs;
+          if (!(thrown instanceof TruthUnavailableError) || isOver) throw thrown;
+          await this.#leave(session, thrown);
+        }
+      }
+    } finally {
+      this.#reads--;
+    }
+  }
+
+  #awaitSession(untilMs: number): Promise<RunsSession> {
+    if (this.#closed) return Promise.reject(new TruthUnavailableError('the store is closed'));
+    if (this.#session !== null) return Promise.resolve(this.#session);
+    return new Promise((resolve, reject) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.#onSession.delete(end);
+        if (this.#session === null) reject(this.#explain());
+        else resolve(this.#session);
+      };
+      const timer = setTimeout(end, Math.max(0, untilMs - performance.now()));
+      this.#onSession.add(end);
+    });
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#closed) {
+      try {
+        if (this.#session === null) await this.#connect();
+        if (await this.#tick()) continue;
+        if (this.#closed || this.#session === null) continue;
+        const isIdle = await this.#pause(this.#times.try_ms);
+        if (isIdle) await this.#session?.readRows('', []);
+      } catch (thrown) {
+        if (this.#session !== null) await this.#leave(this.#session, thrown);
+        else this.#failure = toError(thrown);
+        this.#giveUpRefused(thrown);
+        // A changed password or a full disk may be mended while the box runs.
+        if (!this.#closed) await this.#pause(this.#times.retry_ms);
+      }
+    }
+    const error = new TruthUnavailableError('the store was closed');
+    for (const { settle } of [...(this.#sent?.entries ?? []), ...this.#commits]) settle?.(error);
+    for (const { settle } of [...this.#takings, ...this.#held]) settle?.(error);
+    this.#held.clear();
+    this.#commits = [];
+    this.#takings = [];
+    await this.#session?.close();
+  }
+
+  /** What the database refuses for itself must not stop everything after it. Then this is another box, which owns nothing. */
+  #giveUpRefused(thrown: unknown): void {
+    const isAwaited = this.#sent?.entries.some(({ settle }) => settle !== null) ?? false;
+    if (thrown instanceof TruthRefusedError && !isAwaited) this.#sent = null;
+  }
+
+  /** Until the time is over, or until it is woken. @returns whether the time is over */
+  #pause(ms: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const end = (isOver: boolean) => {
+        clearTimeout(timer);
+        this.#wake = null;
+        resolve(isOver);
+      };
+      const timer = setTimeout(() => end(true), ms);
+      this.#wake = () => end(false);
+    });
+  }
+
+  /** Gives up a session that failed. */
+  async #leave(session: RunsSession, thrown: unknown): Promise<void> {
+    if (this.#session === session) {
+      this.#session = null;
+      this.#failure = toError(thrown);
+      this.#wake?.();
+    }
+    await session.close();
+  }
+
+  async #connect(): Promise<void> {
+    const session = await this.#runs.open(this.#box);
+    if (this.#closed) {
+      await session.close();
+      throw new TruthUnavailableError('the store is closed');
+    }
+    this.#session = session;
+    this.#learn(session.last_batch);
+    // Another box from now on: its session is opened at once.
+    if (this.#session === null) return;
+    this.#failure = null;
+    for (const look of [...this.#onSession]) look();
+  }
+
+  /** Finds out what became of the batch of the last session. */
+  #learn(last: RunsSession['last_batch']): void {
+    const sent = this.#sent;
+    const number = last?.number ?? 0;
+    if (sent !== null && last !== null && number === sent.number) {
+      this.#settle(sent.entries, last);
+      this.#sent = null;
+    } else if (number !== this.#batches - (sent === null ? 0 : 1)) {
+      // The database was restored from a backup, or has forgotten the box, which was away for days. So it is unknown what
+      // it has of this box. As another box, this one owns nothing.
+      for (const { settle } of sent?.entries ?? [])
+        settle?.(new TruthUnavailableError('it is unknown whether the database has this commit'));
+      this.#sent = null;
+      this.#batches = 0;
+      this.#box = randomUUID();
+      void this.#session?.close();
+      this.#session = null;
+    }
+  }
+
+  /** Sends what waits. @returns whether there was anything */
+  async #tick(): Promise<boolean> {
+    const session = this.#session;
+    if (session === null) return false;
+    const nowMs = performance.now();
+    if (nowMs - this.#tidiedAtMs > TIDY_MS) {
+      this.#tidiedAtMs = nowMs;
+      await session.tidy();
+    }
+    this.#sent ??= this.#takeBatch();
+    const batch = this.#sent;
+    const takings = pick(this.#takings, BATCH_TAKINGS, Number.POSITIVE_INFINITY);
+    this.#takings = this.#takings.filter((entry) => entry.settle !== null);
+    if (batch === null && takings.length === 0) return false;
+    const [outcome, taken] = await Promise.all([
+      batch === null
+        ? null
+        : session.commit(
+            batch.number,
+            batch.entries.map(({ asked }) => asked),
+          ),
+      takings.length === 0 ? [] : session.take(takings.map(({ asked }) => asked)),
+    ]);
+    this.#watcher?.onTick(batch?.entries.length ?? 0);
+    if (batch !== null) {
+      this.#sent = null;
+      this.#settle(batch.entries, outcome!);
+    }
+    const done = new Set(takings);
+    this.#takings = this.#takings.filter((entry) => !done.has(entry));
+    for (const [at, entry] of takings.entries()) this.#settleTaking(entry, taken[at]!);
+    return true;
+  }
+
+  #takeBatch(): { number: number; entries: WaitingCommit[] } | null {
+    const entries = pick(this.#commits, BATCH_COMMITS, BATCH_BYTES);
+    const taken = new Set(entries);
+    // Those whose callers no longer wait were never sent.
+    this.#commits = this.#commits.filter((entry) => entry.settle !== null && !taken.has(entry));
+    return entries.length === 0 ? null : { number: ++this.#batches, entries };
+  }
+
+  #settle(entries: readonly WaitingCommit[], { lost, position }: RunsOutcome): void {
+    const isLost = new Set(lost);
+    if (lost.length > 0) this.#watcher?.onLost(lost.length);
+    const shown = position === null ? null : this.#show(position);
+    for (const [at, entry] of entries.entries()) {
+      if (isLost.has(at)) entry.settle?.(false);
+      else if (shown === null || entry.asked.common.length === 0) entry.settle?.(true);
+      else void shown.then((failure) => entry.settle?.(failure ?? true));
+    }
+  }
+
+  #settleTaking(entry: WaitingTaking, taken: Awaited<ReturnType<RunsSession['take']>>[number]): void {
+    if (taken === null) {
+      this.#watcher?.onHeld(1);
+      this.#held.add(entry);
+      setTimeout(() => {
+        if (!this.#held.delete(entry) || entry.settle === null) return;
+        this.#takings.push(entry);
+        this.#wake?.();
+      }, this.#times.held_ms);
+      return;
+    }
+    const { term, position, rows, damage } = taken;
+    if (damage !== null) return entry.settle?.(damage);
+    if (position === null) return entry.settle?.({ term, rows });
+    this.#watcher?.onTakeOvers(1);
+    void this.#show(position).then((failure) => entry.settle?.(failure ?? { term, rows }));
+  }
+
+  /** Waits until the view shows a position. @returns an error if it does not in time */
+  async #show(position: number): Promise<TruthUnavailableError | null> {
+    const isShown = await this.#follower.reach(position, this.#times.patience_ms);
+    return isShown ? null : new TruthUnavailableError('the view does not follow the database');
+  }
+}
+
+/** The first entries of a queue, each actor once, whose callers still wait. */
+function pick<Asked, Answer>(
+  queue: readonly Entry<Asked, Answer>[],
+  most: number,
+  bytes: number,
+): Entry<Asked, Answer>[] {
+  const picked = new Map<string, Entry<Asked, Answer>>();
+  let sum = 0;
+  for (const entry of queue) {
+    if (entry.settle === null || picked.has(entry.name)) continue;
+    if (picked.size === most || (picked.size > 0 && sum + entry.bytes > bytes)) break;
+    picked.set(entry.name, entry);
+    sum += entry.bytes;
+  }
+  return [...picked.values()];
+}
+
+function measure({ phases, common, counts }: ActorCommit): number {
+  let bytes = counts.length * 32;
+  for (const { rows, removals } of phases) bytes += measureRows(rows) + removals.length * 64;
+  return bytes + measureRows(common);
+}
+
+function measureRows(rows: readonly StoredRow[]): number {
+  return rows.reduce((sum, { key, value }) => sum + key.length + (value?.length ?? 0), 0);
+}
+
+function toError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
