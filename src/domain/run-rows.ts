@@ -23,6 +23,11 @@ export const RUN_GATHERED_STEPS = 'run_gathered_steps';
  */
 export const RUN_STEP_KEYS = 'run_step_keys';
 /**
+ * Totals of a running run as of its last step; key `[org_id, run_id]`, value {@link RunTotals}. Only on boxes that share
+ * their runs: elsewhere the actor is asked.
+ */
+export const RUN_TOTALS = 'run_totals';
+/**
  * Outcomes of finished runs by id alone, for captured runs with the same id; key `[run_id, org_id]`, value the
  * outcome.
  */

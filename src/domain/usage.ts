@@ -13,7 +13,7 @@ export const USAGE = 'usage';
  * Table of all interventions ever, beside {@link USAGE}: one row for [org], one for [org, project]. A total is then one
  * look-up, however many days there are.
  */
-const INTERVENTION_TOTALS = 'intervention_totals';
+export const INTERVENTION_TOTALS = 'intervention_totals';
 
 /** Names of the counters; a missing one is 0. */
 export interface UsageCounts {

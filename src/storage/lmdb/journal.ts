@@ -270,6 +270,16 @@ export function encodeKey(kind: string, key: string, number: number): Buffer {
   return encoded;
 }
 
+/** The kind of actor whose history has this key. */
+export function kindOf(key: Buffer): string {
+  return key.toString('utf8', 1, 1 + key[0]!);
+}
+
+/** The part of the key that all keys of the actor's history begin with. */
+export function actorOf(key: Buffer): Buffer {
+  return key.subarray(0, -NUMBER_BYTES);
+}
+
 function readNumber(key: Buffer): number {
   return key.readUIntBE(key.length - NUMBER_BYTES, NUMBER_BYTES);
 }

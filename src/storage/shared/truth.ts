@@ -52,6 +52,7 @@ export interface Delta extends Mark {
 /** The database cannot be used now. The same call may succeed later. */
 export class TruthUnavailableError extends Error {
   override readonly name = 'TruthUnavailableError';
+  readonly retryable = true;
   /** The cause is the database or the way to it, not a bug. */
   readonly code = 'EDATABASE';
 }
