@@ -242,6 +242,23 @@ function writeNumbers(scores: MonitorScores, names: readonly MonitorName[]): str
   return `${text}}`;
 }
 
+/** The totals of a running run from its stored steps. */
+export function sumSteps(
+  run_id: string,
+  steps: Iterable<{ answer: string | PackedScores; tokens: number }>,
+): RunTotals {
+  const fired = Object.fromEntries(MONITOR_NAMES.map((name) => [name, 0])) as Record<MonitorName, number>;
+  const totals = { run_id, outcome: '', steps: 0, tokens: 0, duration_ms: 0, max_total_score: 0, fired };
+  for (const { answer, tokens } of steps) {
+    const said = JSON.parse(readAnswer(answer)) as { total_score: number; fired: MonitorName[] };
+    totals.steps += 1;
+    totals.tokens += tokens;
+    totals.max_total_score = Math.max(totals.max_total_score, said.total_score);
+    for (const name of said.fired) fired[name] += 1;
+  }
+  return totals;
+}
+
 /** The answer to a finish. */
 export function renderFinish(state: RunState): string {
   const { run_id, ...totals } = totalsOf(state);

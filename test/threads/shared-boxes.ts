@@ -1,7 +1,7 @@
 /** Boxes of the API over one PostgreSQL database, each a process with its own folder. Test thread. */
 import { migrateDatabase } from '../../src/storage/postgres/truth.ts';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
-import { PostgresServer } from '../fixtures/postgres-server.ts';
+import { PostgresServer, queryDatabase } from '../fixtures/postgres-server.ts';
 
 export class SharedBoxes {
   readonly server: PostgresServer;
@@ -26,6 +26,11 @@ export class SharedBoxes {
     this.#boxes.push(box);
     await box.start();
     return box;
+  }
+
+  /** Asks the database. */
+  query(text: string): Promise<Record<string, unknown>[]> {
+    return queryDatabase(this.address, text);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

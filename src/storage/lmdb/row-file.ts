@@ -1,6 +1,6 @@
 /**
- * The rows of a main database as plain keys and values, to move them into another store and back. No other process has the
- * file open. Command line.
+ * The rows of a database of DATA_DIR as plain keys and values, to move them into another store and back. No other process has
+ * the file open. Command line.
  */
 import type { StoredRow } from '../shared/truth.ts';
 import { listTables } from './deletion-mark.ts';
@@ -22,8 +22,8 @@ export class RowFile {
     this.#environment = Environment.open(path, 'process', key);
   }
 
-  /** All rows in portions, table by table, in the order of the keys. */
-  *read(): Iterable<StoredRow[]> {
+  /** All rows that are meant, in portions, table by table, in the order of the keys. */
+  *read(isMeant: (row: StoredRow) => boolean = () => true): Iterable<StoredRow[]> {
     const tables = listTables(this.#environment.root).filter(
       (name) => name === JOURNAL || name === SNAPSHOTS || name.startsWith(TABLE_PREFIX),
     );
@@ -31,7 +31,9 @@ export class RowFile {
     let bytes = 0;
     for (const table of tables.sort()) {
       for (const { key, value } of this.#environment.named(table).getRange({})) {
-        portion.push({ table, key: Buffer.from(key), value: Buffer.from(value) });
+        const row = { table, key: Buffer.from(key), value: Buffer.from(value) };
+        if (!isMeant(row)) continue;
+        portion.push(row);
         bytes += key.length + value.length;
         if (portion.length < ROWS && bytes < BYTES) continue;
         yield portion;
