@@ -153,9 +153,6 @@ export const MOVING_KINDS: readonly string[] = [RUN_KIND];
  */
 export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE_METER_KIND]);
 
-/** The same on a box that shares its main database: a live stream is of one box, as the runs are of which it tells. */
-export const SHARED_QUICK_KINDS: ReadonlySet<string> = new Set<string>([...QUICK_KINDS, LIVE_HUB_KIND]);
-
 /**
  * Kinds whose commits a redo log may acknowledge before they reach `runs.mdb`: steps. Only the run itself reads its
  * steps, and readers of the counters wait for them. Starts and finishes, which others read in tables, are written at

@@ -132,7 +132,10 @@ async function startAll(
     shared.seat = store?.seat ?? null;
     if (shared.seat !== null) StreamTickets.derive(shared.stream_tickets, ticketSecrets(config, shared.seat));
     const paths = servicePaths(config, shared.seat);
-    await running.start({ start: () => keepRunsCheckpointed(config, log), stop: (kept) => kept.stop() });
+    await running.start({
+      start: () => (store === null ? keepRunsCheckpointed(config, log) : null),
+      stop: (kept) => kept?.stop(),
+    });
     await running.start({ start: () => wipeDeletedContent(paths, log), stop: (wipes) => wipes.stop() });
   }
   const reads = await running.start({

@@ -63,9 +63,11 @@ import {
   deletionRows,
   gatheredRows,
   projectRun,
+  removeTotals,
   stepKeyRow,
   stepRows,
   sweepRows,
+  totalsRow,
 } from './rows.ts';
 import { packStep, projectOf, type RecordableStep, stepIndexOf, unpackStep } from './step-message.ts';
 
@@ -117,18 +119,22 @@ type RunContext = Pick<
 
 type Run = Behaviour<RunProtocol, RunState, RunEvent, RunInternal>;
 
-export const run: Run = createRun(true);
+interface RunOptions {
+  /** Whether there is a live stream. Otherwise runs send no messages to a hub. */
+  is_watched: boolean;
+  /** Whether each step stores the totals so far, for readers on other boxes. */
+  keeps_totals: boolean;
+}
 
-/** The behaviour for a service without a live stream: it sends no messages to a hub. */
-export const unwatchedRun: Run = createRun(false);
+export const run: Run = runOf({ is_watched: true, keeps_totals: false });
 
-function createRun(isWatched: boolean): Run {
+export function runOf(options: RunOptions): Run {
   return {
     kind: RUN_KIND,
     initial: () => UNKNOWN_RUN,
 
-    handlers: { ...stepHandlers(isWatched), ...endHandlers(isWatched), ...deletionHandlers(isWatched) },
-    internal: lookupHandlers(isWatched),
+    handlers: { ...stepHandlers(options), ...endHandlers(options), ...deletionHandlers(options) },
+    internal: lookupHandlers(options),
 
     persistence: {
       apply: applyRunEvent,
@@ -154,7 +160,7 @@ function createRun(isWatched: boolean): Run {
 
 type Handlers = Run['handlers'];
 
-function stepHandlers(isWatched: boolean): Pick<Handlers, 'start' | 'step' | 'keyed_steps'> {
+function stepHandlers(options: RunOptions): Pick<Handlers, 'start' | 'step' | 'keyed_steps'> {
   return {
     start(state, start, context) {
       if (state.left_to_delete !== null) return context.refuse(refusal('run_deleting', true));
@@ -168,7 +174,7 @@ function stepHandlers(isWatched: boolean): Pick<Handlers, 'start' | 'step' | 'ke
       const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
       context.reply(renderStart(begun));
       context.count('started');
-      if (!isWatched) return;
+      if (!options.is_watched) return;
       const { org_id, project_id, run_id, agent_name, model, framework, task_profile } = start.facts;
       tellLive(context, {
         event: 'run_start',
@@ -190,9 +196,9 @@ function stepHandlers(isWatched: boolean): Pick<Handlers, 'start' | 'step' | 'ke
       }
       if (state.finish !== null) return context.refuse(refusal('run_finished'));
       const seen = unpackStep(message, context.now_ms);
-      const recorded = record(state, seen, context);
+      const recorded = record(state, seen, context, options);
       context.reply(recorded.answer);
-      if (isWatched) tellStep(state, recorded, seen, context);
+      if (options.is_watched) tellStep(state, recorded, seen, context);
     },
 
     keyed_steps(state, request, context) {
@@ -202,7 +208,7 @@ function stepHandlers(isWatched: boolean): Pick<Handlers, 'start' | 'step' | 'ke
   };
 }
 
-function endHandlers(isWatched: boolean): Pick<Handlers, 'finish' | 'totals' | 'evaluate'> {
+function endHandlers(options: RunOptions): Pick<Handlers, 'finish' | 'totals' | 'evaluate'> {
   return {
     finish(state, { project_id, outcome }, context) {
       if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
@@ -213,8 +219,9 @@ function endHandlers(isWatched: boolean): Pick<Handlers, 'finish' | 'totals' | '
       const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
       context.reply(renderFinish(finished));
       context.count('finished');
+      if (options.keeps_totals) context.write([removeTotals(finished)]);
       gatherAfter(finished, -1, context);
-      if (isWatched) tellFinish(finished, context);
+      if (options.is_watched) tellFinish(finished, context);
     },
 
     totals(state, { project_id }, context) {
@@ -236,7 +243,7 @@ function endHandlers(isWatched: boolean): Pick<Handlers, 'finish' | 'totals' | '
   };
 }
 
-function deletionHandlers(isWatched: boolean): Pick<Handlers, 'delete' | 'wake'> {
+function deletionHandlers(options: RunOptions): Pick<Handlers, 'delete' | 'wake'> {
   return {
     delete(state, { project_id, audit }, context) {
       if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
@@ -244,6 +251,7 @@ function deletionHandlers(isWatched: boolean): Pick<Handlers, 'delete' | 'wake'>
       const before = state;
       const rows = [
         ...deletionRows(before, toTimestamp(context.now_ms)),
+        ...(options.keeps_totals ? [removeTotals(before)] : []),
         ...(audit === null ? [] : [outboxWrite(audit)]),
       ];
       if (isLong) {
@@ -255,7 +263,7 @@ function deletionHandlers(isWatched: boolean): Pick<Handlers, 'delete' | 'wake'>
         context.write([...rows, ...sweepRows(before, ALL_STEPS)]);
       }
       context.reply(null);
-      if (!isWatched) return;
+      if (!options.is_watched) return;
       const { org_id, run_id } = before.facts!;
       const { to, name, payload } = liveForgetTell(org_id, { run_id });
       context.tell(to, name, payload);
@@ -269,7 +277,7 @@ function deletionHandlers(isWatched: boolean): Pick<Handlers, 'delete' | 'wake'>
 }
 
 /** Continues when storage has answered, and with the next portion of a deletion. */
-function lookupHandlers(isWatched: boolean): Run['internal'] {
+function lookupHandlers(options: RunOptions): Run['internal'] {
   return {
     sweep(state, _message, context) {
       if (state.left_to_delete === null) return;
@@ -292,9 +300,9 @@ function lookupHandlers(isWatched: boolean): Run['internal'] {
       if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
       // Another late step was recorded since storage was asked. It may be the same step.
       if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
-      const recorded = record(state, step, context);
+      const recorded = record(state, step, context, options);
       context.replyTo(token, recorded.answer);
-      if (isWatched) tellStep(state, recorded, step, context);
+      if (options.is_watched) tellStep(state, recorded, step, context);
     },
 
     keys_looked_up(state, outcome, context) {
@@ -304,7 +312,7 @@ function lookupHandlers(isWatched: boolean): Run['internal'] {
       if (!outcome.ok) return context.refuseTo(token, outcome.error);
       // Other reports were recorded since storage was asked. They may be the same reports.
       if (state.reports !== reports) return lookUpKeys(state, token, request, context);
-      context.replyTo(token, recordReported(state, request, outcome.value, context, isWatched));
+      context.replyTo(token, recordReported(state, request, outcome.value, context, options));
     },
 
     gathered(state, { carry: of, ...outcome }, context) {
@@ -379,7 +387,7 @@ function recordReported(
   { steps, project_id }: KeyedStepsRequest,
   known: readonly KnownKey[],
   context: RunContext,
-  isWatched: boolean,
+  options: RunOptions,
 ): KeyedStepsReply {
   const values = new Map(known);
   const rows: RowWrite[] = [];
@@ -404,8 +412,8 @@ function recordReported(
     put(report.key, step_index);
     if (isKnown) continue;
     const seen = unpackStep(packStep(project_id, { ...keyed.step, step_index }), context.now_ms);
-    const recorded = record(before, seen, context);
-    if (isWatched) tellStep(before, recorded, seen, context);
+    const recorded = record(before, seen, context, options);
+    if (options.is_watched) tellStep(before, recorded, seen, context);
     before = recorded.state;
     reply.recorded += 1;
   }
@@ -426,7 +434,12 @@ interface RecordedStep {
 }
 
 /** Records a step with its rows. */
-function record(before: RunState, { event, copy }: RecordableStep, context: RunContext): RecordedStep {
+function record(
+  before: RunState,
+  { event, copy }: RecordableStep,
+  context: RunContext,
+  { keeps_totals }: RunOptions,
+): RecordedStep {
   const state = context.persist(event);
   const answer = renderScores(state.last);
   const at = toTimestamp(event.at_ms);
@@ -435,6 +448,7 @@ function record(before: RunState, { event, copy }: RecordableStep, context: RunC
   const row: RunStepRow = { answer: packScores(state.last), at, is_error, tokens, copy };
   if (intervention !== null && intervention !== before.intervention) row.intervention = intervention;
   context.write(stepRows(state, event, row));
+  if (keeps_totals) context.write([totalsRow(state)]);
   context.count('steps');
   for (const monitor of state.last.fired) context.count('fired', monitor);
   if (row.intervention !== undefined) context.count('interventions', row.intervention.failure_type);

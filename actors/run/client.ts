@@ -97,9 +97,13 @@ export class RunClient {
     name: Name,
     request: RunProtocol[Name]['request'],
   ): Promise<RunProtocol[Name]['reply']> {
-    return askOwner(this.#asker, runAddress(orgId, runId), name, request).catch((thrown: unknown) => {
-      throw toCatalogue(thrown);
-    }) as Promise<RunProtocol[Name]['reply']>;
+    // A run answers a repeated message as it answered the first one.
+    const options = { is_repeatable: true };
+    return askOwner(this.#asker, runAddress(orgId, runId), name, request, options).catch(
+      (thrown: unknown) => {
+        throw toCatalogue(thrown);
+      },
+    ) as Promise<RunProtocol[Name]['reply']>;
   }
 }
 

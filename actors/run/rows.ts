@@ -8,6 +8,7 @@ import {
   RUN_STARTS,
   RUN_STEP_KEYS,
   RUN_STEPS,
+  RUN_TOTALS,
   RUNS,
   type RunRow,
   type RunStartRow,
@@ -74,6 +75,17 @@ export function stepRows(
     { op: 'put', table: RUN_STEPS, row: runStepKey(state.facts!, step_index), value },
     addUsage(state, at_ms, { steps: 1, tokens }),
   ];
+}
+
+/** What a running run's readers on other boxes need besides. */
+export function totalsRow(state: RunState): RowWrite {
+  const { org_id, run_id } = state.facts!;
+  return { op: 'put', table: RUN_TOTALS, row: [org_id, run_id], value: totalsOf(state) };
+}
+
+/** The row of a finished run has its totals. */
+export function removeTotals({ facts }: RunState): RowWrite {
+  return { op: 'remove', table: RUN_TOTALS, row: [facts!.org_id, facts!.run_id] };
 }
 
 /** Moves steps of a finished run into one row. */

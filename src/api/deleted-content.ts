@@ -12,7 +12,7 @@ import { RunClient } from '../../actors/run/client.ts';
 import type { PatternScope } from '../domain/pattern.ts';
 import { PATTERN_SOURCES, PATTERNS } from '../domain/pattern-rows.ts';
 import { RETENTION } from '../domain/retention-clock.ts';
-import { placeOfKey, RUN_LISTS, runListPrefix, scopeOfKey } from '../domain/run-list.ts';
+import { placeOfKey, RUN_LISTS, runListPrefix } from '../domain/run-list.ts';
 import { RUNS_BY_EXPERIMENT } from '../domain/run-summary.ts';
 import { TRACE_LISTS, type TraceListRow, traceListPrefix } from '../domain/trace-rows.ts';
 import { CatalogueError } from '../errors.ts';
@@ -25,7 +25,6 @@ import {
   endDeletion,
   listDeletions,
   noteSweep,
-  wasDeleted,
 } from '../storage/accounts/deletions.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { Stores } from '../storage/stores.ts';
@@ -39,8 +38,8 @@ import { removeRows } from './row-removal.ts';
 const DELETION_WAIT_MS = 2_000;
 /** How long after a deletion late writes may still arrive. Pattern making takes longest. */
 const LATE_WRITES_MS = 600_000;
-/** Sorts after every number in a key. */
-const LAST_TEXT = '\u{10ffff}';
+/** How long a deletion is left to the box that answered its request. */
+const AT_WORK_MS = 60_000;
 
 export interface DeletedContentParts {
   asker: Asker;
@@ -49,7 +48,7 @@ export interface DeletedContentParts {
   findings: FindingsClient | null;
   /** A vector store is configured. */
   has_patterns: boolean;
-  /** Whether this box shares `main` with others, which cannot delete its runs; absent: no. */
+  /** Whether other boxes have the same stores; absent: no. */
   is_shared?: boolean;
   clock?: Clock;
 }
@@ -87,28 +86,11 @@ export class DeletedContent {
     const nowMs = this.#clock.wallMs();
     for (const deletion of [...listDeletions(this.#stores.main)]) {
       // A clock that was set back must not delay the deletion for ever.
-      const is_late = Math.abs(nowMs - deletion.at_ms) > LATE_WRITES_MS;
-      if (!deletion.is_swept || is_late) await this.#end(deletion, is_late).catch(() => {});
-    }
-    if (this.#isShared) await this.#removeOwnRuns();
-  }
-
-  /**
-   * Removes runs of this box whose project or organization was deleted on another one. A box that was away meanwhile
-   * removes them when it returns.
-   */
-  async #removeOwnRuns(): Promise<void> {
-    const { main, runs } = this.#stores;
-    let after: RowKey | undefined;
-    for (;;) {
-      const range = { prefix: [], limit: 1 };
-      const [first] = runs.range(RUN_LISTS, after === undefined ? range : { ...range, after });
-      if (first === undefined) return;
-      const scope = scopeOfKey(first.row);
-      if (wasDeleted(main, scope)) await this.#sweepRuns(scope).catch(() => {});
-      // The next list begins after all times of this one.
-      after = [...runListPrefix(scope.org_id, scope.project_id), LAST_TEXT];
-      await nextTurn();
+      const age_ms = Math.abs(nowMs - deletion.at_ms);
+      const is_late = age_ms > LATE_WRITES_MS;
+      // Meanwhile the box that answered the request removes the data itself.
+      const isAtWork = this.#isShared && age_ms < AT_WORK_MS;
+      if (is_late || !(deletion.is_swept || isAtWork)) await this.#end(deletion, is_late).catch(() => {});
     }
   }
 

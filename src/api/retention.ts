@@ -43,6 +43,8 @@ interface RetentionParts {
   findings: Pick<FindingsClient, 'expire' | 'expirable'>;
   /** Called for each deleted portion. */
   count(kind: ExpiringKind, deleted: number): void;
+  /** Asked before each pass: whether another box does it; absent: no. */
+  isElsewhere?(): boolean;
   /** Called at the end of each pass. */
   onPass?(): void;
   /** Called when a pass fails; the next pass starts over. */
@@ -92,13 +94,17 @@ export class Retention {
 
   async #run(): Promise<void> {
     while (!this.#isOver) {
-      try {
-        await this.pass();
-        if (!this.#isOver) this.#parts.onPass?.();
-      } catch (thrown) {
-        this.#parts.report(thrown);
-      }
+      if (this.#parts.isElsewhere?.() !== true) await this.#tryPass();
       await this.#pause(RETENTION.every_ms);
+    }
+  }
+
+  async #tryPass(): Promise<void> {
+    try {
+      await this.pass();
+      if (!this.#isOver) this.#parts.onPass?.();
+    } catch (thrown) {
+      this.#parts.report(thrown);
     }
   }
 

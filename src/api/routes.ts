@@ -64,7 +64,7 @@ import { profileHandlers } from './profiles.ts';
 import { type RetrieveServices, retrieveHandlers } from './retrieve.ts';
 import { runMarkHandlers } from './run-marks.ts';
 import { runRecordHandlers } from './run-records.ts';
-import { withRunningTotals } from './running-totals.ts';
+import { RunningTotals, withRunningTotals } from './running-totals.ts';
 import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
 import { traceHandlers } from './traces.ts';
@@ -163,9 +163,9 @@ function findingsEndpoints({ findings }: ApiServices, deleted: DeletedView): Bou
   return [...bind(FINDINGS, handlers), ...bind(FINDINGS_EXPORT, findingsExportHandlers(handlers))];
 }
 
-function operatorRoutes({ captures, alerts, checks, asker }: ApiServices): ApiRoute[] {
+function operatorRoutes({ captures, alerts, checks, asker, stores }: ApiServices): ApiRoute[] {
   return [
-    ...(captures === undefined ? [] : captureRoutes(captures, checks, asker)),
+    ...(captures === undefined ? [] : captureRoutes(captures, { checks, asker, stores })),
     ...(alerts === undefined
       ? []
       : guardOperator(ALERT_ROUTES, alertHandlers(alerts), checks, alerts.operators)),
@@ -174,12 +174,11 @@ function operatorRoutes({ captures, alerts, checks, asker }: ApiServices): ApiRo
 
 function captureRoutes(
   captures: NonNullable<ApiServices['captures']>,
-  checks: ApiServices['checks'],
-  asker: ApiServices['asker'],
+  { checks, asker, stores }: Pick<ApiServices, 'checks' | 'asker' | 'stores'>,
 ): ApiRoute[] {
   const { operators } = captures;
-  const runs = new RunClient(asker);
-  const reader = withRunningTotals(captures.reader, (scope, runId) => runs.totals(scope, runId));
+  const totals = new RunningTotals(stores.run_reads, new RunClient(asker));
+  const reader = withRunningTotals(captures.reader, totals);
   return [
     ...guardOperator(CAPTURES, captureHandlers({ ...captures, reader }), checks, operators),
     ...guardOperator(CAPTURE_EXPORTS, captureExportHandlers({ reader }), checks, operators),

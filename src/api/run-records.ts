@@ -37,6 +37,7 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { readListPage } from './list-page.ts';
 import { queryViolation, readRunPlace, readRunQuery, startedBetween, wholeName } from './run-query.ts';
+import { RunningTotals } from './running-totals.ts';
 import { listMissingFields, SearchedRuns } from './searched-runs.ts';
 import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
@@ -61,17 +62,18 @@ export function runRecordHandlers(
   const { runs } = services.stores;
   const lists = new RunLists(services.stores, deleted, clock);
 
-  /**
-   * Only the actor of a running run has the run's present totals. The stored totals are used while the actor cannot be
-   * asked.
-   */
-  const describe = async (tenant: Tenant, { row, start }: StoredRun): Promise<RunRecord> => {
-    const totals =
-      row.status === 'running' ? await actors.totals(tenant, row.run_id).catch(() => null) : null;
-    // The run may have finished in between; then the next reading of its row shows the outcome.
-    const counted = totals === null || totals.outcome !== '' ? row : { ...row, ...totals };
-    const marks = readMarks(findRunMarks(services.stores.main, row));
-    return describeRun(counted, start, marks, clock.wallMs());
+  const totals = new RunningTotals(services.stores.run_reads, actors);
+
+  const describe = async (found: readonly StoredRun[]): Promise<RunRecord[]> => {
+    const running = found.map(({ row }) => row).filter(({ status }) => status === 'running');
+    const read = await totals.of(running);
+    const present = new Map(running.map((row, at) => [row, read[at]!]));
+    return found.map(({ row, start }) => {
+      const totals_now = present.get(row) ?? null;
+      const counted = totals_now === null ? row : { ...row, ...totals_now };
+      const marks = readMarks(findRunMarks(services.stores.main, row));
+      return describeRun(counted, start, marks, clock.wallMs());
+    });
   };
 
   return {
@@ -79,15 +81,14 @@ export function runRecordHandlers(
       const { found, ...page } = query.q
         ? await lists.search(tenant, query)
         : await lists.readNewest(tenant, query);
-      return {
-        body: { runs: await Promise.all(found.map((run) => describe(tenant, run))), ...page },
-      };
+      return { body: { runs: await describe(found), ...page } };
     },
 
     listRunValues: async ({ tenant, query }) => ({ body: await lists.countValues(tenant, query) }),
 
     async readRun({ tenant, params }) {
-      return { body: await describe(tenant, findRun(runs, tenant, params.id, deleted)) };
+      const [run] = await describe([findRun(runs, tenant, params.id, deleted)]);
+      return { body: run! };
     },
 
     async deleteRun({ tenant, params, request }) {
@@ -123,7 +124,7 @@ class RunLists {
     this.#runs = runs;
     this.#deleted = deleted;
     this.#clock = clock;
-    this.#searched = new SearchedRuns(runs, main);
+    this.#searched = new SearchedRuns(runs, main, runs === main);
   }
 
   async readNewest({ org_id, project_id: own }: Tenant, query: ListQuery): Promise<StoredPage> {

@@ -8,7 +8,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeReportedReader, type ReportedRun } from '../domain/reported-run.ts';
-import { ReportedRuns, type RowSnapshots } from '../domain/reported-runs.ts';
+import { LATE_AMONG_BOXES_MS, ReportedRuns, type RowSnapshots } from '../domain/reported-runs.ts';
 import { NO_MARKS } from '../domain/run-mark.ts';
 import { type CountedValues, ValueCounter } from '../domain/run-query/count-values.ts';
 import { compileRunQuery, compileSort, listUnreadFields, type RunReader } from '../domain/run-query/match.ts';
@@ -64,12 +64,17 @@ interface FoundRuns {
 export class SearchedRuns {
   readonly #tables: RowSnapshots;
   readonly #marks: KnownMarks;
+  readonly #lateMs: number | undefined;
   /** The runs in memory by organization, in the order of the organizations' last search. */
   readonly #organizations = new Map<string, ReportedRuns>();
 
-  /** @param main the database with the marks */
-  constructor(tables: RowSnapshots, main: TableReader) {
+  /**
+   * @param main the database with the marks
+   * @param isShared whether other boxes report runs, too
+   */
+  constructor(tables: RowSnapshots, main: TableReader, isShared = false) {
     this.#tables = tables;
+    this.#lateMs = isShared ? LATE_AMONG_BOXES_MS : undefined;
     this.#marks = new KnownMarks(main);
   }
 
@@ -114,7 +119,9 @@ export class SearchedRuns {
   }
 
   async #follow(orgId: string): Promise<ReportedRuns> {
-    const runs = this.#organizations.get(orgId) ?? new ReportedRuns(this.#tables, orgId, SEARCHED_RUNS);
+    const runs =
+      this.#organizations.get(orgId) ??
+      new ReportedRuns(this.#tables, orgId, SEARCHED_RUNS, undefined, this.#lateMs);
     this.#organizations.delete(orgId);
     this.#organizations.set(orgId, runs);
     const until = performance.now() + SEARCH_READING_MS;

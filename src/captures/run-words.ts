@@ -18,13 +18,13 @@ interface WordsReader {
 }
 
 async function openRunWords(folders: readonly string[], { data_key, owner }: WordsReader) {
-  const [{ StoredRunWords }, { speaksOfCaptures }, { databasePaths }] = await Promise.all([
+  const [{ StoredRunWords }, { speaksOfCaptures }, { wordPaths }] = await Promise.all([
     import('../storage/run-words.ts'),
     import('../storage/accounts/capture-owner.ts'),
     import('../storage/lmdb/stores.ts'),
   ]);
   return new StoredRunWords(
-    folders.map((folder) => databasePaths(folder, data_key)),
+    folders.map((folder) => wordPaths(folder, data_key)),
     (main, org_id) => speaksOfCaptures(main, owner, org_id),
   );
 }

@@ -31,6 +31,8 @@ export interface RowSnapshots {
 const ROWS_AT_ONCE = 200;
 /** A run may be listed up to this much later than a run that began after it. It is still found. */
 const LATE_MS = 5_000;
+/** The same for runs of several boxes, whose clocks differ by a minute at most. */
+export const LATE_AMONG_BOXES_MS = 65_000;
 /** Running and ended runs that each call rereads. */
 const LOOKED_AT = { going_on: 500, ended: 100 } as const;
 /** Maximum number of names that runs share. */
@@ -40,6 +42,7 @@ export class ReportedRuns {
   readonly #tables: RowSnapshots;
   readonly org_id: string;
   readonly #max: number;
+  readonly #lateMs: number;
   readonly #runs = new Map<string, ReportedRun>();
   /** Ids of running runs. */
   readonly #goingOn = new Set<string>();
@@ -57,13 +60,18 @@ export class ReportedRuns {
 
   readonly #onChange: (runId: string) => void;
 
-  /** @param onChange called when a run is added, changes or is removed */
+  /**
+   * @param onChange called when a run is added, changes or is removed
+   * @param lateMs how much later than a run that began after it a run may be listed
+   */
   constructor(
     tables: RowSnapshots,
     org_id: string,
     max: number,
     onChange: (runId: string) => void = () => {},
+    lateMs: number = LATE_MS,
   ) {
+    this.#lateMs = lateMs;
     this.#onChange = onChange;
     this.#tables = tables;
     this.org_id = org_id;
@@ -107,7 +115,7 @@ export class ReportedRuns {
   #readNew(hasTime: () => boolean): void {
     if (this.#newestMs === null) return;
     const prefix = runListPrefix(this.org_id, null);
-    let place: (string | number)[] | null = this.#newerThan ?? [this.#newestMs - LATE_MS];
+    let place: (string | number)[] | null = this.#newerThan ?? [this.#newestMs - this.#lateMs];
     do {
       const after: (string | number)[] = [...prefix, ...place];
       place = this.#snapshot((reader) => {

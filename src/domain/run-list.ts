@@ -41,11 +41,6 @@ export function placeOfKey(row: readonly (string | number)[]): RunPlace {
   return { started_at_ms: row[2] as number, run_id: row[3] as string };
 }
 
-/** The scope of the list that a key belongs to. */
-export function scopeOfKey(row: readonly (string | number)[]): { org_id: string; project_id: string | null } {
-  return { org_id: String(row[0]), project_id: row[1] === EVERY_PROJECT ? null : String(row[1]) };
-}
-
 /** Narrows a list; null: any value. */
 export interface RunFilter {
   outcome: string | null;

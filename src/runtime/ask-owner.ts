@@ -11,6 +11,14 @@ import type { ActorAddress } from './protocol.ts';
 /** Maximum number of repetitions of one ask. After each, the other process took the actor once more. */
 const REPETITIONS = 5;
 
+interface OwnerAskOptions extends AskOptions {
+  /**
+   * Whether the message may be handled twice. Then it is also repeated after `actor_restarted`, which says of an actor that
+   * kept the answer that it has moved.
+   */
+  is_repeatable?: boolean;
+}
+
 /**
  * Like `asker.ask`. A repeated ask comes after the messages that its sender has sent meanwhile; all repetitions share
  * the deadline.
@@ -21,20 +29,21 @@ export function askOwner(
   to: ActorAddress,
   name: string,
   payload: unknown,
-  options: AskOptions = {},
+  { is_repeatable = false, ...options }: OwnerAskOptions = {},
 ): Promise<unknown> {
   const { deadline_ms = DEFAULT_ASK_DEADLINE_MS } = options;
   const untilMs = systemClock.monotonicMs() + deadline_ms;
   let left = REPETITIONS;
   const repeat = (thrown: unknown): Promise<unknown> => {
     const leftMs = untilMs - systemClock.monotonicMs();
-    if (!isMoved(thrown) || left === 0 || leftMs <= 0) throw thrown;
+    if (!isMoved(thrown, is_repeatable) || left === 0 || leftMs <= 0) throw thrown;
     left--;
     return asker.ask(to, name, payload, { ...options, deadline_ms: leftMs }).catch(repeat);
   };
   return asker.ask(to, name, payload, options).catch(repeat);
 }
 
-function isMoved(thrown: unknown): boolean {
-  return thrown instanceof RuntimeError && thrown.code === 'actor_moved';
+function isMoved(thrown: unknown, isRepeatable: boolean): boolean {
+  if (!(thrown instanceof RuntimeError)) return false;
+  return thrown.code === 'actor_moved' || (isRepeatable && thrown.code === 'actor_restarted');
 }

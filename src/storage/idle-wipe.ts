@@ -38,9 +38,11 @@ export class IdleWipes {
    * @param paths of existing files; this thread keeps the checkpoints of `runs.mdb`
    */
   constructor({ main, runs, data_key, seat }: DatabasePaths, listener: WipeListener) {
-    this.#files = [new IdleFile(runs, 'process', data_key, listener)];
     // A view with deleted content is made again at the next start.
-    if (seat === undefined) this.#files.unshift(new IdleFile(main, 'disk', data_key, listener));
+    this.#files =
+      seat === undefined
+        ? [new IdleFile(main, 'disk', data_key, listener), new IdleFile(runs, 'process', data_key, listener)]
+        : [];
     this.#timer = setInterval(() => {
       for (const file of this.#files) file.poll();
     }, POLL_MS).unref();

@@ -1,12 +1,12 @@
 /**
  * Reads the outcomes of finished monitor runs (`runs.mdb`) and users' marks (`main.mdb`), which apply to captured
- * runs with the same ids. Capture reader, command line.
+ * runs with the same ids. A box that shares its rows has both in one file, its view. Capture reader, command line.
  * A run is looked up by its id. All runs are scanned once only if the service has not yet listed the outcomes of an
  * earlier version (row-listing.ts).
  */
 import { existsSync } from 'node:fs';
 import type { ReportedRun } from '../domain/reported-run.ts';
-import { ReportedRuns } from '../domain/reported-runs.ts';
+import { LATE_AMONG_BOXES_MS, ReportedRuns } from '../domain/reported-runs.ts';
 import { RUN_LISTS } from '../domain/run-list.ts';
 import {
   isUnmarked,
@@ -71,10 +71,13 @@ class FolderWords {
   #marks: ReadonlyMap<string, RunMarks> = new Map();
   #marksUntil = 0;
   readonly #changes: ChangedIds;
+  readonly #lateMs: number | undefined;
 
   /** @param changes receives the ids of runs whose marks or reported runs changed */
   constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures, changes: ChangedIds) {
     this.#paths = paths;
+    // Both are in the view of a box that shares its rows.
+    this.#lateMs = paths.runs === paths.main ? LATE_AMONG_BOXES_MS : undefined;
     this.#speaks = speaks;
     this.#changes = changes;
   }
@@ -198,7 +201,8 @@ class FolderWords {
   }
 
   #startReading(runs: LmdbTables, org: string): ReportedRuns {
-    return new ReportedRuns(runs, org, REPORTED_RUNS, (runId) => this.#changes.add(runId));
+    const onChange = (runId: string) => this.#changes.add(runId);
+    return new ReportedRuns(runs, org, REPORTED_RUNS, onChange, this.#lateMs);
   }
 
   async close(): Promise<void> {

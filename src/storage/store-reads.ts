@@ -30,10 +30,11 @@ export class StoreReads {
 
   /** @param paths of existing files, which this process has open */
   constructor({ main, runs, seat }: DatabasePaths, { tell, ages, look_ms = LOOK_MS }: StoreReadsOptions) {
-    for (const [path, noSync] of [
+    // A box that shares its rows has one view of them.
+    for (const [path, noSync] of new Map([
       [main, seat !== undefined],
       [runs, true],
-    ] as const) {
+    ])) {
       // The first opening of a file in a process decides how many tables it may have there.
       const maxDbs = MAX_NAMED;
       const root = open({ path, noSubdir: true, maxDbs, cache: false, overlappingSync: false, noSync });

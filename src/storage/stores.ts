@@ -10,7 +10,8 @@ export interface Stores {
   main: Tables;
   /**
    * `runs.mdb`: acknowledged changes survive the end of the process in any way. Runs, their steps, usage: rows that
-   * every step writes. Syncing the disk would take many times as long as the step.
+   * every step writes. Syncing the disk would take many times as long as the step. On a box that shares its rows it is
+   * `main`, which has the rows of the lists.
    */
   runs: Tables;
   /** Rows of runs and counters of usage that may be elsewhere. */

@@ -156,6 +156,7 @@ function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold)
 }
 
 function openJournal(paths: DatabasePaths): JournalStore {
+  if (paths.seat !== undefined) return openMainJournal(paths);
   return new SplitJournal(
     openMainJournal(paths),
     new LmdbJournal(paths.runs, 'process', null, paths.data_key),

@@ -14,6 +14,7 @@ import { AlertSender } from '../alerts/alert-outbox.ts';
 import { AlertTargets } from '../alerts/alert-targets.ts';
 import { AlertWatch } from '../alerts/alert-watch.ts';
 import { type ApiLog, createApi } from '../api/api.ts';
+import { BoxDuty } from '../api/box-duty.ts';
 import { createChecks, type SharedMemory } from '../api/checks.ts';
 import type { ControlPlane } from '../api/control-plane.ts';
 import { DeletedScopes } from '../api/deleted-scopes.ts';
@@ -120,6 +121,8 @@ export class ApiServer {
   readonly #patternMakers: PatternMakerClient;
   readonly #deletions: UnfinishedDeletions;
   readonly #retention: Retention;
+  /** null: this box shares nothing, and does everything itself. */
+  readonly #duty: BoxDuty | null;
   readonly #alerts: AlertWatch;
   readonly #patterns: PatternIndexClient | null;
   readonly #hasOrganization: boolean;
@@ -146,6 +149,7 @@ export class ApiServer {
     this.#parts = parts;
     this.#server = server;
     this.#patternMakers = new PatternMakerClient(asker, parts.stores.main);
+    this.#duty = parts.shared === null ? null : new BoxDuty(parts.stores.main);
     this.#deletions = new UnfinishedDeletions({
       asker,
       stores: parts.stores,
@@ -173,6 +177,7 @@ export class ApiServer {
       findings: parts.findings.findings,
       count: (kind, deleted) => metrics.countExpired(kind, deleted),
       onPass: () => metrics.notePass(Date.now()),
+      isElsewhere: () => this.#duty !== null && !this.#duty.is_on,
       report: (err) => log.error({ err }, 'expired data cannot be deleted now; the service tries again'),
     });
     this.#alerts = watchAlerts(services, parts);
@@ -197,15 +202,16 @@ export class ApiServer {
     // Loads the stored patterns before the first request for them.
     void this.#patterns?.open().catch(() => {});
     // If the store does not answer now, the next attempt follows later.
-    const resume = () => {
+    const resume = async () => {
       void this.#patternMakers.resume().catch(() => {});
-      void this.#deletions.resume();
+      const isOnDuty = (await this.#duty?.renew().catch(() => false)) ?? true;
+      if (isOnDuty && !this.#isDraining) void this.#deletions.resume();
     };
-    resume();
+    // From then on it is known whether this box is on duty.
+    void resume().then(() => this.#retention.start());
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
     const { runs, main } = this.#parts.stores;
     const isStopped = () => this.#isDraining;
-    this.#retention.start();
     // Of boxes that share a database, those with GW_ORG check the alerts and send the messages.
     if (this.#parts.shared === null || this.#hasOrganization) this.#alerts.start();
     this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
@@ -222,6 +228,7 @@ export class ApiServer {
     // An event stream never ends by itself. Its readers reconnect to the next process.
     this.#parts.live?.close();
     await drained;
+    await this.#duty?.end().catch(() => {});
   }
 
   /** Closes the rest after the drain. */

@@ -236,7 +236,7 @@ export function openCaptureReader(config: Config, log: Log): CaptureReaderProces
       prices: capture.prices,
       databases: {
         ...databasePaths(data_dir, data_key),
-        ...(config.shared_database === null ? {} : { main: viewPath(data_dir) }),
+        ...(config.shared_database === null ? {} : { main: viewPath(data_dir), runs: viewPath(data_dir) }),
       },
       owner: readCaptureOwner(config),
       student: relegation?.directory ?? null,

@@ -3,18 +3,13 @@
  * them is opened, and releases them when the writing threads have ended. Main thread.
  */
 import { existsSync } from 'node:fs';
+import { basename } from 'node:path';
 import type { Config } from '../config.ts';
 import { CLAIM_PATIENCE_MS } from '../limits.ts';
 import type { Log } from '../log.ts';
 import { makeFolder } from '../std/folder.ts';
 import { compactMarked } from '../storage/compaction.ts';
-import {
-  type DatabasePaths,
-  databasePaths,
-  refuseShared,
-  tryRuns,
-  tryStores,
-} from '../storage/lmdb/stores.ts';
+import { type DatabasePaths, databasePaths, refuseShared, tryStores } from '../storage/lmdb/stores.ts';
 import { settlePlan } from '../storage/rekey-plan.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/writer-claim.ts';
@@ -53,13 +48,13 @@ export class ProcessClaims {
       const paths = databasePaths(data_dir, data_key);
       const isShared = this.#config.shared_database !== null;
       refuseOtherKind(isShared, data_dir, paths);
-      const isRestored = isShared ? await tryRuns(paths) : await tryStores(paths);
+      const isRestored = isShared ? false : await tryStores(paths);
       if (isRestored)
         this.#log.warn(
           { data_dir },
           'the machine stopped while the service ran: runs.mdb has returned to its last checkpoint, up to a second before',
         );
-      await compactDeleted(isShared ? [paths.runs] : [paths.main, paths.runs], this.#log);
+      if (!isShared) await compactDeleted([paths.main, paths.runs], this.#log);
     }
     if (!capture) return;
     await this.#hold(await claimCapture(kept.db, this.#log, this.#signal));
@@ -87,15 +82,16 @@ export class ProcessClaims {
 }
 
 /**
- * A DATA_DIR has either main.mdb or a view of a database that boxes share. Otherwise a variable that
+ * A DATA_DIR has either main.mdb and runs.mdb, or a view of a database that boxes share. Otherwise a variable that
  * was forgotten would show a service without its accounts.
  */
-function refuseOtherKind(isShared: boolean, dataDir: string, { main }: DatabasePaths): void {
+function refuseOtherKind(isShared: boolean, dataDir: string, { main, runs }: DatabasePaths): void {
   if (!isShared) return refuseShared(dataDir);
-  if (!existsSync(main)) return;
+  const left = [main, runs].filter((path) => existsSync(path)).map((path) => basename(path));
+  if (left.length === 0) return;
   const words =
-    `DATA_DIR ${dataDir} has main.mdb, and AUTH_DB_URL names a database that boxes share: set a new DATA_DIR, or ` +
-    'move main.mdb away; what it holds is not moved into the shared database';
+    `DATA_DIR ${dataDir} has ${left.join(' and ')}, and AUTH_DB_URL names a database that boxes share: ` +
+    '"understudy move --to postgres" moves what is in it there; or set a new DATA_DIR';
   throw Object.assign(new Error(words), { code: 'ESTORES' });
 }
 

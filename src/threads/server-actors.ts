@@ -6,29 +6,31 @@
 import { liveHubOf, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
 import { LIVE_OUTBOX_ADAPTER, sharedLiveHub } from '../../actors/live-hub/shared-behaviour.ts';
 import { StepAnswersAdapter } from '../../actors/run/adapter.ts';
-import { run, STEP_ANSWERS_ADAPTER, unwatchedRun } from '../../actors/run/behaviour.ts';
+import { runOf, STEP_ANSWERS_ADAPTER } from '../../actors/run/behaviour.ts';
 import {
   LIVE_HUB_POLICY,
   PROMISED_KINDS,
   PROMISED_TABLES,
   QUICK_KINDS,
   RUN_POLICY,
-  SHARED_QUICK_KINDS,
   USAGE_METER_POLICY,
 } from '../../actors/supervision.ts';
 import { usageMeter } from '../../actors/usage-meter/behaviour.ts';
 import type { Log } from '../log.ts';
 import type { ActorClient } from '../runtime/actor-client.ts';
+import type { JournalStore } from '../runtime/journal.ts';
 import type { AnyBehaviour, Placement } from '../runtime/protocol.ts';
 import { ServerHost, type ServerHostParts } from '../runtime/server-host.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
-import { openMainJournal } from '../storage/lmdb/main-store.ts';
+import { openMainJournal, openRunReads } from '../storage/lmdb/main-store.ts';
 import { type DatabasePaths, redoLogPath } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { WriteTurn } from '../storage/lmdb/write-turn.ts';
+import type { RunReads } from '../storage/ports/run-reads.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
 import { TableRunReads } from '../storage/table-run-reads.ts';
 import { LiveOutbox } from './shared-live.ts';
+import { openRunsJournal } from './shared-runs.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -62,49 +64,64 @@ export function startServerActors(seat: ServerActorsSeat): ServerHost {
   });
 }
 
-function openParts({
-  index,
-  databases,
-  write_turn,
-  has_live_stream,
-  live_event_days,
-  log,
-}: ServerActorsSeat): ServerHostParts {
-  const journal = new SplitJournal(
-    openMainJournal(databases),
-    new LmdbJournal(
-      databases.runs,
-      'process',
-      {
-        path: redoLogPath(databases, index),
-        kinds: PROMISED_KINDS,
-        tables: PROMISED_TABLES,
-        turn: new WriteTurn(write_turn, index),
-      },
-      databases.data_key,
-    ),
-    databases.seat === undefined ? QUICK_KINDS : SHARED_QUICK_KINDS,
-  );
+function openParts(seat: ServerActorsSeat): ServerHostParts {
+  const { databases, has_live_stream, live_event_days, log } = seat;
+  const { journal, reads, close } = openRuns(seat);
   const { hub, outbox } = openHubs(databases, has_live_stream, live_event_days);
-  const runs = new LmdbTables(databases.runs, 'process', databases.data_key);
+  // Elsewhere only the actors know the totals of running runs.
+  const keeps_totals = reads.listTotals !== null;
   return {
     kinds: [
-      { behaviour: has_live_stream ? run : unwatchedRun, policy: RUN_POLICY },
+      { behaviour: runOf({ is_watched: has_live_stream, keeps_totals }), policy: RUN_POLICY },
       { behaviour: usageMeter, policy: USAGE_METER_POLICY },
       { behaviour: hub, policy: LIVE_HUB_POLICY },
     ],
     journal,
     adapters: {
-      [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(new TableRunReads(runs)),
+      [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(reads),
       ...(outbox === null ? {} : { [LIVE_OUTBOX_ADAPTER]: outbox }),
     },
     report: (report) => log.error(report, 'an actor failed'),
     dispose: async () => {
       await outbox?.close();
-      await journal.close();
-      await runs.close();
+      await close();
     },
   };
+}
+
+/** The histories of actors, and the rows of runs. */
+interface OpenRuns {
+  journal: JournalStore;
+  reads: RunReads;
+  close(): Promise<void>;
+}
+
+function openRuns({ index, databases, write_turn }: ServerActorsSeat): OpenRuns {
+  const { seat, runs: path, data_key } = databases;
+  if (seat !== undefined) {
+    // No kind that lives here has its history elsewhere.
+    const journal = openRunsJournal(seat);
+    const reads = openRunReads(seat);
+    const close = async () => {
+      await journal.close();
+      await reads.close();
+    };
+    return { journal, reads, close };
+  }
+  const promises = {
+    path: redoLogPath(databases, index),
+    kinds: PROMISED_KINDS,
+    tables: PROMISED_TABLES,
+    turn: new WriteTurn(write_turn, index),
+  };
+  const quick = new LmdbJournal(path, 'process', promises, data_key);
+  const journal = new SplitJournal(openMainJournal(databases), quick, QUICK_KINDS);
+  const runs = new LmdbTables(path, 'process', data_key);
+  const close = async () => {
+    await journal.close();
+    await runs.close();
+  };
+  return { journal, reads: new TableRunReads(runs), close };
 }
 
 /** The behaviour of the live hubs, and their way to the store thread; null for a box that shares nothing. */

@@ -6,6 +6,7 @@ import type { SharedAccess } from '../api/dispatch.ts';
 import { CatalogueError } from '../errors.ts';
 import { SeatState, type StoreSeat } from '../storage/shared/seat.ts';
 import { StoreClient } from '../storage/shared/store-client.ts';
+import { catchUpRuns } from './shared-runs.ts';
 
 /** How long a request waits for a position that its sender has seen. */
 const REACH_MS = 200;
@@ -43,13 +44,17 @@ export class SharedRequests implements SharedAccess {
     if (!hasCredential) return null;
     if (refusal !== null) throw new CatalogueError('unavailable', refusal);
     const seen = headers.get(POSITION);
-    if (seen === undefined || !/^\d{1,15}$/.test(seen) || Number(seen) <= this.#state.position) return null;
-    if (this.#reaching >= REACHING) return null;
+    if (seen === undefined || !/^\d{1,15}$/.test(seen)) return null;
+    if (Number(seen) <= this.#state.position || this.#reaching >= REACHING) {
+      catchUpRuns();
+      return null;
+    }
     this.#reaching++;
     // A box that cannot catch up answers from the rows that it has.
     const reached = this.#store.reach(Number(seen), REACH_MS).catch(() => false);
     return reached.finally(() => {
       this.#reaching--;
+      catchUpRuns();
     });
   }
 

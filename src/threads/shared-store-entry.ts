@@ -41,7 +41,7 @@ const DAY_MS = 86_400_000;
 const NOTE_MS = 100;
 /** Tables on which no credential or membership depends. Their rows change often. */
 const CONTENT =
-  /^(?:journal|snapshots|owners|rows:(?:(?:pattern|finding|trace|run)\w*|audit|list_counts|api_key_(?:uses|requests)))$/;
+  /^(?:journal|snapshots|owners|rows:(?:(?:pattern|finding|trace|run|audit)\w*|list_counts|duties|api_key_(?:uses|requests)))$/;
 /** Tables from which an actor holds an index in memory. */
 const INDEXED = /^rows:(?:pattern|finding)/;
 

@@ -3,10 +3,7 @@
  * whatever happens to the first. Own processes.
  */
 import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { RUN_LISTS } from '../../src/domain/run-list.ts';
-import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { CHILD_KEY } from '../fixtures/api-child.ts';
 import type { ControlPlaneChild } from '../fixtures/control-plane.ts';
 import { SharedBoxes } from './shared-boxes.ts';
@@ -146,29 +143,6 @@ it('patterns that one box stores, merges and removes are found and gone on the o
   );
   expect(new Set(situations).size).toBe(situations.length);
   expect(situations.length).toBeGreaterThan(5);
-});
-
-it('a box removes its runs of an organization that was deleted on another box while it was away', {
-  tags: 'long',
-}, async () => {
-  const hal = await a.person('hal');
-  const { raw_key: key } = (await a.call(hal.token, 'POST', '/api-keys/', { name: 'ci' })).body;
-  const box = await boxes.open();
-  await until(box, key, 200);
-  expect((await box.call(key, 'POST', '/v1/monitor/runs', { run_id: 'r', task: 't' })).status).toBeLessThan(
-    300,
-  );
-  const listRuns = async () => {
-    const tables = new LmdbTables(join(box.dir, 'runs.mdb'), 'process');
-    const rows = [...tables.range(RUN_LISTS, { prefix: [hal.org_id] })];
-    await tables.close();
-    return rows.length;
-  };
-  await box.stop();
-  expect(await listRuns()).toBe(2);
-  expect((await a.call(hal.token, 'DELETE', `/organizations/${hal.org_id}`)).status).toBeLessThan(300);
-  await box.start();
-  await expect.poll(listRuns).toBe(0);
 });
 
 it('without the database reads continue, writes get 503, and nothing acknowledged is lost', async () => {

@@ -3,7 +3,10 @@
  * commits go through the store thread. Any thread.
  */
 import type { JournalStore } from '../../runtime/journal.ts';
+import type { RunReads } from '../ports/run-reads.ts';
 import { SharedJournal } from '../shared/journal.ts';
+import { SharedRunReads } from '../shared/run-reads.ts';
+import { RunsClient } from '../shared/runs-client.ts';
 import type { StoreSeat } from '../shared/seat.ts';
 import { StoreClient } from '../shared/store-client.ts';
 import type { ChangedRow } from '../shared/store-protocol.ts';
@@ -19,7 +22,10 @@ export interface DatabasePaths {
   runs: string;
   /** The key that encrypts them. Secret; null: no encryption. */
   data_key: Uint8Array | null;
-  /** `main` is a view of rows that several boxes share, and is written through this seat; absent: it is a database. */
+  /**
+   * Both paths are those of a view of rows that several boxes share, and which are written through this seat; absent: both
+   * are databases.
+   */
   seat?: StoreSeat;
 }
 
@@ -58,4 +64,9 @@ export function openMainJournal({ main, data_key, seat }: DatabasePaths): Journa
       await view.close();
     },
   });
+}
+
+/** Reads of runs and of usage for a box that shares them. */
+export function openRunReads(seat: StoreSeat): RunReads {
+  return new SharedRunReads(new RunsClient(seat));
 }

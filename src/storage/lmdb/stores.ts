@@ -16,7 +16,7 @@ import { Environment } from './environment.ts';
 import { checkFileHead, checkRoom, FileHeadError } from './file-head.ts';
 import { FileReplacementError, refuseReplacement } from './file-replacement.ts';
 import { LmdbJournal } from './journal.ts';
-import { type DatabasePaths, openMainTables } from './main-store.ts';
+import { type DatabasePaths, openMainTables, openRunReads } from './main-store.ts';
 import { prepareStoreFile } from './store-file.ts';
 import { LmdbTables } from './tables.ts';
 
@@ -32,6 +32,15 @@ export function viewPath(dataDir: string): string {
 }
 
 /**
+ * The paths for those who read what is known about runs. On a box that shares its rows, its view has all of them.
+ */
+export function wordPaths(dataDir: string, dataKey: Uint8Array | null): DatabasePaths {
+  const own = databasePaths(dataDir, dataKey);
+  const view = viewPath(dataDir);
+  return existsSync(view) ? { ...own, main: view, runs: view } : own;
+}
+
+/**
  * The paths for the threads of a service.
  * @param seat of the store thread; null: nothing is shared
  */
@@ -40,7 +49,8 @@ export function servicePaths(
   seat: StoreSeat | null,
 ): DatabasePaths {
   const own = databasePaths(data_dir, data_key);
-  return seat === null ? own : { ...own, main: viewPath(data_dir), seat };
+  const view = viewPath(data_dir);
+  return seat === null ? own : { ...own, main: view, runs: view, seat };
 }
 
 /** Path of a host's redo log: acknowledged commits that `runs.mdb` does not contain yet (backlog.ts). */
@@ -65,13 +75,16 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
  * @throws Error if a file cannot be opened
  */
 export function openStores(paths: DatabasePaths): Stores {
+  const main = openMainTables(paths);
+  if (paths.seat !== undefined) return { main, runs: main, run_reads: openRunReads(paths.seat) };
   const runs = new LmdbTables(paths.runs, 'process', paths.data_key);
-  return { main: openMainTables(paths), runs, run_reads: new TableRunReads(runs) };
+  return { main, runs, run_reads: new TableRunReads(runs) };
 }
 
 export async function closeStores({ main, runs, run_reads }: Stores): Promise<void> {
   await run_reads.close();
-  await Promise.all([main.close(), runs.close()]);
+  await main.close();
+  if (runs !== main) await runs.close();
 }
 
 /**
@@ -180,7 +193,7 @@ export async function tryStores(paths: DatabasePaths): Promise<boolean> {
   return tryFiles([paths.main, paths.runs], paths, () => closeStores(openStores(paths)));
 }
 
-/** Does the same with `runs.mdb` alone, on a box that shares its main database. */
+/** Does the same with `runs.mdb` alone, before its rows are moved. */
 export async function tryRuns(paths: DatabasePaths): Promise<boolean> {
   return tryFiles([paths.runs], paths, () => new LmdbTables(paths.runs, 'process', paths.data_key).close());
 }

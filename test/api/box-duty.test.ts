@@ -1,0 +1,62 @@
+/** The duty that one of several boxes has: never none for long, and one box at a time while clocks agree. */
+import { expect, it } from 'vitest';
+import { BoxDuty } from '../../src/api/box-duty.ts';
+import { createManualClock } from '../../src/std/clock.ts';
+import { MemoryTables } from '../../src/storage/memory/tables.ts';
+
+const NOW = Date.parse('2026-11-29T12:00:00Z');
+
+function makeBoxes() {
+  const tables = new MemoryTables();
+  const clock = createManualClock(NOW);
+  return { tables, clock, a: new BoxDuty(tables, clock), b: new BoxDuty(tables, clock) };
+}
+
+it('the first box has the duty while it renews it', async () => {
+  const { clock, a, b } = makeBoxes();
+  expect(await a.renew()).toBe(true);
+  for (let at = 0; at < 20; at++) {
+    clock.advance(30_000);
+    expect([await a.renew(), await b.renew()]).toEqual([true, false]);
+  }
+  expect([a.is_on, b.is_on]).toEqual([true, false]);
+});
+
+it('another box takes it when the first one is gone, and the first one does not take it back', async () => {
+  const { clock, a, b } = makeBoxes();
+  await a.renew();
+  clock.advance(119_000);
+  expect(await b.renew()).toBe(false);
+  clock.advance(2_000);
+  expect(await b.renew()).toBe(true);
+  expect(await a.renew()).toBe(false);
+});
+
+it('a box that stops hands it over at once', async () => {
+  const { a, b } = makeBoxes();
+  await a.renew();
+  await a.end();
+  expect(await b.renew()).toBe(true);
+  // It no longer has anything to hand over.
+  await a.end();
+  expect(await b.renew()).toBe(true);
+});
+
+it('a time from a wrong clock does not hold it for ever', async () => {
+  const { tables, clock, b } = makeBoxes();
+  const late = new BoxDuty(tables, createManualClock(NOW + 30 * 86_400_000));
+  await late.renew();
+  expect(await b.renew()).toBe(true);
+  expect(clock.wallMs()).toBe(NOW);
+});
+
+it('is not had while the store cannot be used', async () => {
+  const { tables, a } = makeBoxes();
+  await a.renew();
+  const { transact } = tables;
+  tables.transact = () => Promise.reject(new Error('away'));
+  await expect(a.renew()).rejects.toThrow('away');
+  expect(a.is_on).toBe(false);
+  tables.transact = transact;
+  expect(await a.renew()).toBe(true);
+});
