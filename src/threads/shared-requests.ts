@@ -19,6 +19,37 @@ const TRUSTED_MS = 60_000;
 
 const POSITION = 'x-svc-position';
 
+/** What the store thread counts, as metrics. */
+const COUNTERS = [
+  {
+    count: 'conflicts',
+    name: 'conflicts_total',
+    help: 'Transactions that ran again because another box had changed what they read',
+  },
+  {
+    count: 'take_overs',
+    name: 'take_overs_total',
+    help: 'Runs and usage meters that this box took from another one',
+  },
+  {
+    count: 'lost_commits',
+    name: 'lost_commits_total',
+    help: 'Commits of runs that were not stored because another box had taken the run; they are asked again',
+  },
+  {
+    count: 'held_takings',
+    name: 'held_takings_total',
+    help: 'Takings that had to wait because another box had just taken the run',
+  },
+  { count: 'run_ticks', name: 'run_ticks_total', help: 'Statements that stored commits of runs' },
+  { count: 'run_commits', name: 'run_commits_total', help: 'Commits of runs in these statements' },
+  {
+    count: 'live_losses',
+    name: 'live_losses_total',
+    help: 'Events of the live stream that this box could not store for readers; readers are informed',
+  },
+] as const;
+
 export class SharedRequests implements SharedAccess {
   readonly #state: SeatState;
   readonly #store: StoreClient;
@@ -89,18 +120,7 @@ export class SharedRequests implements SharedAccess {
         boxes,
       ),
       metric('rate_share', 'Part of each key’s rate limit that this box allows', 1 / boxes),
-      metric(
-        'conflicts_total',
-        'Transactions that ran again because another box had changed what they read',
-        this.#state.countOf('conflicts'),
-        'counter',
-      ),
-      metric(
-        'live_losses_total',
-        'Events of the live stream that this box could not store for readers; readers are informed',
-        this.#state.countOf('live_losses'),
-        'counter',
-      ),
+      ...COUNTERS.map(({ count, name, help }) => metric(name, help, this.#state.countOf(count), 'counter')),
     ];
   }
 

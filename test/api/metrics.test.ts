@@ -13,6 +13,8 @@ import { loadConfig, raiseParserHeadLimit } from '../../src/config.ts';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import type { RunningUnderstudy } from '../../src/main.ts';
 import { readPointNotes, writePointNote } from '../../src/storage/points/point-note.ts';
+import { SeatState } from '../../src/storage/shared/seat.ts';
+import { SharedRequests } from '../../src/threads/shared-requests.ts';
 
 const KEY = 'a-static-key';
 const DEPLOY = join(import.meta.dirname, '../../deploy');
@@ -128,7 +130,7 @@ function selectorsOf(asked: Asked): { metric: string; labels: string[] }[] {
 
 function everyExpression(): Asked[] {
   return [
-    ...['alerts.yml', 'student-alerts.yml', 'service-alerts.yml'].flatMap(readAlerts),
+    ...['alerts.yml', 'student-alerts.yml', 'service-alerts.yml', 'shared-alerts.yml'].flatMap(readAlerts),
     ...readPanels().flatMap(({ title, targets = [] }) =>
       targets.map(({ expr }) => ({ from: `grafana-dashboard.json: ${title}`, expr })),
     ),
@@ -235,6 +237,10 @@ describe('the PromQL in deploy/', () => {
     }
     for (const [, name, labels] of text.matchAll(/^(\w+)\{(.*)\} /gm))
       names.get(name!)?.push(...[...labels!.matchAll(/(\w+)="/g)].map(([, label]) => label!));
+    // This service shares no database. One that does has these as well.
+    const shared = new SharedRequests({ identity: '', state: SeatState.allocate() });
+    for (const { name } of shared.listMetrics() as { name: string }[]) names.set(name, []);
+    await shared.close();
     for (const asked of everyExpression()) {
       for (const { metric, labels } of selectorsOf(asked)) {
         expect([...names.keys()], `${asked.from} asks for ${metric}`).toContain(metric);

@@ -138,6 +138,8 @@ describe('limits of boxes that share a database', () => {
     const metrics = await fetch(`${first.url}/metrics`, { headers: AUTH }).then((answer) => answer.text());
     expect(metrics).toMatch(/^understudy_shared_boxes 2$/m);
     expect(metrics).toMatch(/^understudy_shared_rate_share 0\.5$/m);
+    for (const counter of ['conflicts', 'take_overs', 'lost_commits', 'run_commits', 'live_losses'])
+      expect(metrics).toMatch(new RegExp(`^understudy_shared_${counter}_total \\d+$`, 'm'));
     await second.stop();
     await reach(() => policy(first), '"default";q=90;w=90');
   });
