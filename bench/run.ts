@@ -15,6 +15,8 @@ const USAGE = `npm run bench -- SUITE … [options]
   storage            bytes a captured exchange takes, beside gzip
   packing            bytes under a load that never pauses, beside those at rest
   cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
+  scale              steps, rows and retrieval with 1, 2 and 3 API boxes over one PostgreSQL, beside one box alone
+  outage             the gateway while the API's shared database is away, in turns with when it is there
   start              processor time, memory and idle time of 1, 4 and 16 server threads
   peers              600 KB and 4 KB through other proxies, as far as installed, and through the gateway
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
@@ -117,6 +119,8 @@ const SUITES = [
   'storage',
   'packing',
   'cores',
+  'scale',
+  'outage',
   'start',
   'peers',
   'steps',
@@ -181,6 +185,14 @@ const save = values.save || !quick;
 if (positionals.includes('cores')) {
   const { runCoresBench } = await import('./cores.ts');
   met = (await runCoresBench({ quick, save, say })) && met;
+}
+if (positionals.includes('scale')) {
+  const { runScaleBench } = await import('./scale.ts');
+  await runScaleBench({ quick, save, say });
+}
+if (positionals.includes('outage')) {
+  const { runOutageBench } = await import('./outage.ts');
+  met = (await runOutageBench({ quick, save, say })) && met;
 }
 if (positionals.includes('start')) {
   const { runStartBench } = await import('./start.ts');

@@ -269,7 +269,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http', 'bench'],
   lmdb: ['storage', 'lmdb'],
   '@aws-sdk/client-s3': ['storage'],
-  pg: ['postgres'],
+  pg: ['postgres', 'bench'],
   undici: ['student serving', 'search', 'otel', 'replay', 'bench'],
   // native/compile.mjs uses its headers; the package is not loaded.
   'hnswlib-node': [],
