@@ -49,7 +49,9 @@ def main():
         if installed.returncode != 0:
             print(f"skipped: {PACKAGES} cannot be installed: {installed.stderr.strip().splitlines()[-1]}")
             return 0
-        failed = not validate(python, ROOT / "deploy/kubernetes/understudy.yaml", "deploy/kubernetes")
+        failed = False
+        for file in sorted((ROOT / "deploy/kubernetes").glob("*.yaml")):
+            failed = not validate(python, file, f"deploy/kubernetes/{file.name}") or failed
         chart = ROOT / "deploy/helm/understudy"
         for name, values in VALUES.items():
             done = subprocess.run([python, "-c", RENDER, chart, json.dumps(values)], capture_output=True, text=True)
