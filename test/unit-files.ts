@@ -18,7 +18,7 @@ export const UNIT = [
   'test/gateway/{known-headers,run-labels}.test.ts',
   'test/gateway/upstream/response-parser.test.ts',
   'test/http/{allowed-hosts,recorded-cases}.test.ts',
-  'test/actors/{live-hub,rate-bucket,run,usage-meter,capture-batch,fault-history}.test.ts',
+  'test/actors/{live-exchange,live-hub,shared-hub,rate-bucket,run,usage-meter,capture-batch,fault-history}.test.ts',
   'test/api/{clock-jumps,declared-bounds,dispatch,experiments,patterns,retrieve,stream-credentials}.test.ts',
   'test/cli/{banner,inspect}.test.ts',
   'test/label/labelled-target.test.ts',

@@ -53,6 +53,8 @@ interface Page {
   request: ReplayRequest;
   /** Whether events from before the ring have been read for it. */
   was_read: boolean;
+  /** Number of the first read that began after the question: it has every event that the reader can have seen elsewhere. */
+  first_read: number;
   settle: (reply: ReplayReply | Error) => void;
 }
 
@@ -60,6 +62,8 @@ interface Feed {
   /** null: it has to be read, from `from_id` on. */
   ring: EventRing | null;
   from_id: number;
+  /** Number of the last read of the database that has begun. */
+  reads: number;
   /** Id up to which events may be missing in the database. */
   lost_id: number;
   /** What was published, or skipped, up to here. */
@@ -110,6 +114,7 @@ export class LiveExchange {
       feed = {
         ring: null,
         from_id: 0,
+        reads: 0,
         lost_id: 0,
         told_id: 0,
         followers: new Set(),
@@ -142,9 +147,11 @@ export class LiveExchange {
     return new Promise((resolve, reject) => {
       const settle = (reply: ReplayReply | Error) =>
         reply instanceof Error ? reject(reply) : resolve(reply);
-      feed.pages.push({ request, was_read: false, settle });
+      feed.pages.push({ request, was_read: false, first_read: feed.reads + 1, settle });
       this.#answerPages(feed);
-      if (feed.pages.length > 0) this.#wake();
+      if (feed.pages.length === 0) return;
+      this.#readAtMs = 0;
+      this.#wake();
     });
   }
 
@@ -249,6 +256,7 @@ export class LiveExchange {
     );
     while (behind.size > 0) {
       const after = new Map([...behind].map(([org, feed]) => [org, feed.ring?.last_id ?? feed.from_id]));
+      for (const feed of behind.values()) feed.reads++;
       const next = new Map<string, Feed>();
       const deltas = new Map((await session.read(after, READ_EVENTS)).map((delta) => [delta.org_id, delta]));
       for (const [org, feed] of behind) {
@@ -294,18 +302,25 @@ export class LiveExchange {
     if (ring === null || ring.last_id < feed.told_id) return;
     const { max_age_ms } = this.#options;
     if (max_age_ms !== null) ring.expire(this.#clock.wallMs() - max_age_ms);
-    feed.pages = [];
+    const older: Page[] = [];
+    const newer: Page[] = [];
     for (const page of pages) {
       const { after_id, project_id, limit } = page.request;
-      const isBefore = after_id !== null && after_id < ring.lost_id && ring.lost_id > feed.lost_id;
-      if (isBefore && !page.was_read) {
+      // Another box may have shown what this one has not read yet.
+      if (after_id !== null && after_id > ring.last_id && feed.reads < page.first_read) newer.push(page);
+      else if (
+        after_id !== null &&
+        after_id < ring.lost_id &&
+        ring.lost_id > feed.lost_id &&
+        !page.was_read
+      ) {
         page.was_read = true;
-        feed.from_id = Math.max(after_id, feed.lost_id);
-        feed.pages.push(page);
+        older.push(page);
       } else page.settle(ring.read(after_id, project_id, limit));
     }
-    if (feed.pages.length === 0) return;
-    feed.from_id = Math.min(...feed.pages.map(({ request }) => Math.max(request.after_id!, feed.lost_id)));
+    feed.pages = [...older, ...newer];
+    if (older.length === 0) return;
+    feed.from_id = Math.min(...older.map(({ request }) => Math.max(request.after_id!, feed.lost_id)));
     feed.ring = null;
   }
 

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { OwnBuckets, SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
+import { divideLimit, OwnBuckets, SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
 import type { RateLimit } from '../../actors/rate-bucket/protocol.ts';
 import { rateSlots, rateTableAdapter } from '../../actors/rate-bucket/slots.ts';
 import type { SlotReply } from '../../actors/rate-bucket/slots-protocol.ts';
@@ -271,6 +271,49 @@ describe('the limiter of a thread', () => {
     state.isDown = false;
     await limiter.take('a');
     expect(limiter.take('a')).toMatchObject({ allowed: true, remaining: 398 });
+  });
+});
+
+describe('a limit that boxes share', () => {
+  it('is divided among them, with at least one request at once, and changes with their number', () => {
+    let boxes = 1;
+    const limit = { rate_per_s: 200, burst: 5 };
+    const part = divideLimit(limit, () => boxes);
+    expect(part()).toBe(limit);
+    boxes = 2;
+    expect(part()).toEqual({ rate_per_s: 100, burst: 2 });
+    expect(part()).toBe(part());
+    boxes = 1_000;
+    expect(part()).toEqual({ rate_per_s: 0.2, burst: 1 });
+    boxes = 1;
+    expect(part()).toEqual(limit);
+  });
+
+  it('allows together what one box allows, also when their number changes', async () => {
+    let boxes = 1;
+    const nodes = [createSlots(4), createSlots(4)].map(({ asker, memory, now, clock }) => ({
+      clock,
+      limiter: new SharedRateLimiter(
+        asker,
+        memory,
+        divideLimit(LIMIT, () => boxes),
+        now,
+      ),
+    }));
+    const countAllowed = async (asked: typeof nodes) => {
+      let allowed = 0;
+      for (const { limiter } of asked)
+        for (let at = 0; at < 500; at++) if ((await limiter.take('a')).allowed) allowed++;
+      return allowed;
+    };
+    boxes = 2;
+    expect(await countAllowed(nodes)).toBe(400);
+    for (const { clock } of nodes) clock.ms += 1_000;
+    expect(await countAllowed(nodes)).toBe(200);
+    boxes = 1;
+    const [last] = nodes;
+    last!.clock.ms += 1_000;
+    expect(await countAllowed([last!])).toBe(200);
   });
 });
 

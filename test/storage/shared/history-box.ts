@@ -1,5 +1,5 @@
 /**
- * A box of the history checker as a process: its clients work until a line arrives on standard input, and it prints
+ * A box of the history checker as a process: its clients work on rows and runs until a line arrives on standard input, and it prints
  * each outcome. Own process; arguments: the database's address, the view's path, a name for the clients, a seed.
  */
 import { writeSync } from 'node:fs';
@@ -7,21 +7,25 @@ import { createInterface } from 'node:readline';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createPrng } from '../../../src/std/prng.ts';
 import { PostgresTruth } from '../../../src/storage/postgres/truth.ts';
+import { SharedTables } from '../../../src/storage/shared/tables.ts';
 import { TruthUnavailableError } from '../../../src/storage/shared/truth.ts';
 import { HistoryClient, type Told } from './history.ts';
-import { SharedBox } from './shared-box.ts';
+import { RunsBox } from './runs-box.ts';
+import { RunHistoryClient, RunHost, type RunTold } from './runs-history.ts';
 
 const [, , address, path, name, seed] = process.argv;
 /** Short, so that a pause of the test is beyond them. */
 const ANSWER_MS = 1_000;
 const TIMES = { poll_ms: 20, patience_ms: 1_000, retry_ms: 10 };
 const CLIENTS = 3;
+const RUN_CLIENTS = 2;
 
 /** The way to the database may be cut at the start, too. */
-async function open(): Promise<SharedBox> {
+async function open(): Promise<RunsBox> {
   for (;;) {
     try {
-      return await SharedBox.open(path!, await PostgresTruth.connect(address!, null, ANSWER_MS), TIMES);
+      const truth = await PostgresTruth.connect(address!, null, ANSWER_MS);
+      return await RunsBox.open(path!, { truth, runs: truth.runs }, TIMES);
     } catch (thrown) {
       if (!(thrown instanceof TruthUnavailableError)) throw thrown;
     }
@@ -29,23 +33,35 @@ async function open(): Promise<SharedBox> {
 }
 
 // Synchronous: what was told before a kill arrives.
-const tell = (told: Told | { op: 'open' }) => writeSync(1, `${JSON.stringify(told)}\n`);
+const tell = (told: Told | RunTold | { op: 'open' }) => writeSync(1, `${JSON.stringify(told)}\n`);
 let isOver = false;
 createInterface({ input: process.stdin }).on('line', () => {
   isOver = true;
 });
 const box = await open();
+const tables = new SharedTables(box.view, box.follower);
+const host = new RunHost(box);
 tell({ op: 'open' });
-await Promise.all(
-  Array.from({ length: CLIENTS }, async (_, at) => {
-    const client = new HistoryClient(`${name}.${at}`, createPrng(Number(seed) + at), tell);
-    while (!isOver) {
-      await client.step(box);
-      // Some steps do not wait for anything, and a loop of only these would block the event loop.
-      await nextTurn();
-    }
+
+/** Some steps need no answer, and a loop of them alone would let none arrive. */
+async function repeat(step: () => Promise<void>): Promise<void> {
+  while (!isOver) {
+    await step();
+    await nextTurn();
+  }
+}
+
+const random = (at: number) => createPrng(Number(seed) + at);
+await Promise.all([
+  ...Array.from({ length: CLIENTS }, (_, at) => {
+    const client = new HistoryClient(`${name}.${at}`, random(at), tell);
+    return repeat(() => client.step({ tables, follower: box.follower }));
   }),
-);
+  ...Array.from({ length: RUN_CLIENTS }, (_, at) => {
+    const client = new RunHistoryClient(`${name}.r${at}`, random(100 + at), tell);
+    return repeat(() => client.step(box, host));
+  }),
+]);
 await box.close();
 process.stdin.unref?.();
 process.exit(0);

@@ -4,6 +4,7 @@
  * says how many and which.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { rmSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
@@ -19,6 +20,7 @@ import { PostgresServer } from '../../fixtures/postgres-server.ts';
 import { STRIPPED_FLAGS } from '../../fixtures/strip-types.ts';
 import { makeFolder } from '../folder.ts';
 import { beginHistory, judgeHistory, type Told } from './history.ts';
+import { judgeRuns, type RunTold } from './runs-history.ts';
 import { SharedBox } from './shared-box.ts';
 
 const SCHEDULES = Number(process.env.HISTORY_SCHEDULES ?? 12);
@@ -26,6 +28,8 @@ const SEED = Number(process.env.SEED ?? 1);
 const DISTURBANCES = 6;
 /** Counted operations between two disturbances, and while a box is stopped or cut off. */
 const CALM = 25;
+/** Steps of runs, likewise. */
+const CALM_STEPS = 10;
 const ENTRY = fileURLToPath(new URL('history-box.ts', import.meta.url));
 
 let server: PostgresServer;
@@ -89,7 +93,7 @@ class Way {
 }
 
 class Schedule {
-  readonly told: Told[] = [];
+  readonly told: (Told | RunTold)[] = [];
   readonly #folder = makeFolder();
   readonly #random: Prng;
   /** Name of the database. */
@@ -98,6 +102,7 @@ class Schedule {
   readonly #boxes: ChildProcess[] = [];
   #starts = 0;
   #counted = 0;
+  #added = 0;
   #look: () => void = () => {};
 
   constructor(seed: number, address: string) {
@@ -131,14 +136,26 @@ class Schedule {
     await this.#calm();
     await Promise.all(this.#boxes.map((box) => end(box)));
     for (const way of this.#ways) way.close();
-    const last = await SharedBox.open(
-      join(this.#folder, 'last.mdb'),
-      await PostgresTruth.connect(server.addressOf(this.#database)),
-    );
-    const wrong = judgeHistory(this.told, last.tables);
+    const truth = await PostgresTruth.connect(server.addressOf(this.#database));
+    const last = await SharedBox.open(join(this.#folder, 'last.mdb'), truth);
+    const runs = await truth.runs.open(randomUUID());
+    const { rows, steps } = this.#divide();
+    const wrong = [...judgeHistory(rows, last.tables), ...(await judgeRuns(steps, runs, last.tables))];
+    await runs.close();
     await last.close();
     rmSync(this.#folder, { recursive: true });
     return wrong;
+  }
+
+  /** What was told of rows, and of runs. */
+  #divide(): { rows: Told[]; steps: RunTold[] } {
+    const rows: Told[] = [];
+    const steps: RunTold[] = [];
+    for (const entry of this.told) {
+      if (entry.op === 'step') steps.push(entry);
+      else rows.push(entry);
+    }
+    return { rows, steps };
   }
 
   async #disturb(at: number): Promise<void> {
@@ -195,23 +212,28 @@ class Schedule {
     const opened = new Promise<void>((resolve, reject) => {
       box.once('exit', (code) => reject(new Error(`a box ended by itself with ${code}`)));
       lines.on('line', (line) => {
-        const told = JSON.parse(line) as Told | { op: 'open' };
+        const told = JSON.parse(line) as Told | RunTold | { op: 'open' };
         if (told.op === 'open') return resolve();
         this.told.push(told);
         if (told.op === 'count' && told.count !== null) this.#counted++;
+        if (told.op === 'step' && typeof told.place === 'number') this.#added++;
         this.#look();
       });
     });
     await opened;
   }
 
-  /** Until so much more was counted, by whichever boxes. */
+  /** Until so much more was counted, and so many steps were added. */
   #calm(): Promise<void> {
     const until = this.#counted + CALM;
+    const added = this.#added + CALM_STEPS;
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error('nothing is counted any more')), PATIENCE_MS);
+      const timer = setTimeout(
+        () => reject(new Error('nothing is counted any more, or no steps are added')),
+        PATIENCE_MS,
+      );
       this.#look = () => {
-        if (this.#counted < until) return;
+        if (this.#counted < until || this.#added < added) return;
         clearTimeout(timer);
         this.#look = () => {};
         resolve();

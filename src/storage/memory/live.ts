@@ -1,0 +1,175 @@
+/**
+ * The number of live boxes and the live stream's events in memory, for tests: the reference implementation for
+ * ../postgres/live.ts. It outlives its sessions. Any thread; each belongs to one thread.
+ */
+import type {
+  LiveBatch,
+  LiveDelta,
+  LiveEntry,
+  LiveForget,
+  LiveHead,
+  LiveSession,
+  LiveTruth,
+  StoredLive,
+} from '../shared/live.ts';
+import { TruthUnavailableError } from '../shared/truth.ts';
+import type { MemoryTrouble } from './truth.ts';
+
+/** Ids that a crash skips. */
+const ID_BLOCK = 10_000;
+
+interface Org {
+  head: LiveHead;
+  is_wanted: boolean;
+  stored: StoredLive[];
+}
+
+export class MemoryLive implements LiveTruth {
+  readonly orgs = new Map<string, Org>();
+  readonly boxes = new Set<string>();
+  /** Ids up to which a crash may have lost events, by organization. */
+  readonly reserved = new Map<string, number>();
+  readonly trouble: () => MemoryTrouble;
+  readonly kept_events: number;
+
+  /**
+   * @param trouble asked at each call
+   * @param kept_events of an organization that stay readable
+   */
+  constructor(trouble: () => MemoryTrouble = () => null, kept_events = ID_BLOCK) {
+    this.trouble = trouble;
+    this.kept_events = kept_events;
+  }
+
+  async openLive(box: string): Promise<LiveSession> {
+    if (this.trouble() !== null) throw new TruthUnavailableError('the database cannot be reached');
+    return new MemoryLiveSession(this, box);
+  }
+
+  /** Loses everything but the reserved ids. */
+  crash(): void {
+    for (const [org, { head }] of this.orgs) this.reserved.set(org, head.last_id + ID_BLOCK);
+    this.orgs.clear();
+    this.boxes.clear();
+  }
+
+  /** Its last reader left long ago. */
+  forgetReaders(orgId: string): void {
+    const org = this.orgs.get(orgId);
+    if (org !== undefined) org.is_wanted = false;
+  }
+}
+
+class MemoryLiveSession implements LiveSession {
+  readonly #live: MemoryLive;
+  readonly #box: string;
+  #isOver = false;
+
+  constructor(live: MemoryLive, box: string) {
+    this.#live = live;
+    this.#box = box;
+  }
+
+  beat(): Promise<number> {
+    return this.#call(() => this.#live.boxes.add(this.#box).size);
+  }
+
+  want(orgs: readonly string[]): Promise<LiveHead[]> {
+    return this.#call(() =>
+      [...new Set(orgs)].map((org_id) => {
+        const { orgs, reserved } = this.#live;
+        const known = orgs.get(org_id);
+        if (known === undefined) {
+          const start = reserved.get(org_id) ?? 0;
+          orgs.set(org_id, {
+            head: { org_id, last_id: start, lost_id: start },
+            is_wanted: true,
+            stored: [],
+          });
+        } else if (!known.is_wanted) {
+          known.is_wanted = true;
+          known.head.lost_id = ++known.head.last_id;
+        }
+        return { ...orgs.get(org_id)!.head };
+      }),
+    );
+  }
+
+  findWanted(orgs: readonly string[]): Promise<string[]> {
+    return this.#call(() => orgs.filter((org) => this.#live.orgs.get(org)?.is_wanted === true));
+  }
+
+  write(batches: readonly LiveBatch[]): Promise<void> {
+    return this.#call(() => {
+      for (const batch of batches) {
+        const org = this.#live.orgs.get(batch.org_id);
+        if (org?.is_wanted !== true) continue;
+        const { head } = org;
+        if (batch.has_lost) head.lost_id = ++head.last_id;
+        for (const forget of batch.forgets)
+          org.stored = org.stored.filter((stored) => !('event' in stored && isMeant(stored.event, forget)));
+        for (const forget of batch.forgets) org.stored.push({ id: ++head.last_id, forget });
+        for (const event of batch.events) org.stored.push({ id: ++head.last_id, event });
+        head.lost_id = Math.max(head.lost_id, head.last_id - this.#live.kept_events);
+        org.stored = org.stored.filter(({ id }) => id > head.last_id - this.#live.kept_events);
+      }
+    });
+  }
+
+  read(after: ReadonlyMap<string, number>, limit: number): Promise<LiveDelta[]> {
+    return this.#call(() =>
+      [...after].flatMap(([org_id, id]) => {
+        const org = this.#live.orgs.get(org_id);
+        if (org === undefined || org.head.last_id <= id) return [];
+        const from = Math.max(id, org.head.lost_id);
+        const stored = org.stored.filter((entry) => entry.id > from).slice(0, limit);
+        return [{ ...org.head, stored }];
+      }),
+    );
+  }
+
+  tidy(): Promise<void> {
+    return this.#call(() => {
+      for (const [org_id, { head, is_wanted }] of this.#live.orgs) {
+        if (is_wanted) continue;
+        this.#live.reserved.set(org_id, head.last_id + ID_BLOCK);
+        this.#live.orgs.delete(org_id);
+      }
+    });
+  }
+
+  expire(before_ms: number): Promise<void> {
+    return this.#call(() => {
+      for (const org of this.#live.orgs.values())
+        org.stored = org.stored.filter((stored) => !('event' in stored && stored.event.at_ms < before_ms));
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#isOver = true;
+    this.#live.boxes.delete(this.#box);
+  }
+
+  async #call<Value>(work: () => Value): Promise<Value> {
+    await turn();
+    const trouble = this.#isOver ? 'lost before' : this.#live.trouble();
+    if (trouble === 'lost before') throw new TruthUnavailableError('the connection broke');
+    const value = work();
+    await turn();
+    if (trouble === 'lost after') throw new TruthUnavailableError('the connection broke');
+    return value;
+  }
+}
+
+function isMeant(event: LiveEntry, { run_id, project_id, before_ms }: LiveForget): boolean {
+  return (
+    (run_id === null || event.run_id === run_id) &&
+    (project_id === null || event.project_id === project_id) &&
+    (before_ms === 0 || event.at_ms < before_ms)
+  );
+}
+
+/** Lets others run, as a database's answer does. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
