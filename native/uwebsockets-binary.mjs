@@ -34,13 +34,12 @@ export function readHashes(text) {
 
 /**
  * The installed binaries: npm installs the one for this machine; a copied tree may have more.
- * @param {string} from a file of the package that uses them
  * @returns {{ name: string, path: string }[]}
  */
-export function findBinaries(from = fileURLToPath(import.meta.url)) {
+export function findBinaries() {
   let entry;
   try {
-    entry = createRequire(from).resolve('uWebSockets.js');
+    entry = createRequire(import.meta.url).resolve('uWebSockets.js');
   } catch {
     return [];
   }

@@ -143,11 +143,8 @@ export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
  * @param url value of `--url`
  * @throws ConfigError for an invalid value, or without a key
  */
-export function loadAgentConnection(
-  url: string | undefined,
-  env: NodeJS.ProcessEnv = process.env,
-): AgentConnection {
-  return readAgentConnection(url, env);
+export function loadAgentConnection(url: string | undefined): AgentConnection {
+  return readAgentConnection(url, process.env);
 }
 
 /**
@@ -158,8 +155,8 @@ export function loadAgentConnection(
 export function loadOperatorConnection(
   url: string | undefined,
   config: Config,
-  env: NodeJS.ProcessEnv = process.env,
 ): { base_url: string; api_key: string | null } {
+  const { env } = process;
   const { api } = config;
   const own = `http${api.tls === null ? '' : 's'}://127.0.0.1:${api.port}`;
   const key = env.SVC_API_KEY || null;

@@ -12,6 +12,9 @@ import { startRun, VARIED_NAMES } from './agent-families.ts';
 import type { WireBlock } from './agent-family.ts';
 import { readStep, recordRun } from './relegation-runs.ts';
 
+const GOLDEN_RUNS = [40, 150];
+const LIVE_RUNS = 40;
+
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
 /** A student's results in the live runs of one family. */
@@ -33,15 +36,7 @@ interface VariedPoint {
   round_cpu_ms: number;
 }
 
-/** @param tell called for each step that was not served, and for each wrong answer */
-function measureVaried(
-  family: string,
-  goldenRuns: number,
-  liveRuns: number,
-  seed: number,
-  isShifted = false,
-  tell: (line: string) => void = () => {},
-): VariedPoint {
+function measureVaried(family: string, goldenRuns: number, seed: number): VariedPoint {
   const base = seed * 100_000;
   const golden = Array.from({ length: goldenRuns }, (_, i) => recordRun(family, base + i)).flatMap(
     ({ steps }) => steps,
@@ -53,7 +48,7 @@ function measureVaried(
   const point: VariedPoint = {
     family,
     golden_runs: goldenRuns,
-    runs: liveRuns,
+    runs: LIVE_RUNS,
     steps: 0,
     served: 0,
     wrong: 0,
@@ -62,10 +57,8 @@ function measureVaried(
     whole: 0,
     round_cpu_ms: Math.round((user + system) / 1_000),
   };
-  for (const agent of calibration.agents)
-    for (const kind of agent.kinds) tell(`kind ${family} ${JSON.stringify(kind)}`);
-  for (let i = 0; i < liveRuns; i++) {
-    const run = startRun(family, base + 50_000 + i, isShifted);
+  for (let i = 0; i < LIVE_RUNS; i++) {
+    const run = startRun(family, base + 50_000 + i);
     let isWhole = true;
     for (let request = run.nextRequest(); request !== null; request = run.nextRequest()) {
       const oracle = run.askOracle();
@@ -79,9 +72,6 @@ function measureVaried(
         if (!run.isRight(wire)) {
           point.wrong++;
           isWhole = false;
-          tell(
-            `WRONG ${family} ${step.stage} ${JSON.stringify(wire)} instead of ${JSON.stringify(oracle.content)}`,
-          );
           // The run continues with the right answer, so that an error is counted once.
           run.takeAnswer(oracle);
         } else run.takeAnswer({ content: wire, stop_reason: decision.answer.stop_reason });
@@ -96,9 +86,6 @@ function measureVaried(
         run.isRight(toWire(proposal.answer.content as unknown as WireBlock[], 0))
       )
         point.refused_right++;
-      tell(
-        `refused ${family} ${step.stage} ${reason} ${JSON.stringify(proposal.doubts)} ${JSON.stringify(proposal.answer?.content ?? null)} oracle ${JSON.stringify(oracle.content)}`,
-      );
       run.takeAnswer(oracle);
     }
     if (isWhole) point.whole++;
@@ -124,25 +111,12 @@ function toWire(content: readonly WireBlock[], step: number): WireBlock[] {
   });
 }
 
-interface VariedOptions {
-  families?: readonly string[];
-  golden_runs?: readonly number[];
-  live_runs?: number;
-  /** Kinds of tasks that no golden run had. */
-  is_shifted?: boolean;
-  /** Called for each kind of answer, and for each step that was not served or was wrong. */
-  tell?: (line: string) => void;
-}
-
 /** Prints and returns the points of the varied families. */
-export function evaluateVaried(seeds: readonly number[], options: VariedOptions = {}): VariedPoint[] {
-  const { families = VARIED_NAMES, golden_runs = [40, 150], live_runs = 40, is_shifted = false } = options;
+export function evaluateVaried(seeds: readonly number[]): VariedPoint[] {
   const all: VariedPoint[] = [];
-  for (const runs of golden_runs) {
-    const points = seeds.flatMap((seed) =>
-      families.map((family) => measureVaried(family, runs, live_runs, seed, is_shifted, options.tell)),
-    );
-    for (const family of families)
+  for (const runs of GOLDEN_RUNS) {
+    const points = seeds.flatMap((seed) => VARIED_NAMES.map((family) => measureVaried(family, runs, seed)));
+    for (const family of VARIED_NAMES)
       console.log(
         describe(
           points.filter((point) => point.family === family),

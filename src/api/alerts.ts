@@ -19,7 +19,7 @@ import { isTimeZone } from '../domain/quiet-hours.ts';
 import { parseRunQuery } from '../domain/run-query/parse.ts';
 import { RunQueryError } from '../domain/run-query/run-query.ts';
 import { CatalogueError } from '../errors.ts';
-import { type Clock, systemClock } from '../std/clock.ts';
+import { systemClock } from '../std/clock.ts';
 import { newUlid, ulidAt } from '../std/id.ts';
 import {
   findAlert,
@@ -64,10 +64,13 @@ const DEFAULTS: Omit<AlertRule, 'name' | 'measure' | 'threshold' | 'destinations
 /** Fields that a body must contain. */
 const NAMELESS = { name: undefined, measure: undefined, threshold: undefined };
 
-export function alertHandlers(
-  { main, org_id: owner, sender, targets, has_mail }: AlertServices,
-  clock: Clock = systemClock,
-): OperatorHandlersOf<typeof ALERT_ROUTES> {
+export function alertHandlers({
+  main,
+  org_id: owner,
+  sender,
+  targets,
+  has_mail,
+}: AlertServices): OperatorHandlersOf<typeof ALERT_ROUTES> {
   const org_id = owner ?? '';
   const need = (tables: TableReader, id: string): AlertRow => {
     const found = findAlert(tables, org_id, id);
@@ -80,7 +83,7 @@ export function alertHandlers(
     'operator' | 'request'
   >;
   const changeBy = ({ operator, request }: Asking) => {
-    const now_ms = clock.wallMs();
+    const now_ms = systemClock.wallMs();
     const { actor, log } = describeOperator(main, operator, request.address, now_ms);
     return { actor, now_ms, log: owner ?? log ?? '' };
   };
@@ -134,7 +137,7 @@ export function alertHandlers(
     },
     testAlert: async ({ params }) => {
       const alert = need(main, params.alert_id);
-      return jsonReply(200, await sendTest({ main, sender }, alert, clock), PRIVATE);
+      return jsonReply(200, await sendTest({ main, sender }, alert), PRIVATE);
     },
     listAlertEvents: async ({ params, query: { limit, cursor } }) => {
       const alert = need(main, params.alert_id);
@@ -171,16 +174,15 @@ function showAlert(tables: TableReader, alert: AlertRow): object {
 async function sendTest(
   { main, sender }: Pick<AlertServices, 'main' | 'sender'>,
   alert: AlertRow,
-  clock: Clock,
 ): Promise<AlertEvent> {
-  const nowMs = clock.wallMs();
+  const nowMs = systemClock.wallMs();
   const event = makeEvent(alert, 'test', readAlertState(main, alert)?.value ?? null, nowMs);
   const news = tellNews(alert, event);
   const deliveries = await Promise.all(
     event.deliveries.map(async (note, at): Promise<DeliveryNote> => {
       const message = { delivery_id: note.delivery_id, news, sent_ms: nowMs };
       const { is_delivered, problem } = await sender.send(alert.destinations[at]!, message);
-      const ended_at = new Date(clock.wallMs()).toISOString();
+      const ended_at = new Date(systemClock.wallMs()).toISOString();
       return { ...note, state: is_delivered ? 'delivered' : 'given_up', attempts: 1, problem, ended_at };
     }),
   );

@@ -11,7 +11,7 @@ import type { RunQuery } from '../domain/run-query/run-query.ts';
 import type { StudentReport } from '../domain/student-report.ts';
 import type { FigureQuestion } from '../domain/traffic-figures.ts';
 import { CatalogueError } from '../errors.ts';
-import { type Clock, systemClock } from '../std/clock.ts';
+import { systemClock } from '../std/clock.ts';
 import type { Tables } from '../storage/tables.ts';
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { describeOperator } from './operators.ts';
@@ -49,10 +49,14 @@ const JSON_HEADERS: ApiReply['headers'] = [
   ['cache-control', 'no-store'],
 ];
 
-export function captureHandlers(
-  { reader, stats, student, nameAgent, main, owner }: CaptureServices,
-  clock: Clock = systemClock,
-): OperatorHandlersOf<typeof CAPTURES> {
+export function captureHandlers({
+  reader,
+  stats,
+  student,
+  nameAgent,
+  main,
+  owner,
+}: CaptureServices): OperatorHandlersOf<typeof CAPTURES> {
   const download = async (id: number, side: 'request' | 'response'): Promise<ApiReply> => {
     const answer = await reader.ask({ name: 'body', id, side });
     if (answer.type !== 'bytes') return toReply(answer);
@@ -78,7 +82,7 @@ export function captureHandlers(
     readCapturedRunCache: async ({ params }) =>
       toReply(await reader.ask({ name: 'run_cache', run_id: params.id })),
     sumCacheMisses: async ({ query: { days, agent } }) => {
-      const question = { ...lastDays(days, clock.wallMs()), agent: agent ?? null };
+      const question = { ...lastDays(days, systemClock.wallMs()), agent: agent ?? null };
       return toReply(await reader.ask({ name: 'cache', question }));
     },
     searchCaptures: async ({ query: { q, limit, cursor } }) => {
@@ -90,12 +94,12 @@ export function captureHandlers(
       const change = readMarkChange(body);
       const known = await reader.ask({ name: 'run', run_id: id, limit: 1, after: null });
       if (known.type !== 'json') return toReply(known);
-      const { actor, log } = describeOperator(main, operator, address, clock.wallMs());
+      const { actor, log } = describeOperator(main, operator, address, systemClock.wallMs());
       const { run } = JSON.parse(Buffer.from(known.json).toString()) as { run: CapturedRunRow };
       const org_id = owner.org ?? run.reported?.org_id ?? '';
       const run_id = run.reported?.run_id ?? run.run_id;
       const about = { run_id, org_id, log_org: owner.org ?? log ?? '' };
-      const row = await writeMarks(main, actor, clock.wallMs(), about, change);
+      const row = await writeMarks(main, actor, systemClock.wallMs(), about, change);
       return jsonReply(200, showMarks(id, row), [['cache-control', 'no-store']]);
     },
     readCapturedExchange: async ({ params }) =>
@@ -109,13 +113,16 @@ export function captureHandlers(
       return toReply(await reader.ask({ name: 'steps', limit, before: readPlace(cursor), filter }));
     },
     readCapturedActivity: async ({ query }) => {
-      const to_ms = clock.wallMs();
+      const to_ms = systemClock.wallMs();
       const from_ms = to_ms - query.hours * 3_600_000;
       return toReply(await reader.ask({ name: 'activity', from_ms, to_ms }));
     },
     readTrafficFigures: async ({ query }) =>
-      toReply(await reader.ask({ name: 'figures', question: readFigureQuestion(query, clock.wallMs()) })),
-    readProviderLimits: async () => toReply(await reader.ask({ name: 'limits', now_ms: clock.wallMs() })),
+      toReply(
+        await reader.ask({ name: 'figures', question: readFigureQuestion(query, systemClock.wallMs()) }),
+      ),
+    readProviderLimits: async () =>
+      toReply(await reader.ask({ name: 'limits', now_ms: systemClock.wallMs() })),
     readStudentReport: async () => jsonReply(200, await student(), [['cache-control', 'no-store']]),
     nameStudentAgent: async ({ body: { agent, name } }) => {
       if (name !== null && cleanAgentName(name) === '')

@@ -7,7 +7,7 @@ import type { ApiReply, ApiRequest, ApiRoute } from '../contract/route.ts';
 import { SESSION } from '../contract/session.ts';
 import { CatalogueError } from '../errors.ts';
 import { checkInput, readInput, ViolationList } from '../http/validation.ts';
-import { type Clock, systemClock } from '../std/clock.ts';
+import { systemClock } from '../std/clock.ts';
 import { type Checks, identify } from './pipeline.ts';
 
 /** The address under which people reach the service. */
@@ -18,11 +18,7 @@ interface PublicPlace {
   speaks_tls: boolean;
 }
 
-export function pageSessionRoutes(
-  checks: Checks,
-  place: PublicPlace,
-  clock: Clock = systemClock,
-): ApiRoute[] {
+export function pageSessionRoutes(checks: Checks, place: PublicPlace): ApiRoute[] {
   const answer = (cookie: string): ApiReply => ({
     status: 204,
     headers: [
@@ -43,7 +39,7 @@ export function pageSessionRoutes(
     const principal = await identify({ method, headers, address }, checks);
     if (principal.type !== 'user')
       throw new CatalogueError('forbidden', 'The dashboard needs a user’s token; an API key cannot sign in');
-    return answer(writeCookie(request, token, isSecure(request, place), clock.wallMs()));
+    return answer(writeCookie(request, token, isSecure(request, place), systemClock.wallMs()));
   };
   const end = (request: ApiRequest): ApiReply => {
     refuseForeignPage(request);

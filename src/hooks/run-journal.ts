@@ -108,7 +108,8 @@ export class RunJournal {
 }
 
 /** Removes files that no session needs any more, and allows calling the service again. */
-export function sweepJournals(folder = journalFolder()): void {
+export function sweepJournals(): void {
+  const folder = journalFolder();
   let names: string[];
   try {
     names = readdirSync(folder);

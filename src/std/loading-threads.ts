@@ -73,22 +73,18 @@ export async function endThread(thread: Worker, waitMs?: number): Promise<void> 
 }
 
 /**
- * Ends a pool's threads, whatever they are doing. Loading threads first get `waitMs`.
+ * Ends a pool's threads, whatever they are doing. Loading threads first get THREAD_LOADING_MS.
  * @param cancel fails the pool's tasks, so that no loaded thread starts one of them
  * @returns when all threads have exited
  */
-export async function endPool(
-  pool: ThreadPool,
-  cancel: () => void = () => {},
-  waitMs?: number,
-): Promise<void> {
+export async function endPool(pool: ThreadPool, cancel: () => void = () => {}): Promise<void> {
   const threads = [...pool.threads];
   // A cancelled task may end its thread, which the pool then no longer lists.
   const exited = threads.map((thread) =>
     thread.threadId === -1 ? null : once(thread, 'exit').catch(() => {}),
   );
   cancel();
-  await waitForLoading(threads, waitMs);
+  await waitForLoading(threads);
   await pool.destroy();
   await Promise.all(exited);
 }

@@ -38,9 +38,9 @@ export function capturesNotePath(captureDb: string): string {
 const UNNAMED_BOOT = randomUUID();
 
 /** Reads the clock of this machine. */
-export function readClock(clock: Pick<Clock, 'wallMs'> = systemClock): ClockReading {
+export function readClock(): ClockReading {
   return {
-    wall_ms: clock.wallMs(),
+    wall_ms: systemClock.wallMs(),
     uptime_ms: Math.floor(uptime() * 1_000),
     boot_id: readBootId() || UNNAMED_BOOT,
   };

@@ -11,8 +11,8 @@ import { readUsage, sumUsage } from '../fixtures/usage-days.ts';
 const NOON = Date.parse('2026-11-21T12:00:00Z');
 const DAY_MS = 86_400_000;
 
-function createMeter(now_ms = NOON, key = 'org_1') {
-  const kit = new ActorKit(usageMeter, { key, now_ms });
+function createMeter(now_ms = NOON) {
+  const kit = new ActorKit(usageMeter, { key: 'org_1', now_ms });
   const tables = new MemoryTables();
   const settle = async () => {
     const rows = kit.takeEffectsOf('persist').flatMap((effect) => effect.rows as RowWrite[]);

@@ -62,16 +62,10 @@ async function inspect(...argv: string[]): Promise<{ status: number; out: Buffer
 }
 
 /** The tool loop of the made-up tests as a gateway captures it. */
-function captureLoop(
-  runId: string | null,
-  change: (exchange: CapturedExchange) => Partial<CapturedExchange> = () => ({}),
-) {
+function captureLoop(runId: string | null): CapturedExchange[] {
   const source = new MadeSource();
   addToolLoop(source, runId, runId !== null);
-  return source.records.map((record) => {
-    const exchange = captured(source.copy(record.id)!, { run_id: runId, seq: record.seq, note: record.note });
-    return { ...exchange, ...change(exchange) };
-  });
+  return source.records.map(({ id, seq, note }) => captured(source.copy(id)!, { run_id: runId, seq, note }));
 }
 
 describe('inspect on a capture file', () => {

@@ -192,8 +192,8 @@ describe('the capture queue', () => {
 });
 
 describe('an exchange that is not stored', () => {
-  const apart = (provider: string, is_turn: boolean, aborted = false): SetApart => ({
-    ...{ cause: 'unstorable', provider, is_turn, aborted },
+  const apart = (provider: string, is_turn: boolean): SetApart => ({
+    ...{ cause: 'unstorable', provider, is_turn, aborted: false },
     ...{ path: '/x', bytes: 1, error: 'RangeError', at: [] },
   });
 

@@ -26,9 +26,9 @@ const api = new ApiChild();
 beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
-function clientAt({ url, isWatched }: AgentPlace, maxRetries = 0): Anthropic {
+function clientAt({ url, isWatched }: AgentPlace): Anthropic {
   const middleware = isWatched ? [understudyMiddleware()] : [];
-  return new Anthropic({ baseURL: url, apiKey: 'provider-key', authToken: null, maxRetries, middleware });
+  return new Anthropic({ baseURL: url, apiKey: 'provider-key', authToken: null, maxRetries: 0, middleware });
 }
 
 const PARAMS = {

@@ -59,8 +59,8 @@ describe.each([
   });
   afterEach(() => tables.close());
 
-  const organization = (created_by = 'usr_a') =>
-    tables.transact((tx) => createOrganization(tx, { name: 'Ours', created_by }, NOW));
+  const organization = () =>
+    tables.transact((tx) => createOrganization(tx, { name: 'Ours', created_by: 'usr_a' }, NOW));
   const join_ = (org_id: string, user_id: string, role: Role) =>
     tables.transact((tx) => addMember(tx, { org_id, user_id, role }, NOW));
 

@@ -16,7 +16,8 @@ const START: ClockReading = {
 };
 
 /** A machine on which time passes and whose wall clock jumps. */
-function makeMachine(path = join(makeFolder(), 'retention-clock')) {
+function makeMachine() {
+  const path = join(makeFolder(), 'retention-clock');
   const clock = createManualClock();
   const warnings: { facts: Record<string, unknown>; words: string }[] = [];
   let reading = START;

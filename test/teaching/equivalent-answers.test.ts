@@ -42,7 +42,7 @@ const REASONS = [
 const orderOf = (i: number): string => `ORD-${4_000 + 7 * i}`;
 
 /** Refunds with a reason in varied words, closed by a text whose wording changes independently. */
-function refundRun(i: number, done: string = 'sent'): LearnedStep[] {
+function refundRun(i: number): LearnedStep[] {
   const order = orderOf(i);
   return makeRun(`run-${i}`, `Refund ${order}.`, [
     {
@@ -53,7 +53,7 @@ function refundRun(i: number, done: string = 'sent'): LearnedStep[] {
     {
       name: 'refund',
       input: { order_id: order, amount: 20 + i, reason: REASONS[(i * 7) % 4]! },
-      result: { state: done },
+      result: { state: 'sent' },
     },
     i % 3 === 0
       ? `The refund for ${order} is on its way.`

@@ -95,8 +95,6 @@ interface Line {
   /** A custom property of the style sheet: `--line-1`. */
   color: string;
   values: readonly (number | null)[];
-  /** Drawn as a dashed line. */
-  is_dashed?: boolean;
 }
 
 interface PlotOptions {
@@ -140,7 +138,6 @@ function plotLines(place: HTMLElement, { x, lines, height_px, is_time, range, fo
           width: 1.5,
           spanGaps: true,
           points: { show: line.values.filter((value) => value !== null).length < 40, size: 4 },
-          ...(line.is_dashed === true ? { dash: [4, 4] } : {}),
         })),
       ],
     },

@@ -136,8 +136,8 @@ describe('semantic_loop fires for', () => {
 });
 
 describe('neither loop monitor fires on', () => {
-  const quiet = (steps: Parameters<typeof judgeRun>[0], task = TASK): void => {
-    const fired = firedIn(judgeRun(steps, task));
+  const quiet = (steps: Parameters<typeof judgeRun>[0]): void => {
+    const fired = firedIn(judgeRun(steps, TASK));
     expect(fired).not.toContain('infinite_loop');
     expect(fired).not.toContain('semantic_loop');
   };

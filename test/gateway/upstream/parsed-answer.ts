@@ -76,7 +76,7 @@ export function parseByUs(pieces: readonly Uint8Array[], method = 'GET'): Parsed
 }
 
 /** The result of node:http's client, whose parser is llhttp, like undici's. */
-export function parseByNode(bytes: Uint8Array, method = 'GET'): Promise<ParsedAnswer> {
+export function parseByNode(bytes: Uint8Array): Promise<ParsedAnswer> {
   const { promise, resolve } = Promise.withResolvers<ParsedAnswer>();
   const answer: ParsedAnswer = { ...NOTHING, informational: [] };
   const body: Buffer[] = [];
@@ -90,7 +90,6 @@ export function parseByNode(bytes: Uint8Array, method = 'GET'): Promise<ParsedAn
   });
   const sent = httpRequest({
     host: 'up',
-    method,
     createConnection: () => socket,
     maxHeaderSize: 1 << 20,
   });
