@@ -1,6 +1,6 @@
 /**
- * Which tests of the files of `unit` and `process` belong to the project `long-parts` (vitest.config.ts): those with the
- * tag `long`. Vitest's own process and every test file's.
+ * What `npm test` leaves out: the tests with the tag `long`, which are the project `long-parts` (vitest.config.ts), and
+ * most draws of property tests. Vitest's own process and every test file's.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -18,6 +18,14 @@ function isTagged(path: string): boolean {
   const text = readFileSync(path, 'utf8');
   const rerun = RERUN.exec(text)?.[1];
   return TAG.test(text) || (rerun !== undefined && isTagged(join(dirname(path), rerun)));
+}
+
+/**
+ * Parameters of a property test: a third of its draws with `npm test`, all with ALL_DRAWS=1, which `.ci/run` sets.
+ * @param all how many draws
+ */
+export function drawsOf(all: number): { numRuns: number } {
+  return { numRuns: process.env.ALL_DRAWS === '1' ? all : Math.ceil(all / 3) };
 }
 
 /**

@@ -26,7 +26,7 @@ export class CorsPolicy {
     this.#vary = origins.length === 0 ? [] : [['vary', 'Origin']];
   }
 
-  /** Whether no page sent the request, or a page of a listed origin. */
+  /** Whether the request comes from a page of a listed origin, or from no page. */
   allows(origin: string | undefined): boolean {
     return origin === undefined || this.#origins.has(origin);
   }

@@ -6,6 +6,7 @@ import { RunChains } from '../../src/captures/run-chains.ts';
 import { describeRun, type TraceOptions, traceRun } from '../../src/captures/trace.ts';
 import type { ApiShape } from '../../src/domain/exchange.ts';
 import { NO_WORDS } from '../../src/domain/run-mark.ts';
+import { drawsOf } from '../long-parts.ts';
 import { addToolLoop, type MadeExchange, MadeSource } from './made-run.ts';
 
 const NOTHING: TraceOptions = { words: NO_WORDS, hasFile: () => false };
@@ -314,7 +315,7 @@ describe('traceRun', () => {
         for (const line of lines)
           expect(line.provenance.supports_universal_claims).toBe(line.provenance.reasons.length === 0);
       }),
-      { numRuns: 300 },
+      drawsOf(300),
     );
   });
 

@@ -27,6 +27,7 @@ import {
   waitForStats,
 } from '../fixtures/capture-gateway.ts';
 import { runCli } from './child.ts';
+import { runHere } from './here.ts';
 
 let folder = '';
 let provider: FakeProvider;
@@ -588,15 +589,13 @@ describe('trace of an incomplete database', () => {
     expect(existsSync(`${folder}.partial`)).toBe(false);
   });
 
-  it('has help and exit statuses, and ends quietly when a pipe closes', async () => {
+  it('has help and exit statuses, and finds outcomes beside the database', async () => {
     const db = path.join(folder, 'live.mdb');
     const env = { DATA_DIR: path.join(folder, 'nothing-here') };
-    const [help, wrong, none, piped] = await Promise.all([
-      runCli(['trace', '--help'], env),
-      runCli(['trace', '--bogus'], env),
-      runCli(['trace', '--db', path.join(folder, 'nope.mdb')], env),
-      runCli(['trace', '--db', db], env),
-    ]);
+    const help = await runHere(['trace', '--help'], env);
+    const wrong = await runHere(['trace', '--bogus'], env);
+    const none = await runHere(['trace', '--db', path.join(folder, 'nope.mdb')], env);
+    const piped = await runCli(['trace', '--db', db], env);
     expect(help).toMatchObject({ code: 0, stderr: '' });
     expect(help.stdout).toContain('Usage: understudy trace');
     expect(wrong.code).toBe(2);

@@ -6,6 +6,7 @@ import { flag, identifier, integer, list, text } from '../../src/contract/fields
 import { ASK_ZOD, quickReadOf } from '../../src/contract/quick-read.ts';
 import { finishBody, runParams, runStartBody, stepBody } from '../../src/contract/runs.ts';
 import { tenantFields, tenantQuery } from '../../src/contract/tenant-fields.ts';
+import { drawsOf } from '../long-parts.ts';
 
 /** Valid inputs, and inputs that are invalid or odd in every way that JSON permits. */
 const anyField = fc.oneof(
@@ -59,7 +60,7 @@ describe('a quick reading', () => {
         expect(quick).toStrictEqual(judged.data);
         expect(Object.keys(quick as object)).toEqual(Object.keys(judged.data as object));
       }),
-      { numRuns: 2_000 },
+      drawsOf(2_000),
     );
   });
 

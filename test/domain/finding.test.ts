@@ -10,6 +10,7 @@ import {
   scoreOf,
 } from '../../src/domain/finding.ts';
 import { MASK } from '../../src/redaction/mask.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const note = (more: object = {}) => ({
   content: 'the parser drops the last token',
@@ -162,7 +163,7 @@ describe('the coverage of file paths', () => {
         const cover = new PathCover(found);
         expect(asked.filter((path) => cover.covers(path))).toEqual(expected);
       }),
-      { numRuns: 500 },
+      drawsOf(500),
     );
   });
 });

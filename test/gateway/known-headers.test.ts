@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { type FilteredRequest, filterRequestHeaders } from '../../src/gateway/headers.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const OWN = ['host', 'content-length', 'expect', 'trailer', 'x-svc-run', 'x-svc-seq'];
 const HOP_BY_HOP = ['connection', 'keep-alive', 'te', 'transfer-encoding', 'upgrade', 'proxy-authorization'];
@@ -70,7 +71,7 @@ it('a head is the same with the memory, for any order of requests and values of 
         expect(ask(pairs, framing)).toEqual(describe(pairs, framing));
       }
     }),
-    { numRuns: 1_000 },
+    drawsOf(1_000),
   );
 });
 

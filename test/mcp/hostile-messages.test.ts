@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { McpService } from '../fixtures/mcp-service.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const service = new McpService();
 beforeAll(() => service.start());
@@ -80,7 +81,7 @@ it('hostile messages get an answer that reports no server error', { tags: 'long'
           expect(result.content[0].text).not.toContain('Understudy cannot answer now');
       }
     }),
-    { numRuns: 300 },
+    drawsOf(300),
   );
 });
 

@@ -263,7 +263,7 @@ describe('understudy mcp', () => {
     }
   });
 
-  it('tells the model about a wrong key', async () => {
+  it('tells the model about a wrong key', { tags: 'long' }, async () => {
     const client = await service.spawn({
       SVC_API_KEY: 'svc_live_wrong',
       SVC_BASE_URL: service.api.url,
@@ -274,36 +274,38 @@ describe('understudy mcp', () => {
     expect(text).not.toContain('svc_live_wrong');
   });
 
-  it.each([
+  const answers = [
     ['something else', 200, '<html>', 'not the API of Understudy'],
+    ['too many', 429, '{"detail":"Too many requests"}', 'wait 7 s'],
     ['a failure', 503, '{"detail":"Temporarily unavailable"}', 'cannot answer now (Temporarily unavailable)'],
     ['a gateway in between', 502, 'Bad gateway', 'cannot answer now (HTTP 502)'],
-    ['too many', 429, '{"detail":"Too many requests"}', 'wait 7 s'],
     ['a full code base', 409, '{"detail":"It is full"}', 'a person has to delete some first'],
     ['a role that may not', 403, '{"detail":"Forbidden"}', 'a key that may'],
     ['a redirect', 302, '', 'HTTP 302'],
-  ])('tells the model of %s', async (_, status, body, words) => {
-    const seen: string[] = [];
-    const server = createServer((request, response) => {
-      seen.push(`${request.method} ${request.url} ${request.headers.authorization}`);
-      response.writeHead(status, { 'retry-after': '7', location: '/elsewhere' }).end(body);
-    }).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    try {
-      const { port } = server.address() as AddressInfo;
-      const url = `http://127.0.0.1:${port}/behind/a/path/`;
-      const client = await service.spawn({ SVC_API_KEY: 'the-key', SVC_BASE_URL: url });
-      const { is_error, text } = await callTool(client, 'recall_findings', {
-        query: 'q',
-        codebase_id: 'a/b?c',
-      });
-      expect(is_error).toBe(true);
-      expect(text).toContain(words);
-      expect(seen).toEqual(['POST /behind/a/path/v1/findings/a%2Fb%3Fc/recall Bearer the-key']);
-    } finally {
-      server.close();
-    }
-  });
+  ] as const;
+  for (const [at, [what, status, body, words]] of answers.entries())
+    it(`tells the model of ${what}`, longFrom(at, 2), async () => {
+      const seen: string[] = [];
+      const server = createServer((request, response) => {
+        seen.push(`${request.method} ${request.url} ${request.headers.authorization}`);
+        response.writeHead(status, { 'retry-after': '7', location: '/elsewhere' }).end(body);
+      }).listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      try {
+        const { port } = server.address() as AddressInfo;
+        const url = `http://127.0.0.1:${port}/behind/a/path/`;
+        const client = await service.spawn({ SVC_API_KEY: 'the-key', SVC_BASE_URL: url });
+        const { is_error, text } = await callTool(client, 'recall_findings', {
+          query: 'q',
+          codebase_id: 'a/b?c',
+        });
+        expect(is_error).toBe(true);
+        expect(text).toContain(words);
+        expect(seen).toEqual(['POST /behind/a/path/v1/findings/a%2Fb%3Fc/recall Bearer the-key']);
+      } finally {
+        server.close();
+      }
+    });
 
   it.each([
     ['without a key', [], {}, 'SVC_API_KEY'],

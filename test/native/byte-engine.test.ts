@@ -5,6 +5,7 @@ import { loadAddon, packNeedles } from '../../native/byte-engine.ts';
 import type { ByteEngine } from '../../native/byte-functions.ts';
 import { fallback } from '../../native/fallback.ts';
 import { findKeyShapes } from '../../src/redaction/key-search.ts';
+import { drawsOf } from '../long-parts.ts';
 import { listLevels, useLevel } from './levels.ts';
 
 const addon = loadAddon();
@@ -365,7 +366,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
             expect(native.isPlain(source, few, chars)).toBe(fallback.isPlain(source, few, chars));
         },
       ),
-      { numRuns: 1_500 },
+      drawsOf(1_500),
     );
   });
 
@@ -401,7 +402,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
           expect(native.isPlain(source, packed, 2_000)).toBe(fallback.isPlain(source, packed, 2_000));
         },
       ),
-      { numRuns: 500 },
+      drawsOf(500),
     );
   });
 
@@ -438,7 +439,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
           }
         },
       ),
-      { numRuns: 300 },
+      drawsOf(300),
     );
   });
 });
@@ -474,7 +475,7 @@ describe('a secret that the engine skips', () => {
           expect([name, findKeyShapes(source, from, source.length, engine)]).toEqual([name, expected]);
         }
       }),
-      { numRuns: 3_000 },
+      drawsOf(3_000),
     );
     addon?.setWidestLevel(2 ** 32 - 1);
     // Otherwise the random text would not contain its subject.

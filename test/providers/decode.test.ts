@@ -8,6 +8,7 @@ import { decodeContent } from '../../src/providers/content-encoding.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 import { readTurn } from '../../src/providers/normal-turn.ts';
 import { WIRES } from '../../src/providers/wires.ts';
+import { drawsOf } from '../long-parts.ts';
 import { haveRecordings, readRecordings } from './recordings.ts';
 
 const utf8 = new TextEncoder();
@@ -583,7 +584,7 @@ describe('decodeExchange never throws', () => {
           decodeExchange(stored(shape, { response_body: sse(...events) }));
         },
       ),
-      { numRuns: 500 },
+      drawsOf(500),
     );
   });
 
@@ -623,7 +624,7 @@ describe('decodeExchange never throws', () => {
             expect(entry.reason !== '').toBe(entry.undecodable);
           },
         ),
-        { numRuns: 600 },
+        drawsOf(600),
       );
     },
   );

@@ -10,6 +10,7 @@ import { decodeExchange } from '../../src/providers/decode.ts';
 import { normalizeTurn } from '../../src/providers/normal-turn.ts';
 import { normalizeStop } from '../../src/providers/wire.ts';
 import { WIRES } from '../../src/providers/wires.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const PATHS: Record<ApiShape, string> = {
   messages: '/v1/messages',
@@ -509,7 +510,7 @@ describe('normalizeTurn', () => {
         const turn = read(shape, { request: JSON.stringify(request), response: JSON.stringify(response) });
         if (turn !== null) expect(JSON.parse(JSON.stringify(turn))).toEqual(turn);
       }),
-      { numRuns: 1500 },
+      drawsOf(1_500),
     );
   });
 
@@ -532,7 +533,7 @@ describe('normalizeTurn', () => {
           .join('');
         read(shape, { response: body, type: 'text/event-stream' });
       }),
-      { numRuns: 1000 },
+      drawsOf(1_000),
     );
     fc.assert(
       fc.property(
@@ -544,7 +545,7 @@ describe('normalizeTurn', () => {
           read(shape, { request, response, type });
         },
       ),
-      { numRuns: 1000 },
+      drawsOf(1_000),
     );
     const deep = `${'[{"content":'.repeat(20_000)}1${'}]'.repeat(20_000)}`;
     for (const shape of SHAPES)

@@ -10,6 +10,7 @@ import { findKeyShapes } from '../../src/redaction/key-search.ts';
 import { areFreeOfKeys, MASK, maskText, maskValue } from '../../src/redaction/mask.ts';
 import { isSecretQueryName, maskEmbeddedQueries, maskQuery } from '../../src/redaction/query.ts';
 import { parseExact } from '../../src/std/exact-json.ts';
+import { drawsOf } from '../long-parts.ts';
 
 /** Random characters of an alphabet. Keys in these tests are made at run time, so the source contains none. */
 function letters(
@@ -671,7 +672,7 @@ describe('texts that are free of keys', () => {
           expect(maskText(part)).toBe(part);
         }
       }),
-      { numRuns: 2_000 },
+      drawsOf(2_000),
     );
   });
 

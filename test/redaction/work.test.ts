@@ -11,6 +11,7 @@ import { MASK } from '../../src/redaction/mask.ts';
 import { isSecretQueryName, maskEmbeddedQueries, maskQuery } from '../../src/redaction/query.ts';
 import { findSecrets } from '../../src/redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../src/redaction/work.ts';
+import { drawsOf } from '../long-parts.ts';
 
 /** The parts of worst cases: near keys, labels without values, beginnings without ends. */
 const PIECES = [
@@ -112,7 +113,7 @@ describe('the search for keys', () => {
           expect(twice).toBeLessThanOrEqual(2.1 * once + 1_000);
           expect(once).toBeLessThanOrEqual(WORK_PER_BYTE * SIZE);
         }),
-        { numRuns: 1_500 },
+        drawsOf(1_500),
       );
     },
   );
@@ -135,7 +136,7 @@ describe('the search for keys', () => {
           expect(once).toBeLessThanOrEqual(2 * WORK_PER_BYTE * SIZE);
         },
       ),
-      { numRuns: 700 },
+      drawsOf(700),
     );
   });
 

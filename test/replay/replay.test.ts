@@ -16,6 +16,7 @@ import { type ReplayEvent, type ReplayOptions, ReplayServer } from '../../src/re
 import { findRunMarks } from '../../src/storage/accounts/run-marks.ts';
 import { databasePaths, openMain } from '../../src/storage/lmdb/stores.ts';
 import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
 import {
   CANARY_KEY,
   type ClientBench,
@@ -289,15 +290,15 @@ describe('understudy replay', () => {
   });
 
   it('cannot continue at a turn that is not there', async () => {
-    const at = (turn: string) =>
-      new CliChild(['replay', 'secret', '--db', bench.db, '--from', turn, '--', process.execPath, '-e', '0']);
-    await using beyond = at('3');
-    expect(await beyond.ended).toMatchObject({
+    const at = (turn: string) => [
+      ...['replay', 'secret', '--db', bench.db, '--from', turn, '--', process.execPath, '-e', '0'],
+    ];
+    expect(await runHere(at('3'))).toMatchObject({
       code: 2,
       stdout: '',
       stderr: expect.stringContaining("--from 3 is beyond the run's 1 turn; give a turn from 1 to 2"),
     });
-    await using after = at('2');
+    await using after = new CliChild(at('2'));
     expect((await after.ended).stderr).toContain('from turn 2 on, ');
   });
 

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findModelDir } from '../../src/search/open-embedder.ts';
 import { TOKEN_WORDS_REMEMBERED, WordTokens } from '../../src/search/word-tokens.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const dir = findModelDir({ model_dir: null });
 const readShipped = (name: string) => JSON.parse(readFileSync(`${dir}/${name}`, 'utf8')) as object;
@@ -52,7 +53,7 @@ describe('the words of the shipped tokenizer', () => {
       fc.property(text, (sample) => {
         expect([...words.encode(sample)]).toEqual(wholeIds(sample));
       }),
-      { numRuns: 300 },
+      drawsOf(300),
     );
   });
 

@@ -10,6 +10,7 @@ import {
   parseUnrounded,
   roundedNumber,
 } from '../../src/std/exact-json.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const integer = fc.bigInt({ min: -(10n ** 40n), max: 10n ** 40n }).map(String);
 const decimal = fc
@@ -82,7 +83,7 @@ describe('parseExact', () => {
         const rounded = (json: string): unknown => JSON.parse(JSON.stringify(parseExact(json)));
         expect(parse(text, rounded)).toEqual(parse(text, (json) => JSON.parse(json)));
       }),
-      { numRuns: 3_000 },
+      drawsOf(3_000),
     );
   });
 

@@ -10,6 +10,7 @@ import {
   decompressZstd,
   measureZstd,
 } from '../../src/std/zstd.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const bytes = fc.uint8Array({ maxLength: 40_000, size: 'max' }).map((array) => Buffer.from(array));
 
@@ -104,7 +105,7 @@ it('all frames are decoded, and the end of whole frames in cut bytes is returned
       expect(part.end).toBe(end);
       expect(part.bytes.equals(text.subarray(0, size))).toBe(true);
     }),
-    { numRuns: 200 },
+    drawsOf(200),
   );
 });
 

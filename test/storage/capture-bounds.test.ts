@@ -18,6 +18,7 @@ import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { Preparer } from '../../src/storage/capture/preparation.ts';
 import type { PreparedExchange } from '../../src/storage/capture/prepared-exchange.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { drawsOf } from '../long-parts.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
@@ -278,7 +279,7 @@ describe('any exchange', () => {
             expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
           }
         }),
-        { numRuns: 500 },
+        drawsOf(500),
       );
     },
   );

@@ -9,6 +9,7 @@ import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { Preparer } from '../../src/storage/capture/preparation.ts';
 import type { PreparedExchange } from '../../src/storage/capture/prepared-exchange.ts';
 import { encodeMeta } from '../../src/storage/capture/record.ts';
+import { drawsOf } from '../long-parts.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
@@ -91,7 +92,7 @@ it.each([true, false])(
           }
         },
       ),
-      { numRuns: 2_000 },
+      drawsOf(2_000),
     );
   },
 );

@@ -4,6 +4,7 @@ import { expect, it } from 'vitest';
 import { Preparer } from '../../src/storage/capture/preparation.ts';
 import type { PreparedExchange } from '../../src/storage/capture/prepared-exchange.ts';
 import { decodeMeta, encodeMeta } from '../../src/storage/capture/record.ts';
+import { drawsOf } from '../long-parts.ts';
 import { makeExchange } from './captured.ts';
 
 const text = fc.string({ unit: 'grapheme', maxLength: 40 });
@@ -87,6 +88,6 @@ it('a record is read as it was written', () => {
         });
       },
     ),
-    { numRuns: 500 },
+    drawsOf(500),
   );
 });

@@ -15,6 +15,7 @@ import { WriteTurn } from '../../src/storage/lmdb/write-turn.ts';
 import { RedoLog } from '../../src/storage/redo-log.ts';
 import { restoreBackup } from '../../src/storage/restore.ts';
 import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
+import { drawsOf } from '../long-parts.ts';
 import { makeFolder } from './folder.ts';
 
 const JOURNAL = new URL('../../src/storage/lmdb/journal.ts', import.meta.url).href;
@@ -387,7 +388,7 @@ describe('a redo log', () => {
           if (found.length < texts.length) expect(end + 16 + texts[found.length]!.length).toBeGreaterThan(at);
         },
       ),
-      { numRuns: 300 },
+      drawsOf(300),
     );
   });
 

@@ -26,6 +26,7 @@ import { restoreBackup } from '../../src/storage/restore.ts';
 import { runCli } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
 import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
+import { longFrom } from '../long-parts.ts';
 import { makeFolder } from './folder.ts';
 
 const NOW = Date.parse('2026-03-01T10:00:00.000Z');
@@ -79,7 +80,7 @@ function plant(kind: string, name: string, content = 'planted'): void {
 }
 
 describe('a manipulated backup', () => {
-  it.each([
+  const names = [
     ['secret', 'rekey.json'],
     ['redo', 'rekey.json'],
     ['database', 'rekey.json'],
@@ -104,11 +105,13 @@ describe('a manipulated backup', () => {
     ['attachment', 'attachments/x'],
     ['attachment', `files/${'a'.repeat(64)}`],
     ['other', 'secrets/x'],
-  ])('may not bring a %s named %j', async (kind, name) => {
-    plant(kind, name);
-    await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('is not a backup that this version');
-    expect(existsSync(target.data_dir)).toBe(false);
-  });
+  ] as const;
+  for (const [at, [kind, name]] of names.entries())
+    it(`may not bring a ${kind} named ${JSON.stringify(name)}`, longFrom(at % 4, 1), async () => {
+      plant(kind, name);
+      await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('is not a backup that this version');
+      expect(existsSync(target.data_dir)).toBe(false);
+    });
 
   it('may not list a file twice', async () => {
     editManifest((files) => files.push(files[0]!));

@@ -1,6 +1,6 @@
 /** Which golden runs teach, when a student is good enough, and when it is no worse than the one before. */
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { makeGoldenSteps } from '../../bench/order-agent.ts';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { boundError } from '../../src/student/model/error-bound.ts';
@@ -124,7 +124,7 @@ describe('a student of a repetitive agent', () => {
   });
 
   it('is the same for the same runs, and differs for others', async () => {
-    const runs = makeRuns(40);
+    const runs = makeRuns(24);
     const [first, two] = [await teach(runs), await teach(runs)];
     expect(two.model).toEqual(first.model);
     expect(two.draft).toEqual(first.draft);
@@ -199,7 +199,7 @@ describe('a student of a repetitive agent', () => {
   });
 
   it('does not pass if golden answers contradict each other', async () => {
-    const runs = makeRuns(60);
+    const runs = makeRuns(30);
     for (const [at, run] of runs.entries()) {
       for (const step of run.steps)
         step.answer = {
@@ -264,6 +264,11 @@ describe('agents with few golden runs', () => {
 });
 
 describe('the gate', () => {
+  let taught: TaughtStudent;
+  beforeAll(async () => {
+    taught = await teach(makeRuns(20));
+  });
+
   it.each([
     [{ served: 40, errors: 2 }, null],
     [{ served: 40, errors: 3 }, '3 of 40 served steps held out are wrong (7.5 %), more than 5 %'],
@@ -276,8 +281,7 @@ describe('the gate', () => {
       { served: 60, errors: 2, in_a_row: { served: 20, errors: 2 } },
       '2 of the 20 steps served in a row from the beginning of a run are wrong (10 %), more than 5 %',
     ],
-  ])('judges %j', async (measured, words) => {
-    const taught = await teach(makeRuns(20));
+  ])('judges %j', (measured, words) => {
     const { served, errors } = measured;
     const all = {
       in_a_row: { served: 0, errors: 0 },

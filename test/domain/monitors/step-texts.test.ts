@@ -5,6 +5,7 @@ import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { FEATURE_BYTES, StepFeatures } from '../../../src/domain/monitors/features.ts';
 import { COUNT, StepTexts, textFallback } from '../../../src/domain/monitors/step-texts.ts';
 import { TRIGGER, TRIGGER_WORDS, type TriggerName } from '../../../src/domain/monitors/triggers.ts';
+import { drawsOf } from '../../long-parts.ts';
 
 const addon = loadTextAddon();
 
@@ -78,7 +79,7 @@ describe.skipIf(addon === null)('the addon and its fallback', () => {
         expect(measured.features).toBe(other.features);
         expect(measured.counts.slice(0, TRIGGERS_FROM)).toEqual(other.counts.slice(0, TRIGGERS_FROM));
       }),
-      { numRuns: 2_000 },
+      drawsOf(2_000),
     );
   });
 

@@ -7,6 +7,7 @@ import { maskStep } from '../../../src/domain/monitors/masked-step.ts';
 import { cleanQuote } from '../../../src/domain/monitors/quote.ts';
 import { countStutter } from '../../../src/domain/monitors/stutter.ts';
 import { hashLexicon, hashWord, readWords, WordList, WordSet } from '../../../src/domain/monitors/words.ts';
+import { drawsOf } from '../../long-parts.ts';
 import { makeStep } from './script.ts';
 
 describe('the hash of a result', () => {
@@ -39,7 +40,7 @@ describe('the hash of a result', () => {
         const text = pieces.join('');
         expect(hashOutcome(text)).toBe(hashLoosely(text.replace(CHANGING, '#')));
       }),
-      { numRuns: 2_000 },
+      drawsOf(2_000),
     );
   });
 });
@@ -77,7 +78,7 @@ describe('a quote', () => {
           cleanQuote(`é ${text}`, characters).replace('é', 'e'),
         );
       }),
-      { numRuns: 500 },
+      drawsOf(500),
     );
   });
 });

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { ENUMERATION } from '../../../src/domain/monitors/digest.ts';
 import * as lexicon from '../../../src/domain/monitors/lexicon.ts';
 import { packTriggers, TRIGGER_WORDS, type TriggerName } from '../../../src/domain/monitors/triggers.ts';
+import { drawsOf } from '../../long-parts.ts';
 
 const PATTERNS: Readonly<Record<TriggerName, RegExp>> = {
   failing: lexicon.FAILING,
@@ -83,7 +84,7 @@ describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
             ).toBe(true);
           },
         ),
-        { numRuns: 400 },
+        drawsOf(400),
       );
     }
     expect(matched).toBeGreaterThan(100);

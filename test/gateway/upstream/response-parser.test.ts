@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UPSTREAM_CHUNK_LINE_BYTES } from '../../../src/gateway/upstream/chunked-decoder.ts';
 import { UPSTREAM_HEAD_BYTES } from '../../../src/limits.ts';
+import { drawsOf } from '../../long-parts.ts';
 import { type ParsedAnswer, parseByNode, parseByUs } from './parsed-answer.ts';
 
 const bytes = (text: string): Buffer => Buffer.from(text, 'latin1');
@@ -332,7 +333,7 @@ const brokenAnswer = fc
     return changed;
   });
 
-const RUNS = { numRuns: 1_500 };
+const RUNS = drawsOf(1_500);
 
 describe('answers in pieces', () => {
   const splits = fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 1, maxLength: 8 });

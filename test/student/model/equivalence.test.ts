@@ -12,6 +12,7 @@ import {
   type Wording,
 } from '../../../src/student/model/equivalence.ts';
 import { hashString } from '../../../src/student/model/json-values.ts';
+import { drawsOf } from '../../long-parts.ts';
 import { callAnswer, textAnswer } from './made-steps.ts';
 
 const FREE: FreeArguments = [
@@ -257,7 +258,7 @@ describe('the values of a step', () => {
         for (let n = 0; n < 40; n++) listed.holds(`other ${n}`);
         expect(values.map((value) => listed.holds(value))).toEqual(searched);
       }),
-      { numRuns: 1_000 },
+      drawsOf(1_000),
     );
   });
 });

@@ -12,6 +12,7 @@ import { summarizeList } from '../../../src/student/model/list-summary.ts';
 import { Student } from '../../../src/student/model/student.ts';
 import { ToolSchemas } from '../../../src/student/serving/tool-schemas.ts';
 import { fitStudent } from '../../../src/teaching/student-fit.ts';
+import { drawsOf } from '../../long-parts.ts';
 import { callAnswer, called, digest, textAnswer, user } from './made-steps.ts';
 
 /** Neighbouring ids of 19 digits that are equal as doubles. */
@@ -138,7 +139,7 @@ describe('an answer', () => {
         const said = ask(student, live, 0);
         if (said.startsWith('{')) expect(said).toBe(`{"order":${order},"customer":${customer},"ref":${ref}}`);
       }),
-      { numRuns: 200 },
+      drawsOf(200),
     );
   });
 

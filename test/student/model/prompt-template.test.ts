@@ -9,6 +9,7 @@ import { digestStep, type StepDigest } from '../../../src/student/model/step.ts'
 import { plainExtras } from '../../../src/student/model/step-extras.ts';
 import { Student } from '../../../src/student/model/student.ts';
 import { fitStudent } from '../../../src/teaching/student-fit.ts';
+import { drawsOf } from '../../long-parts.ts';
 import { callAnswer, makeRequest, orderId, tool, user } from './made-steps.ts';
 
 const PEOPLE = [
@@ -189,7 +190,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
           expect(ask(student, changed), changed).not.toBe('covered');
         },
       ),
-      { numRuns: 500 },
+      drawsOf(500),
     );
   });
 
@@ -214,7 +215,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
           expect(ask(student, changed), changed).not.toBe('covered');
         },
       ),
-      { numRuns: 500 },
+      drawsOf(500),
     );
   });
 

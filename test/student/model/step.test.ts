@@ -10,6 +10,7 @@ import { readBetas, readMessagesSettings } from '../../../src/student/model/step
 import { MARK } from '../../../src/student/model/step-marks.ts';
 import { readTokens } from '../../../src/student/model/text-tokens.ts';
 import { readStep, WIRES } from '../../../src/student/serving/step-reading.ts';
+import { drawsOf } from '../../long-parts.ts';
 import { called, digest, tool, user } from './made-steps.ts';
 
 const readMessages = (body: unknown, headers: string[]) => readStep(WIRES.messages, body, headers);
@@ -379,7 +380,7 @@ describe('a digest of a step', () => {
         const read = readMessages(request, ['anthropic-beta', 'b, a']);
         expect(readMessages(structuredClone(request), ['Anthropic-Beta', 'a,b'])).toEqual(read);
       }),
-      { numRuns: 300 },
+      drawsOf(300),
     );
   });
 });
