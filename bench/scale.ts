@@ -111,7 +111,7 @@ export async function runScaleBench({ quick, save, say }: ScaleBenchOptions): Pr
 function takeMedians(all: readonly Sample[]): Sample {
   const names = Object.keys(all[0]!) as (keyof Sample)[];
   return Object.fromEntries(
-    names.map((name) => [name, takeMedian(all.map((one) => one[name]))]),
+    names.map((name) => [name, takeMedian(all.map((sample) => sample[name]))]),
   ) as unknown as Sample;
 }
 
@@ -315,17 +315,17 @@ function print({ points, machine }: ScaleResult): void {
   const write = (words: readonly string[]) =>
     console.log(words.map((word, at) => (at === 0 ? word.padEnd(10) : word.padStart(12))).join(''));
   write(head);
-  for (const one of points)
+  for (const point of points)
     write([
-      one.what,
-      one.boxes === 0 ? 'own' : `${one.boxes}`,
-      one.per_s.toFixed(0),
-      (one.p50_us / 1_000).toFixed(2),
-      (one.p99_us / 1_000).toFixed(2),
-      one.box_us.toFixed(0),
-      one.database_us.toFixed(0),
-      one.commits.toFixed(3),
-      one.wal_bytes.toFixed(0),
+      point.what,
+      point.boxes === 0 ? 'own' : `${point.boxes}`,
+      point.per_s.toFixed(0),
+      (point.p50_us / 1_000).toFixed(2),
+      (point.p99_us / 1_000).toFixed(2),
+      point.box_us.toFixed(0),
+      point.database_us.toFixed(0),
+      point.commits.toFixed(3),
+      point.wal_bytes.toFixed(0),
     ]);
   console.log('\nµs, commits and bytes are for one request');
 }

@@ -12,8 +12,10 @@ const read = (name: string) =>
   readFileSync(fileURLToPath(new URL(`../../deploy/${name}`, import.meta.url)), 'utf8');
 
 // biome-ignore lint/suspicious/noExplicitAny: a manifest of Kubernetes
-const documents: any[] = parseAllDocuments(read('kubernetes/understudy-scale.yaml')).map((one) => one.toJS());
-const ofKind = (kind: string) => documents.filter((one) => one.kind === kind);
+const documents: any[] = parseAllDocuments(read('kubernetes/understudy-scale.yaml')).map((text) =>
+  text.toJS(),
+);
+const ofKind = (kind: string) => documents.filter((document) => document.kind === kind);
 const find = (kind: string, name: string) => ofKind(kind).find(({ metadata }) => metadata.name === name);
 const workloads = [...ofKind('StatefulSet'), ...ofKind('Deployment'), ...ofKind('Job')];
 const boxes = ofKind('StatefulSet');
@@ -61,7 +63,7 @@ it('pods run without rights, have time to end after the notice, and set existing
       for (const { name } of container.volumeMounts)
         expect([
           ...pod.volumes,
-          ...(spec.volumeClaimTemplates ?? []).map((one: { metadata: object }) => one.metadata),
+          ...(spec.volumeClaimTemplates ?? []).map((claim: { metadata: object }) => claim.metadata),
         ]).toContainEqual(expect.objectContaining({ name }));
     }
   }
