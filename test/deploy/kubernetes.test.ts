@@ -37,8 +37,8 @@ it('services, budgets and policies select the pods of a workload', () => {
 it('ports of services and probes are ports of the pods', () => {
   for (const { spec } of ofKind('Service')) {
     const pods = workloads.find(
-      (one) =>
-        one.spec.template.metadata.labels['app.kubernetes.io/component'] ===
+      (workload) =>
+        workload.spec.template.metadata.labels['app.kubernetes.io/component'] ===
         spec.selector['app.kubernetes.io/component'],
     );
     const ports = pods.spec.template.spec.containers[0].ports;
