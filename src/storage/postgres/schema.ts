@@ -329,6 +329,7 @@ SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   known record;
   kept int[];
+  is_all boolean;
   d record;
   until bytea;
 BEGIN
@@ -346,12 +347,17 @@ BEGIN
     JOIN understudy.owners o ON o.actor = a.actor AND o.box = a_box AND o.term = a.term
     ORDER BY o.actor FOR NO KEY UPDATE OF o
   );
-  lost := ARRAY(SELECT n FROM generate_series(1, cardinality(actors)) AS n WHERE n <> ALL (kept));
+  -- The usual case; otherwise each entry is looked up among the kept actors.
+  is_all := cardinality(kept) = cardinality(actors);
+  lost := '{}';
+  IF NOT is_all THEN
+    lost := ARRAY(SELECT n FROM generate_series(1, cardinality(actors)) AS n WHERE n <> ALL (kept));
+  END IF;
   FOR p IN 1 .. phases LOOP
     FOR d IN
       SELECT u.tbl, u.first, u."end", u.n
       FROM unnest(d_of, d_phase, d_tbl, d_first, d_end, d_limit) WITH ORDINALITY AS u (of, phase, tbl, first, "end", n, at)
-      WHERE u.phase = p AND u.of = ANY (kept) ORDER BY u.at
+      WHERE u.phase = p AND (is_all OR u.of = ANY (kept)) ORDER BY u.at
     LOOP
       until := NULL;
       IF d.n IS NOT NULL THEN
@@ -363,18 +369,19 @@ BEGIN
     END LOOP;
     INSERT INTO understudy.run_rows (tbl, key, value)
       SELECT w.tbl, w.key, w.value FROM unnest(w_of, w_phase, w_tbl, w_key, w_value) AS w (of, phase, tbl, key, value)
-      WHERE w.phase = p AND w.of = ANY (kept)
+      WHERE w.phase = p AND (is_all OR w.of = ANY (kept))
     ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value;
   END LOOP;
   INSERT INTO understudy.counters AS t (tbl, key, name, box, n)
     SELECT c.tbl, c.key, c.name, a_box, sum(c.by)
     FROM unnest(c_of, c_tbl, c_key, c_name, c_by) AS c (of, tbl, key, name, by)
-    WHERE c.of = ANY (kept) GROUP BY c.tbl, c.key, c.name
+    WHERE (is_all OR c.of = ANY (kept)) GROUP BY c.tbl, c.key, c.name
   ON CONFLICT (tbl, key, name, box) DO UPDATE SET n = t.n + excluded.n;
   IF r_of && kept THEN
     SELECT understudy.place_rows(a_box, array_agg(r.tbl ORDER BY r.n), array_agg(r.key ORDER BY r.n), array_agg(r.value ORDER BY r.n))
       INTO place
-      FROM unnest(r_of, r_tbl, r_key, r_value) WITH ORDINALITY AS r (of, tbl, key, value, n) WHERE r.of = ANY (kept);
+      FROM unnest(r_of, r_tbl, r_key, r_value) WITH ORDINALITY AS r (of, tbl, key, value, n)
+      WHERE is_all OR r.of = ANY (kept);
   END IF;
   UPDATE understudy.run_boxes b SET batch = a_batch, lost = commit_runs.lost, position = place, at = now()
     WHERE b.box = a_box;

@@ -10,6 +10,7 @@ import { encodePrefixEnd, encodeRowKey } from '../../../src/storage/row-key.ts';
 import { CommitBuilder } from '../../../src/storage/shared/runs-commit.ts';
 import { SharedRunsJournal } from '../../../src/storage/shared/runs-journal.ts';
 import type { HeldActor, RunsStore } from '../../../src/storage/shared/runs-store.ts';
+import { TruthRefusedError } from '../../../src/storage/shared/truth.ts';
 import { makeFolder } from '../folder.ts';
 import { describeJournal, event, readable } from '../journal-suite.ts';
 import { loadFirst, RunsBox, TABLES } from './runs-box.ts';
@@ -229,6 +230,29 @@ it('fails loads and commits while the database is away, as the runtime expects i
   });
   isAway = false;
   await expect.poll(() => a.journal.load('run', 'x').then(readable)).toMatchObject({ snapshot: null });
+});
+
+it('a commit that the database refuses for itself does not stop the others', async () => {
+  const truths = makeTruths();
+  const { store } = truths.runs;
+  truths.runs.store = (box, commits) => {
+    if (commits.some(({ actor }) => actor.includes('poison')))
+      throw new TruthRefusedError('this value is refused');
+    return store.call(truths.runs, box, commits);
+  };
+  const [a] = (await openBoxes(1, truths, { patience_ms: 30, retry_ms: 1 })) as [RunsBox];
+  for (const key of ['poison', 'x']) await a.journal.load('run', key);
+  expect(await commit(a.journal, event('run', 'poison', 1))).toMatchObject({
+    message: 'this value is refused',
+  });
+  // The batch number is unknown to the database, so the box goes on as another one.
+  await expect
+    .poll(async () => {
+      await a.journal.load('run', 'x');
+      return commit(a.journal, event('run', 'x', 1));
+    })
+    .toEqual([]);
+  expect(readable(await a.journal.load('run', 'x')).events).toEqual(['event 1']);
 });
 
 it('a change of a table that cannot take it is refused', () => {
