@@ -21,7 +21,7 @@ export const UNIT = [
   'test/actors/{live-exchange,live-hub,shared-hub,rate-bucket,run,usage-meter,capture-batch,fault-history}.test.ts',
   'test/api/{byte-stream,capture-exports,clock-jumps,declared-bounds,dispatch}.test.ts',
   'test/api/{experiments,patterns,retrieve,stream-credentials}.test.ts',
-  'test/bench/{growth,held-back-offline,soak}.test.ts',
+  'test/bench/{growth,held-back-judges,held-back-offline,soak}.test.ts',
   'test/cli/{banner,inspect,remaining-time}.test.ts',
   'test/label/{labelled-target,wire-paths}.test.ts',
   'test/native/{byte,vector}-engine.test.ts',

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 
 const api = new ApiChild({ VECTOR_STORE_URL: 'embedded:' });
-const RUNS = 230;
+const RUNS = 120;
 
 beforeAll(async () => {
   await api.start();

@@ -5,7 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
 
 const api = new ApiChild({ AUTH_DB_URL: 'embedded:', VECTOR_STORE_URL: 'embedded:' });
@@ -38,11 +38,10 @@ it('the audit log has one entry for each decision of a person, and no entry for 
   await send(key.raw_key, 'POST', '/v1/findings/shop', { content: 'about the parser' });
   const file = join(api.dir, 'in.jsonl');
   writeFileSync(file, JSON.stringify({ situation: 'a b c', dead_ends: 'd', unlock: 'e' }));
-  const imported = new CliChild(['patterns', 'import', '--tier', 'e2', '--org', org_id, file], {
-    env: { DATA_DIR: api.dir },
-    cwd: api.dir,
+  const imported = await runHere(['patterns', 'import', '--tier', 'e2', '--org', org_id, file], {
+    DATA_DIR: api.dir,
   });
-  expect((await imported.ended).code).toBe(0);
+  expect(imported.code, imported.stderr).toBe(0);
 
   const log = await send(owner, 'GET', `/organizations/${org_id}/audit-log`);
   expect(log).toMatchObject([

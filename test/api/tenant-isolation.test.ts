@@ -10,6 +10,7 @@ import { ROLES, type Role } from '../../src/domain/role.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 import { emailOf, type MemoryControlPlane, memoryControlPlane } from '../fixtures/control-plane-memory.ts';
+import { drawsOf } from '../long-parts.ts';
 
 const PEOPLE = ['ann', 'bob', 'cid', 'dee'];
 
@@ -405,7 +406,7 @@ describe('people of several organizations', () => {
         for (const who of PEOPLE) for (const org of session.model.orgs) await session.look(who, org);
         expect(session.api.failures).toEqual([]);
       }),
-      { numRuns: 15 },
+      drawsOf(15),
     );
   });
 });
@@ -437,7 +438,7 @@ describe('in any order of events', () => {
         expect(new Set(ids).size).toBe(1);
         expect((await api.call('ann', 'GET', '/organizations/')).body).toHaveLength(1);
       }),
-      { numRuns: ORDERS, seed: SEED },
+      { ...drawsOf(ORDERS), seed: SEED },
     );
   });
 
@@ -506,7 +507,7 @@ describe('in any order of events', () => {
         const isRevoked = done.some(({ body }) => body?.id === key.id && body.revoked === true);
         expect(live.length).toBe(rotated.length > 0 ? 1 : isRevoked ? 0 : 1);
       }),
-      { numRuns: ORDERS, seed: SEED },
+      { ...drawsOf(ORDERS), seed: SEED },
     );
   });
 
@@ -574,7 +575,7 @@ describe('in any order of events', () => {
             expect(rows('members', [value.id])).toBeGreaterThan(0);
         }
       }),
-      { numRuns: ORDERS, seed: SEED },
+      { ...drawsOf(ORDERS), seed: SEED },
     );
   });
 
@@ -611,7 +612,7 @@ describe('in any order of events', () => {
         const log = (await setUp.call('ann', 'GET', `/organizations/${org_id}/audit-log`)).body;
         expect(log).toHaveLength(4);
       }),
-      { numRuns: ORDERS, seed: SEED },
+      { ...drawsOf(ORDERS), seed: SEED },
     );
   });
 });

@@ -18,6 +18,7 @@ import type {
 } from '../../bench/eval/held-back/held-back-agent.ts';
 import { findWanted, judgeAnswer } from '../../bench/eval/held-back/truth.ts';
 import { createPrng } from '../../src/std/prng.ts';
+import { longFrom } from '../long-parts.ts';
 
 const RUNS = 25;
 const RESTRICTED_RUNS = 60;
@@ -180,8 +181,8 @@ describe('the agents that judge', () => {
   });
 });
 
-for (const agent of JUDGES)
-  describe(`the ${agent.name}`, () => {
+for (const [at, agent] of JUDGES.entries())
+  describe(`the ${agent.name}`, longFrom(at, 3), () => {
     it.each(['usual', 'restricted', 'changed'] as const)('finds its own whole runs right: %s', (kind) => {
       let ends = 0;
       for (const { answer, judge } of allSteps(agent, kind)) {

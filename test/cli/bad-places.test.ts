@@ -28,9 +28,11 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-async function refuse(argv: string[], DATA_DIR: string): Promise<string> {
-  // Processes are asked for each kind of refusal, with and without a guarded process.
-  const run = argv[0] === 'token' || argv[0] === 'restore' ? runCli : runHere;
+async function refuse(
+  argv: string[],
+  DATA_DIR: string,
+  run: typeof runCli | typeof runHere = runHere,
+): Promise<string> {
   const { code, stdout, stderr } = await run(argv, { DATA_DIR });
   expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
   expect(stderr.trimEnd().split('\n'), argv.join(' ')).toHaveLength(1);
@@ -50,7 +52,9 @@ describe('one line names a DATA_DIR that is not a folder:', () => {
     const all = [...commands, ['backup', '--out', join(root, 'other')], ['restore', '--from', backup]];
     for (const DATA_DIR of [file, join(file, 'below')]) {
       for (const argv of all) {
-        const line = await refuse(argv, DATA_DIR);
+        // A guarded command and another one run as processes.
+        const isProcess = DATA_DIR === file && (argv[0] === 'token' || argv[0] === 'restore');
+        const line = await refuse(argv, DATA_DIR, isProcess ? runCli : runHere);
         expect(line).toMatch(ELSEWHERE);
         expect(line).toContain(`understudy: ${file} is not a folder`);
         expect(line).toContain(`(${DATA_DIR} now)`);

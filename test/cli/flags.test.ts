@@ -15,6 +15,7 @@ import { runStart } from '../../src/cli/start.ts';
 import { runToken } from '../../src/cli/token.ts';
 import { runTrace } from '../../src/cli/trace.ts';
 import { findNearestName } from '../../src/std/nearest-name.ts';
+import { longFrom } from '../long-parts.ts';
 import { runCli } from './child.ts';
 
 const io: CliIo = { out: async () => {}, err: () => {}, is_terminal: false, has_color: false };
@@ -93,16 +94,22 @@ it('commands refuse the options of other commands', async () => {
     expect(await refusalOf(() => COMMANDS[name]!.run([flag, 'x']))).toMatch(`there is no option ${flag}`);
 });
 
-it.each([
+const misuses = [
   ['trace', '--nope'],
   ['token', '--email'],
   ['keys', 'list', 'extra'],
-])('a process exits with 2 after one line that says where to read more: %s %s', async (...argv) => {
-  const { code, stdout, stderr } = await runCli(argv);
-  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-  expect(stderr).toMatch(/^understudy: [^\n]+\nSee: understudy \w+ --help\n$/);
-  expect(stderr).toContain(`See: understudy ${argv[0]} --help`);
-});
+];
+for (const [at, argv] of misuses.entries())
+  it(
+    `a process exits with 2 after one line that says where to read more: ${argv.join(' ')}`,
+    longFrom(at, 1),
+    async () => {
+      const { code, stdout, stderr } = await runCli(argv);
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+      expect(stderr).toMatch(/^understudy: [^\n]+\nSee: understudy \w+ --help\n$/);
+      expect(stderr).toContain(`See: understudy ${argv[0]} --help`);
+    },
+  );
 
 const KINDS = { db: 'text', 'not-golden': 'switch' } as const;
 

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
+import { longFrom } from '../long-parts.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 interface Manifest {
@@ -45,14 +46,15 @@ it.each([
   });
 });
 
-it.each(workspaces)('an old Node is refused in the npm script prepack of %s', (folder) => {
-  const words = readManifest(folder).scripts.prepack!.split(' ').slice(1);
-  expect(runOnOldNode(words, 'prepack', folder)).toEqual({
-    status: 1,
-    stdout: '',
-    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 npm pack --workspaces\n`,
+for (const [at, folder] of workspaces.entries())
+  it(`an old Node is refused in the npm script prepack of ${folder}`, longFrom(at, 1), () => {
+    const words = readManifest(folder).scripts.prepack!.split(' ').slice(1);
+    expect(runOnOldNode(words, 'prepack', folder)).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 npm pack --workspaces\n`,
+    });
   });
-});
 
 it('no npm script starts a TypeScript file with Node directly', () => {
   for (const folder of ['.', ...workspaces])

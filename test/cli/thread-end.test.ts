@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { KEY } from '../fixtures/ending-thread.ts';
+import { longFrom } from '../long-parts.ts';
 import { CliChild } from './child.ts';
 
 const ENTRY = fileURLToPath(new URL('../fixtures/ending-thread.ts', import.meta.url));
@@ -14,28 +15,31 @@ async function lastWords(how: string): Promise<Record<string, unknown>[]> {
     .map((line) => JSON.parse(line));
 }
 
-it.each([
+const ends = [
   ['throw', 'uncaughtException'],
   ['reject', 'unhandledRejection'],
-])(
-  'an error that ends a thread (%s) is logged with its type, its place and the exit code',
-  async (how, origin) => {
-    const [failed, ended, ...more] = await lastWords(how);
-    expect(failed).toMatchObject({
-      level: 60,
-      msg: 'a server thread fails',
-      error: 'TypeError',
-      code: 'E_NO',
-      origin,
-    });
-    expect(failed!.reason).toMatch(/^no \[redacted\] at all /);
-    expect((failed!.reason as string).length).toBeLessThanOrEqual(300);
-    expect((failed!.at as string[])[0]).toContain('ending-thread.ts');
-    expect(JSON.stringify(failed)).not.toContain(KEY);
-    expect(ended).toMatchObject({ level: 60, msg: 'a server thread ends', exit_code: 1 });
-    expect(more).toEqual([]);
-  },
-);
+] as const;
+for (const [at, [how, origin]] of ends.entries())
+  it(
+    `an error that ends a thread (${how}) is logged with its type, its place and the exit code`,
+    longFrom(at, 1),
+    async () => {
+      const [failed, ended, ...more] = await lastWords(how);
+      expect(failed).toMatchObject({
+        level: 60,
+        msg: 'a server thread fails',
+        error: 'TypeError',
+        code: 'E_NO',
+        origin,
+      });
+      expect(failed!.reason).toMatch(/^no \[redacted\] at all /);
+      expect((failed!.reason as string).length).toBeLessThanOrEqual(300);
+      expect((failed!.at as string[])[0]).toContain('ending-thread.ts');
+      expect(JSON.stringify(failed)).not.toContain(KEY);
+      expect(ended).toMatchObject({ level: 60, msg: 'a server thread ends', exit_code: 1 });
+      expect(more).toEqual([]);
+    },
+  );
 
 it('an error of a parser that ends a thread is logged without the parsed text', async () => {
   const [failed] = await lastWords('parse');

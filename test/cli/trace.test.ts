@@ -325,7 +325,9 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('pairs the calls of an unlabelled Gemini run, and says that such runs are never golden', async () => {
+  it('pairs the calls of an unlabelled Gemini run, and says that such runs are never golden', {
+    tags: 'long',
+  }, async () => {
     const db = path.join(folder, 'gemini.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db });
     try {

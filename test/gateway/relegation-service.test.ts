@@ -398,7 +398,7 @@ describe('a service that speaks chat-completions', () => {
     expect(JSON.stringify(asked)).not.toContain(CLIENT_CANARY);
   });
 
-  it('is not trusted either', async () => {
+  it('is not trusted either', { tags: 'long' }, async () => {
     await open('chat_completions');
     const wrong = [
       chat({ content: 'half' }, 'length'),

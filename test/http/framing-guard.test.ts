@@ -9,10 +9,7 @@ const WITHOUT = new URL('../fixtures/without-sockets.mjs', import.meta.url).href
 const ADDON = new URL('../../native/build/sockets.node', import.meta.url);
 const OWN = process.platform === 'linux' && existsSync(ADDON) ? 'native' : 'js';
 
-it.each([
-  ['as it is', OWN, {}],
-  ['without its native code', 'js', { NODE_OPTIONS: `--import ${WITHOUT}` }],
-])('the service %s: %s', async (_how, guard, env) => {
+async function checkGuard(guard: string, env: Record<string, string>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-guard-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   await using child = new CliChild(['up', '--port', '0'], { env: { DATA_DIR: folder, PORT: '0', ...env } });
@@ -25,4 +22,10 @@ it.each([
   );
   child.process.kill('SIGTERM');
   expect((await child.ended).stdout).toContain(`framing_guard: ${guard}`);
-});
+}
+
+it('the service as it is', () => checkGuard(OWN, {}));
+
+it('the service without its native code', { tags: 'long' }, () =>
+  checkGuard('js', { NODE_OPTIONS: `--import ${WITHOUT}` }),
+);

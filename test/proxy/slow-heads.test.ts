@@ -16,17 +16,14 @@ import {
 
 const CONNECTIONS = 20;
 const SLOW = 1_320;
-const service = new ProxiedService();
 const capped = new ProxiedService();
 let upstream: SecureUpstream;
 
 beforeAll(async () => {
   upstream = await openSecureUpstream((_request, response) => response.end('whole'));
-  await service.start(authority());
   await capped.start(authority(), { MAX_CONNECTIONS_PER_ADDRESS: String(CONNECTIONS) });
 });
 afterAll(async () => {
-  await service[Symbol.asyncDispose]();
   await capped[Symbol.asyncDispose]();
   upstream.close();
 });
@@ -50,10 +47,12 @@ async function openSilent(port: number, localAddress: string, words: string): Pr
   return socket;
 }
 
-describe.skipIf(process.platform !== 'linux')('a client of the proxy', () => {
-  it('that sends many heads slowly harms neither others nor its neighbours behind the same address', {
-    tags: 'long',
-  }, async () => {
+describe.skipIf(process.platform !== 'linux')('a client of the proxy', { tags: 'long' }, () => {
+  const service = new ProxiedService();
+  beforeAll(() => service.start(authority()));
+  afterAll(() => service[Symbol.asyncDispose]());
+
+  it('that sends many heads slowly harms neither others nor its neighbours behind the same address', async () => {
     const slow = await Promise.all(
       Array.from({ length: SLOW }, () => openSilent(service.port, '127.0.0.2', 'CONNECT ')),
     );
@@ -84,7 +83,9 @@ describe.skipIf(process.platform !== 'linux')('a client of the proxy', () => {
     socket.destroy();
     for (const socket of lingering) socket.destroy();
   });
+});
 
+describe.skipIf(process.platform !== 'linux')('an address', () => {
   it('has at most MAX_CONNECTIONS_PER_ADDRESS connections, and gets 503 for a further one', async () => {
     const open = (address: string) => askForTunnel(capped.port, authority(), undefined, address);
     const tunnels: Socket[] = [];
