@@ -320,7 +320,7 @@ export class StudentThread implements RelegationState {
   /**
    * Passes the runs to the next student. The next student does not learn of answers that the old one gives later, so
    * the upstream serves the rest of those runs.
-   * @param of pass only the runs of that side, and no answers
+   * @param of passes only the runs of that side, and no answers
    */
   async #handRunsOver(from: Seat, to: Seat, of: 'upstream' | null = null): Promise<void> {
     const copied = await withDeadline(

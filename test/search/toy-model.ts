@@ -17,7 +17,7 @@ export interface ToyOptions {
   /** false: the graph has no input for token types. */
   token_types?: boolean;
   extra_input?: string;
-  /** Files by name, written as JSON in addition to the others or instead of them. */
+  /** Files by name, written as JSON. They are added to the default files, or replace those of the same name. */
   files?: Record<string, unknown>;
 }
 
