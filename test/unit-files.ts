@@ -30,7 +30,7 @@ export const UNIT = [
   'test/proxy/name-lookups.test.ts',
   'test/redaction/{escaped-text,key-shapes,redaction,work}.test.ts',
   'test/search/{embedder-config,embedder-features,stored-vectors,word-tokens}.test.ts',
-  'test/sim/simulation.test.ts',
+  'test/sim/{orders,simulation}.test.ts',
   'test/storage/{accounts-usage,capture-record,packing-share,run-reads,stream-secrets,text-words}.test.ts',
   'test/student/serving/{request-rules,service-step,tool-schemas,step-handler}.test.ts',
   'test/house/{bench-results,clocks,config,configuration,docs,errors,exports,import-direction}.test.ts',

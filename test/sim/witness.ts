@@ -7,6 +7,7 @@ import type { HostReport } from '../../src/runtime/host-report.ts';
 import type { JournalWrite } from '../../src/runtime/journal.ts';
 import type { Frame } from '../../src/runtime/link.ts';
 import type { KindPolicy } from '../../src/runtime/supervision.ts';
+import { LEDGER } from './kinds.ts';
 import type { World } from './world.ts';
 
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
@@ -46,6 +47,8 @@ export interface Thread {
 
 interface ActorHistory {
   failures_ms: number[];
+  /** Those that its host surely counts: it may forget earlier ones when it learns that the actor is lost. */
+  counted_ms: number[];
   /** The earliest start after a failure; null if it is not waiting for one. */
   restart_from_ms: number | null;
   stopped_until_ms: number;
@@ -138,12 +141,13 @@ export class Witness {
   seeLost(box: number, key: string, term: number): void {
     const known = this.#known.get(`${box}/${key}`) ?? 0;
     this.#known.set(`${box}/${key}`, Math.max(known, term));
+    this.#actorAt(box, LEDGER, key).counted_ms = [];
   }
 
   /** The store cannot be reached. That is no failure of the actor, which leaves memory. */
   seeUnavailable({ box }: Thread, kind: string, key: string): void {
     const actor = this.#actorAt(box, kind, key);
-    actor.failures_ms = [];
+    forgetFailures(actor);
     actor.restart_from_ms = null;
   }
 
@@ -202,7 +206,7 @@ export class Witness {
     if (nowMs < actor.stopped_until_ms) this.#world.violate(`${kind}/${key} starts while it is stopped`);
     if (actor.restart_from_ms === null) {
       // Not a restart but a new actor, whose failures are counted from zero.
-      actor.failures_ms = [];
+      forgetFailures(actor);
     } else if (nowMs < actor.restart_from_ms) {
       this.#world.violate(`${kind}/${key} starts again too soon`);
     }
@@ -223,14 +227,19 @@ export class Witness {
     const actor = this.#actorAt(box, kind, key);
     const { restart, stopped_for_ms } = this.#policies.get(kind)!;
     const { nowMs } = this.#world;
-    if (during !== 'activate') actor.failures_ms.push(nowMs);
-    const recent = actor.failures_ms.filter((at) => at > nowMs - restart.window_ms).length;
+    if (during !== 'activate') {
+      actor.failures_ms.push(nowMs);
+      actor.counted_ms.push(nowMs);
+    }
+    const countRecent = (all: readonly number[]) => all.filter((at) => at > nowMs - restart.window_ms).length;
     if (outcome === 'restart') {
-      if (recent > restart.max_restarts)
-        this.#world.violate(`${kind}/${key} starts again after ${recent} failures`);
+      const counted = countRecent(actor.counted_ms);
+      if (counted > restart.max_restarts)
+        this.#world.violate(`${kind}/${key} starts again after ${counted} failures`);
       actor.restart_from_ms =
-        nowMs + Math.min(restart.backoff_max_ms, restart.backoff_first_ms * 2 ** (recent - 1));
+        nowMs + Math.min(restart.backoff_max_ms, restart.backoff_first_ms * 2 ** (counted - 1));
     } else {
+      const recent = countRecent(actor.failures_ms);
       if (during !== 'activate' && recent <= restart.max_restarts) {
         this.#world.violate(`${kind}/${key} is stopped after ${recent} failures`);
       }
@@ -251,9 +260,14 @@ export class Witness {
     const address = `${box}/${kind}/${key}`;
     let actor = this.#actors.get(address);
     if (actor === undefined) {
-      actor = { failures_ms: [], restart_from_ms: null, stopped_until_ms: 0 };
+      actor = { failures_ms: [], counted_ms: [], restart_from_ms: null, stopped_until_ms: 0 };
       this.#actors.set(address, actor);
     }
     return actor;
   }
+}
+
+function forgetFailures(actor: ActorHistory): void {
+  actor.failures_ms = [];
+  actor.counted_ms = [];
 }
