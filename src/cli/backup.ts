@@ -10,6 +10,7 @@ import { BackupError, type BackupManifest, type BackupSource } from '../storage/
 import { isBucketPlace } from '../storage/bucket/bucket-place.ts';
 import { StoreError } from '../storage/bucket/object-store.ts';
 import { openStore } from '../storage/bucket/open-store.ts';
+import { viewPath } from '../storage/lmdb/stores.ts';
 import { listPoints } from '../storage/points/point.ts';
 import {
   fetchFolder,
@@ -29,6 +30,11 @@ import { makeHarmlessLine } from './terminal-text.ts';
 /** Upper bounds of --every and --keep. */
 const EVERY_MAX_DAYS = 1;
 const KEEP_MAX_DAYS = 3_650;
+
+/** A box that shares its rows keeps nothing of them but a copy. */
+const WORDS_OF_SHARED =
+  'understudy: the rows of this box are in the PostgreSQL database of AUTH_DB_URL and are not copied here: copy them with its ' +
+  'means, such as pg_dump\n';
 
 export type BackupCommand = 'backup' | 'restore';
 
@@ -105,6 +111,7 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
     capture_db: config.capture.db,
     data_key: config.data_key,
   };
+  if (command === 'backup' && isThere(viewPath(config.data_dir))) io.err(WORDS_OF_SHARED);
   try {
     if (command === 'backup' && values.follow) {
       await followBackup(

@@ -6,8 +6,10 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
 import type { Answer, ControlPlaneChild, Person } from '../fixtures/control-plane.ts';
 import { SECRET } from '../fixtures/control-plane.ts';
+import { exportLogs, type MadeEvent, makeLogs } from '../fixtures/otel-sdk.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { SharedBoxes } from './shared-boxes.ts';
 
@@ -195,6 +197,50 @@ it('a run that is deleted on one box is gone on the other, and its name is free'
   expect(deletions).toHaveLength(1);
 });
 
+it('a tool call that telemetry reports to both boxes is one step', async () => {
+  const leo = await Agent.open('leo');
+  const call = (number: number): MadeEvent => ({
+    body: 'claude_code.tool_result',
+    at_ms: 1_795_459_738_000 + number,
+    attributes: {
+      'session.id': 'told',
+      'event.name': 'tool_result',
+      'event.sequence': number,
+      tool_name: 'Bash',
+      tool_use_id: `toolu_${number}`,
+      success: 'true',
+      tool_input: '{"command":"true"}',
+    },
+  });
+  const tell = async (box: ControlPlaneChild, ...numbers: number[]) => {
+    const logs = await makeLogs('com.anthropic.claude_code.events', {}, numbers.map(call));
+    const sent = await exportLogs(logs, { endpoint: `${box.url}/otel`, key: leo.key });
+    expect(sent).toEqual({ code: 0, error: '' });
+  };
+  await tell(a, 1);
+  await tell(b, 1, 2);
+  await Promise.all([tell(a, 2, 3), tell(b, 2, 3)]);
+  await expect
+    .poll(async () => (await leo.ask(b, 'GET', '/v1/monitor/runs/told')).body)
+    .toMatchObject({ steps: 3, status: 'running' });
+  expect((await leo.read(a, '/v1/monitor/runs/told/steps')).steps).toHaveLength(3);
+});
+
+it('an evaluation on one box is known on the other', async () => {
+  const mia = await Agent.open('mia');
+  await mia.start(a, 'r');
+  for (let step_index = 0; step_index < 12; step_index++) {
+    const body = { step_index, action: 'search', action_input: '{"q":"x"}', observation: 'nothing found' };
+    await mia.do(step_index % 2 === 0 ? a : b, 'POST', '/v1/monitor/runs/r/steps', body);
+  }
+  const evaluate = (box: ControlPlaneChild) => mia.do(box, 'POST', '/v1/monitors/evaluate', { run_id: 'r' });
+  const first = await evaluate(a);
+  expect(first.body.inject).toBe(true);
+  expect((await evaluate(b)).text).toBe(first.text);
+  const { totals } = (await b.call(mia.person.token, 'GET', '/usage/?days=2')).body;
+  expect(totals).toMatchObject({ evaluations: 2, injections: 1 });
+});
+
 it('an experiment counts the runs of all boxes once', async () => {
   const hal = await Agent.open('hal');
   for (const [at, arm] of ['on', 'off', 'on', 'off'].entries()) {
@@ -241,6 +287,8 @@ it('a box has only a view, and does not start beside one', async () => {
   const { code, stderr } = await child.ended;
   expect(code).toBe(1);
   expect(stderr).toMatch(/has runs\.mdb, .*"understudy move --to postgres" moves what is in it/);
+  const backup = await runHere(['backup', '--out', join(dir, 'backup')], { DATA_DIR: a.dir });
+  expect(backup).toMatchObject({ code: 1, stderr: expect.stringContaining('such as pg_dump') });
 });
 
 it('without the database a run is refused, and goes on when it is back', async () => {
