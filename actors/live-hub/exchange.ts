@@ -245,7 +245,16 @@ export class LiveExchange {
       feed.is_wanted = true;
       this.#wanted.set(head.org_id, now + WANTED_MS);
       if (feed.ring === null && feed.told_id === 0) begin(feed, head);
+      else if (head.last_id < feed.told_id) this.#beginAgain(feed, head);
     }
+  }
+
+  /** The database was restored from a backup: it goes on with ids that readers already have. */
+  #beginAgain(feed: Feed, { org_id, last_id, lost_id }: LiveHead): void {
+    feed.lost_id = lost_id;
+    feed.told_id = last_id;
+    feed.ring = this.#makeRing(last_id);
+    for (const follower of feed.followers) follower({ org_id, publications: [], ahead_id: last_id });
   }
 
   async #read(session: LiveSession): Promise<void> {

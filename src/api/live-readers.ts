@@ -208,7 +208,11 @@ export class LiveReaders {
         this.#tell(audience, publication);
       },
       (id) => {
-        if (audience.told_id === null || id <= audience.told_id) return;
+        if (audience.told_id === null || id === audience.told_id) return;
+        if (id < audience.told_id) {
+          for (const reader of [...audience.readers]) reader.sink.close();
+          return;
+        }
         audience.published_id = Math.max(audience.published_id, id);
         if (!audience.is_reading_gap) void this.#readGap(audience);
       },

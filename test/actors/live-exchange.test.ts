@@ -194,6 +194,26 @@ describe('an exchange', () => {
     await left;
   });
 
+  it('tells its followers if the database was restored and numbers again from below', async () => {
+    const live = new MemoryLive();
+    const a = new Box(live);
+    const told: number[] = [];
+    a.exchange.follow(ORG, ({ ahead_id }) => told.push(ahead_id));
+    await a.round();
+    a.offer(batch('r0', 'r1', 'r2'));
+    await a.round();
+    expect(told).toEqual([3]);
+    live.orgs.clear();
+    await a.round();
+    expect(told).toEqual([3, 0]);
+    const asked = a.exchange.replay(ORG, { after_id: 3, project_id: null, limit: 1 });
+    await a.round();
+    expect(await asked).toMatchObject({ is_reset: true, last_id: 0 });
+    a.offer(batch('r3'));
+    await a.round();
+    expect(told).toEqual([3, 0, 1]);
+  });
+
   it('no longer delivers events beyond the age limit', async () => {
     const live = new MemoryLive();
     const clock = createManualClock(1_000_000);

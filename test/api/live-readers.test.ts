@@ -6,7 +6,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { liveHub } from '../../actors/live-hub/behaviour.ts';
-import { LiveHubClient, LiveHubReader } from '../../actors/live-hub/client.ts';
+import { LiveHubClient, LiveHubReader, type LiveSource } from '../../actors/live-hub/client.ts';
 import { LIVE_HUB_KIND } from '../../actors/live-hub/protocol.ts';
 import { LiveReaders, type LiveReadersOptions, type MayStay } from '../../src/api/live-readers.ts';
 import { Revocations } from '../../src/auth/revocations.ts';
@@ -354,5 +354,68 @@ describe('readers of the live stream', () => {
       }),
       { numRuns: 60 },
     );
+  });
+});
+
+describe('a stream that goes on elsewhere', () => {
+  /** A source that the test speaks for. */
+  function setUpSource() {
+    let tell: { publish(id: number): void; ahead(id: number): void } | null = null;
+    const source: LiveSource = {
+      subscribe(_orgId, onPublication, onAhead) {
+        tell = {
+          publish: (id) =>
+            onPublication({
+              id,
+              previous_id: id - 1,
+              name: 'step',
+              project_id: null,
+              run_id: null,
+              at_ms: 1,
+              data: `{"run_id":"r${id}"}`,
+            }),
+          ahead: onAhead,
+        };
+        return () => {};
+      },
+      replay: async (_orgId, { after_id }) => {
+        asked.push(after_id);
+        return { is_reset: false, events: [], last_id: Math.max(last_id, after_id ?? 0), more: false };
+      },
+    };
+    const asked: (number | null)[] = [];
+    let last_id = 4;
+    const readers = new LiveReaders(source, new Revocations(Revocations.allocate()), { ask_again_ms: 1 });
+    const sink = new TestSink();
+    sink.onGone = readers.stream({ org_id: 'org_a', project_id: null }, 4, null).open(sink);
+    return {
+      sink,
+      asked,
+      tell: () => tell!,
+      setLast: (id: number) => {
+        last_id = id;
+      },
+    };
+  }
+
+  it('is read where its source says that it is ahead, and not otherwise', async () => {
+    const { sink, asked, tell, setLast } = setUpSource();
+    await vi.waitFor(() => expect(asked).toEqual([4]));
+    await new Promise((resolve) => setImmediate(resolve));
+    tell().publish(5);
+    tell().ahead(5);
+    expect(sink.runs).toEqual(['r5']);
+    setLast(9);
+    tell().ahead(9);
+    await vi.waitFor(() => expect(asked).toEqual([4, 5]));
+    expect(sink.is_open).toBe(true);
+  });
+
+  it('ends for its readers when the numbering begins again below what they have', async () => {
+    const { sink, asked, tell } = setUpSource();
+    await vi.waitFor(() => expect(asked).toEqual([4]));
+    await new Promise((resolve) => setImmediate(resolve));
+    tell().ahead(2);
+    expect(sink.is_open).toBe(false);
   });
 });

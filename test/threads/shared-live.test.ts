@@ -17,7 +17,7 @@ let a: ControlPlaneChild;
 let b: ControlPlaneChild;
 beforeAll(async () => {
   boxes = await SharedBoxes.start();
-  [a, b] = await Promise.all([boxes.open(STREAM), boxes.open(STREAM)]);
+  [a, b] = await Promise.all([boxes.open(STREAM), boxes.open({ ...STREAM, SERVER_THREADS: '2' })]);
 });
 afterAll(() => boxes[Symbol.asyncDispose]());
 
