@@ -170,6 +170,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 `;
 
+/** Actors that one call lets go of; every box gets a row for each. */
+const RELEASED = 5_000;
 /** Box under which counters of departed boxes are kept. */
 const DEPARTED = "'00000000-0000-0000-0000-000000000000'::uuid";
 
@@ -387,24 +389,38 @@ BEGIN
     WHERE b.box = a_box;
 END $$;
 
--- Forgets boxes that have not been seen for so long: others may have their actors, and their counters go into common
--- rows. Any box may call it at any time.
+-- Forgets boxes that have not been seen for so long: their actors belong to none, and their counters go into common
+-- rows. So does it with the oldest actors of boxes that live, and tells these. Any box may call it at any time.
 CREATE FUNCTION understudy.tidy_runs(a_box uuid, age interval DEFAULT ${KEPT}) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   gone uuid[];
+  released bytea[];
 BEGIN
   UPDATE understudy.run_boxes SET at = now() WHERE box = a_box;
   gone := ARRAY(SELECT box FROM understudy.run_boxes WHERE at < now() - age AND box <> a_box FOR UPDATE SKIP LOCKED);
-  IF gone = '{}' THEN RETURN; END IF;
-  DELETE FROM understudy.run_boxes WHERE box = ANY (gone);
-  DELETE FROM understudy.owners WHERE actor IN (
-    SELECT actor FROM understudy.owners WHERE box = ANY (gone) ORDER BY actor FOR UPDATE SKIP LOCKED
+  IF gone <> '{}' THEN
+    DELETE FROM understudy.run_boxes WHERE box = ANY (gone);
+    DELETE FROM understudy.owners WHERE actor IN (
+      SELECT actor FROM understudy.owners WHERE box = ANY (gone) ORDER BY actor FOR UPDATE SKIP LOCKED
+    );
+    WITH moved AS (DELETE FROM understudy.counters WHERE box = ANY (gone) RETURNING tbl, key, name, n)
+    INSERT INTO understudy.counters AS t (tbl, key, name, box, n)
+      SELECT tbl, key, name, ${DEPARTED}, sum(n) FROM moved GROUP BY tbl, key, name ORDER BY tbl, key, name
+    ON CONFLICT (tbl, key, name, box) DO UPDATE SET n = t.n + excluded.n;
+  END IF;
+  released := ARRAY(
+    SELECT o.actor FROM understudy.owners o
+    WHERE o.taken_at < now() - age
+      AND o.actor IN (SELECT actor FROM understudy.owners WHERE taken_at < now() - age LIMIT ${RELEASED})
+    ORDER BY o.actor FOR UPDATE SKIP LOCKED
   );
-  WITH moved AS (DELETE FROM understudy.counters WHERE box = ANY (gone) RETURNING tbl, key, name, n)
-  INSERT INTO understudy.counters AS t (tbl, key, name, box, n)
-    SELECT tbl, key, name, ${DEPARTED}, sum(n) FROM moved GROUP BY tbl, key, name ORDER BY tbl, key, name
-  ON CONFLICT (tbl, key, name, box) DO UPDATE SET n = t.n + excluded.n;
+  IF released <> '{}' THEN
+    DELETE FROM understudy.owners WHERE actor = ANY (released);
+    PERFORM understudy.place_rows(a_box, array_agg('owners'::text),
+        array_agg(r.actor || substring(int8send(nextval('understudy.terms')) FROM 3)), array_agg(NULL::bytea))
+      FROM unnest(released) AS r (actor);
+  END IF;
 END $$;
 ${LIVE_SCHEMA}`;
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { openDataKey } from '../../../src/std/data-key.ts';
 import { MIGRATIONS, SCHEMA_VERSION } from '../../../src/storage/postgres/schema.ts';
 import { checkDatabase, migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
-import type { RunsSession } from '../../../src/storage/shared/runs-truth.ts';
+import { OWNERS, type RunsSession } from '../../../src/storage/shared/runs-truth.ts';
 import { PostgresServer, queryDatabase } from '../../fixtures/postgres-server.ts';
 import { makeFolder } from '../folder.ts';
 import { describeJournal } from '../journal-suite.ts';
@@ -318,4 +318,29 @@ it('a box that has not been seen for a week leaves its counts, and nothing else'
   await c.tidy();
   expect((await add(c, 2, 'run d')).lost).toEqual([]);
   expect(await sum()).toBe(4);
+});
+
+it('an actor that was taken a week ago belongs to no box, and its former one is told', async () => {
+  const address = await makeDatabase();
+  const truth = await PostgresTruth.connect(address);
+  const follower = await truth.open(randomUUID(), () => {});
+  onTestFinished(() => follower.close());
+  const [a, b] = [await openSession(address), await openSession(address)];
+  const [old, recent] = await a.take([addressOf('old'), addressOf('recent')]);
+  const oldRow = `actor = '\\x${addressOf('old').toString('hex')}'`;
+  await queryDatabase(
+    address,
+    `UPDATE understudy.owners SET taken_at = now() - interval '8 days' WHERE ${oldRow}`,
+  );
+  await b.tidy();
+  const { rows } = await follower.follow(0);
+  expect(rows!.map(({ table, key, value }) => [table, key.subarray(0, -6), value])).toEqual([
+    [OWNERS, addressOf('old'), null],
+  ]);
+  expect(rows![0]!.key.readUIntBE(addressOf('old').length, 6)).toBeGreaterThan(old!.term);
+  const commits = [step('old', old!.term, 1), step('recent', recent!.term, 1)];
+  expect((await a.commit(1, commits)).lost).toEqual([0]);
+  const [again] = await a.take([addressOf('old')]);
+  expect(again).toMatchObject({ position: null, rows: [] });
+  expect((await a.commit(2, [step('old', again!.term, 1)])).lost).toEqual([]);
 });
