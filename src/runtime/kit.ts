@@ -137,8 +137,8 @@ export class ActorKit {
   }
 
   /**
-   * Simulates the death of the thread: timers and kept answers are lost. A persistent actor is restored from its
-   * events, any other actor starts with its initial state.
+   * Simulates the death of the thread, or that another process takes the actor: timers and kept answers are lost. A
+   * persistent actor is restored from its events, any other actor starts with its initial state.
    * @throws Error if the events do not lead to the live state, or if a snapshot does not restore the state
    */
   restart(): void {
