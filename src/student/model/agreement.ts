@@ -18,7 +18,7 @@ import { canonicalNumber, parseExact } from '../../std/exact-json.ts';
 import type { StudentAnswer } from './decision.ts';
 import { canonicalText } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
-import { isOccasional, readTokens } from './text-tokens.ts';
+import { isOccasional, readTokens, type TextToken } from './text-tokens.ts';
 
 /**
  * Paraphrases of one message by the same model reach this overlap. Messages with the same values about different
@@ -100,7 +100,9 @@ interface Comparable {
 /** The content of a text, apart from its wording. */
 export interface TextFacts {
   /** Values with their kind and their spelling: `45.2` is a number, written `45.20`. */
-  facts: Map<string, { kind: FactKind; text: string }>;
+  facts: Map<string, Fact>;
+  /** Numbers with a currency, however it is written: `€45.2` for `45.20 EUR`. */
+  amounts: Set<string>;
   /** Capitalised words inside a sentence (`names`), and all words, among which the other text's names are looked up. */
   names: Set<string>;
   said: Set<string>;
@@ -119,6 +121,14 @@ export interface TextFacts {
   is_refusal: boolean;
   /** Groups of {@link OUTCOMES} from which the text has a word. */
   outcomes: Set<number>;
+}
+
+/** A value in a text. */
+interface Fact {
+  kind: FactKind;
+  text: string;
+  /** The number with its currency, as {@link TextFacts.amounts} has it. */
+  amount?: string;
 }
 
 /** The kind of a value in a text. */
@@ -167,7 +177,7 @@ export function textsAgree(a: TextFacts, b: TextFacts): boolean {
   if (haveOtherOutcomes(a, b)) return false;
   if (a.denials > 0 !== b.denials > 0) return false;
   if (a.facts.size !== b.facts.size) return false;
-  for (const fact of a.facts.keys()) if (!b.facts.has(fact)) return false;
+  for (const [key, fact] of a.facts) if (!hasFact(b, key, fact)) return false;
   for (const name of a.names) if (!b.said.has(name)) return false;
   for (const name of b.names) if (!a.said.has(name)) return false;
   if (a.size + b.size === 0) return true;
@@ -184,6 +194,11 @@ export function haveOtherOutcomes(a: TextFacts, b: TextFacts): boolean {
   );
 }
 
+/** Whether a text has another text's value. An amount may have its currency as a sign, a code or a word. */
+export function hasFact({ facts, amounts }: TextFacts, key: string, { amount }: Fact): boolean {
+  return facts.has(key) || (amount !== undefined && amounts.has(amount));
+}
+
 /** Reads the facts of a text. */
 export function readFacts(whole: string): TextFacts {
   const text = whole.slice(0, 2 * STUDENT_CORE.answer);
@@ -197,10 +212,9 @@ export function readFacts(whole: string): TextFacts {
   let isInside = false;
   let size = 0;
   const denying = new DenialReader();
-  const add = (fact: string, kind: FactKind, written: string): void => {
-    facts.set(fact, { kind, text: written });
-  };
+  const amounts = new Set<string>();
   const tokens = readTokens(text, STUDENT_CORE.answer);
+  const currencies = findCurrencies(text, tokens);
   let quote = -1;
   const stated = new Set<number>();
   let isDenied = false;
@@ -210,14 +224,14 @@ export function readFacts(whole: string): TextFacts {
     stated.clear();
     isDenied = false;
   };
-  for (const token of tokens) {
+  for (const [at, token] of tokens.entries()) {
     const raw = text.slice(token.start, token.end);
     if (token.kind === 'sign') {
       if (CLAUSE_ENDS.has(raw)) denying.endClause();
       if (raw === '"' || raw === '`' || raw === '“' || raw === '”') {
         if (quote >= 0 && raw !== '“') {
           const quoted = text.slice(quote, token.start).trim().toLowerCase();
-          if (token.start - quote <= 200) add(quoted, 'quote', quoted);
+          if (token.start - quote <= 200) facts.set(quoted, { kind: 'quote', text: quoted });
           quote = -1;
         } else quote = token.end;
       }
@@ -235,13 +249,11 @@ export function readFacts(whole: string): TextFacts {
     const wasInside = isInside;
     isInside = true;
     if (isOccasional(token) || token.kind === 'path' || raw.includes('_')) {
-      const isNumber = token.kind === 'number';
-      const isAddress = token.kind === 'email' || token.kind === 'path';
-      add(
-        isNumber ? unitOf(text, token) + levelNumber(raw) : raw.toLowerCase(),
-        isNumber ? 'number' : isAddress ? 'address' : 'id',
-        raw,
-      );
+      const { key, fact } = readFact(text, token, currencies.get(at));
+      facts.set(key, fact);
+      if (fact.amount !== undefined) amounts.add(fact.amount);
+      // A text with a currency's sign names the currency.
+      for (const [name, sign] of CURRENCY_NAMES) if (fact.amount?.includes(sign)) allWords.add(name);
       allWords.add(raw.toLowerCase());
       continue;
     }
@@ -256,7 +268,7 @@ export function readFacts(whole: string): TextFacts {
     if (DENIALS.has(word)) {
       isDenied = true;
       denying.deny(word);
-    } else if (!FUNCTION_WORDS.has(word)) {
+    } else if (!FUNCTION_WORDS.has(word) && !currencies.has(at)) {
       plain.add(word);
       const stem = stemWord(word);
       words.set(stem, (words.get(stem) ?? 0) + 1);
@@ -265,7 +277,21 @@ export function readFacts(whole: string): TextFacts {
     }
   }
   closeStatement();
-  return { facts, names, codes, said: allWords, words, size, plain, outcomes, ...denying.facts };
+  return { facts, amounts, names, codes, said: allWords, words, size, plain, outcomes, ...denying.facts };
+}
+
+/** @param currency sign of the currency that stands beside a number as a name */
+function readFact(text: string, token: TextToken, currency?: string): { key: string; fact: Fact } {
+  const raw = text.slice(token.start, token.end);
+  if (token.kind !== 'number') {
+    const isAddress = token.kind === 'email' || token.kind === 'path';
+    return { key: raw.toLowerCase(), fact: { kind: isAddress ? 'address' : 'id', text: raw } };
+  }
+  const [unit, level] = [unitOf(text, token), levelNumber(raw)];
+  const fact: Fact = { kind: 'number', text: raw };
+  if (currency !== undefined) fact.amount = unit + currency + level;
+  else if (CURRENCY_SIGNS.some((sign) => unit.endsWith(sign))) fact.amount = unit + level;
+  return { key: unit + level, fact };
 }
 
 /** Reads what a text denies. */
@@ -301,6 +327,39 @@ const CLAUSE_ENDS = new Set(['.', '!', '?', ',', ';', ':']);
 const STATEMENT_ENDS = new Set(['.', '!', '?']);
 const SENTENCE_ENDS = new Set(['.', '!', '?', ':', '"', '“', '*', '#', '-', '(']);
 const CURRENCIES = '$€£¥';
+/**
+ * Codes and words that mean the same as a currency's sign. Several currencies have the sign of the dollar or the yen, so their codes
+ * mean more than the sign.
+ */
+const CURRENCY_NAMES: ReadonlyMap<string, string> = new Map([
+  ['eur', '€'],
+  ['euro', '€'],
+  ['euros', '€'],
+  ['gbp', '£'],
+  ['dollar', '$'],
+  ['dollars', '$'],
+]);
+const CURRENCY_SIGNS = [...new Set(CURRENCY_NAMES.values())];
+
+/** The sign of the currency that a name beside a number means, at the indexes of the number and of the name. */
+function findCurrencies(text: string, tokens: readonly TextToken[]): Map<number, string> {
+  const found = new Map<number, string>();
+  for (const [at, { kind, key, start, end }] of tokens.entries()) {
+    const sign = kind === 'word' ? CURRENCY_NAMES.get(key) : undefined;
+    if (sign === undefined) continue;
+    const isBeside = (other: number): boolean => {
+      const token = tokens[other];
+      if (token?.kind !== 'number' || found.has(other)) return false;
+      const between = token.start < start ? text.slice(token.end, start) : text.slice(end, token.start);
+      return between === ' ' || between === '';
+    };
+    // `45 EUR` is more usual than `EUR 45`.
+    const number = isBeside(at - 1) ? at - 1 : isBeside(at + 1) ? at + 1 : -1;
+    if (number >= 0) found.set(number, sign).set(at, sign);
+  }
+  return found;
+}
+
 const WORD = /[\p{L}\p{N}]/u;
 
 /** A number's minus sign, currency and `%`, on whichever side of the number they are written. */

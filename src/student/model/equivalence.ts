@@ -18,6 +18,7 @@ import { RecentMap } from '../../std/recent-map.ts';
 import {
   answersAgree,
   type FactKind,
+  hasFact,
   haveOtherOutcomes,
   readFacts,
   stemWord,
@@ -216,6 +217,7 @@ export function valuesMatch(
   if (a.denials > 0 !== b.denials > 0 && !denyNothingSaid(a, b, affirmed)) return false;
   const onlyA = listOthers(a, b, constants);
   const onlyB = listOthers(b, a, constants);
+  if (leavesOut(a, onlyA) || leavesOut(b, onlyB)) return false;
   for (const kind of onlyA.keys()) if (onlyB.has(kind)) return false;
   return [...onlyA.values(), ...onlyB.values()].every((values) =>
     values.every((value) => ground.holds(value)),
@@ -232,6 +234,27 @@ function denyNothingSaid(a: TextFacts, b: TextFacts, affirmed: ReadonlySet<numbe
   return [...denying.denied].every((stem) => !other.words.has(stem) && !affirmed.has(hashString(stem)));
 }
 
+/** A text with this many values that are written alike enumerates them, so none of them may be missing. */
+const ENUMERATED = 3;
+
+/** Whether values that only this text has belong to an enumeration. */
+function leavesOut(text: TextFacts, only: ReadonlyMap<ValueKind, readonly string[]>): boolean {
+  const missing = new Set([...only.values()].flat().map(shapeOfValue));
+  if (missing.size === 0) return false;
+  const counts = new Map<string, number>();
+  for (const { kind, text: value } of text.facts.values()) {
+    const shape = kind === 'quote' ? '' : shapeOfValue(value);
+    if (missing.has(shape)) counts.set(shape, (counts.get(shape) ?? 0) + 1);
+  }
+  return [...counts.values()].some((count) => count >= ENUMERATED);
+}
+
+/** How a value is written, without its digits and letters: dates are alike, and so are times. */
+function shapeOfValue(value: string): string {
+  const level = value.replaceAll(/\d+/g, '#').replaceAll(/\p{L}+/gu, 'a');
+  return /^[#.,]+$/.test(level) ? '#' : level;
+}
+
 type ValueKind = FactKind | 'name' | 'code';
 
 /** Values of a text that another text lacks, by kind. */
@@ -242,8 +265,8 @@ function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>):
     if (list === undefined) found.set(kind, [value]);
     else list.push(value);
   };
-  for (const [fact, { kind, text }] of a.facts)
-    if (!b.facts.has(fact) && !constants.has(hashString(fact))) add(kind, text);
+  for (const [key, fact] of a.facts)
+    if (!hasFact(b, key, fact) && !constants.has(hashString(key))) add(fact.kind, fact.text);
   for (const name of a.names)
     if (!b.said.has(name) && !constants.has(hashString(name))) add(a.codes.has(name) ? 'code' : 'name', name);
   return found;

@@ -52,6 +52,13 @@ describe('agreement', () => {
     expect(agree('Your balance is now -$12.', 'Your balance now is -$12.')).toBe(true);
     expect(agree('Your balance is now €12.', 'Your balance is now $12.')).toBe(false);
     expect(agree('It rose by 5%.', 'It rose by 5.')).toBe(false);
+    expect(agree('The train costs €1,204.50 now.', 'The train costs 1204.5 EUR now.')).toBe(true);
+    expect(agree('The train costs EUR 1,204.50 now.', 'The train costs 1204.50 euros now.')).toBe(true);
+    expect(agree('The train costs €12 now.', 'The train costs 12 USD now.')).toBe(false);
+    expect(agree('The train costs €12 now.', 'The train costs 13 EUR now.')).toBe(false);
+    expect(agree('The train costs €12 now.', 'The train costs 12 now.')).toBe(false);
+    expect(agree('The train costs $12 now.', 'The train costs 12 USD now.')).toBe(false);
+    expect(agree('It is -€12 now.', 'It is 12 EUR now.')).toBe(false);
     expect(agree('I have written to Maria about it.', 'I have written to Chen about it.')).toBe(false);
     expect(agree('I have written to Maria about it.', 'Maria: I have written about it.')).toBe(true);
   });

@@ -91,6 +91,20 @@ describe('texts', () => {
     );
   });
 
+  it('are not equivalent if one of them leaves out a part of an enumeration', () => {
+    const ground = new Ground({
+      sources: [{ name: 'result:list_events', value: ['09:00', '10:30', '12:00', '13:30', 'A-1', 'A-2'] }],
+    });
+    const same = (given: string, other: string): boolean =>
+      known('', [given, other]).isSame(0, textAnswer(given).content, textAnswer(other).content, ground);
+    const all = 'Need help at 09:00, 10:30, 12:00 and 13:30.';
+    expect(same(all, 'Need help: 09:00, 10:30, 12:00, 13:30.')).toBe(true);
+    expect(same(all, 'Need help at 09:00, 10:30 and 13:30.')).toBe(false);
+    expect(same('Need help at 09:00, 10:30 and 13:30.', all)).toBe(false);
+    // Fewer values are no enumeration.
+    expect(same('Need help with A-1 at 09:00.', 'Need help with A-1.')).toBe(true);
+  });
+
   it('are not equivalent if one denies the outcome or names another outcome', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have not refunded 45.20 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
