@@ -1,12 +1,13 @@
 /**
  * Finds final tools. In golden runs, calls of other tools hardly ever come after calls of a final tool. An agent can
- * notice a wrong lookup from the next result, but cannot undo a wrong call of a final tool. An agent whose only tool is
- * a shell uses it for lookups, too. For such an agent, a later call with a different input counts as a lookup. Pure;
- * teaching.
+ * notice a wrong lookup from the next result, but cannot undo a wrong call of a final tool. A tool that only looks is never
+ * final, even if an agent does nothing else. An agent whose only tool is a shell uses it for lookups, too. For such an
+ * agent, a later call with a different input counts as a lookup. Pure; teaching.
  */
 
 import { canonicalText } from '../student/model/json-values.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
+import { LOOKS } from '../student/model/look-calls.ts';
 
 /** Maximum share of a final tool's calls that a call of another tool follows. */
 const LOOKED_AFTER = 0.1;
@@ -29,7 +30,9 @@ export function findFinalTools(steps: readonly LearnedStep[]): Set<string> {
       if (run.slice(at + 1).some(looks)) count.followed++;
     }
   }
-  const final = [...counts].filter(([, { calls, followed }]) => followed <= LOOKED_AFTER * calls);
+  const final = [...counts].filter(
+    ([name, { calls, followed }]) => !LOOKS.test(name) && followed <= LOOKED_AFTER * calls,
+  );
   return new Set(final.map(([name]) => name));
 }
 

@@ -25,6 +25,14 @@ describe('tools whose results are not checked', () => {
     expect(finalOf(Array.from({ length: 20 }, () => ['run', 'edit', 'run']))).toEqual([]);
   });
 
+  it('do not include tools that only look, whatever follows', () => {
+    expect(finalOf(Array.from({ length: 20 }, () => ['open_page', 'open_page']))).toEqual([]);
+    expect(finalOf(Array.from({ length: 20 }, () => ['get_order', 'openUrl']))).toEqual([]);
+    // A call that opens a ticket changes something, and not every name that begins like a look is one.
+    expect(finalOf(Array.from({ length: 20 }, () => ['get_order', 'open_ticket']))).toEqual(['open_ticket']);
+    expect(finalOf(Array.from({ length: 20 }, () => ['get_order', 'listen']))).toEqual(['listen']);
+  });
+
   it('do not include the only tool of an agent that also looks up with it', () => {
     const calls = (inputs: string[][]): LearnedStep[] =>
       inputs.flatMap((commands, run) =>
