@@ -20,6 +20,7 @@ import {
 } from '../student/model/extraction.ts';
 import {
   amountOf,
+  isNumber,
   isObject,
   isPrimitive,
   type Primitive,
@@ -40,6 +41,8 @@ const HITS = 3;
 const NAMING = 6;
 /** Days, times and numbers of the step from which values are computed. */
 const BASES = 24;
+/** Tools whose calls are counted. */
+const COUNTED = 8;
 /** Words of a short text, whose place counts. */
 const SHORT_WORDS = 8;
 
@@ -175,14 +178,25 @@ function proposeLined(value: Primitive, context: StepContext): ExtractionRule[] 
   return rules;
 }
 
-/** Values that are computed from a day, a time or a number of the step. */
+/** Values that are counted, or computed from a day, a time or a number of the step. */
 function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
   const add = (base: Primitive, rule: ExtractionRule): void => {
     for (const by of proposeReckonings(base, value, context))
       rules.push({ ...rule, path: [...rule.path, { pick: 'reckoned', by }] });
   };
-  if (amountOf(value) !== undefined) {
+  const wanted = amountOf(value);
+  if (wanted !== undefined) {
+    const progress = context.source('progress');
+    const made = isObject(progress) && isObject(progress.task) ? progress.task : {};
+    for (const tool of Object.keys(made).slice(0, COUNTED))
+      if (made[tool] === wanted)
+        rules.push({
+          from: 'progress',
+          path: ['task', { pick: 'calls', tool }],
+          span: null,
+          writing: isNumber(value) ? 'same' : 'text',
+        });
     for (const { from, path, amount } of listAmounts(context))
       add(amount, { from, path, span: null, writing: 'same' });
     return rules;

@@ -29,10 +29,10 @@ const PROPOSERS = 6;
 /** Minimum number of runs, and of different values, in which a derived rule is right. */
 export const DERIVED = { runs: 5, values: 3 } as const;
 /**
- * A derived rule is first tried on a sample of `examples`. It is dropped if it is right in none of the sample up to index
- * `first`, or in less than the share `right` of the sample.
+ * A derived rule is first tried on a sample of `examples`. It is dropped if it is right in none of the first `first`
+ * examples, or in less than the share `right` of the sample.
  */
-const SAMPLE = { examples: 24, right: 0.25, first: 6 } as const;
+const SAMPLE = { examples: 24, right: 0.25, first: 7 } as const;
 /** A longer value is prose, which no derived rule gives. */
 const DERIVED_CHARACTERS = 80;
 
@@ -111,7 +111,7 @@ class RuleSearch {
     let right = 0;
     for (let i = 0; i < SAMPLE.examples; i++) {
       if (this.#judge(rule, Math.floor((i * examples.length) / SAMPLE.examples)) === true) right++;
-      if (i === SAMPLE.first && right === 0) return false;
+      if (i + 1 === SAMPLE.first && right === 0) return false;
     }
     return right >= SAMPLE.right * SAMPLE.examples;
   }

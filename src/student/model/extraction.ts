@@ -42,6 +42,8 @@ export type PathPart =
   /** A summary of a list, or of the list's elements that have a given value in a field. */
   | ListSummary
   | ElementChoice
+  /** How many of the run's calls of a tool succeeded. */
+  | { pick: 'calls'; tool: string }
   /** Always last: the value is computed from what the rest of the rule finds. */
   | { pick: 'reckoned'; by: Reckoning };
 
@@ -71,6 +73,8 @@ export const WRITINGS = [
   'fixed2',
   'grouped',
   'grouped2',
+  'hundredths',
+  'grouped_hundredths',
   'lower',
   'upper',
   'capital',
@@ -248,6 +252,8 @@ function isWhole(value: unknown): boolean {
 function takePart(value: unknown, part: PathPart, from: string, context: StepContext): unknown {
   if (typeof part === 'string')
     return isObject(value) && Object.hasOwn(value, part) ? value[part] : undefined;
+  if (typeof part === 'object' && part.pick === 'calls')
+    return !isObject(value) ? undefined : Object.hasOwn(value, part.tool) ? value[part.tool] : 0;
   if (!Array.isArray(value)) return undefined;
   if (typeof part === 'number') return value[part];
   switch (part.pick) {
@@ -412,6 +418,12 @@ export function writeValue(value: Primitive, writing: Writing): Primitive | unde
       const fixed = amount === undefined ? undefined : fixTwo(amount);
       return fixed === undefined ? undefined : groupDigits(fixed);
     }
+    case 'hundredths':
+    case 'grouped_hundredths': {
+      // Cents, written as 1204.50 or 1,204.50.
+      const units = Number.isInteger(amount) ? fixTwo(amount! / 100) : undefined;
+      return units === undefined || writing === 'hundredths' ? units : groupDigits(units);
+    }
     case 'lower':
       return text.toLowerCase();
     case 'upper':
@@ -488,7 +500,7 @@ export function rankRule(rule: ExtractionRule): number {
 
 function rankPick(part: Exclude<PathPart, string | number>): number {
   if (isSummary(part)) return 1 + (part.filter === undefined ? 0 : 0.5);
-  if (part.pick === 'reckoned') return 1;
+  if (part.pick === 'reckoned' || part.pick === 'calls') return 1;
   if (part.pick === 'among') return part.filter === undefined ? 0.4 : 'is' in part.filter ? 0.8 : 1;
   return part.pick === 'where' || part.pick === 'named' ? 0.6 : 0.3;
 }

@@ -20,7 +20,8 @@ export interface StepSource {
    * `task`: the user's first words; `said`: the user's latest words, if different; `said#1`: all words between them;
    * `system`: the changing lines of the system prompt; `result:NAME`, `call:NAME`: latest result of the tool, and input
    * of its latest call; with `#1` the previous one, and so on. `results:NAME`: all results of a tool that was called
-   * several times at once. `progress`: how often each tool was called since each result.
+   * several times at once. `progress`: how often each tool was called since
+   * each result, and under `task` how many of all its calls succeeded.
    */
   name: string;
   /** Text for prose, otherwise a bounded copy of the JSON. */
@@ -162,6 +163,8 @@ export class StepReader {
     if (before !== '') this.#addText('said#1', before, STUDENT_CORE.said, MARK.said_word);
     this.#nameStage(last, said, results);
     this.marks.markPast(calls, results);
+    if (floor <= this.#taskEnd && Math.max(calls.length, results.length) < STUDENT_CORE.calls_back)
+      this.#progress.task = countMade(results);
     this.#addResults(results, last, calls);
     this.sources.push({ name: 'progress', value: this.#progress });
   }
@@ -289,6 +292,13 @@ export class StepReader {
     if (length < 16) this.#progress[name] = Object.fromEntries(since);
     this.marks.markProgress(name, json, since, calls[0]!.name);
   }
+}
+
+/** How many calls of each tool succeeded. */
+function countMade(results: readonly PastResult[]): Record<string, number> {
+  const made = new Map<string, number>();
+  for (const { name, is_error } of results) if (!is_error) made.set(name, (made.get(name) ?? 0) + 1);
+  return Object.fromEntries(made);
 }
 
 /** The user's words before any answer. The API treats consecutive user messages as one. */

@@ -59,6 +59,36 @@ describe('the value of', () => {
     expect(learns((random) => make(random, false))).toBe(false);
   });
 
+  it('an amount in cents, written in whole units', () => {
+    const make = (random: Prng, by = 100): Made => {
+      const cents = 100 + random.below(9_000_000);
+      const written = (cents / by).toLocaleString('en', {
+        minimumFractionDigits: 2,
+        maximumFractionDigits: 2,
+      });
+      return {
+        step: makeStep('Say it.', JSON.stringify([{ cents }])),
+        answer: callAnswer('act', { written }),
+      };
+    };
+    expect(learns((random) => make(random))).toBe(true);
+    expect(learns((random) => make(random, 7))).toBe(false);
+  });
+
+  it('the number of calls that succeeded', () => {
+    const make = (random: Prng, countsFailed = false): Made => {
+      const [good, failed] = [1 + random.below(5), random.below(4)];
+      const calls = [
+        ...Array.from({ length: good }, () => called('look', { at: code(random) }, 'ok')),
+        ...Array.from({ length: failed }, () => called('look', { at: code(random) }, 'it failed', true)),
+      ];
+      const step = digest([user('Count it.'), ...shuffled(random, calls).flat()], { tools });
+      return { step, answer: callAnswer('act', { count: countsFailed ? good + 2 * failed : good }) };
+    };
+    expect(learns((random) => make(random))).toBe(true);
+    expect(learns((random) => make(random, true))).toBe(false);
+  });
+
   it('the first element after the time in the task, or the cheapest element that meets a condition', () => {
     const trains = (random: Prng) =>
       TIMES.map((departs) => ({
