@@ -24,7 +24,7 @@ export const MARK = {
   said_word: 6,
   task_word: 7,
   earlier_word: 10,
-  /** The negations in the task and the user's latest words, as one value. */
+  /** A negation in the task or in the user's latest words; a place may have several. */
   denial: 11,
   /** The numbers in a sentence of the system prompt that names no day or time: limits, counts, prices. */
   system_number: 12,
@@ -68,7 +68,7 @@ export class StepMarks {
   markSaid(kind: number, place: number, text: string): void {
     const tokens = readTokens(text, 3 * STUDENT_CORE.words_marked);
     this.markTokens(kind, place, tokens);
-    this.mark(MARK.denial, place, hashDenials(tokens));
+    for (const denial of listDenials(tokens)) this.mark(MARK.denial, place, denial);
     for (const token of tokens)
       if (token.kind !== 'sign' && token.kind !== 'break')
         this.#said.add(plainValue(text.slice(token.start, token.end)));
@@ -220,18 +220,18 @@ const DENYING = new Set(
   ).split(' '),
 );
 
-/** Negating words, each with the word after it. */
-function hashDenials(tokens: readonly TextToken[]): number {
+/** Negating words, each with the word after it; 0 for a text that denies nothing. */
+function listDenials(tokens: readonly TextToken[]): Iterable<number> {
   const found = new Set<number>();
   for (const [i, { kind, key }] of tokens.entries()) {
     if (kind !== 'word' || !DENYING.has(key.replaceAll('’', "'"))) continue;
     const next = tokens[i + 1];
     found.add(hashString(key, next?.kind === 'word' ? hashString(next.key) : 0));
   }
-  let sum = found.size;
-  for (const hash of [...found].sort((a, b) => a - b)) sum = mixNumber(Math.imul(sum, 31) + hash);
-  return sum;
+  return found.size === 0 ? NOTHING_DENIED : found;
 }
+
+const NOTHING_DENIED = [0] as const;
 
 /** One spelling of a value, for comparisons. */
 function plainValue(value: string): string {

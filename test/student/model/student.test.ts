@@ -370,6 +370,22 @@ describe('the student', () => {
     }
   });
 
+  it('accepts denials together that golden runs with the same answer had one by one', () => {
+    const ask = (i: number, ...more: string[]) => [`Please refund ${orderId(i)}.`, ...more].join(' ');
+    const denials = ['I do not have the bill.', 'It is not what I wanted.', 'It never worked.'];
+    const steps = Array.from({ length: 60 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(ask(i, ...(i % 2 === 0 ? [] : [denials[i % 3]!])))]),
+      answer: callAnswer('refund', { id: orderId(i) }),
+    }));
+    const learnt = learn(steps);
+    const isCovered = (...more: string[]): boolean =>
+      learnt.decide(digest([user(ask(77, ...more))]), THRESHOLD).covered;
+    expect(isCovered(denials[0]!)).toBe(true);
+    expect(isCovered(denials[0]!, denials[2]!)).toBe(true);
+    expect(isCovered(denials[0]!, 'Do not refund it yet.')).toBe(false);
+  });
+
   it('follows a rare flag that always decided', () => {
     const make = (i: number, isHeld: boolean): LearnedStep => {
       const { run_id, step, answer } = makeOrderStep(i);
