@@ -43,6 +43,7 @@ import {
 } from '../student/model/text-alignment.ts';
 import { isOccasional, readTokens } from '../student/model/text-tokens.ts';
 import { proposeDerivedRules } from './derived-rules.ts';
+import { LOOSE_RUNS, solveLooseTexts } from './loose-texts.ts';
 import { DERIVED, findRules } from './rule-search.ts';
 
 /** A golden answer with the context in which it was given. */
@@ -83,6 +84,8 @@ export function synthesizeAnswers(
   for (const members of shapes.values()) {
     const keys = freeKeysOf(examples[members[0]!]!.content, free);
     if (keys.length > 0) solveWorded(examples, members, supportMin, keys, classes);
+    else if (shapeOf(examples[members[0]!]!.content) === TEXT)
+      solveTexts(examples, members, supportMin, classes);
     else splitAndSolve(examples, members, supportMin, 0, classes);
   }
   classes.sort((a, b) => b.runs - a.runs || a.members[0]! - b.members[0]!);
@@ -126,7 +129,7 @@ function solveWorded(
         const text = found.members.includes(i) ? String(inputOf(i)[key]) : '';
         return { ...example, content: [{ type: 'text', text }] };
       });
-      splitAndSolve(said, found.members, supportMin, 0, texts);
+      solveTexts(said, found.members, supportMin, texts);
       return texts.filter(({ template }) => template.text !== null);
     });
     for (const first of wordings[0]!) {
@@ -146,6 +149,36 @@ function solveWorded(
       const template = { ...found.template, calls: [{ ...call, input }] };
       classes.push({ template, members: first.members, runs: first.runs });
     }
+  }
+}
+
+/**
+ * Solves texts. Texts whose exact wording only a few runs have are solved again by loose-texts.ts: more runs then show where
+ * their values come from.
+ */
+function solveTexts(
+  examples: readonly AnswerExample[],
+  members: number[],
+  supportMin: number,
+  classes: AnswerClass[],
+): void {
+  const found: AnswerClass[] = [];
+  splitAndSolve(examples, members, supportMin, 0, found);
+  const usual = found.filter(({ runs }) => runs >= LOOSE_RUNS);
+  classes.push(...usual);
+  const solved = new Set(usual.flatMap((each) => each.members));
+  const left = members.filter((i) => !solved.has(i) && textOf(examples[i]!.content) !== '');
+  const texts = left.map((i) => ({ ...examples[i]!, text: textOf(examples[i]!.content) }));
+  for (const { node, members: loose } of solveLooseTexts(texts)) {
+    const own = loose.map((at) => left[at]!);
+    for (const i of own) solved.add(i);
+    const runs = countRuns(own.map((i) => examples[i]!));
+    classes.push({ template: { calls: [], text: node }, members: own, runs });
+  }
+  for (const rare of found) {
+    const own = rare.members.filter((i) => !solved.has(i));
+    const runs = countRuns(own.map((i) => examples[i]!));
+    if (runs >= supportMin) classes.push({ ...rare, members: own, runs });
   }
 }
 
@@ -213,6 +246,9 @@ function countRuns(examples: readonly { run_id: string }[]): number {
   return new Set(examples.map(({ run_id }) => run_id)).size;
 }
 
+/** Shape of an answer that is only text. */
+const TEXT = 'text';
+
 /** A text of those parts of an answer that must be equal for answers with a common template. */
 function shapeOf(content: readonly StudentBlock[]): string {
   let shape = '';
@@ -226,7 +262,7 @@ function shapeOf(content: readonly StudentBlock[]): string {
   }
   if (shape !== '') return shape;
   const json = readJsonAnswer(textOf(content));
-  return json === null ? 'text' : `json ${json.indent} ${shapeOfValue(json.value, true)}`;
+  return json === null ? TEXT : `json ${json.indent} ${shapeOfValue(json.value, true)}`;
 }
 
 function textOf(content: readonly StudentBlock[]): string {

@@ -1,0 +1,81 @@
+/** Templates of texts that have no wording in common: the words are those of one text, the values are proven by all. */
+import { describe, expect, it } from 'vitest';
+import { fillTemplate } from '../../src/student/model/answer-template.ts';
+import { StepContext } from '../../src/student/model/extraction.ts';
+import { type LooseText, solveLooseTexts } from '../../src/teaching/loose-texts.ts';
+import { called, digest, orderId, user } from '../student/model/made-steps.ts';
+
+const GREETINGS = ['Hello', 'Hi', 'Dear', 'Good day'];
+const THANKS = ['thank you for your letter', 'thanks for writing to us', 'we got your message'];
+const ENDS = ['kind regards', 'best wishes', 'all the best', 'see you', 'yours'];
+const PLACES = ['Lyon', 'Graz', 'Malmo', 'Porto'];
+
+const makeContext = (i: number): StepContext =>
+  new StepContext(
+    digest([
+      user(`Where is order ${orderId(i)}?`),
+      ...called('track', {}, JSON.stringify({ due: `2026-03-${10 + (i % 18)}`, seen: PLACES[i % 4] })),
+    ]),
+  );
+/** A report on a parcel; no two of 60 have the same words. */
+const report = (i: number, due = `2026-03-${10 + (i % 18)}`): string =>
+  `${GREETINGS[i % 4]}, ${THANKS[i % 3]}. Your parcel of order ${orderId(i)} was seen in ${PLACES[i % 4]} and comes on ${due}. We wish you a nice day, ${ENDS[i % 5]}.`;
+const makeTexts = (count: number, textOf = report): LooseText[] =>
+  Array.from({ length: count }, (_, i) => ({ run_id: `r${i}`, context: makeContext(i), text: textOf(i) }));
+const fill = ([found]: ReturnType<typeof solveLooseTexts>, i: number): unknown => {
+  const filled = fillTemplate({ calls: [], text: found!.node }, makeContext(i));
+  return typeof filled === 'string' ? filled : filled.value;
+};
+
+const REGIONS = ['north', 'south', 'harbour', 'valley'];
+const askAbout = (i: number, words: string): LooseText => ({
+  run_id: `r${i}`,
+  context: new StepContext(
+    digest([
+      user(`What did the region ${REGIONS[i % 4]} sell?`),
+      ...called('query', {}, `[{"sum":${1_000 + 7 * i}}]`),
+    ]),
+  ),
+  text: `${GREETINGS[i % 4]}, ${THANKS[i % 3]}. We sold ${1_000 + 7 * i} things in the ${words}, and we wish you a nice day, ${ENDS[i % 5]}.`,
+});
+
+describe('texts without a wording in common', () => {
+  it('get the words of one of them, and the values of the step', () => {
+    const found = solveLooseTexts(makeTexts(40));
+    expect(found).toHaveLength(1);
+    expect(found[0]!.members).toHaveLength(40);
+    const [filled] = fill(found, 77) as { text: string }[];
+    expect(filled!.text).toContain(`order ${orderId(77)} was seen in ${PLACES[1]} and comes on 2026-03-15.`);
+  });
+
+  it('may leave a value out, but have none where a rule finds another one', () => {
+    const without = (i: number): string => (i % 3 === 0 ? report(i).replace(/ of order \S+/, '') : report(i));
+    expect(solveLooseTexts(makeTexts(40, without))).toHaveLength(1);
+    // Every third day is not the one of the step.
+    const other = (i: number): string => report(i, i % 3 === 0 ? '2026-04-01' : undefined);
+    expect(solveLooseTexts(makeTexts(40, other))).toEqual([]);
+  });
+
+  it('get a word from the step where all texts take it from there, and have no template if no rule finds it', () => {
+    const texts = Array.from({ length: 40 }, (_, i) => askAbout(i, `region ${REGIONS[i % 4]}`));
+    const found = solveLooseTexts(texts);
+    expect(found).toHaveLength(1);
+    const filled = [41, 42, 43].map((i) =>
+      fillTemplate({ calls: [], text: found[0]!.node }, askAbout(i, '').context),
+    );
+    expect(JSON.stringify(filled)).toMatch(
+      /1287 things in the region south.*1294 .* harbour.*1301 .* valley/,
+    );
+    const lists = Array.from({ length: 40 }, (_, i) => ({
+      ...askAbout(i, ''),
+      text: `In order: ${Array.from({ length: 1 + (i % 9) }, (_each, n) => `${100 + n} and`).join(' ')} ${1_000 + 7 * i}.`,
+    }));
+    expect(solveLooseTexts(lists)).toEqual([]);
+  });
+
+  it('have no template if the step does not hold a value, or too few runs show it', () => {
+    const unknown = (i: number): string => report(i, `2027-01-${10 + ((i * 7) % 18)}`);
+    expect(solveLooseTexts(makeTexts(40, unknown))).toEqual([]);
+    expect(solveLooseTexts(makeTexts(4))).toEqual([]);
+  });
+});
