@@ -9,7 +9,7 @@ import { checkDatabase, migrateDatabase, PostgresTruth } from '../../../src/stor
 import { OWNERS, type RunsSession } from '../../../src/storage/shared/runs-truth.ts';
 import { PostgresServer, queryDatabase } from '../../fixtures/postgres-server.ts';
 import { makeFolder } from '../folder.ts';
-import { describeJournal } from '../journal-suite.ts';
+import { commit, describeJournal, event } from '../journal-suite.ts';
 import { loadFirst, RunsBox } from './runs-box.ts';
 import { addressOf, describeRuns, put, row, takeOne, write } from './runs-suite.ts';
 
@@ -172,6 +172,28 @@ it('a data key seals values and events; keys and counts stay readable', async ()
   for (const { value } of stored) expect((value as Buffer).includes(secret)).toBe(false);
   expect((await a.take([addressOf('run')]))[0]!.rows.map(({ value }) => String(value))).toEqual([secret]);
   expect(await a.readRows('rows:run_steps', [text('k'), text('missing')])).toEqual([text(secret), null]);
+});
+
+it('an actor whose rows are damaged does not keep others from being taken', async () => {
+  const address = await makeDatabase();
+  const truth = await PostgresTruth.connect(address, openDataKey(Buffer.alloc(32, 7)));
+  const box = await RunsBox.open(join(makeFolder(), 'shared.mdb'), { truth, runs: truth.runs });
+  onTestFinished(() => box.close());
+  for (const key of ['damaged', 'sound']) {
+    await box.journal.load('run', key);
+    expect(await commit(box.journal, [event('run', key, 1)])).toBeNull();
+  }
+  await queryDatabase(
+    address,
+    "UPDATE understudy.run_rows SET value = substring(value FROM 2) WHERE position('damaged'::bytea IN key) > 0",
+  );
+  const [damaged, sound] = await Promise.allSettled(
+    ['damaged', 'sound'].map((key) => box.journal.load('run', key)),
+  );
+  expect(damaged).toMatchObject({
+    reason: { name: 'TruthRefusedError', message: expect.stringMatching(/row of journal .* is damaged/) },
+  });
+  expect(sound).toMatchObject({ status: 'fulfilled', value: { events: [expect.anything()] } });
 });
 
 it('no statement scans a table, and what is replaced stays in its page', async () => {
