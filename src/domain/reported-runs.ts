@@ -98,13 +98,15 @@ export class ReportedRuns {
   }
 
   /**
-   * Reads new runs, and older ones while there is time.
+   * Reads new runs, and older ones while there is time, at least a few: on a slow machine the rest may take all of it.
    * @returns whether there is more to read
    */
   follow(hasTime: () => boolean): boolean {
     this.#lookAgain();
     this.#readNew(hasTime);
-    while (this.#olderThan !== null && hasTime()) this.#readOlder();
+    do {
+      if (this.#olderThan !== null) this.#readOlder();
+    } while (this.#olderThan !== null && hasTime());
     return this.#olderThan !== null || this.#newerThan !== null;
   }
 
