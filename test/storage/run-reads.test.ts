@@ -40,9 +40,12 @@ class BothStores {
     return both;
   }
 
+  get session(): RunsSession {
+    return this.#sessions[1]!;
+  }
+
   get reads(): RunReads[] {
-    const session = this.#sessions[1]!;
-    return [new TableRunReads(this.tables), new SharedRunReads(session)];
+    return [new TableRunReads(this.tables), new SharedRunReads(this.session)];
   }
 
   async write(writes: readonly RowWrite[]): Promise<void> {
@@ -164,6 +167,8 @@ it('totals, where each step stores them', async () => {
   const asked = [{ org_id: 'org_a', run_id: 'no' }, RUN];
   expect(await shared!.listTotals!(asked)).toEqual([null, totals]);
   expect(await shared!.listTotals!([])).toEqual([]);
+  const cutOff = new SharedRunReads(both.session, () => true);
+  await expect(cutOff.listTotals([RUN])).rejects.toThrow('away');
 });
 
 it('counters of days and projects, and interventions', async () => {

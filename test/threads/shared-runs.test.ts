@@ -291,6 +291,13 @@ it('a box has only a view, and does not start beside one', async () => {
   expect(backup).toMatchObject({ code: 1, stderr: expect.stringContaining('such as pg_dump') });
 });
 
+it('one of the boxes does the work that is done once for all', async () => {
+  const [row] = await boxes.query(
+    `SELECT count(*) AS n FROM understudy.rows WHERE tbl = 'rows:duties' AND value IS NOT NULL`,
+  );
+  expect(row).toEqual({ n: '1' });
+});
+
 it('without the database a run is refused, and goes on when it is back', async () => {
   if (!boxes.server.isOurs) return;
   const kim = await Agent.open('kim');

@@ -7,7 +7,7 @@ import type { RunReads } from '../ports/run-reads.ts';
 import { SharedJournal } from '../shared/journal.ts';
 import { SharedRunReads } from '../shared/run-reads.ts';
 import { RunsClient } from '../shared/runs-client.ts';
-import type { StoreSeat } from '../shared/seat.ts';
+import { SeatState, type StoreSeat } from '../shared/seat.ts';
 import { StoreClient } from '../shared/store-client.ts';
 import type { ChangedRow } from '../shared/store-protocol.ts';
 import { SharedTables } from '../shared/tables.ts';
@@ -15,6 +15,9 @@ import type { Tables } from '../tables.ts';
 import { LmdbJournal } from './journal.ts';
 import { LmdbTables } from './tables.ts';
 import { LmdbView } from './view.ts';
+
+/** From this age of the view on, the database counts as away. An idle box asks it four times a second. */
+const AWAY_MS = 2_000;
 
 /** Paths and key of the databases in DATA_DIR: plain data that threads receive to open them. */
 export interface DatabasePaths {
@@ -68,5 +71,6 @@ export function openMainJournal({ main, data_key, seat }: DatabasePaths): Journa
 
 /** Reads of runs and of usage for a box that shares them. */
 export function openRunReads(seat: StoreSeat): RunReads {
-  return new SharedRunReads(new RunsClient(seat));
+  const state = new SeatState(seat.state);
+  return new SharedRunReads(new RunsClient(seat), () => state.stale_ms > AWAY_MS);
 }

@@ -20,6 +20,7 @@ import type { RunName, RunReads, StepPage } from '../ports/run-reads.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
 import type { Row } from '../tables.ts';
 import type { RunsSession } from './runs-truth.ts';
+import { TruthUnavailableError } from './truth.ts';
 
 /** The queries that are needed here, and the end of the way to them. */
 interface RunQueries extends Pick<RunsSession, 'readRows' | 'readRange' | 'sumCounts'> {
@@ -28,9 +29,12 @@ interface RunQueries extends Pick<RunsSession, 'readRows' | 'readRange' | 'sumCo
 
 export class SharedRunReads implements RunReads {
   readonly #queries: RunQueries;
+  readonly #isAway: () => boolean;
 
-  constructor(queries: RunQueries) {
+  /** @param isAway whether the database has not answered for a while */
+  constructor(queries: RunQueries, isAway: () => boolean = () => false) {
     this.#queries = queries;
+    this.#isAway = isAway;
   }
 
   /**
@@ -86,7 +90,9 @@ export class SharedRunReads implements RunReads {
     });
   }
 
+  /** Lists can be shown without totals, so they do not wait for a database that is away. */
   async listTotals(runs: readonly RunName[]): Promise<(RunTotals | null)[]> {
+    if (this.#isAway()) throw new TruthUnavailableError('the database is away');
     const rows = runs.map(({ org_id, run_id }) => [org_id, run_id]);
     return (await this.#rows<RunTotals>(RUN_TOTALS, rows)).map((totals) => totals ?? null);
   }
