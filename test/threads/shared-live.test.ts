@@ -126,7 +126,7 @@ describe('the live stream of several boxes', () => {
 });
 
 describe('limits of boxes that share a database', () => {
-  it('are divided among the boxes that live', async () => {
+  it('are divided among the boxes that live', { tags: 'long' }, async () => {
     const own = await SharedBoxes.start();
     onTestFinished(() => own[Symbol.asyncDispose]());
     const env = { RATE_LIMIT_PER_SEC: '1', RATE_LIMIT_BURST: '90' };
