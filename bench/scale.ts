@@ -62,10 +62,10 @@ const AGENTS_PER_BOX = 16;
 const PATTERNS = 1_000;
 /** Requests of each measure and box. */
 const REQUESTS = {
-  full: { steps: 8_000, rows: 1_600, retrieval: 800 },
+  full: { steps: 4_000, rows: 800, retrieval: 400 },
   quick: { steps: 800, rows: 160, retrieval: 80 },
 };
-const ROUNDS = { full: 5, quick: 1 };
+const ROUNDS = { full: 3, quick: 1 };
 
 export async function runScaleBench({ quick, save, say }: ScaleBenchOptions): Promise<void> {
   const size = quick ? 'quick' : 'full';
