@@ -15,7 +15,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   storage            bytes a captured exchange takes, beside gzip
   packing            bytes under a load that never pauses, beside those at rest
   cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
-  scale              steps, rows and retrieval with 1, 2 and 3 API boxes over one PostgreSQL, beside one box alone
+  scale              steps, rows and retrieval with 1 and 2 API boxes over one PostgreSQL, beside one box alone
   outage             the gateway while the API's shared database is away, in turns with when it is there
   start              processor time, memory and idle time of 1, 4 and 16 server threads
   peers              600 KB and 4 KB through other proxies, as far as installed, and through the gateway

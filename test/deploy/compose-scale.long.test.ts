@@ -130,6 +130,10 @@ it('both API boxes show what both gateways captured', async () => {
 it.skipIf(!hasCaddy)('a box that is stopped and started again costs no request', async () => {
   if (!postgres.isOurs) return;
   const keys = [await makeKey('bob'), await makeKey('eve'), await makeKey('ivy')];
+  const key = keys[0]!;
+  expect(
+    (await call(key, 'POST', '/v1/monitor/runs', { run_id: 'long', agent_name: 'a', task: 't' })).status,
+  ).toBe(200);
   let isOver = false;
   const found = new Map<number, number>();
   const clients = keys.map(async (key, client) => {
@@ -144,6 +148,15 @@ it.skipIf(!hasCaddy)('a box that is stopped and started again costs no request',
       found.set(model.status, (found.get(model.status) ?? 0) + 1);
     }
   });
+  let steps = 0;
+  const agent = (async () => {
+    while (!isOver) {
+      const step = { step_index: steps, action: 'read_file', action_input: `${steps}`, observation: 'text' };
+      const { status } = await call(key, 'POST', '/v1/monitor/runs/long/steps', step);
+      found.set(status, (found.get(status) ?? 0) + 1);
+      if (status === 200) steps += 1;
+    }
+  })();
   try {
     for (const name of ['api-1', 'gateway-1', 'api-2', 'gateway-2']) {
       expect(await topology.stop(name), name).toBe(0);
@@ -153,7 +166,14 @@ it.skipIf(!hasCaddy)('a box that is stopped and started again costs no request',
     }
   } finally {
     isOver = true;
-    await Promise.all(clients);
+    await Promise.all([...clients, agent]);
   }
   expect([...found.keys()].filter((status) => status >= 300)).toEqual([]);
+  // The run moved from box to box with all of its steps.
+  expect(steps).toBeGreaterThan(10);
+  for (const name of ['api-1', 'api-2']) {
+    const headers = { authorization: `Bearer ${key}`, 'x-svc-position': position };
+    const response = await fetch(`${topology.urlOf(name)}/v1/monitor/runs/long`, { headers });
+    expect(await response.json()).toMatchObject({ steps });
+  }
 });
