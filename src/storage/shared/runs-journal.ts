@@ -68,6 +68,11 @@ export class SharedRunsJournal implements JournalStore {
     );
   }
 
+  /** Forgets the actor's term: it is loaded again before its next write. */
+  letGo(kind: string, key: string): void {
+    this.#terms.delete(encodeActor(kind, key).toString('latin1'));
+  }
+
   /** Call it with the actors that other boxes have taken; null: any. */
   noteLost(actors: readonly LostActor[] | null): void {
     const lost: ActorAddress[] = [];

@@ -157,13 +157,26 @@ it('takes an actor again if another box took it before the answer arrived', asyn
   expect(await commit(journal, event('run', 'x', 1))).toEqual([]);
 });
 
-it('forgets the terms that were used longest ago: their actors are loaded again', async () => {
+function makeStore(): RunsStore {
   let term = 0;
   const store: Pick<RunsStore, 'take' | 'commit'> = {
     take: async () => ({ term: ++term, rows: [] }),
     commit: async () => [],
   };
-  const journal = new SharedRunsJournal(store as RunsStore, TABLES, 2);
+  return store as RunsStore;
+}
+
+it('forgets the term of an actor that has left memory', async () => {
+  const journal = new SharedRunsJournal(makeStore(), TABLES);
+  for (const key of ['a', 'b']) await journal.load('run', key);
+  journal.letGo('run', 'a');
+  expect(await commit(journal, event('run', 'a', 1), event('run', 'b', 1))).toEqual(['a']);
+  await journal.load('run', 'a');
+  expect(await commit(journal, event('run', 'a', 1))).toEqual([]);
+});
+
+it('forgets the terms that were used longest ago: their actors are loaded again', async () => {
+  const journal = new SharedRunsJournal(makeStore(), TABLES, 2);
   for (const key of ['a', 'b']) await journal.load('run', key);
   expect(await commit(journal, event('run', 'a', 1))).toEqual([]);
   await journal.load('run', 'c');
