@@ -36,6 +36,8 @@ export class DatabaseConnection {
       throw new TruthRefusedError(`${this.#address.name} has been replaced by another database: start again`);
     // The planner takes a young table for small and reads all of it, with the versions that updates have left.
     await this.client.query('SET enable_seqscan = off');
+    // Before version 18, PostgreSQL takes such a plan for so expensive that it compiles each statement, which takes a second.
+    await this.client.query('SET jit = off');
   }
 
   /**
