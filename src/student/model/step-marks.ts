@@ -216,17 +216,26 @@ export class StepMarks {
 const DENYING = new Set(
   (
     "not no never nothing none neither nor without unless except instead only don't doesn't didn't isn't aren't wasn't " +
-    "weren't won't wouldn't can't cannot couldn't shouldn't mustn't stop avoid skip refrain cancel"
+    "weren't won't wouldn't can't cannot couldn't shouldn't mustn't stop avoid skip refrain cancel ignore omit postpone " +
+    'until forbidden prohibited'
+  ).split(' '),
+);
+/** Words that tell an order from a statement: `do not run`, `did not run`. */
+const MOODS = new Set(
+  (
+    'do did does must may might should shall can could will would is are was were be been has have had please you we i ' +
+    'it they he she'
   ).split(' '),
 );
 
-/** Negating words, each with the word after it; 0 for a text that denies nothing. */
+/** Negating words, each with the words around it; 0 for a text that denies nothing. */
 function listDenials(tokens: readonly TextToken[]): Iterable<number> {
   const found = new Set<number>();
   for (const [i, { kind, key }] of tokens.entries()) {
     if (kind !== 'word' || !DENYING.has(key.replaceAll('’', "'"))) continue;
-    const next = tokens[i + 1];
-    found.add(hashString(key, next?.kind === 'word' ? hashString(next.key) : 0));
+    const [before, next] = [tokens[i - 1], tokens[i + 1]];
+    const mood = before?.kind === 'word' && MOODS.has(before.key) ? hashString(before.key) : 0;
+    found.add(hashString(key, next?.kind === 'word' ? hashString(next.key, mood) : mood));
   }
   return found.size === 0 ? NOTHING_DENIED : found;
 }

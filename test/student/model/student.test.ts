@@ -386,6 +386,23 @@ describe('the student', () => {
     expect(isCovered(denials[0]!, 'Do not refund it yet.')).toBe(false);
   });
 
+  it('refuses an order not to do what golden runs only said did not happen', () => {
+    const ask = (i: number, ...more: string[]) => [`Please refund ${orderId(i)}.`, ...more].join(' ');
+    const said = ['We did not refund it.', 'They have not sent the bill.'];
+    const steps = Array.from({ length: 60 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(ask(i, ...(i % 2 === 0 ? [] : [said[(i >> 1) % 2]!])))]),
+      answer: callAnswer('refund', { id: orderId(i) }),
+    }));
+    const learnt = learn(steps);
+    const isCovered = (...more: string[]): boolean =>
+      learnt.decide(digest([user(ask(77, ...more))]), THRESHOLD).covered;
+    expect(isCovered(said[0]!)).toBe(true);
+    expect(isCovered('We do not refund it.')).toBe(false);
+    expect(isCovered('Do not refund it.')).toBe(false);
+    expect(isCovered('They have not refund it.')).toBe(false);
+  });
+
   it('follows a rare flag that always decided', () => {
     const make = (i: number, isHeld: boolean): LearnedStep => {
       const { run_id, step, answer } = makeOrderStep(i);
