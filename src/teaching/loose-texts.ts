@@ -291,13 +291,16 @@ function findTakenWords({ pieces, context }: ReadText, others: readonly ReadText
   const own = new Set(listStepTokens(context.step));
   const words = new Set(pieces.map(({ key }) => key));
   const held = [...words].filter((word) => own.has(word) && /^\p{L}{3,}/u.test(word));
+  const steps = others.map(({ context: { step }, pieces: ofText }) => ({
+    has: new Set(listStepTokens(step)),
+    says: new Set(ofText.map(({ key }) => key)),
+  }));
+  const most = TAKEN.most * steps.length;
   const taken = held.filter((word) => {
     if (FUNCTION_WORDS.has(word)) return false;
-    const having = others.filter((other) => other.pieces.some(({ key }) => key === word));
-    if (having.length > TAKEN.most * others.length) return false;
-    const fromStep = having.filter((other) => listStepTokens(other.context.step).includes(word));
-    const withIt = others.filter((other) => listStepTokens(other.context.step).includes(word));
-    return fromStep.length >= TAKEN.share * having.length && withIt.length < TAKEN.most * others.length;
+    const saying = steps.filter(({ says }) => says.has(word));
+    if (saying.length > most || steps.filter(({ has }) => has.has(word)).length >= most) return false;
+    return saying.filter(({ has }) => has.has(word)).length >= TAKEN.share * saying.length;
   });
   return new Set(taken);
 }

@@ -222,6 +222,9 @@ class ReadyStage {
 const KERNEL = 0.04;
 /** A doubt that counts like half a run against the runs that agree. */
 const PRIOR = 0.5;
+/** Doubt if this many runs in the nearest situation gave only other answers, whatever the other neighbours say. */
+const OPPOSED = 0.6;
+const OPPOSED_RUNS = 2;
 const DISTANCE_DOUBT = 2.5;
 /** Doubt if a number is far from the golden numbers at its place. */
 const STRANGE_NUMBER = 0.6;
@@ -398,9 +401,12 @@ export class Student {
     const refusal = findRefusal(step, content, chosen.output_tokens);
     if (refusal !== null) return none(refusal);
     const against = ready.countContradictions(step, compared.keys, votes.label);
-    const disagreement =
-      1 -
+    const agreement =
       (votes.weight / (votes.all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
+    const disagreement = Math.max(
+      1 - agreement,
+      isOpposed(closest.prototype, votes.label, group) ? OPPOSED : 0,
+    );
     const { distance, novelty } = measureStrangeness(found, closest.distance + between, step);
     const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
     return {
@@ -485,6 +491,12 @@ export class Student {
     }
     return nearest;
   }
+}
+
+/** Whether several runs were in the nearest situation, and all of them gave another answer. */
+function isOpposed({ votes }: Prototype, label: number, { classes }: StageMemory): boolean {
+  const runs = votes.reduce((sum, [, count]) => sum + count, 0);
+  return runs >= OPPOSED_RUNS && votes.every(([c]) => c < 0 || classes[c]!.label !== label);
 }
 
 /** The label with the most votes of the neighbours. */

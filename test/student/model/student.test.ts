@@ -8,6 +8,7 @@ import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
 import { digestStep } from '../../../src/student/model/step.ts';
 import { plainExtras } from '../../../src/student/model/step-extras.ts';
 import { Student } from '../../../src/student/model/student.ts';
+import type { StudentAgent, StudentModel } from '../../../src/student/model/student-model.ts';
 import { fitStudent, limitAgents, nameAgents } from '../../../src/teaching/student-fit.ts';
 import {
   callAnswer,
@@ -401,6 +402,29 @@ describe('the student', () => {
     expect(isCovered('We do not refund it.')).toBe(false);
     expect(isCovered('Do not refund it.')).toBe(false);
     expect(isCovered('They have not refund it.')).toBe(false);
+  });
+
+  it('is doubtful where all runs of the same situation gave another answer, whatever similar ones did', () => {
+    const model = fitStudent(Array.from({ length: 60 }, (_, i) => makeOrderStep(i)));
+    const { step } = makeOrderStep(201);
+    const index = (dimensions: number) => new ExactIndex(dimensions);
+    const usual = new Student(model, index).propose(step);
+    const near = usual.nearest!.prototype;
+    const oppose = (runs: number): StudentModel => ({
+      ...model,
+      groups: (model.groups as unknown as StudentAgent[]).map((agent) => ({
+        ...agent,
+        stages: agent.stages.map((stage) => ({
+          ...stage,
+          prototypes: [{ ...near, votes: [[-1, runs]] }, ...stage.prototypes],
+        })),
+      })) as unknown as StudentModel['groups'],
+    });
+    expect(usual.score!).toBeLessThan(THRESHOLD);
+    const { answer, doubts } = new Student(oppose(2), index).propose(step);
+    expect(answer?.content).toEqual(usual.answer!.content);
+    expect(doubts!.disagreement).toBe(0.6);
+    expect(new Student(oppose(1), index).propose(step).doubts!.disagreement).toBeLessThan(0.3);
   });
 
   it('follows a rare flag that always decided', () => {
