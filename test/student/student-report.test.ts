@@ -36,6 +36,8 @@ const counts = (over: object) => ({
   input_tokens: 0,
   output_tokens: 0,
   saved_micro_usd: null,
+  unpriced: 0,
+  guessed: 0,
   late: 0,
   late_micro_usd: 0,
   ...over,
