@@ -213,7 +213,14 @@ describe('a request', () => {
     const headers = { authorization: `Bearer ${token}`, origin: 'https://dash.example' };
     const get = await fetch(url, { headers });
     const exposed = get.headers.get('access-control-expose-headers');
-    for (const name of ['x-total-count', 'ratelimit', 'retry-after']) expect(exposed).toContain(name);
+    for (const name of ['x-total-count', 'ratelimit', 'retry-after', 'x-svc-position', 'x-svc-stale'])
+      expect(exposed).toContain(name);
+    const preflight = await fetch(url, {
+      method: 'OPTIONS',
+      headers: { origin: headers.origin, 'access-control-request-method': 'GET' },
+    });
+    // Clients send back the position that they have seen.
+    expect(preflight.headers.get('access-control-allow-headers')).toContain('x-svc-position');
     const head = await fetch(url, { method: 'HEAD', headers });
     expect([head.status, head.headers.get('x-total-count'), await head.text()]).toEqual([200, '0', '']);
     const put = await fetch(url, { method: 'PUT', headers });
