@@ -2,6 +2,7 @@
  * Sends the findings indexes' messages; no other file does. Server threads; actor threads that have an asker.
  */
 
+import { setTimeout as delay } from 'node:timers/promises';
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
 import { CatalogueError } from '../../src/errors.ts';
@@ -38,11 +39,16 @@ const DEADLINE_MS = 15_000;
 /** Pause before an index that did not answer is told again. */
 const TELL_AGAIN_MS = 1_000;
 
-/** Tells the index of a code base that another box has changed its rows, until it knows. */
-export function tellStale(asker: Asker, codebase: Codebase): void {
-  asker.ask(findingsAddress(codebase), 'stale', null, { deadline_ms: DEADLINE_MS }).catch(() => {
-    setTimeout(() => tellStale(asker, codebase), TELL_AGAIN_MS).unref();
-  });
+/** Tells the index of a code base that another box has changed its rows. Resolves when it knows. */
+export async function tellStale(asker: Asker, codebase: Codebase): Promise<void> {
+  for (;;) {
+    try {
+      await asker.ask(findingsAddress(codebase), 'stale', null, { deadline_ms: DEADLINE_MS });
+      return;
+    } catch {
+      await delay(TELL_AGAIN_MS, undefined, { ref: false });
+    }
+  }
 }
 
 /** The scope of a request. */

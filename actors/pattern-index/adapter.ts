@@ -51,16 +51,21 @@ export class PatternStoreAdapter {
     return (await this.#opened()).remove(request);
   }
 
-  /** Brings changes of other boxes into memory, soon. @param changed null: anything may have changed */
-  follow(changed: readonly ChangedPattern[] | null): void {
+  /**
+   * Brings changes of other boxes into memory, soon.
+   * @param changed null: anything may have changed
+   * @returns when they are there
+   */
+  follow(changed: readonly ChangedPattern[] | null): Promise<void> {
     // A store that opens later reads all rows.
-    if (this.#store === null || this.#isClosed) return;
+    if (this.#store === null || this.#isClosed) return Promise.resolve();
     const known = this.#changes;
     const isMuch = changed === null || known === null || known.length + changed.length > CHANGES_MAX;
     this.#changes = isMuch ? null : [...known, ...changed];
     this.#following ??= this.#follow().finally(() => {
       this.#following = null;
     });
+    return this.#following;
   }
 
   async close(): Promise<void> {

@@ -27,14 +27,20 @@ export class SharedChanges {
     this.#followers = followers;
   }
 
-  /** @param rows that other boxes changed; null: any */
-  take(rows: readonly ChangedRow[] | null): void {
+  /**
+   * @param rows that other boxes changed; null: any
+   * @returns when the indexes know them
+   */
+  async take(rows: readonly ChangedRow[] | null): Promise<void> {
     if (this.#followers === null) return;
     const { asker, findings, patterns } = this.#followers;
     const codebases = rows === null ? null : findCodebases(rows);
-    for (const codebase of findings.knownOf(codebases)) tellStale(asker, codebase);
+    const told: Promise<unknown>[] = findings
+      .knownOf(codebases)
+      .map((codebase) => tellStale(asker, codebase));
     const changed = rows === null ? null : findPatterns(rows);
-    if (changed === null || changed.length > 0) patterns.follow(changed);
+    if (changed === null || changed.length > 0) told.push(patterns.follow(changed));
+    await Promise.all(told);
   }
 }
 

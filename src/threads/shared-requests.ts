@@ -76,7 +76,7 @@ export class SharedRequests implements SharedAccess {
     if (refusal !== null) throw new CatalogueError('unavailable', refusal);
     const seen = headers.get(POSITION);
     if (seen === undefined || !/^\d{1,15}$/.test(seen)) return null;
-    if (Number(seen) <= this.#state.position || this.#reaching >= REACHING) {
+    if (this.#state.hasReached(Number(seen)) || this.#reaching >= REACHING) {
       catchUpRuns();
       return null;
     }

@@ -13,6 +13,7 @@ import { openDataKey } from '../std/data-key.ts';
 import { runOwnThread } from '../std/own-thread.ts';
 import { LmdbView } from '../storage/lmdb/view.ts';
 import { PostgresTruth } from '../storage/postgres/truth.ts';
+import { ChangeNotices } from '../storage/shared/change-notices.ts';
 import { Follower } from '../storage/shared/follower.ts';
 import { Pulse } from '../storage/shared/pulse.ts';
 import { RunsSender, type RunsWatcher } from '../storage/shared/runs-sender.ts';
@@ -24,6 +25,7 @@ import {
   packRuns,
   type RunsQuestion,
   type StoreAnswer,
+  type StoreApplied,
   type StoreFollowing,
   type StoreGreeting,
   type StoreQuestion,
@@ -67,6 +69,7 @@ class StoreThread {
   readonly #tell: (told: SharedStoreTold) => void;
   readonly #state: SeatState;
   readonly #ports = new Map<MessagePort, StoreFollowing>();
+  readonly #changes: ChangeNotices<MessagePort>;
   #view: WatchedView | null = null;
   #follower: Follower | null = null;
   #pulse: Pulse | null = null;
@@ -79,6 +82,7 @@ class StoreThread {
     this.#task = task;
     this.#tell = tell;
     this.#state = new SeatState(task.state);
+    this.#changes = new ChangeNotices(this.#state);
   }
 
   async open(): Promise<void> {
@@ -125,13 +129,14 @@ class StoreThread {
       },
       onLoaded: () => {
         forget();
-        this.#spread('changes', { changed: null });
+        this.#spread('changes', { changed: null, changes: this.#changes.next() });
         this.#spreadLosses(null);
       },
       onChanged: (rows: readonly StoredRow[]) => {
         if (rows.some(({ table }) => !CONTENT.test(table))) forget();
         const indexed = rows.filter(({ table }) => INDEXED.test(table));
-        if (indexed.length > 0) this.#spread('changes', { changed: packChanged(indexed) });
+        if (indexed.length > 0)
+          this.#spread('changes', { changed: packChanged(indexed), changes: this.#changes.next() });
         const owners = rows.filter(({ table }) => table === OWNERS);
         if (owners.length > 0) this.#spreadLosses(owners.map(readLost));
       },
@@ -173,13 +178,16 @@ class StoreThread {
 
   #greet({ port, follows }: StoreGreeting): void {
     this.#ports.set(port, follows);
+    if (follows === 'changes') this.#changes.add(port);
     const answer = (told: StoreAnswer) => port.postMessage(told);
     const follower = (told: LiveTold) => port.postMessage({ told } satisfies StoreTold);
     port.on('close', () => {
       this.#ports.delete(port);
+      this.#changes.remove(port);
       this.#live!.unfollow(null, follower);
     });
-    port.on('message', (question: StoreQuestion) => {
+    port.on('message', (question: StoreQuestion | StoreApplied) => {
+      if ('applied' in question) return this.#changes.note(port, question.applied);
       this.#answer(question, follower).then(answer, (thrown: unknown) =>
         answer({ id: question.id, failure: toStoreFailure(thrown) }),
       );
@@ -190,10 +198,16 @@ class StoreThread {
     const { id } = question;
     if ('live' in question)
       return { id, live: await this.#answerLive(question.live as LiveQuestion, follower) };
-    if ('reach' in question)
-      return { id, is_reached: await this.#follower!.reach(question.reach, question.within_ms) };
+    if ('reach' in question) return { id, is_reached: await this.#reach(question.reach, question.within_ms) };
     if ('runs' in question) return { id, runs: packRuns(await this.#askRuns(question.runs)) };
     return { id, verdict: await this.#commit(question.commit) };
+  }
+
+  /** Waits until the view shows the position, and the indexes know it. */
+  async #reach(position: number, within_ms: number): Promise<boolean> {
+    const untilMs = performance.now() + within_ms;
+    if (!(await this.#follower!.reach(position, within_ms))) return false;
+    return this.#changes.whenApplied(untilMs - performance.now());
   }
 
   async #answerLive(question: LiveQuestion, follower: LiveFollower): Promise<unknown> {

@@ -39,7 +39,7 @@ export interface DatabasePaths {
  */
 export function openMainTables(
   { main, data_key, seat }: DatabasePaths,
-  onChanged?: (rows: ChangedRow[] | null) => void,
+  onChanged?: (rows: ChangedRow[] | null) => Promise<void>,
 ): Tables {
   if (seat === undefined) return new LmdbTables(main, 'disk', data_key);
   const view = LmdbView.attach(main, seat.identity, data_key);

@@ -16,7 +16,9 @@ const POSITION = 1;
 const CURRENT_AT = 2;
 const BOXES = 3;
 const NOTICES = 4;
-const FIRST_COUNT = 5;
+const CHANGES = 5;
+const APPLIED = 6;
+const FIRST_COUNT = 7;
 /**
  * What the store thread counts since the start of the process. Of runs: actors that this box took from others, commits
  * that another box's taking made void, takings that had to wait for another box, round trips, and actors' commits in them.
@@ -70,6 +72,11 @@ export class SeatState {
     Atomics.store(this.#fields, POSITION, BigInt(position));
   }
 
+  /** Whether the view shows the position, and the indexes know it. A notice is counted before its position is told. */
+  hasReached(position: number): boolean {
+    return this.position >= position && this.applied >= this.changes;
+  }
+
   /** How many boxes live, with this one: at least 1. While the database is away, the number before. */
   get boxes(): number {
     return Math.max(1, Number(Atomics.load(this.#fields, BOXES)));
@@ -106,5 +113,23 @@ export class SeatState {
 
   set notices(count: number) {
     Atomics.store(this.#fields, NOTICES, BigInt(count));
+  }
+
+  /** Number of the notices about rows that other boxes changed; a notice comes before its position. */
+  get changes(): number {
+    return Number(Atomics.load(this.#fields, CHANGES));
+  }
+
+  set changes(count: number) {
+    Atomics.store(this.#fields, CHANGES, BigInt(count));
+  }
+
+  /** The last of these notices that all indexes in memory have applied. */
+  get applied(): number {
+    return Number(Atomics.load(this.#fields, APPLIED));
+  }
+
+  set applied(count: number) {
+    Atomics.store(this.#fields, APPLIED, BigInt(count));
   }
 }

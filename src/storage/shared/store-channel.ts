@@ -13,6 +13,7 @@ import { SeatState, type StoreSeat } from './seat.ts';
 import {
   fromStoreFailure,
   type StoreAnswer,
+  type StoreApplied,
   type StoreFollowing,
   type StoreGreeting,
   type StoreQuestion,
@@ -28,7 +29,8 @@ const AGAIN_MS = 500;
 /** What a thread wants to be told, without asking. */
 interface ChannelListener {
   follows: StoreFollowing;
-  onTold(told: StoreTold): void;
+  /** @param reply sends the store thread a message that has no answer */
+  onTold(told: StoreTold, reply: (message: StoreApplied) => void): void;
   /** The channel has ended: something may be missed. */
   onEnd?(): void;
   /** There is a new channel. */
@@ -123,7 +125,7 @@ export class StoreChannel {
 
   #take(port: MessagePort, message: StoreAnswer | StoreTold): void {
     if (!('id' in message)) {
-      this.#listener?.onTold(message);
+      this.#listener?.onTold(message, (reply) => port.postMessage(reply));
       return;
     }
     const waiting = this.#waiting.get(message.id);

@@ -4,13 +4,22 @@
 import type { Committer } from './follower.ts';
 import type { StoreSeat } from './seat.ts';
 import { StoreChannel } from './store-channel.ts';
-import { type ChangedRow, packProposal, type StoreTold, unpackChanged } from './store-protocol.ts';
+import {
+  type ChangedRow,
+  packProposal,
+  type StoreApplied,
+  type StoreTold,
+  unpackChanged,
+} from './store-protocol.ts';
 import type { Proposal, Verdict } from './truth.ts';
 
 /** Who gets what the store thread says by itself. */
 interface StoreListeners {
-  /** Called with the rows that other boxes changed, or null if everything was loaded again. */
-  onChanged?: (rows: ChangedRow[] | null) => void;
+  /**
+   * Called with the rows that other boxes changed, or null if everything was loaded again. It resolves when what this thread
+   * holds in memory knows them.
+   */
+  onChanged?: (rows: ChangedRow[] | null) => Promise<void>;
   live?: {
     /** Called with what the store thread tells of the live stream. */
     onTold(told: unknown): void;
@@ -31,9 +40,9 @@ export class StoreClient implements Committer {
     return (answer as { verdict: Verdict }).verdict;
   }
 
-  /** Waits until the view shows a position. @returns false if it does not within the time */
+  /** Waits until the view shows a position, and the indexes know it. @returns false if that takes longer */
   async reach(position: number, within_ms: number): Promise<boolean> {
-    if (this.#channel.state.position >= position) return true;
+    if (this.#channel.state.hasReached(position)) return true;
     const answer = await this.#channel.ask((id) => ({ id, reach: position, within_ms }));
     return (answer as { is_reached: boolean }).is_reached;
   }
@@ -51,15 +60,18 @@ export class StoreClient implements Committer {
 
 function toChannelListener({ onChanged, live }: StoreListeners) {
   if (onChanged === undefined && live === undefined) return null;
+  let applied: Promise<unknown> = Promise.resolve();
   return {
     follows: onChanged === undefined ? null : ('changes' as const),
-    onTold: (told: StoreTold) => {
-      if ('changed' in told) onChanged?.(told.changed === null ? null : unpackChanged(told.changed));
-      else if ('told' in told) live?.onTold(told.told);
+    onTold: (told: StoreTold, reply: (message: StoreApplied) => void) => {
+      if ('changed' in told) {
+        const applying = onChanged?.(told.changed === null ? null : unpackChanged(told.changed));
+        applied = Promise.allSettled([applied, applying]).then(() => reply({ applied: told.changes }));
+      } else if ('told' in told) live?.onTold(told.told);
     },
     onAgain: () => {
       // Changes that nothing reported count as changes of everything.
-      onChanged?.(null);
+      void onChanged?.(null);
       live?.onAgain();
     },
   };

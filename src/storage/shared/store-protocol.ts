@@ -34,6 +34,11 @@ export type StoreQuestion =
   /** A packed {@link RunsQuestion}. */
   | { id: number; runs: Uint8Array };
 
+/** The indexes of the thread have applied all notices of changes up to this one. */
+export interface StoreApplied {
+  applied: number;
+}
+
 /** A call of the runs' store. */
 export type RunsQuestion =
   | { op: 'take'; actor: Buffer }
@@ -54,8 +59,8 @@ export type StoreAnswer =
 export type StoreTold =
   /** Events of the live stream that the thread follows. */
   | { told: unknown }
-  /** Rows that other boxes changed, packed; null: everything was loaded again. */
-  | { changed: Uint8Array | null }
+  /** Rows that other boxes changed, packed; null: everything was loaded again. With the number of this notice. */
+  | { changed: Uint8Array | null; changes: number }
   /** Actors that other boxes have taken, packed; null: any. With the number of this notice. */
   | { lost: Uint8Array | null; notices: number };
 

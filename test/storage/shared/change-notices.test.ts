@@ -1,0 +1,56 @@
+/** When indexes in memory count as up to date with what other boxes changed. Test thread. */
+import { expect, it } from 'vitest';
+import { ChangeNotices } from '../../../src/storage/shared/change-notices.ts';
+import { SeatState } from '../../../src/storage/shared/seat.ts';
+
+function open() {
+  const seat = new SeatState(SeatState.allocate());
+  seat.position = 7;
+  return { seat, notices: new ChangeNotices<string>(seat) };
+}
+
+it('a position is reached when every follower has applied the notices before it', async () => {
+  const { seat, notices } = open();
+  notices.add('a');
+  notices.add('b');
+  expect(seat.hasReached(7)).toBe(true);
+  expect(seat.hasReached(8)).toBe(false);
+  const [first, second] = [notices.next(), notices.next()];
+  expect(seat.hasReached(7)).toBe(false);
+  const applied = notices.whenApplied(60_000);
+  notices.note('a', second);
+  notices.note('b', first);
+  expect(seat.hasReached(7)).toBe(false);
+  notices.note('b', second);
+  expect(await applied).toBe(true);
+  expect(seat.hasReached(7)).toBe(true);
+});
+
+it('waits only for what was changed before, and not longer than it may', async () => {
+  const { notices } = open();
+  notices.add('a');
+  const first = notices.next();
+  const applied = notices.whenApplied(60_000);
+  notices.next();
+  notices.note('a', first);
+  expect(await applied).toBe(true);
+  expect(await notices.whenApplied(0)).toBe(false);
+});
+
+it('a follower that has ended is not waited for, and a new one knows what was there', async () => {
+  const { seat, notices } = open();
+  notices.add('a');
+  notices.next();
+  const applied = notices.whenApplied(60_000);
+  notices.add('b');
+  notices.remove('a');
+  expect(await applied).toBe(true);
+  notices.note('a', 0);
+  expect(seat.hasReached(7)).toBe(true);
+});
+
+it('without followers nothing is waited for', () => {
+  const { seat, notices } = open();
+  notices.next();
+  expect(seat.hasReached(7)).toBe(true);
+});
