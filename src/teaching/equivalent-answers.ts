@@ -97,6 +97,22 @@ const NO_WORDS: ReadonlySet<number> = new Set();
 /** A value that no step contains is part of the wording if at least this many runs share it. */
 const CONSTANT_RUNS = 3;
 
+/** A value of texts at one place, with the runs that have it and the number of their steps that hold it. */
+interface SharedValue {
+  place: string;
+  key: number;
+  isNumber: boolean;
+  runs: Set<string>;
+  held: number;
+  count: number;
+}
+
+/** Whether runs have one value or the other, but never both. */
+function replaces(other: SharedValue, value: SharedValue): boolean {
+  if (other === value || other.place !== value.place) return false;
+  return Array.from(other.runs).every((run) => !value.runs.has(run));
+}
+
 /** An answer for comparisons, with edits by their effect. */
 function readSpelled(content: readonly StudentBlock[], { step }: StepContext) {
   return readComparable({ content: [...spellAnswer(content, step)] });
@@ -191,26 +207,32 @@ class Labelling {
     return ofStep;
   }
 
-  /** Values that several runs share at a place, although hardly any of their steps contains them. */
+  /**
+   * Values that several runs share at a place, although hardly any of their steps contains them. A number is one only if
+   * texts have no other number there: `4 strings` beside `3 strings` is a count, which the step does not hold.
+   */
   #findConstants(): Map<string, Set<number>> {
-    const seen = new Map<
-      string,
-      { place: string; key: number; runs: Set<string>; held: number; count: number }
-    >();
+    const seen = new Map<string, SharedValue>();
     for (const [i, worded] of this.#worded.entries())
       for (const { place, facts } of worded?.texts ?? [])
         for (const value of [...facts.facts.keys(), ...facts.names]) {
           const key = hashString(value);
           const id = `${place} ${key}`;
-          const found = seen.get(id) ?? { place, key, runs: new Set(), held: 0, count: 0 };
+          const isNumber = facts.facts.get(value)?.kind === 'number';
+          const found = seen.get(id) ?? { place, key, isNumber, runs: new Set(), held: 0, count: 0 };
           seen.set(id, found);
           found.runs.add(this.#stage.examples[i]!.run_id);
           found.count++;
           if (this.#grounds[i]!.holds(facts.facts.get(value)?.text ?? value)) found.held++;
         }
+    const shared = [...seen.values()].filter(
+      ({ runs, held, count }) => runs.size >= CONSTANT_RUNS && 2 * held < count,
+    );
+    const numbers = shared.filter(({ isNumber }) => isNumber);
     const constants = new Map<string, Set<number>>();
-    for (const { place, key, runs, held, count } of seen.values()) {
-      if (runs.size < CONSTANT_RUNS || 2 * held >= count) continue;
+    for (const value of shared) {
+      const { place, key } = value;
+      if (value.isNumber && numbers.some((other) => replaces(other, value))) continue;
       const ofPlace = constants.get(place);
       if (ofPlace === undefined) constants.set(place, new Set([key]));
       else ofPlace.add(key);
