@@ -5,19 +5,19 @@ import { codeReviewer } from './agents/code-reviewer.ts';
 import { costWatcher } from './agents/cost-watcher.ts';
 import { mailSorter } from './agents/mail-sorter.ts';
 import { onboardingClerk } from './agents/onboarding-clerk.ts';
-import { pipelineMender } from './agents/pipeline-mender.ts';
 import { stockPurchaser } from './agents/stock-purchaser.ts';
-import { textLocaliser } from './agents/text-localiser.ts';
 import type { HeldBackAgent } from './held-back-agent.ts';
 import { calendarKeeper } from './studied/calendar-keeper.ts';
 import { codeFixer } from './studied/code-fixer.ts';
 import { dataCleaner } from './studied/data-cleaner.ts';
 import { invoiceChecker } from './studied/invoice-checker.ts';
 import { logTriage } from './studied/log-triage.ts';
+import { pipelineMender } from './studied/pipeline-mender.ts';
 import { shellOperator } from './studied/shell-operator.ts';
 import { siteReader } from './studied/site-reader.ts';
 import { sqlAnalyst } from './studied/sql-analyst.ts';
 import { supportDesk } from './studied/support-desk.ts';
+import { textLocaliser } from './studied/text-localiser.ts';
 import { trainBooker } from './studied/train-booker.ts';
 
 /** In the order of their seeds: a new agent comes last, and one that was studied keeps its place. */
@@ -56,6 +56,8 @@ export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   trainBooker,
   dataCleaner,
   shellOperator,
+  pipelineMender,
+  textLocaliser,
 ];
 
 /** Agents that judge the student: no rule of it is tuned on them. */

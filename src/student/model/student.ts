@@ -589,17 +589,27 @@ function areEquivalent(
   otherAnswer: readonly StudentBlock[],
 ): boolean {
   const [given, other] = [spellAnswer(answer, step), spellAnswer(otherAnswer, step)];
-  const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
-  if (answersAgree(content(given), content(other))) return true;
+  if (contentsAgree(given, other)) return true;
   if (ready === undefined || label < 0) return false;
   const ground = new Ground(step);
-  if (ready.wordings.isSame(label, given, other, ground)) return true;
+  const { wordings, group } = ready;
+  if (wordings.isSame(label, given, other, ground)) return true;
   const context = new StepContext(step);
-  return ready.group.classes.some(({ label: ofClass, template }) => {
-    if (ofClass !== label) return false;
-    const filled = fillTemplate(template, context);
-    return typeof filled !== 'string' && ready.wordings.isSame(label, filled.value, other, ground);
+  const ways = group.classes.flatMap(({ label: ofClass, template, path }) => {
+    const filled = ofClass === label ? fillTemplate(template, context) : '';
+    return typeof filled === 'string' ? [] : [{ path, content: spellAnswer(filled.value, step) }];
   });
+  const own = new Set(ways.flatMap(({ path, content }) => (contentsAgree(given, content) ? [path] : [])));
+  // Two templates of one way may agree on nearly all golden steps and disagree on this step.
+  return ways.some(
+    ({ path, content }) =>
+      wordings.isSame(label, content, other, ground) &&
+      (path === undefined || !own.has(path) || wordings.haveSameValues(label, given, content, ground)),
+  );
+}
+
+function contentsAgree(a: readonly StudentBlock[], b: readonly StudentBlock[]): boolean {
+  return answersAgree({ content: [...a] }, { content: [...b] });
 }
 
 /** The current name for the stage of an older model. */
