@@ -6,8 +6,8 @@
 import type { AlertDelivery, AlertDestination } from '../domain/alert.ts';
 import { isDue } from '../domain/alert.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import { type Attempt, findAlert, listOutbox, noteAttempt } from '../storage/accounts/alerts.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
+import type { AlertAttempt } from '../storage/ports/alerts.ts';
 import { AlertTargets } from './alert-targets.ts';
 import { type MailSettings, sendMail } from './send-mail.ts';
 import { type Message, SendError, sendWebhook } from './send-webhook.ts';
@@ -37,7 +37,7 @@ export class AlertSender {
   }
 
   /** @param ended aborts the attempt */
-  async send(destination: AlertDestination, message: Message, ended?: AbortSignal): Promise<Attempt> {
+  async send(destination: AlertDestination, message: Message, ended?: AbortSignal): Promise<AlertAttempt> {
     const late = AbortSignal.timeout(ATTEMPT_MS);
     const signal = ended === undefined ? late : AbortSignal.any([late, ended]);
     try {
@@ -52,7 +52,7 @@ export class AlertSender {
 }
 
 interface AlertOutboxParts {
-  main: Tables;
+  accounts: Accounts;
   sender: Pick<AlertSender, 'send'>;
   /** Called for each attempt. */
   count(outcome: 'delivered' | 'failed' | 'given_up'): void;
@@ -93,13 +93,13 @@ export class AlertOutbox {
 
   /** Number of messages that wait. */
   get waiting(): number {
-    return listOutbox(this.#parts.main).length;
+    return this.#parts.accounts.alerts.listOutbox().length;
   }
 
   /** Tries once to send every message that is due. @throws Error of the store */
   async deliverDue(): Promise<void> {
     const nowMs = this.#clock.wallMs();
-    const due = listOutbox(this.#parts.main).filter((delivery) => isDue(delivery, nowMs));
+    const due = this.#parts.accounts.alerts.listOutbox().filter((delivery) => isDue(delivery, nowMs));
     const deliverNext = async (): Promise<void> => {
       for (let next = due.shift(); next !== undefined && !this.#ended.signal.aborted; next = due.shift())
         await this.#deliver(next);
@@ -120,10 +120,10 @@ export class AlertOutbox {
   }
 
   async #deliver(delivery: AlertDelivery): Promise<void> {
-    const { main, sender, count } = this.#parts;
+    const { accounts, sender, count } = this.#parts;
     const { id, org_id, alert_id, destination_id, news } = delivery;
     // Use the alert's current destination, because its address may have been corrected.
-    const alert = findAlert(main, org_id, alert_id);
+    const alert = accounts.alerts.find(org_id, alert_id);
     const destination = alert?.destinations.find((known) => known.id === destination_id);
     const message = { delivery_id: id, news, sent_ms: this.#clock.wallMs() };
     const attempt =
@@ -132,8 +132,8 @@ export class AlertOutbox {
         : await sender.send(destination, message, this.#ended.signal);
     if (this.#ended.signal.aborted && !attempt.is_delivered) return;
     const isLast = destination === undefined;
-    const outcome = await main.transact((tx) =>
-      noteAttempt(tx, delivery, attempt, this.#clock.wallMs(), isLast),
+    const outcome = await accounts.transact((tx) =>
+      tx.alerts.noteAttempt(delivery, attempt, this.#clock.wallMs(), isLast),
     );
     if (outcome !== 'gone') count(outcome === 'waiting' ? 'failed' : outcome);
   }

@@ -1,11 +1,10 @@
 /**
  * Checks every alert periodically, and lets the outbox deliver the messages. Server threads; one instance for
- * all, on the main thread.
+ * all, on the accounts thread.
  */
 import type { AlertRow, Measured } from '../domain/alert.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import { listAlerts, noteMeasured, readAlertState } from '../storage/accounts/alerts.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import type { AlertMeasures } from './alert-measures.ts';
 import { AlertOutbox, type AlertSender } from './alert-outbox.ts';
 
@@ -13,7 +12,7 @@ import { AlertOutbox, type AlertSender } from './alert-outbox.ts';
 const ALERTS_EVERY_MS = 60_000;
 
 interface AlertWatchParts {
-  main: Tables;
+  accounts: Accounts;
   /** The organization of the alerts; '': no organization. */
   org_id: string;
   measures: Pick<AlertMeasures, 'begin' | 'measure'>;
@@ -40,7 +39,7 @@ export class AlertWatch {
     this.#parts = parts;
     this.#clock = parts.clock ?? systemClock;
     this.#outbox = new AlertOutbox({
-      main: parts.main,
+      accounts: parts.accounts,
       sender: parts.sender,
       count: (outcome) => this.#count(outcome, 1),
       report: parts.report,
@@ -67,11 +66,11 @@ export class AlertWatch {
    * @throws Error of the store
    */
   async look(): Promise<void> {
-    const { main, org_id, measures } = this.#parts;
+    const { accounts, org_id, measures } = this.#parts;
     const nowMs = this.#clock.wallMs();
     await measures.begin(nowMs);
     const found: { alert: AlertRow; measured: Measured }[] = [];
-    for (const alert of listAlerts(main, org_id)) {
+    for (const alert of accounts.alerts.list(org_id)) {
       if (this.#isOver) return;
       if (!alert.is_on) continue;
       const measured = await measures.measure(alert, nowMs);
@@ -79,9 +78,9 @@ export class AlertWatch {
       found.push({ alert, measured });
     }
     if (found.length === 0) return;
-    const evicted = await main.transact((tx) => {
+    const evicted = await accounts.transact((tx) => {
       let count = 0;
-      for (const { alert, measured } of found) count += noteMeasured(tx, alert, measured, nowMs);
+      for (const { alert, measured } of found) count += tx.alerts.noteMeasured(alert, measured, nowMs);
       return count;
     });
     this.#count('given_up', evicted);
@@ -96,10 +95,10 @@ export class AlertWatch {
   /** Metrics for `/metrics`; empty if the watch does not run. */
   listMetrics(): object[] {
     if (!this.#isStarted) return [];
-    const { main, org_id } = this.#parts;
-    const firing = listAlerts(main, org_id).filter(
-      (alert) => alert.is_on && readAlertState(main, alert)?.is_firing === true,
-    );
+    const { accounts, org_id } = this.#parts;
+    const firing = accounts.alerts
+      .list(org_id)
+      .filter((alert) => alert.is_on && accounts.alerts.findState(alert)?.is_firing === true);
     const metric = (name: string, type: 'counter' | 'gauge', help: string, values: object[]) => ({
       name: `understudy_alerts_${name}`,
       help,

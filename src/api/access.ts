@@ -6,17 +6,19 @@ import type { AuditActor, Organization, User } from '../domain/account.ts';
 import { isAllowed, type Permission } from '../domain/permissions.ts';
 import type { Role } from '../domain/role.ts';
 import { CatalogueError } from '../errors.ts';
-import { getOrganization, organizationsOf, roleOf } from '../storage/accounts/organizations.ts';
-import { getProject } from '../storage/accounts/projects.ts';
-import { getUser } from '../storage/accounts/users.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { AccountReads } from '../storage/ports/accounts.ts';
 
 /**
  * @returns the user's role in the organization
  * @throws CatalogueError `not_found` if the user is not a member, `forbidden` if the role lacks the permission
  */
-export function requireRole(tables: TableReader, user: User, org_id: string, permission: Permission): Role {
-  const role = roleOf(tables, org_id, user.id);
+export function requireRole(
+  accounts: AccountReads,
+  user: User,
+  org_id: string,
+  permission: Permission,
+): Role {
+  const role = accounts.organizations.roleOf(org_id, user.id);
   if (role === undefined) throw new CatalogueError('not_found');
   if (!isAllowed(role, permission)) throw new CatalogueError('forbidden');
   return role;
@@ -26,21 +28,21 @@ export function requireRole(tables: TableReader, user: User, org_id: string, per
  * A user who is deleted during a request must not create anything.
  * @throws CatalogueError `unauthenticated`
  */
-export function requireUser(tables: TableReader, user: User): User {
-  const present = getUser(tables, user.id);
+export function requireUser(accounts: AccountReads, user: User): User {
+  const present = accounts.users.find(user.id);
   if (present === undefined) throw new CatalogueError('unauthenticated', 'The account was deleted');
   return present;
 }
 
 /** Checks as {@link requireRole} does, and returns the organization. */
 export function requireOrganization(
-  tables: TableReader,
+  accounts: AccountReads,
   user: User,
   org_id: string,
   permission: Permission,
 ): { organization: Organization; role: Role } {
-  const role = requireRole(tables, user, org_id, permission);
-  const organization = getOrganization(tables, org_id);
+  const role = requireRole(accounts, user, org_id, permission);
+  const organization = accounts.organizations.find(org_id);
   if (organization === undefined) throw new CatalogueError('not_found');
   return { organization, role };
 }
@@ -49,12 +51,14 @@ export function requireOrganization(
  * The organization of a request without `org_id` (document 4, "Which organization"): the oldest that the user owns,
  * otherwise the oldest joined; null for a user without organizations.
  */
-export function defaultOrganization(tables: TableReader, user_id: string): string | null {
-  const all = organizationsOf(tables, user_id).sort((a, b) =>
-    a.joined_at === b.joined_at
-      ? compare(a.organization.id, b.organization.id)
-      : compare(a.joined_at, b.joined_at),
-  );
+export function defaultOrganization(accounts: AccountReads, user_id: string): string | null {
+  const all = accounts.organizations
+    .listOf(user_id)
+    .sort((a, b) =>
+      a.joined_at === b.joined_at
+        ? compare(a.organization.id, b.organization.id)
+        : compare(a.joined_at, b.joined_at),
+    );
   const owned = all.filter(({ role }) => role === 'owner');
   owned.sort((a, b) => compare(a.organization.id, b.organization.id));
   return (owned[0] ?? all[0])?.organization.id ?? null;
@@ -62,14 +66,14 @@ export function defaultOrganization(tables: TableReader, user_id: string): strin
 
 /** The organization that a request names, otherwise the user's own. Checks the user's role in it. */
 export function chooseOrganization(
-  tables: TableReader,
+  accounts: AccountReads,
   user: User,
   named: string | null | undefined,
   permission: Permission,
 ): { org_id: string; role: Role } {
-  const org_id = named ?? defaultOrganization(tables, user.id);
+  const org_id = named ?? defaultOrganization(accounts, user.id);
   if (org_id === null) throw new CatalogueError('not_found', 'You belong to no organization');
-  return { org_id, role: requireRole(tables, user, org_id, permission) };
+  return { org_id, role: requireRole(accounts, user, org_id, permission) };
 }
 
 /**
@@ -77,12 +81,12 @@ export function chooseOrganization(
  * @throws CatalogueError `not_found` for a project of another organization
  */
 export function chooseProject(
-  tables: TableReader,
+  accounts: AccountReads,
   org_id: string,
   project_id: string | undefined,
 ): string | null {
   if (project_id === undefined) return null;
-  if (getProject(tables, project_id)?.org_id !== org_id) throw new CatalogueError('not_found');
+  if (accounts.projects.find(project_id)?.org_id !== org_id) throw new CatalogueError('not_found');
   return project_id;
 }
 
@@ -90,9 +94,9 @@ export function chooseProject(
  * The organization whose audit log records a change that concerns only the user. The user owns it, so members of shared
  * organizations cannot read the entry. null: the user owns no organization.
  */
-export function ownOrganization(tables: TableReader, user_id: string): string | null {
-  const org_id = defaultOrganization(tables, user_id);
-  return org_id !== null && roleOf(tables, org_id, user_id) === 'owner' ? org_id : null;
+export function ownOrganization(accounts: AccountReads, user_id: string): string | null {
+  const org_id = defaultOrganization(accounts, user_id);
+  return org_id !== null && accounts.organizations.roleOf(org_id, user_id) === 'owner' ? org_id : null;
 }
 
 /** The actor in log entries about a user's change. */

@@ -9,20 +9,8 @@ import type { PlanCaps } from '../domain/plans.ts';
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { RecentMap } from '../std/recent-map.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import { noteAccountDeletion } from '../storage/accounts/deletions.ts';
-import { pendingFor } from '../storage/accounts/invitations.ts';
-import {
-  countMembers,
-  getMember,
-  getOrganization,
-  isOnlyOwner,
-  organizationsOf,
-  removeMember,
-  roleOf,
-} from '../storage/accounts/organizations.ts';
-import { putUser, removeUser } from '../storage/accounts/users.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import type { AccountReads, Accounts } from '../storage/ports/accounts.ts';
+import type { Membership } from '../storage/ports/organizations.ts';
 import { auditActor, defaultOrganization, ownOrganization, requireUser } from './access.ts';
 import { showSubscription } from './billing.ts';
 import { type DeletedContent, removeInTime } from './deleted-content.ts';
@@ -39,7 +27,7 @@ const NAMED_AT_MOST = 5;
 type Bootstrap = z.output<typeof bootstrapOut>;
 
 interface AccountServices {
-  main: Tables;
+  accounts: Accounts;
   epochs: UserEpochs;
   revocations: Revocations;
   /** Removes the data of a deleted organization. */
@@ -49,22 +37,23 @@ interface AccountServices {
 }
 
 export function accountHandlers(services: AccountServices): UserHandlersOf<typeof ACCOUNT> {
-  const { main, epochs, plan_caps, clock = systemClock } = services;
+  const { accounts, epochs, plan_caps, clock = systemClock } = services;
   const cache = new RecentMap<string, { body: Bootstrap; epoch: number; fresh_until_ms: number }>(
     BOOTSTRAP_CACHE.entries,
   );
 
   function collect(user: User, isVerified: boolean, nowMs: number): Bootstrap {
-    const org_id = defaultOrganization(main, user.id);
+    const org_id = defaultOrganization(accounts, user.id);
     return {
       profile: showUser(user),
-      organizations: organizationsOf(main, user.id).map(({ organization }) => organization),
-      role: org_id === null ? null : (roleOf(main, org_id, user.id) ?? null),
-      subscription: org_id === null ? null : showSubscription(main, org_id, plan_caps),
+      organizations: accounts.organizations.listOf(user.id).map(({ organization }) => organization),
+      role: org_id === null ? null : (accounts.organizations.roleOf(org_id, user.id) ?? null),
+      subscription: org_id === null ? null : showSubscription(accounts, org_id, plan_caps),
       invitations: isVerified
-        ? pendingFor(main, user.email, nowMs)
-            .filter(({ org_id }) => getOrganization(main, org_id) !== undefined)
-            .map((invitation) => showInvitation(main, invitation, nowMs))
+        ? accounts.invitations
+            .listPending(user.email, nowMs)
+            .filter(({ org_id }) => accounts.organizations.find(org_id) !== undefined)
+            .map((invitation) => showInvitation(accounts, invitation, nowMs))
         : [],
     };
   }
@@ -73,7 +62,7 @@ export function accountHandlers(services: AccountServices): UserHandlersOf<typeo
     getMe: ({ user }) => ({ body: showUser(user) }),
 
     patchMe: async ({ user, body, request, now_ms }) => {
-      const changed = await main.transact((tx) => {
+      const changed = await accounts.transact((tx) => {
         const present = requireUser(tx, user);
         const next = {
           ...present,
@@ -83,10 +72,10 @@ export function accountHandlers(services: AccountServices): UserHandlersOf<typeo
         };
         const [before, after] = difference(present, next);
         if (Object.keys(after).length === 0) return present;
-        putUser(tx, next);
+        tx.users.put(next);
         const org_id = ownOrganization(tx, user.id);
         if (org_id !== null)
-          writeAudit(tx, auditActor(user, request.address), now_ms, {
+          tx.audit.add(auditActor(user, request.address), now_ms, {
             org_id,
             action: 'user.update',
             target: user.id,
@@ -117,22 +106,23 @@ export function accountHandlers(services: AccountServices): UserHandlersOf<typeo
 
 /** Deletes the account, and all organizations of which the user is the only member. */
 async function deleteAccount(
-  { main, revocations, content }: AccountServices,
+  { accounts, revocations, content }: AccountServices,
   { user, identity, request, now_ms }: Parameters<UserHandlersOf<typeof ACCOUNT>['deleteMe']>[0],
 ): Promise<HandlerReply> {
   const actor = auditActor(user, request.address);
-  const { deleted, left } = await main.transact((tx) => {
+  const { deleted, left } = await accounts.transact((tx) => {
     requireUser(tx, user);
-    const own = organizationsOf(tx, user.id);
+    const own = tx.organizations.listOf(user.id);
     checkHandedOver(tx, own, user.id);
-    const isAlone = ({ organization }: Membership) => countMembers(tx, organization.id) === 1;
+    const isAlone = ({ organization }: Membership) => tx.organizations.countMembers(organization.id) === 1;
     const [deleted, left] = [own.filter(isAlone), own.filter((organization) => !isAlone(organization))];
     for (const { organization } of own)
-      writeAudit(tx, actor, now_ms, { org_id: organization.id, action: 'user.delete', target: user.id });
+      tx.audit.add(actor, now_ms, { org_id: organization.id, action: 'user.delete', target: user.id });
     for (const { organization } of deleted) deleteOrganization(tx, organization, actor, now_ms);
-    for (const { organization } of left) removeMember(tx, getMember(tx, organization.id, user.id)!);
-    removeUser(tx, user, identity, now_ms);
-    noteAccountDeletion(tx, user.id, now_ms);
+    for (const { organization } of left)
+      tx.organizations.removeMember(tx.organizations.findMember(organization.id, user.id)!);
+    tx.users.remove(user, identity, now_ms);
+    tx.deletions.noteAccount(user.id, now_ms);
     return { deleted, left };
   });
   for (const { organization } of [...deleted, ...left]) revocations.announce(organization.id);
@@ -142,14 +132,13 @@ async function deleteAccount(
   return { status: 204 };
 }
 
-type Membership = ReturnType<typeof organizationsOf>[number];
-
 /**
  * @throws CatalogueError `conflict` for the only owner of an organization with other members
  */
-function checkHandedOver(tables: TableReader, own: readonly Membership[], user_id: string): void {
+function checkHandedOver(accounts: AccountReads, own: readonly Membership[], user_id: string): void {
   const kept = own.filter(
-    ({ organization: { id } }) => countMembers(tables, id) > 1 && isOnlyOwner(tables, id, user_id),
+    ({ organization: { id } }) =>
+      accounts.organizations.countMembers(id) > 1 && accounts.organizations.isOnlyOwner(id, user_id),
   );
   if (kept.length === 0) return;
   const names = kept.slice(0, NAMED_AT_MOST).map(({ organization: { name, id } }) => `${name} (${id})`);

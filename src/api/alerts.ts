@@ -21,22 +21,13 @@ import { RunQueryError } from '../domain/run-query/run-query.ts';
 import { CatalogueError } from '../errors.ts';
 import { systemClock } from '../std/clock.ts';
 import { newUlid, ulidAt } from '../std/id.ts';
-import {
-  findAlert,
-  listAlertEvents,
-  listAlerts,
-  makeEvent,
-  putAlert,
-  readAlertState,
-  removeAlert,
-  writeEvent,
-} from '../storage/accounts/alerts.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import { makeEvent } from '../storage/accounts/alerts.ts';
+import type { AccountReads, Accounts } from '../storage/ports/accounts.ts';
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { describeOperator } from './operators.ts';
 
 export interface AlertServices {
-  main: Tables;
+  accounts: Accounts;
   /** The organization of the captures (GW_ORG); null: no organization. */
   org_id: string | null;
   sender: Pick<AlertSender, 'send'>;
@@ -65,31 +56,31 @@ const DEFAULTS: Omit<AlertRule, 'name' | 'measure' | 'threshold' | 'destinations
 const NAMELESS = { name: undefined, measure: undefined, threshold: undefined };
 
 export function alertHandlers({
-  main,
+  accounts,
   org_id: owner,
   sender,
   targets,
   has_mail,
 }: AlertServices): OperatorHandlersOf<typeof ALERT_ROUTES> {
   const org_id = owner ?? '';
-  const need = (tables: TableReader, id: string): AlertRow => {
-    const found = findAlert(tables, org_id, id);
+  const need = (accounts: AccountReads, id: string): AlertRow => {
+    const found = accounts.alerts.find(org_id, id);
     if (found === undefined) throw new CatalogueError('not_found');
     return found;
   };
-  const answer = (alert: AlertRow) => jsonReply(200, showAlert(main, alert), PRIVATE);
+  const answer = (alert: AlertRow) => jsonReply(200, showAlert(accounts, alert), PRIVATE);
   type Asking = Pick<
     Parameters<OperatorHandlersOf<typeof ALERT_ROUTES>['createAlert']>[0],
     'operator' | 'request'
   >;
   const changeBy = ({ operator, request }: Asking) => {
     const now_ms = systemClock.wallMs();
-    const { actor, log } = describeOperator(main, operator, request.address, now_ms);
+    const { actor, log } = describeOperator(accounts, operator, request.address, now_ms);
     return { actor, now_ms, log: owner ?? log ?? '' };
   };
   return {
     listAlerts: async () => {
-      const alerts = listAlerts(main, org_id).map((alert) => showAlert(main, alert));
+      const alerts = accounts.alerts.list(org_id).map((alert) => showAlert(accounts, alert));
       return jsonReply(200, { alerts, has_mail }, PRIVATE);
     },
     createAlert: async ({ body, ...asking }) => {
@@ -104,17 +95,17 @@ export function alertHandlers({
         created_at: at,
         updated_at: at,
       };
-      await main.transact((tx) => {
-        if (listAlerts(tx, org_id).length >= ALERT_BOUNDS.alerts)
+      await accounts.transact((tx) => {
+        if (tx.alerts.list(org_id).length >= ALERT_BOUNDS.alerts)
           throw new CatalogueError('conflict', `There are ${ALERT_BOUNDS.alerts} alerts already`);
-        putAlert(tx, alert, change);
+        tx.alerts.put(alert, change);
       });
       return answer(alert);
     },
-    readAlert: async ({ params }) => answer(need(main, params.alert_id)),
+    readAlert: async ({ params }) => answer(need(accounts, params.alert_id)),
     changeAlert: async ({ params, body, ...asking }) => {
       const change = changeBy(asking);
-      const alert = await main.transact((tx) => {
+      const alert = await accounts.transact((tx) => {
         const before = need(tx, params.alert_id);
         const destinations =
           body.destinations === undefined
@@ -124,26 +115,28 @@ export function alertHandlers({
         const updated_at = new Date(change.now_ms).toISOString();
         const { id, created_at } = before;
         const after: AlertRow = { ...rule, id, org_id, created_at, updated_at };
-        putAlert(tx, after, change);
+        tx.alerts.put(after, change);
         return after;
       });
       return answer(alert);
     },
     deleteAlert: async ({ params, ...asking }) => {
       const change = changeBy(asking);
-      const isGone = await main.transact((tx) => removeAlert(tx, { org_id, id: params.alert_id }, change));
+      const isGone = await accounts.transact((tx) =>
+        tx.alerts.remove({ org_id, id: params.alert_id }, change),
+      );
       if (!isGone) throw new CatalogueError('not_found');
       return { status: 204, headers: [], body: '' };
     },
     testAlert: async ({ params }) => {
-      const alert = need(main, params.alert_id);
-      return jsonReply(200, await sendTest({ main, sender }, alert), PRIVATE);
+      const alert = need(accounts, params.alert_id);
+      return jsonReply(200, await sendTest({ accounts, sender }, alert), PRIVATE);
     },
     listAlertEvents: async ({ params, query: { limit, cursor } }) => {
-      const alert = need(main, params.alert_id);
+      const alert = need(accounts, params.alert_id);
       if (cursor && !/^ale_[0-9A-Z]{26}$/.test(cursor))
         throw valueViolation(['query', 'cursor'], 'not a cursor of this list', cursor);
-      const found = listAlertEvents(main, alert, { limit: limit + 1, before: cursor || null });
+      const found = accounts.alerts.listEvents(alert, { limit: limit + 1, before: cursor || null });
       const events = found.slice(0, limit);
       const next_cursor = found.length > limit ? events.at(-1)!.id : null;
       return jsonReply(200, { events, next_cursor }, PRIVATE);
@@ -151,9 +144,9 @@ export function alertHandlers({
   };
 }
 
-function showAlert(tables: TableReader, alert: AlertRow): object {
+function showAlert(accounts: AccountReads, alert: AlertRow): object {
   const { org_id: _of, destinations, ...shown } = alert;
-  const state = readAlertState(tables, alert);
+  const state = accounts.alerts.findState(alert);
   return {
     ...shown,
     destinations: destinations.map((to) => ({ id: to.id, kind: to.kind, target: nameTarget(to) })),
@@ -172,11 +165,11 @@ function showAlert(tables: TableReader, alert: AlertRow): object {
 
 /** Tries each destination once, and records the outcome in the history. */
 async function sendTest(
-  { main, sender }: Pick<AlertServices, 'main' | 'sender'>,
+  { accounts, sender }: Pick<AlertServices, 'accounts' | 'sender'>,
   alert: AlertRow,
 ): Promise<AlertEvent> {
   const nowMs = systemClock.wallMs();
-  const event = makeEvent(alert, 'test', readAlertState(main, alert)?.value ?? null, nowMs);
+  const event = makeEvent(alert, 'test', accounts.alerts.findState(alert)?.value ?? null, nowMs);
   const news = tellNews(alert, event);
   const deliveries = await Promise.all(
     event.deliveries.map(async (note, at): Promise<DeliveryNote> => {
@@ -187,8 +180,8 @@ async function sendTest(
     }),
   );
   const told = { ...event, deliveries };
-  await main.transact((tx) => {
-    if (findAlert(tx, alert.org_id, alert.id) !== undefined) writeEvent(tx, alert, told);
+  await accounts.transact((tx) => {
+    if (tx.alerts.find(alert.org_id, alert.id) !== undefined) tx.alerts.addEvent(alert, told);
   });
   return told;
 }

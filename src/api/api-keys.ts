@@ -1,15 +1,7 @@
 /** Handlers of `contract/api-keys.ts`. Server threads. */
 import type { z } from 'zod';
 import { makeApiKey } from '../auth/api-key.ts';
-import {
-  endKey,
-  findKey,
-  insertKey,
-  isEnded,
-  type KeyRecord,
-  lastUseOf,
-  listKeys,
-} from '../auth/key-store.ts';
+import { isEnded } from '../auth/key-store.ts';
 import type { Revocations } from '../auth/revocations.ts';
 import type { API_KEYS, apiKeyCreated, apiKeyOut } from '../contract/api-keys.ts';
 import type { HandlerReply } from '../contract/handler.ts';
@@ -18,9 +10,8 @@ import type { User } from '../domain/account.ts';
 import type { Permission } from '../domain/permissions.ts';
 import { CatalogueError } from '../errors.ts';
 import { ulidAt } from '../std/id.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import { getProject } from '../storage/accounts/projects.ts';
-import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts';
+import type { AccountReads, Accounts, AccountWork } from '../storage/ports/accounts.ts';
+import type { KeyRecord } from '../storage/ports/keys.ts';
 import { auditActor, chooseOrganization, chooseProject, requireRole } from './access.ts';
 import { page } from './organizations.ts';
 
@@ -28,37 +19,37 @@ import { page } from './organizations.ts';
 const SHOWN_ONCE = [['cache-control', 'no-store']] as const;
 
 interface ApiKeyServices {
-  main: Tables;
+  accounts: Accounts;
   revocations: Revocations;
 }
 
 export function apiKeyHandlers(services: ApiKeyServices): UserHandlersOf<typeof API_KEYS> {
-  const { main, revocations } = services;
+  const { accounts, revocations } = services;
   return {
     listKeys: ({ user, query, now_ms }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'keys.read');
-      const project_id = chooseProject(main, org_id, query.project_id);
-      const { items, total } = listKeys(main, org_id, project_id, query);
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'keys.read');
+      const project_id = chooseProject(accounts, org_id, query.project_id);
+      const { items, total } = accounts.keys.list(org_id, project_id, query);
       return page(
-        items.map((key) => showKey(main, key, now_ms)),
+        items.map((key) => showKey(accounts, key, now_ms)),
         total,
       );
     },
 
     createKey: async ({ user, body, request, now_ms }) => ({
       headers: SHOWN_ONCE,
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         const { org_id } = chooseOrganization(tx, user, body.org_id, 'keys.create');
         const project_id = body.project_id ?? null;
-        if (project_id !== null && getProject(tx, project_id)?.org_id !== org_id)
+        if (project_id !== null && tx.projects.find(project_id)?.org_id !== org_id)
           throw new CatalogueError('not_found');
         const { record, shown } = makeKey(
           { org_id, project_id, name: body.name, created_by: user.id },
           body.mode,
           now_ms,
         );
-        insertKey(tx, record);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        tx.keys.insert(record);
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id,
           action: 'key.create',
           target: record.id,
@@ -69,15 +60,15 @@ export function apiKeyHandlers(services: ApiKeyServices): UserHandlersOf<typeof 
     }),
 
     rotateKey: async ({ user, params, body, request, now_ms }) => {
-      const { org_id, shown } = await main.transact((tx) => {
+      const { org_id, shown } = await accounts.transact((tx) => {
         const key = requireKey(tx, user, params.key_id, 'keys.rotate');
         if (isEnded(key, now_ms)) throw new CatalogueError('conflict', 'The key is revoked');
         const { org_id, project_id, name } = key;
         const mode = key.prefix.startsWith('svc_test_') ? 'test' : 'live';
         const successor = makeKey({ org_id, project_id, name, created_by: user.id }, mode, now_ms);
-        insertKey(tx, successor.record);
+        tx.keys.insert(successor.record);
         const at = endAfter(tx, key, body.overlap_seconds, now_ms);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id,
           action: 'key.rotate',
           target: key.id,
@@ -95,15 +86,15 @@ export function apiKeyHandlers(services: ApiKeyServices): UserHandlersOf<typeof 
 }
 
 async function revokeKey(
-  { main, revocations }: ApiKeyServices,
+  { accounts, revocations }: ApiKeyServices,
   { user, params, request, now_ms }: Parameters<UserHandlersOf<typeof API_KEYS>['revokeKey']>[0],
 ): Promise<HandlerReply> {
-  const revoked = await main.transact((tx) => {
+  const revoked = await accounts.transact((tx) => {
     const key = requireKey(tx, user, params.key_id, 'keys.revoke');
     if (key.revoked_at !== null) return key;
     const revoked_at = new Date(now_ms).toISOString();
-    const ended = endKey(tx, key.id, { revoked_at })!;
-    writeAudit(tx, auditActor(user, request.address), now_ms, {
+    const ended = tx.keys.end(key.id, { revoked_at })!;
+    tx.audit.add(auditActor(user, request.address), now_ms, {
       org_id: key.org_id,
       action: 'key.revoke',
       target: key.id,
@@ -113,7 +104,7 @@ async function revokeKey(
     return ended;
   });
   revocations.announce(revoked.org_id);
-  return { body: showKey(main, revoked, now_ms) };
+  return { body: showKey(accounts, revoked, now_ms) };
 }
 
 /**
@@ -121,21 +112,21 @@ async function revokeKey(
  * applies.
  * @returns the end of the overlap, RFC 3339
  */
-function endAfter(tx: TableTransaction, key: KeyRecord, overlapSeconds: number, nowMs: number): string {
+function endAfter(tx: AccountWork, key: KeyRecord, overlapSeconds: number, nowMs: number): string {
   const at = new Date(nowMs + overlapSeconds * 1_000).toISOString();
   const endsSooner = key.expires_at !== null && key.expires_at < at;
-  if (overlapSeconds === 0) endKey(tx, key.id, { revoked_at: at });
-  else if (!endsSooner) endKey(tx, key.id, { expires_at: at });
+  if (overlapSeconds === 0) tx.keys.end(key.id, { revoked_at: at });
+  else if (!endsSooner) tx.keys.end(key.id, { expires_at: at });
   return at;
 }
 
 /**
  * @throws CatalogueError `not_found`, the same for an unknown key and for a key of another organization
  */
-function requireKey(tables: TableReader, user: User, key_id: string, permission: Permission): KeyRecord {
-  const key = findKey(tables, key_id);
+function requireKey(accounts: AccountReads, user: User, key_id: string, permission: Permission): KeyRecord {
+  const key = accounts.keys.find(key_id);
   if (key === undefined) throw new CatalogueError('not_found');
-  requireRole(tables, user, key.org_id, permission);
+  requireRole(accounts, user, key.org_id, permission);
   return key;
 }
 
@@ -163,7 +154,7 @@ function describeKey({ name, prefix, last4, project_id }: KeyRecord): Record<str
   return { name, prefix, last4, project_id };
 }
 
-function showKey(tables: TableReader, key: KeyRecord, nowMs: number): z.output<typeof apiKeyOut> {
+function showKey(accounts: AccountReads, key: KeyRecord, nowMs: number): z.output<typeof apiKeyOut> {
   const { id, name, prefix, last4, project_id, created_at } = key;
   return {
     id,
@@ -172,9 +163,9 @@ function showKey(tables: TableReader, key: KeyRecord, nowMs: number): z.output<t
     last4,
     scope: project_id === null ? 'organization' : 'project',
     project_id,
-    project_name: project_id === null ? null : (getProject(tables, project_id)?.name ?? null),
+    project_name: project_id === null ? null : (accounts.projects.find(project_id)?.name ?? null),
     created_at,
-    last_used_at: lastUseOf(tables, id),
+    last_used_at: accounts.keys.lastUseOf(id),
     revoked: isEnded(key, nowMs),
   };
 }

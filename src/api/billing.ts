@@ -22,18 +22,9 @@ import { CatalogueError } from '../errors.ts';
 import { BILLING_REQUEST_MS } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import type { SharedLocks } from '../std/shared-locks.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import { wasDeleted } from '../storage/accounts/deletions.ts';
-import { getOrganization } from '../storage/accounts/organizations.ts';
-import {
-  applyBillingEvent,
-  customerOf,
-  effectiveOf,
-  findOutcome,
-} from '../storage/accounts/subscriptions.ts';
 import { readInterventionSeries, readInterventions } from '../storage/accounts/usage.ts';
+import type { AccountReads } from '../storage/ports/accounts.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { TableReader } from '../storage/tables.ts';
 import { auditActor, chooseOrganization } from './access.ts';
 
 interface BillingServices {
@@ -52,16 +43,16 @@ export function billingHandlers({
   plan_caps,
   processor,
 }: BillingServices): UserHandlersOf<typeof BILLING> {
-  const { main } = stores;
+  const { accounts } = stores;
   return {
     getSubscription: ({ user, query }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.read');
-      return { body: showSubscription(main, org_id, plan_caps) };
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'billing.read');
+      return { body: showSubscription(accounts, org_id, plan_caps) };
     },
 
     interventionUsage: async ({ user, query, now_ms }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.read');
-      const cap = capOf(plan_caps, effectiveOf(main, org_id).plan);
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'billing.read');
+      const cap = capOf(plan_caps, accounts.subscriptions.effectiveOf(org_id).plan);
       const now = new Date(now_ms);
       const [start, end] = [0, 1].map((month) => Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + month));
       const used = await readInterventions(stores, org_id, start!, end!);
@@ -80,7 +71,7 @@ export function billingHandlers({
     },
 
     createCheckout: async ({ user, query, request, now_ms }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.change');
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'billing.change');
       if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
       const plan = planOfLookupKey(query.lookup_key, Object.keys(plan_caps));
       if (plan === null) throw new CatalogueError('not_found', 'No price has this lookup_key');
@@ -88,12 +79,12 @@ export function billingHandlers({
         org_id,
         plan,
         lookup_key: query.lookup_key,
-        customer: customerOf(main, org_id) ?? null,
+        customer: accounts.subscriptions.customerOf(org_id) ?? null,
         // The payment processor rejects invalid addresses.
         email: findEmailFault(user.email) === null ? user.email : null,
       });
-      await main.transact((tx) =>
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+      await accounts.transact((tx) =>
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id,
           action: 'billing.checkout',
           target: session.session_id,
@@ -104,9 +95,9 @@ export function billingHandlers({
     },
 
     createPortal: async ({ user, query }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.change');
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'billing.change');
       if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
-      const customer = customerOf(main, org_id);
+      const customer = accounts.subscriptions.customerOf(org_id);
       if (customer === undefined)
         throw new CatalogueError('conflict', 'This organization has not subscribed to anything yet');
       return { body: await processor.createPortal(customer) };
@@ -144,11 +135,11 @@ function answer(handled: boolean, duplicate = false): ApiReply {
 
 /** A copy of a handled event returns the recorded result without fetching anything. */
 async function handle(
-  { stores: { main }, plan_caps, processor, clock = systemClock }: BillingServices,
+  { stores: { accounts }, plan_caps, processor, clock = systemClock }: BillingServices,
   event: ProcessorEvent,
   address: string,
 ): Promise<ApiReply> {
-  const known = findOutcome(main, event.id);
+  const known = accounts.subscriptions.findOutcome(event.id);
   if (known !== undefined) return answer(known, true);
   const fetchedAtS = Math.floor(clock.wallMs() / 1_000);
   const object = await objectOf(event, processor);
@@ -158,13 +149,17 @@ async function handle(
   const isState = event.object.kind === 'thin' && type.startsWith('customer.subscription.');
   const as_of_s = isState ? Math.max(event.created_s, fetchedAtS) : event.created_s;
   const read = readBillingEvent({ id, type, object, as_of_s }, Object.keys(plan_caps));
-  await cancelForNobody(main, processor, read);
+  await cancelForNobody(accounts, processor, read);
   const nowMs = clock.wallMs();
-  const applied = await main.transact((tx) => {
-    const outcome = applyBillingEvent(tx, read, (org_id) => getOrganization(tx, org_id) !== undefined, nowMs);
+  const applied = await accounts.transact((tx) => {
+    const outcome = tx.subscriptions.apply(
+      read,
+      (org_id) => tx.organizations.find(org_id) !== undefined,
+      nowMs,
+    );
     const { org_id, before, after } = outcome;
     if (org_id !== null && after !== null)
-      writeAudit(tx, { type: 'stripe', id, address }, nowMs, {
+      tx.audit.add({ type: 'stripe', id, address }, nowMs, {
         org_id,
         action: `billing.${type}`,
         target: after.id,
@@ -181,7 +176,7 @@ async function handle(
  * neither used nor cancelled.
  */
 async function cancelForNobody(
-  tables: TableReader,
+  accounts: AccountReads,
   processor: PaymentProcessor | null,
   { type, org_ids, change }: BillingEvent,
 ): Promise<void> {
@@ -189,7 +184,7 @@ async function cancelForNobody(
   if (!begins || change === null || processor === null) return;
   // Cancel only for organizations that were deleted here. Unknown organizations may belong to other services that share
   // the account at the payment processor.
-  if (org_ids.some((org_id) => wasDeleted(tables, { org_id, project_id: null })))
+  if (org_ids.some((org_id) => accounts.deletions.wasDeleted({ org_id, project_id: null })))
     await processor.cancelSubscription(change.id);
 }
 
@@ -210,11 +205,11 @@ async function objectOf(
 
 /** The organization's subscription, and the intervention cap of its plan. */
 export function showSubscription(
-  tables: TableReader,
+  accounts: AccountReads,
   org_id: string,
   caps: PlanCaps,
 ): z.output<typeof subscriptionOut> {
-  const effective = effectiveOf(tables, org_id);
+  const effective = accounts.subscriptions.effectiveOf(org_id);
   return { ...effective, intervention_cap: capOf(caps, effective.plan) };
 }
 

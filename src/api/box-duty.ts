@@ -5,28 +5,20 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, systemClock } from '../std/clock.ts';
-import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts';
+import type { AccountReads, Accounts, AccountWork } from '../storage/ports/accounts.ts';
 
-/** Who is on duty; key `['care']`. */
-const DUTIES = 'duties';
-const KEY = ['care'];
 /** How long a box has the duty without renewing it. */
 const HELD_MS = 120_000;
 
-interface DutyRow {
-  box: string;
-  until_ms: number;
-}
-
 export class BoxDuty {
-  readonly #tables: Tables;
+  readonly #accounts: Accounts;
   readonly #clock: Clock;
   readonly #box = randomUUID();
   #isOn = false;
 
-  /** @param tables that the boxes share */
-  constructor(tables: Tables, clock: Clock = systemClock) {
-    this.#tables = tables;
+  /** @param accounts that the boxes share */
+  constructor(accounts: Accounts, clock: Clock = systemClock) {
+    this.#accounts = accounts;
     this.#clock = clock;
   }
 
@@ -38,7 +30,7 @@ export class BoxDuty {
   /** Takes the duty if no other box has it, or keeps it. Rejects with an Error of the store; then it is not on duty. */
   async renew(): Promise<boolean> {
     try {
-      this.#isOn = this.#isFree(this.#tables) && (await this.#tables.transact((tx) => this.#take(tx)));
+      this.#isOn = this.#isFree(this.#accounts) && (await this.#accounts.transact((tx) => this.#take(tx)));
     } catch (thrown) {
       this.#isOn = false;
       throw thrown;
@@ -50,24 +42,22 @@ export class BoxDuty {
   async end(): Promise<void> {
     if (!this.#isOn) return;
     this.#isOn = false;
-    await this.#tables.transact((tx) => {
-      if (tx.get<DutyRow>(DUTIES, KEY)?.box === this.#box)
-        tx.write({ op: 'remove', table: DUTIES, row: KEY });
+    await this.#accounts.transact((tx) => {
+      if (tx.duties.find()?.box === this.#box) tx.duties.end();
     });
   }
 
-  #take(tx: TableTransaction): boolean {
+  #take(tx: AccountWork): boolean {
     if (!this.#isFree(tx)) return false;
-    const value: DutyRow = { box: this.#box, until_ms: this.#clock.wallMs() + HELD_MS };
-    tx.write({ op: 'put', table: DUTIES, row: KEY, value });
+    tx.duties.give({ box: this.#box, until_ms: this.#clock.wallMs() + HELD_MS });
     return true;
   }
 
-  #isFree(reader: TableReader): boolean {
-    const row = reader.get<DutyRow>(DUTIES, KEY);
-    if (row === undefined || row.box === this.#box) return true;
+  #isFree(reader: AccountReads): boolean {
+    const holder = reader.duties.find();
+    if (holder === undefined || holder.box === this.#box) return true;
     // A time far ahead was written by a clock that was wrong.
-    const leftMs = row.until_ms - this.#clock.wallMs();
+    const leftMs = holder.until_ms - this.#clock.wallMs();
     return leftMs < 0 || leftMs > 2 * HELD_MS;
   }
 }

@@ -12,7 +12,7 @@ import type { StudentReport } from '../domain/student-report.ts';
 import type { FigureQuestion } from '../domain/traffic-figures.ts';
 import { CatalogueError } from '../errors.ts';
 import { systemClock } from '../std/clock.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { describeOperator } from './operators.ts';
 import { readMarkChange, showMarks, writeMarks } from './run-marks.ts';
@@ -30,7 +30,7 @@ export interface CaptureServices {
   /** Names an agent variant; null: there is no such variant. */
   nameAgent: (agent: string, name: string | null) => Promise<NamedAgent | null>;
   /** Where marks are kept. */
-  main: Tables;
+  accounts: Accounts;
   /** The organization of the captures. */
   owner: CaptureOwner;
 }
@@ -54,7 +54,7 @@ export function captureHandlers({
   stats,
   student,
   nameAgent,
-  main,
+  accounts,
   owner,
 }: CaptureServices): OperatorHandlersOf<typeof CAPTURES> {
   const download = async (id: number, side: 'request' | 'response'): Promise<ApiReply> => {
@@ -94,12 +94,12 @@ export function captureHandlers({
       const change = readMarkChange(body);
       const known = await reader.ask({ name: 'run', run_id: id, limit: 1, after: null });
       if (known.type !== 'json') return toReply(known);
-      const { actor, log } = describeOperator(main, operator, address, systemClock.wallMs());
+      const { actor, log } = describeOperator(accounts, operator, address, systemClock.wallMs());
       const { run } = JSON.parse(Buffer.from(known.json).toString()) as { run: CapturedRunRow };
       const org_id = owner.org ?? run.reported?.org_id ?? '';
       const run_id = run.reported?.run_id ?? run.run_id;
       const about = { run_id, org_id, log_org: owner.org ?? log ?? '' };
-      const row = await writeMarks(main, actor, systemClock.wallMs(), about, change);
+      const row = await writeMarks(accounts, actor, systemClock.wallMs(), about, change);
       return jsonReply(200, showMarks(id, row), [['cache-control', 'no-store']]);
     },
     readCapturedExchange: async ({ params }) =>

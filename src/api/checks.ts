@@ -2,7 +2,7 @@
 import { divideLimit, SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
 import { ApiKeys } from '../auth/api-keys.ts';
 import { Authenticator, type CredentialKind } from '../auth/authenticator.ts';
-import { TableKeyStore } from '../auth/key-store.ts';
+import { StoredKeys } from '../auth/key-store.ts';
 import type { KeyUses } from '../auth/key-uses.ts';
 import type { MembershipReader } from '../auth/membership.ts';
 import { Revocations } from '../auth/revocations.ts';
@@ -70,9 +70,9 @@ export function createChecks({
     authenticator: new Authenticator(credentialKinds(config, stores, revocations, key_uses ?? null)),
     limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit)),
     rate_headers: new RateHeaders(limit),
-    memberships: memberships ?? tableMemberships(stores.main),
+    memberships: memberships ?? tableMemberships(stores.accounts),
     tickets: new StreamTickets(shared.stream_tickets),
-    deleted: new DeletedScopes(stores.main, revocations),
+    deleted: new DeletedScopes(stores.accounts, revocations),
   };
   if (auth_fail_rate_per_sec > 0)
     checks.failed_sign_ins = new FailedSignIns(shared.failed_sign_ins, auth_fail_rate_per_sec, countBoxes);
@@ -82,13 +82,13 @@ export function createChecks({
 /** Customers' keys and JWTs are enabled if AUTH_DB_URL is set. */
 function credentialKinds(
   { auth, engines }: Config,
-  { main }: Stores,
+  { accounts }: Stores,
   revocations: Revocations,
   uses: KeyUses | null,
 ) {
   const kinds: CredentialKind[] = [new StaticKeys(auth.static_keys)];
   if (engines.accounts === null) return kinds;
-  kinds.push(new ApiKeys(new TableKeyStore(main), revocations, systemClock, uses));
+  kinds.push(new ApiKeys(new StoredKeys(accounts), revocations, systemClock, uses));
   const { jwks_url, jwt_secret, jwt_issuer: issuer, jwt_audience: audience } = auth;
   if (jwks_url !== null) kinds.push(new UserTokens({ trust: { jwks_url }, issuer, audience }, revocations));
   else if (jwt_secret !== null) {

@@ -55,7 +55,7 @@ export function controlPlaneRoutes(
   checks: Checks,
   content: Pick<DeletedContent, 'remove'>,
 ): ApiRoute[] {
-  const { main } = stores;
+  const { accounts } = stores;
   const { plan_caps, settle, clock } = control;
   const epochs = new UserEpochs(control.user_epochs);
   const revocations = new Revocations(control.revocations);
@@ -69,18 +69,18 @@ export function controlPlaneRoutes(
     ...timed,
   };
   const bound = [
-    ...bindUser(ACCOUNT, accountHandlers({ main, epochs, revocations, content, plan_caps, ...timed })),
-    ...bindUser(ORGANIZATIONS, organizationHandlers({ main, epochs, revocations, content })),
-    ...bindUser(PROJECTS, projectHandlers({ main, revocations, content })),
-    ...bindUser(API_KEYS, apiKeyHandlers({ main, revocations })),
+    ...bindUser(ACCOUNT, accountHandlers({ accounts, epochs, revocations, content, plan_caps, ...timed })),
+    ...bindUser(ORGANIZATIONS, organizationHandlers({ accounts, epochs, revocations, content })),
+    ...bindUser(PROJECTS, projectHandlers({ accounts, revocations, content })),
+    ...bindUser(API_KEYS, apiKeyHandlers({ accounts, revocations })),
     ...bindUser(USAGE_ROUTES, usageHandlers({ stores, ...(settle === undefined ? {} : { settle }) })),
     ...bindUser(RETENTION_ROUTES, retentionHandlers(control.retention_days)),
     ...bindUser(BILLING, billingHandlers(billing)),
-    ...bindUser(SEARCHES, searchHandlers({ main })),
-    ...bindUser(FEEDBACK, feedbackHandlers({ main })),
+    ...bindUser(SEARCHES, searchHandlers({ accounts })),
+    ...bindUser(FEEDBACK, feedbackHandlers({ accounts })),
   ];
   return [
-    ...bound.map((entry) => guardUser(entry, { checks, main, epochs, ...timed })),
+    ...bound.map((entry) => guardUser(entry, { checks, accounts, epochs, ...timed })),
     ...webhookRoutes(billing),
   ];
 }

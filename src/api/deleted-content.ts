@@ -4,7 +4,7 @@
  * next start continues an interrupted deletion. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { FindingsClient } from '../../actors/findings-index/client.ts';
+import { FINDINGS_CODEBASES, type FindingsClient } from '../../actors/findings-index/client.ts';
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
@@ -19,18 +19,11 @@ import { CatalogueError } from '../errors.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import {
-  type DeletedScope,
-  type Deletion,
-  endDeletion,
-  listDeletions,
-  noteSweep,
-} from '../storage/accounts/deletions.ts';
+import { removeRows } from '../storage/accounts/row-removal.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
+import type { DeletedScope, Deletion } from '../storage/ports/deletions.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { Row, Tables } from '../storage/tables.ts';
-import { removeOrganizationRows } from './organization-rows.ts';
-import { removeRows } from './row-removal.ts';
 
 /**
  * Maximum time for which the answer to a deletion waits for the removal. The rest is removed afterwards.
@@ -84,7 +77,7 @@ export class DeletedContent {
   /** Continues all unfinished deletions. A failing one does not delay the others. */
   async resume(): Promise<void> {
     const nowMs = this.#clock.wallMs();
-    for (const deletion of [...listDeletions(this.#stores.main)]) {
+    for (const deletion of [...this.#stores.accounts.deletions.list()]) {
       // A clock that was set back must not delay the deletion for ever.
       const age_ms = Math.abs(nowMs - deletion.at_ms);
       const is_late = age_ms > LATE_WRITES_MS;
@@ -100,16 +93,16 @@ export class DeletedContent {
    */
   async remove(scope: DeletedScope): Promise<void> {
     await this.#sweep(scope);
-    await this.#stores.main.transact((tx) => noteSweep(tx, scope));
+    await this.#stores.accounts.transact((tx) => tx.deletions.noteSweep(scope));
   }
 
   async #end(deletion: Deletion, isLate: boolean): Promise<void> {
     await this.remove(deletion);
-    if (isLate) await this.#stores.main.transact((tx) => endDeletion(tx, deletion));
+    if (isLate) await this.#stores.accounts.transact((tx) => tx.deletions.end(deletion));
   }
 
   async #sweep({ org_id, project_id }: DeletedScope): Promise<void> {
-    const { main } = this.#stores;
+    const { main, accounts } = this.#stores;
     const forget = () => this.#live.forget(org_id, project_id === null ? {} : { project_id });
     forget();
     await this.#removeFindings(org_id, project_id);
@@ -119,16 +112,16 @@ export class DeletedContent {
     );
     await this.#removePatterns('e1', org_id, project_id);
     if (project_id === null) await this.#removePatterns('e2', org_id, null);
-    if (project_id === null) await removeOrganizationRows(main, org_id);
+    if (project_id === null) await accounts.removeOrganizationRows(org_id);
     forget();
   }
 
   async #sweepRuns({ org_id, project_id }: DeletedScope): Promise<void> {
-    const { main, runs } = this.#stores;
+    const { accounts, runs } = this.#stores;
     await empty(runs, RUN_LISTS, runListPrefix(org_id, project_id), async ({ row }) => {
       const { run_id } = placeOfKey(row);
       await this.#runs.delete({ org_id, project_id: null }, run_id, null);
-      await forgetRunMarks(main, { org_id, run_id });
+      await forgetRunMarks(accounts, { org_id, run_id });
     });
     const isMeant = ({ row }: Row) => project_id === null || row[2] === project_id;
     await removeRows(runs, RUNS_BY_EXPERIMENT, [org_id], isMeant);
@@ -152,6 +145,7 @@ export class DeletedContent {
     if (this.#findings === null) return;
     for (const codebase of [...this.#findings.codebasesOf(org_id)])
       await this.#findings.clear({ ...codebase, project_id }, null);
+    if (project_id === null) await removeRows(this.#stores.main, FINDINGS_CODEBASES, [org_id], () => true);
   }
 }
 

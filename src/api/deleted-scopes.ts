@@ -7,8 +7,8 @@ import type { Revocations } from '../auth/revocations.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { RecentMap } from '../std/recent-map.ts';
-import { type DeletedScope, listDeletions, wasDeleted } from '../storage/accounts/deletions.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { AccountReads } from '../storage/ports/accounts.ts';
+import type { DeletedScope } from '../storage/ports/deletions.ts';
 
 /** Organizations and projects whose deletion status a thread caches. The oldest are looked up again. */
 const DELETED_NAMES_REMEMBERED = 10_000;
@@ -26,14 +26,14 @@ export const NOTHING_DELETED: DeletedView = {
 };
 
 export class DeletedScopes {
-  readonly #main: TableReader;
+  readonly #accounts: AccountReads;
   readonly #revocations: Pick<Revocations, 'epoch'>;
   #epoch: number | null = null;
   #hidden = new Map<string, Set<string>>();
   #gone = new RecentMap<string, boolean>(DELETED_NAMES_REMEMBERED);
 
-  constructor(main: TableReader, revocations: Pick<Revocations, 'epoch'>) {
-    this.#main = main;
+  constructor(accounts: AccountReads, revocations: Pick<Revocations, 'epoch'>) {
+    this.#accounts = accounts;
     this.#revocations = revocations;
   }
 
@@ -64,7 +64,7 @@ export class DeletedScopes {
     const name = `${scope.org_id}\n${scope.project_id ?? ''}`;
     let isGone = this.#gone.get(name);
     if (isGone === undefined) {
-      isGone = wasDeleted(this.#main, scope);
+      isGone = this.#accounts.deletions.wasDeleted(scope);
       this.#gone.set(name, isGone);
     }
     return isGone;
@@ -74,7 +74,7 @@ export class DeletedScopes {
     const { epoch } = this.#revocations;
     if (epoch === this.#epoch) return;
     const hidden = new Map<string, Set<string>>();
-    for (const { org_id, project_id } of listDeletions(this.#main)) {
+    for (const { org_id, project_id } of this.#accounts.deletions.list()) {
       if (project_id === null) continue;
       const projects = hidden.get(org_id);
       if (projects === undefined) hidden.set(org_id, new Set([project_id]));

@@ -30,7 +30,7 @@ export function evaluateHandlers(services: {
   deleted: DeletedView;
 }): HandlersOf<typeof EVALUATE> {
   const { asker } = services;
-  const { main } = services.stores;
+  const { accounts } = services.stores;
   const runs = new RunClient(asker);
   const hidden = new HiddenRuns(services.stores.runs, services.deleted);
   const live = new LiveHubClient(asker);
@@ -45,7 +45,7 @@ export function evaluateHandlers(services: {
         return { json };
       }
       const { task, task_profile, steps = [] } = body;
-      const profile = findProfile(main, org_id, task_profile);
+      const profile = findProfile(accounts, org_id, task_profile);
       const project_id = projectOf(tenant, body.project_id ?? undefined);
       const digests = await runInSlices(digestSteps([project_id, task, task_profile], steps));
       const { outcome, intervention, began } = await runInSlices(

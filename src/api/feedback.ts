@@ -2,12 +2,10 @@
 import type { FEEDBACK } from '../contract/feedback.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import { maskSecrets } from '../domain/patterns/text.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import { writeFeedback } from '../storage/accounts/feedback.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import { auditActor, ownOrganization, requireUser } from './access.ts';
 
-export function feedbackHandlers({ main }: { main: Tables }): UserHandlersOf<typeof FEEDBACK> {
+export function feedbackHandlers({ accounts }: { accounts: Accounts }): UserHandlersOf<typeof FEEDBACK> {
   return {
     sendFeedback: async ({ user, body, request, now_ms }) => {
       const fields = {
@@ -15,12 +13,12 @@ export function feedbackHandlers({ main }: { main: Tables }): UserHandlersOf<typ
         message: maskSecrets(body.message),
         page: body.page == null ? null : maskSecrets(body.page),
       };
-      const { id, created_at } = await main.transact((tx) => {
+      const { id, created_at } = await accounts.transact((tx) => {
         requireUser(tx, user);
-        const feedback = writeFeedback(tx, fields, now_ms);
+        const feedback = tx.feedback.add(fields, now_ms);
         const org_id = ownOrganization(tx, user.id);
         if (org_id !== null)
-          writeAudit(tx, auditActor(user, request.address), now_ms, {
+          tx.audit.add(auditActor(user, request.address), now_ms, {
             org_id,
             action: 'feedback.send',
             target: feedback.id,

@@ -5,8 +5,7 @@
  * Bound: MARKED_RUNS per organization, for the organizations whose runs are in memory (searched-runs.ts).
  */
 import type { RunMarks } from '../domain/run-mark.ts';
-import { listRunMarks } from '../storage/accounts/run-marks.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { AccountReads } from '../storage/ports/accounts.ts';
 
 /**
  * Maximum number of marked runs of one organization that queries find. Further runs match no query for marks, tags and
@@ -23,11 +22,11 @@ interface OrganizationMarks {
 }
 
 export class KnownMarks {
-  readonly #main: TableReader;
+  readonly #accounts: AccountReads;
   readonly #organizations = new Map<string, OrganizationMarks>();
 
-  constructor(main: TableReader) {
-    this.#main = main;
+  constructor(accounts: AccountReads) {
+    this.#accounts = accounts;
   }
 
   /** The organization's marks, by run. */
@@ -35,7 +34,7 @@ export class KnownMarks {
     const known = this.#organizations.get(orgId);
     if (known !== undefined && known.marks.size > READ_EACH_TIME && performance.now() < known.until_ms)
       return known.marks;
-    const marks = new Map(listRunMarks(this.#main, orgId, MARKED_RUNS));
+    const marks = new Map(this.#accounts.marks.list(orgId, MARKED_RUNS));
     this.#organizations.set(orgId, { marks, until_ms: performance.now() + REMEMBERED_MS });
     return marks;
   }

@@ -3,15 +3,13 @@
  */
 import type { MembershipReader } from '../auth/membership.ts';
 import { systemClock } from '../std/clock.ts';
-import { roleOf } from '../storage/accounts/organizations.ts';
-import { findUserId } from '../storage/accounts/users.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { AccountReads } from '../storage/ports/accounts.ts';
 
-export function tableMemberships(tables: TableReader): MembershipReader {
+export function tableMemberships(accounts: AccountReads): MembershipReader {
   return {
     roleOf: (identity, org_id) => {
-      const user_id = findUserId(tables, identity, systemClock.wallMs());
-      const role = user_id === undefined ? undefined : roleOf(tables, org_id, user_id);
+      const user_id = accounts.users.findId(identity, systemClock.wallMs());
+      const role = user_id === undefined ? undefined : accounts.organizations.roleOf(org_id, user_id);
       return role === undefined ? null : { user_id: user_id!, role };
     },
   };

@@ -7,8 +7,7 @@ import type { Principal, UserIdentity } from '../auth/principal.ts';
 import type { Config } from '../config.ts';
 import { type AuditActor, foldEmail } from '../domain/account.ts';
 import { isAtLeast } from '../domain/role.ts';
-import { findUserId } from '../storage/accounts/users.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import { ownOrganization } from './access.ts';
 
 interface OperatorsOptions {
@@ -49,12 +48,12 @@ export class Operators {
  * organization; null: no log gets it.
  */
 export function describeOperator(
-  main: Tables,
+  accounts: Accounts,
   operator: Principal,
   address: string,
   nowMs: number,
 ): { actor: AuditActor; log: string | null } {
-  const user_id = operator.type === 'user' ? findUserId(main, operator.identity, nowMs) : undefined;
+  const user_id = operator.type === 'user' ? accounts.users.findId(operator.identity, nowMs) : undefined;
   if (user_id === undefined) return { actor: { type: 'operator', id: operator.id, address }, log: null };
-  return { actor: { type: 'user', id: user_id, address }, log: ownOrganization(main, user_id) };
+  return { actor: { type: 'user', id: user_id, address }, log: ownOrganization(accounts, user_id) };
 }

@@ -2,33 +2,29 @@
  * Deletes an organization in the caller's transaction: its record, its members, and everything that grants access.
  * Server threads.
  */
-import { endKey, liveKeysOf } from '../auth/key-store.ts';
 import type { AuditActor, Organization } from '../domain/account.ts';
 import { CatalogueError } from '../errors.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import { removeOrganization } from '../storage/accounts/organizations.ts';
-import { hasRenewal } from '../storage/accounts/subscriptions.ts';
-import type { TableTransaction } from '../storage/tables.ts';
+import type { AccountWork } from '../storage/ports/accounts.ts';
 
 /**
  * @returns the ids of its former members
  * @throws CatalogueError `conflict` while its subscription renews
  */
 export function deleteOrganization(
-  tx: TableTransaction,
+  tx: AccountWork,
   { id, name }: Organization,
   actor: AuditActor,
   nowMs: number,
 ): string[] {
-  if (hasRenewal(tx, id))
+  if (tx.subscriptions.hasRenewal(id))
     throw new CatalogueError(
       'conflict',
       `${name} has a paid subscription that renews: cancel it first, under Billing`,
     );
-  const keys = [...liveKeysOf(tx, id, null, nowMs)];
-  for (const key of keys) endKey(tx, key.id, { revoked_at: new Date(nowMs).toISOString() });
-  const members = removeOrganization(tx, id, nowMs);
-  writeAudit(tx, actor, nowMs, {
+  const keys = [...tx.keys.listLive(id, null, nowMs)];
+  for (const key of keys) tx.keys.end(key.id, { revoked_at: new Date(nowMs).toISOString() });
+  const members = tx.organizations.remove(id, nowMs);
+  tx.audit.add(actor, nowMs, {
     org_id: id,
     action: 'organization.delete',
     target: id,

@@ -11,34 +11,14 @@ import { type Invitation, invitationStatus, type Member, type Organization } fro
 import { isAllowed } from '../domain/permissions.ts';
 import { isAtLeast } from '../domain/role.ts';
 import { CatalogueError } from '../errors.ts';
-import { listAudit, writeAudit } from '../storage/accounts/audit.ts';
-import {
-  findPending,
-  getInvitation,
-  invite,
-  listInvitations,
-  settleInvitation,
-} from '../storage/accounts/invitations.ts';
-import {
-  addMember,
-  changeRole,
-  createOrganization,
-  getMember,
-  getOrganization,
-  listMembers,
-  organizationsOf,
-  putOrganization,
-  removeMember,
-} from '../storage/accounts/organizations.ts';
-import { getUser, usersWithEmail } from '../storage/accounts/users.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import type { AccountReads, Accounts } from '../storage/ports/accounts.ts';
 import { auditActor, requireOrganization, requireRole, requireUser } from './access.ts';
 import { type DeletedContent, removeInTime } from './deleted-content.ts';
 import { deleteOrganization } from './organization-deletion.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
 interface OrganizationServices {
-  main: Tables;
+  accounts: Accounts;
   epochs: UserEpochs;
   revocations: Revocations;
   /** Removes the data of a deleted organization. */
@@ -48,22 +28,22 @@ interface OrganizationServices {
 type Handlers = UserHandlersOf<typeof ORGANIZATIONS>;
 
 export function organizationHandlers(services: OrganizationServices): Handlers {
-  const { main } = services;
+  const { accounts } = services;
   return {
     ...ownOrganizationHandlers(services),
     ...memberHandlers(services),
     ...invitationHandlers(services),
 
     listAudit: ({ user, params, query }) => {
-      requireRole(main, user, params.org_id, 'audit.read');
-      const { items, total } = listAudit(main, params.org_id, query);
+      requireRole(accounts, user, params.org_id, 'audit.read');
+      const { items, total } = accounts.audit.list(params.org_id, query);
       return page(items, total);
     },
   };
 }
 
 function ownOrganizationHandlers({
-  main,
+  accounts,
   epochs,
   revocations,
   content,
@@ -77,15 +57,15 @@ function ownOrganizationHandlers({
 > {
   return {
     listOrganizations: ({ user }) => {
-      const all = organizationsOf(main, user.id).map(({ organization }) => organization);
+      const all = accounts.organizations.listOf(user.id).map(({ organization }) => organization);
       return page(all, all.length);
     },
 
     createOrganization: async ({ user, body, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         requireUser(tx, user);
-        const organization = createOrganization(tx, { name: body.name, created_by: user.id }, now_ms);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        const organization = tx.organizations.create({ name: body.name, created_by: user.id }, now_ms);
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id: organization.id,
           action: 'organization.create',
           target: organization.id,
@@ -96,16 +76,16 @@ function ownOrganizationHandlers({
     }),
 
     readOrganization: ({ user, params }) => ({
-      body: requireOrganization(main, user, params.org_id, 'organization.read').organization,
+      body: requireOrganization(accounts, user, params.org_id, 'organization.read').organization,
     }),
 
     renameOrganization: async ({ user, params, body, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         const { organization } = requireOrganization(tx, user, params.org_id, 'organization.rename');
         if (organization.name === body.name) return organization;
         const renamed = { ...organization, name: body.name };
-        putOrganization(tx, renamed);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        tx.organizations.put(renamed);
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id: organization.id,
           action: 'organization.rename',
           target: organization.id,
@@ -118,7 +98,7 @@ function ownOrganizationHandlers({
 
     deleteOrganization: async ({ user, params, request, now_ms }) => {
       const { org_id } = params;
-      const members = await main.transact((tx) => {
+      const members = await accounts.transact((tx) => {
         const { organization } = requireOrganization(tx, user, org_id, 'organization.delete');
         return deleteOrganization(tx, organization, auditActor(user, request.address), now_ms);
       });
@@ -131,28 +111,28 @@ function ownOrganizationHandlers({
 }
 
 function memberHandlers({
-  main,
+  accounts,
   revocations,
 }: OrganizationServices): Pick<Handlers, 'listMembers' | 'changeMemberRole' | 'removeMember'> {
   return {
     listMembers: ({ user, params, query }) => {
-      requireRole(main, user, params.org_id, 'members.read');
-      const { items, total } = listMembers(main, params.org_id, query);
+      requireRole(accounts, user, params.org_id, 'members.read');
+      const { items, total } = accounts.organizations.listMembers(params.org_id, query);
       return page(
-        items.map((member) => showMember(main, member)),
+        items.map((member) => showMember(accounts, member)),
         total,
       );
     },
 
     changeMemberRole: async ({ user, params, body, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         const own = requireRole(tx, user, params.org_id, 'members.change_role');
         const member = requireMember(tx, params);
         const touchesOwner = member.role === 'owner' || body.role === 'owner';
         if (touchesOwner && !isAllowed(own, 'owners.change')) throw new CatalogueError('forbidden');
         if (member.role === body.role) return showMember(tx, member);
-        const changed = changeRole(tx, member, body.role);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        const changed = tx.organizations.changeRole(member, body.role);
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id: params.org_id,
           action: 'member.change_role',
           target: member.user_id,
@@ -164,14 +144,14 @@ function memberHandlers({
     }),
 
     removeMember: async ({ user, params, request, now_ms }) => {
-      await main.transact((tx) => {
+      await accounts.transact((tx) => {
         const isSelf = params.member_user_id === user.id;
         const own = requireRole(tx, user, params.org_id, isSelf ? 'members.read' : 'members.remove');
         const member = requireMember(tx, params);
         if (member.role === 'owner' && !isAllowed(own, 'owners.change'))
           throw new CatalogueError('forbidden');
-        removeMember(tx, member);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        tx.organizations.removeMember(member);
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id: params.org_id,
           action: 'member.remove',
           target: member.user_id,
@@ -185,22 +165,22 @@ function memberHandlers({
 }
 
 function invitationHandlers({
-  main,
+  accounts,
 }: OrganizationServices): Pick<
   Handlers,
   'invite' | 'listInvitations' | 'revokeInvitation' | 'acceptInvitation'
 > {
   return {
     invite: async ({ user, params, body, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         const own = requireRole(tx, user, params.org_id, 'invitations.create');
         if (!isAtLeast(own, body.role)) throw new CatalogueError('forbidden', 'Above your own role');
         if (hasMember(tx, params.org_id, body.email))
           throw new CatalogueError('conflict', 'Already a member of this organization');
         const fields = { org_id: params.org_id, email: body.email, role: body.role, invited_by: user.id };
-        const { invitation, created } = invite(tx, fields, now_ms);
+        const { invitation, created } = tx.invitations.invite(fields, now_ms);
         if (created)
-          writeAudit(tx, auditActor(user, request.address), now_ms, {
+          tx.audit.add(auditActor(user, request.address), now_ms, {
             org_id: params.org_id,
             action: 'invitation.create',
             target: invitation.id,
@@ -211,24 +191,24 @@ function invitationHandlers({
     }),
 
     listInvitations: ({ user, params, query, now_ms }) => {
-      requireRole(main, user, params.org_id, 'invitations.read');
-      const { items, total } = listInvitations(main, params.org_id, query);
+      requireRole(accounts, user, params.org_id, 'invitations.read');
+      const { items, total } = accounts.invitations.list(params.org_id, query);
       return page(
-        items.map((invitation) => showInvitation(main, invitation, now_ms)),
+        items.map((invitation) => showInvitation(accounts, invitation, now_ms)),
         total,
       );
     },
 
     revokeInvitation: async ({ user, params, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         requireRole(tx, user, params.org_id, 'invitations.revoke');
-        const invitation = getInvitation(tx, params.org_id, params.invitation_id);
+        const invitation = tx.invitations.find(params.org_id, params.invitation_id);
         if (invitation === undefined) throw new CatalogueError('not_found');
         const status = invitationStatus(invitation, now_ms);
         if (status === 'revoked') return showInvitation(tx, invitation, now_ms);
         if (status !== 'pending') throw new CatalogueError('conflict', `The invitation is ${status} already`);
-        const revoked = settleInvitation(tx, invitation, 'revoked');
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        const revoked = tx.invitations.settle(invitation, 'revoked');
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id: params.org_id,
           action: 'invitation.revoke',
           target: invitation.id,
@@ -239,23 +219,25 @@ function invitationHandlers({
       }),
     }),
 
-    acceptInvitation: async (call) => ({ body: await acceptInvitation(main, call) }),
+    acceptInvitation: async (call) => ({ body: await acceptInvitation(accounts, call) }),
   };
 }
 
 function acceptInvitation(
-  main: Tables,
+  accounts: Accounts,
   { user, email_verified, params, request, now_ms }: Parameters<Handlers['acceptInvitation']>[0],
 ): Promise<Organization> {
-  return main.transact((tx) => {
+  return accounts.transact((tx) => {
     requireUser(tx, user);
     // An unverified address proves nothing, so it matches no invitation.
-    const invitation = email_verified ? findPending(tx, params.invitation_id, user.email, now_ms) : undefined;
-    const organization = invitation && getOrganization(tx, invitation.org_id);
+    const invitation = email_verified
+      ? tx.invitations.findPending(params.invitation_id, user.email, now_ms)
+      : undefined;
+    const organization = invitation && tx.organizations.find(invitation.org_id);
     if (invitation === undefined || organization === undefined) throw new CatalogueError('not_found');
-    addMember(tx, { org_id: organization.id, user_id: user.id, role: invitation.role }, now_ms);
-    settleInvitation(tx, invitation, 'accepted');
-    writeAudit(tx, auditActor(user, request.address), now_ms, {
+    tx.organizations.addMember({ org_id: organization.id, user_id: user.id, role: invitation.role }, now_ms);
+    tx.invitations.settle(invitation, 'accepted');
+    tx.audit.add(auditActor(user, request.address), now_ms, {
       org_id: organization.id,
       action: 'invitation.accept',
       target: invitation.id,
@@ -273,33 +255,33 @@ export function page(items: readonly unknown[], total: number): HandlerReply {
 
 /** An invitation at a given time, with the names that help the invited person decide. */
 export function showInvitation(
-  tables: TableReader,
+  accounts: AccountReads,
   invitation: Invitation,
   nowMs: number,
 ): z.output<typeof invitationOut> {
-  const inviter = getUser(tables, invitation.invited_by);
+  const inviter = accounts.users.find(invitation.invited_by);
   return {
     ...invitation,
     status: invitationStatus(invitation, nowMs),
-    organization_name: getOrganization(tables, invitation.org_id)?.name ?? '',
+    organization_name: accounts.organizations.find(invitation.org_id)?.name ?? '',
     inviter_name: inviter?.display_name || (inviter?.email ?? ''),
   };
 }
 
-function showMember(tables: TableReader, member: Member): z.output<typeof orgMemberOut> {
+function showMember(accounts: AccountReads, member: Member): z.output<typeof orgMemberOut> {
   const { user_id, role, joined_at } = member;
-  return { user_id, email: getUser(tables, user_id)?.email ?? '', role, joined_at };
+  return { user_id, email: accounts.users.find(user_id)?.email ?? '', role, joined_at };
 }
 
-function requireMember(tables: TableReader, params: { org_id: string; member_user_id: string }): Member {
-  const member = getMember(tables, params.org_id, params.member_user_id);
+function requireMember(accounts: AccountReads, params: { org_id: string; member_user_id: string }): Member {
+  const member = accounts.organizations.findMember(params.org_id, params.member_user_id);
   if (member === undefined) throw new CatalogueError('not_found');
   return member;
 }
 
-function hasMember(tables: TableReader, org_id: string, email: string): boolean {
-  for (const user_id of usersWithEmail(tables, email)) {
-    if (getMember(tables, org_id, user_id) !== undefined) return true;
+function hasMember(accounts: AccountReads, org_id: string, email: string): boolean {
+  for (const user_id of accounts.users.listWithEmail(email)) {
+    if (accounts.organizations.findMember(org_id, user_id) !== undefined) return true;
   }
   return false;
 }

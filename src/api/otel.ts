@@ -203,7 +203,11 @@ class Intake {
 
   #describe(tenant: Tenant, run: ToldRun) {
     const task_profile = run.task_profile || 'coding';
-    const profile: MonitorProfile | undefined = lookUpProfile(this.#stores.main, tenant.org_id, task_profile);
+    const profile: MonitorProfile | undefined = lookUpProfile(
+      this.#stores.accounts,
+      tenant.org_id,
+      task_profile,
+    );
     if (profile === undefined)
       throw new CatalogueError('malformed_request', 'svc.task_profile: unknown profile');
     const start = toStart(tenant, {

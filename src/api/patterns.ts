@@ -22,6 +22,7 @@ import {
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
@@ -44,6 +45,7 @@ interface PatternServices {
     remove(scope: PatternScope, patternIds: readonly string[], audit: AuditEntry | null): Promise<number>;
   } | null;
   main: Tables;
+  accounts: Accounts;
   deleted: DeletedView;
 }
 
@@ -117,7 +119,7 @@ function readHandlers(services: PatternServices): Pick<Handlers, 'listPatterns' 
 }
 
 function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePattern' | 'importPatterns'> {
-  const { index, main } = services;
+  const { index, main, accounts } = services;
   return {
     deletePattern: async ({ tenant, params, query, request }) => {
       const actor = tenantAuditActor(tenant, request);
@@ -161,7 +163,7 @@ function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePatter
       const created = patterns.filter((outcome) => outcome.created).length;
       const merged = patterns.length - created;
       if (patterns.length > 0)
-        await logTenantChange(main, tenant, actor, {
+        await logTenantChange(accounts, tenant, actor, {
           action: 'patterns.import',
           target: scope.tier === 'e1' ? scope.project_id : scope.tier === 'e2' ? scope.org_id : scope.tier,
           after: { tier: scope.tier, created, merged },

@@ -11,34 +11,27 @@ import {
 } from '../domain/monitors/profiles.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import type { AccountReads, Accounts } from '../storage/ports/accounts.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import { tenantAuditActor, writeTenantAudit } from './tenant-audit.ts';
-
-/** Maximum number of custom profiles of one organization. Further ones are refused. */
-const PROFILES_PER_ORG_MAX = 100;
-
-/** In `main.mdb`: one row per custom profile; key `[org_id, name]`, value the whole profile. */
-export const PROFILES_TABLE = 'profiles';
 
 /** Parts of a cursor: whether a name belongs to the built-in or to the custom profiles. */
 const BUILT_IN = 0;
 const OWN = 1;
 const BUILT_IN_NAMES = Object.values(BUILT_IN_PROFILES).map(({ name }) => name);
 
-export function profileHandlers(services: { stores: { main: Tables } }): HandlersOf<typeof PROFILES> {
-  const { main } = services.stores;
+export function profileHandlers(services: { stores: { accounts: Accounts } }): HandlersOf<typeof PROFILES> {
+  const { accounts } = services.stores;
   return {
     listProfiles: ({ tenant, query }) => {
       const { org_id } = tenant;
       const place = readCursor(query.cursor, ['number', { max: ID_CHARACTERS }]);
       const begun = place === null ? -1 : BUILT_IN_NAMES.indexOf(place[1] as string);
       const builtIn = place?.[0] === OWN ? [] : BUILT_IN_NAMES.slice(begun + 1);
-      const after = place?.[0] === OWN ? { after: [org_id, place[1]!] } : {};
-      const own = [...main.range<MonitorProfile>(PROFILES_TABLE, { prefix: [org_id], ...after })];
+      const own = accounts.profiles.list(org_id, place?.[0] === OWN ? (place[1] as string) : null);
       const all = [
         ...builtIn.map((name) => ({ ...findBuiltInProfile(name)!, is_built_in: true })),
-        ...own.map(({ value }) => ({ ...value, is_built_in: false })),
+        ...own.map((profile) => ({ ...profile, is_built_in: false })),
       ];
       const profiles = all.slice(0, query.limit);
       const last = profiles.at(-1);
@@ -58,12 +51,10 @@ export function profileHandlers(services: { stores: { main: Tables } }): Handler
         throw new CatalogueError('conflict', 'This name belongs to a built-in profile');
       }
       const profile = makeProfile(body.name, present(body.weights), present(body.thresholds ?? {}));
-      await main.transact((transaction) => {
-        const row = [org_id, body.name];
-        const before = transaction.get<MonitorProfile>(PROFILES_TABLE, row);
-        if (before === undefined) checkRoom(transaction, org_id);
-        else if (isDeepStrictEqual(before, profile)) return;
-        transaction.write({ op: 'put', table: PROFILES_TABLE, row, value: profile });
+      await accounts.transact((transaction) => {
+        const before = transaction.profiles.find(org_id, body.name);
+        if (isDeepStrictEqual(before, profile)) return;
+        transaction.profiles.put(org_id, profile);
         writeTenantAudit(transaction, tenant, actor, {
           action: 'profile.put',
           target: body.name,
@@ -79,11 +70,10 @@ export function profileHandlers(services: { stores: { main: Tables } }): Handler
       const { name } = params;
       if (findBuiltInProfile(name) !== null)
         throw new CatalogueError('conflict', 'A built-in profile cannot be deleted');
-      await main.transact((transaction) => {
-        const row = [tenant.org_id, name];
-        const before = transaction.get<MonitorProfile>(PROFILES_TABLE, row);
+      await accounts.transact((transaction) => {
+        const before = transaction.profiles.find(tenant.org_id, name);
         if (before === undefined) throw new CatalogueError('not_found', 'Profile not found');
-        transaction.write({ op: 'remove', table: PROFILES_TABLE, row });
+        transaction.profiles.remove(tenant.org_id, name);
         writeTenantAudit(transaction, tenant, actor, {
           action: 'profile.delete',
           target: name,
@@ -106,25 +96,26 @@ function present<Name extends string>(
   return numbers as Partial<Record<Name, number>>;
 }
 
-function checkRoom(profiles: TableReader, orgId: string): void {
-  let count = 0;
-  for (const _ of profiles.range(PROFILES_TABLE, { prefix: [orgId], limit: PROFILES_PER_ORG_MAX })) count++;
-  if (count < PROFILES_PER_ORG_MAX) return;
-  throw new CatalogueError('conflict', `An organization may have ${PROFILES_PER_ORG_MAX} profiles`);
-}
-
 /**
  * The profile that a body's `task_profile` names. A custom one is read from storage each time, which takes
  * microseconds and is up to date on every thread.
  * @returns undefined if no profile has that name
  */
-export function lookUpProfile(main: TableReader, orgId: string, name: string): MonitorProfile | undefined {
-  return findBuiltInProfile(name) ?? main.get<MonitorProfile>(PROFILES_TABLE, [orgId, name]);
+export function lookUpProfile(
+  accounts: Pick<AccountReads, 'profiles'>,
+  orgId: string,
+  name: string,
+): MonitorProfile | undefined {
+  return findBuiltInProfile(name) ?? accounts.profiles.find(orgId, name);
 }
 
 /** Like {@link lookUpProfile}. @throws SchemaViolation if no profile has that name */
-export function findProfile(main: TableReader, orgId: string, name: string): MonitorProfile {
-  const profile = lookUpProfile(main, orgId, name);
+export function findProfile(
+  accounts: Pick<AccountReads, 'profiles'>,
+  orgId: string,
+  name: string,
+): MonitorProfile {
+  const profile = lookUpProfile(accounts, orgId, name);
   if (profile === undefined) throw unknownProfile(name);
   return profile;
 }

@@ -1,6 +1,5 @@
 /** Handlers of `contract/projects.ts`. Server threads. */
 import type { z } from 'zod';
-import { countLiveKeys, endKey, liveKeysOf } from '../auth/key-store.ts';
 import type { Revocations } from '../auth/revocations.ts';
 import type { HandlerReply } from '../contract/handler.ts';
 import type { PROJECTS, projectOut } from '../contract/projects.ts';
@@ -8,44 +7,36 @@ import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { Project, User } from '../domain/account.ts';
 import type { Permission } from '../domain/permissions.ts';
 import { CatalogueError } from '../errors.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import {
-  createProject,
-  getProject,
-  listProjects,
-  putProject,
-  removeProject,
-} from '../storage/accounts/projects.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import type { AccountReads, Accounts } from '../storage/ports/accounts.ts';
 import { auditActor, requireRole } from './access.ts';
 import { type DeletedContent, removeInTime } from './deleted-content.ts';
 import { page } from './organizations.ts';
 
 interface ProjectServices {
-  main: Tables;
+  accounts: Accounts;
   revocations: Revocations;
   /** Removes the data of a deleted project. */
   content: Pick<DeletedContent, 'remove'>;
 }
 
 export function projectHandlers(services: ProjectServices): UserHandlersOf<typeof PROJECTS> {
-  const { main } = services;
+  const { accounts } = services;
   return {
     listProjects: ({ user, query, now_ms }) => {
-      requireRole(main, user, query.org_id, 'projects.read');
-      const { items, total } = listProjects(main, query.org_id, query);
+      requireRole(accounts, user, query.org_id, 'projects.read');
+      const { items, total } = accounts.projects.list(query.org_id, query);
       return page(
-        items.map((project) => showProject(main, project, now_ms)),
+        items.map((project) => showProject(accounts, project, now_ms)),
         total,
       );
     },
 
     createProject: async ({ user, query, body, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         requireRole(tx, user, query.org_id, 'projects.create');
         const fields = { org_id: query.org_id, name: body.name, created_by: user.id };
-        const project = createProject(tx, fields, now_ms);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
+        const project = tx.projects.create(fields, now_ms);
+        tx.audit.add(auditActor(user, request.address), now_ms, {
           org_id: project.org_id,
           action: 'project.create',
           target: project.id,
@@ -56,16 +47,16 @@ export function projectHandlers(services: ProjectServices): UserHandlersOf<typeo
     }),
 
     readProject: ({ user, params, now_ms }) => ({
-      body: showProject(main, requireProject(main, user, params.project_id, 'projects.read'), now_ms),
+      body: showProject(accounts, requireProject(accounts, user, params.project_id, 'projects.read'), now_ms),
     }),
 
     renameProject: async ({ user, params, body, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         const project = requireProject(tx, user, params.project_id, 'projects.rename');
         const renamed = { ...project, name: body.name };
         if (renamed.name !== project.name) {
-          putProject(tx, renamed);
-          writeAudit(tx, auditActor(user, request.address), now_ms, {
+          tx.projects.put(renamed);
+          tx.audit.add(auditActor(user, request.address), now_ms, {
             org_id: project.org_id,
             action: 'project.rename',
             target: project.id,
@@ -83,15 +74,15 @@ export function projectHandlers(services: ProjectServices): UserHandlersOf<typeo
 
 /** Deletes the project, revokes its keys, and removes its data. */
 async function deleteProject(
-  { main, revocations, content }: ProjectServices,
+  { accounts, revocations, content }: ProjectServices,
   { user, params, request, now_ms }: Parameters<UserHandlersOf<typeof PROJECTS>['deleteProject']>[0],
 ): Promise<HandlerReply> {
-  const { org_id, keys_revoked } = await main.transact((tx) => {
+  const { org_id, keys_revoked } = await accounts.transact((tx) => {
     const project = requireProject(tx, user, params.project_id, 'projects.delete');
-    const keys = [...liveKeysOf(tx, project.org_id, project.id, now_ms)];
-    for (const { id } of keys) endKey(tx, id, { revoked_at: new Date(now_ms).toISOString() });
-    removeProject(tx, project, now_ms);
-    writeAudit(tx, auditActor(user, request.address), now_ms, {
+    const keys = [...tx.keys.listLive(project.org_id, project.id, now_ms)];
+    for (const { id } of keys) tx.keys.end(id, { revoked_at: new Date(now_ms).toISOString() });
+    tx.projects.remove(project, now_ms);
+    tx.audit.add(auditActor(user, request.address), now_ms, {
       org_id: project.org_id,
       action: 'project.delete',
       target: project.id,
@@ -111,17 +102,17 @@ async function deleteProject(
  * @throws CatalogueError `not_found`, the same for an unknown project and for a project of another organization
  */
 function requireProject(
-  tables: TableReader,
+  accounts: AccountReads,
   user: User,
   project_id: string,
   permission: Permission,
 ): Project {
-  const project = getProject(tables, project_id);
+  const project = accounts.projects.find(project_id);
   if (project === undefined) throw new CatalogueError('not_found');
-  requireRole(tables, user, project.org_id, permission);
+  requireRole(accounts, user, project.org_id, permission);
   return project;
 }
 
-function showProject(tables: TableReader, project: Project, nowMs: number): z.output<typeof projectOut> {
-  return { ...project, key_count: countLiveKeys(tables, project.org_id, project.id, nowMs) };
+function showProject(accounts: AccountReads, project: Project, nowMs: number): z.output<typeof projectOut> {
+  return { ...project, key_count: accounts.keys.countLive(project.org_id, project.id, nowMs) };
 }

@@ -22,7 +22,6 @@ import {
 import { CatalogueError } from '../errors.ts';
 import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { RunReads } from '../storage/ports/run-reads.ts';
 import type { Stores } from '../storage/stores.ts';
@@ -125,7 +124,7 @@ export class Retention {
           )
             return false;
           const isGone = await isDone(runs.delete({ org_id, project_id: null }, run_id, null));
-          if (isGone) await forgetRunMarks(stores.main, { org_id, run_id });
+          if (isGone) await forgetRunMarks(stores.accounts, { org_id, run_id });
           return isGone;
         },
       });
@@ -210,8 +209,8 @@ export class Retention {
   async #tell(kind: ExpiringKind, org_id: string, deleted: number, before: string): Promise<void> {
     if (deleted === 0) return;
     this.#parts.count(kind, deleted);
-    await this.#parts.stores.main.transact((tx) =>
-      writeAudit(tx, BY_AGE, this.#clock.wallMs(), {
+    await this.#parts.stores.accounts.transact((tx) =>
+      tx.audit.add(BY_AGE, this.#clock.wallMs(), {
         org_id,
         action: `retention.${kind}`,
         target: org_id,

@@ -135,7 +135,7 @@ function productEndpoints(given: ApiServices): BoundEndpoint[] {
 }
 
 function patternEndpoints(
-  { asker, stores: { main }, control, has_patterns, search }: ApiServices,
+  { asker, stores: { main, accounts }, control, has_patterns, search }: ApiServices,
   deleted: DeletedView,
   lists: Pick<ExportedLists, 'runs' | 'traces'>,
 ): BoundEndpoint[] {
@@ -144,12 +144,12 @@ function patternEndpoints(
     index: index === null ? null : (search ?? index),
     main,
     meter: new UsageMeterClient(asker),
-    plans: planReader(main),
+    plans: planReader(accounts.subscriptions),
     plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,
     live: new LiveHubClient(asker),
     deleted,
   };
-  const patterns = patternHandlers({ index, main, deleted });
+  const patterns = patternHandlers({ index, main, accounts, deleted });
   return [
     ...bind(RETRIEVE, retrieveHandlers(retrieval)),
     ...bind(PATTERNS, patterns),

@@ -12,9 +12,9 @@ import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
-import { findRunMarks, type MarkedRun, markRun } from '../storage/accounts/run-marks.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
+import type { MarkedRun } from '../storage/ports/marks.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { Tables } from '../storage/tables.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { findRun } from './run-records.ts';
 import { tenantAuditActor } from './tenant-audit.ts';
@@ -33,23 +33,25 @@ export function runMarkHandlers(
   services: MarkServices,
   clock: Clock = systemClock,
 ): HandlersOf<typeof RUN_MARKS_API> {
-  const { main } = services.stores;
+  const { accounts } = services.stores;
   return {
     readRunMarks: async ({ tenant, params }) => {
       const run = await findMarkable(services, tenant, params.id);
-      return { body: showMarks(run.run_id, findRunMarks(main, run)) };
+      return { body: showMarks(run.run_id, accounts.marks.find(run)) };
     },
     markRun: async ({ tenant, params, body, request }) => {
       const actor = tenantAuditActor(tenant, request);
       const change = readMarkChange(body);
       const run = await findMarkable(services, tenant, params.id);
       const about = { ...run, log_org: tenant.org_id };
-      return { body: showMarks(run.run_id, await writeMarks(main, actor, clock.wallMs(), about, change)) };
+      return {
+        body: showMarks(run.run_id, await writeMarks(accounts, actor, clock.wallMs(), about, change)),
+      };
     },
     clearRunMarks: async ({ tenant, params, request }) => {
       const actor = tenantAuditActor(tenant, request);
       const run = await findMarkable(services, tenant, params.id);
-      await writeMarks(main, actor, clock.wallMs(), { ...run, log_org: tenant.org_id }, CLEARED);
+      await writeMarks(accounts, actor, clock.wallMs(), { ...run, log_org: tenant.org_id }, CLEARED);
       return { status: 204 };
     },
   };
@@ -68,7 +70,7 @@ async function findMarkable(
   const { org_id } = tenant;
   const run = { org_id, run_id };
   const isReported = stores.runs.get(RUN_STARTS, [org_id, run_id]) !== undefined;
-  if (isReported || captures === undefined || !speaksOfCaptures(stores.main, captures.owner, org_id)) {
+  if (isReported || captures === undefined || !speaksOfCaptures(stores.accounts, captures.owner, org_id)) {
     findRun(stores.runs, tenant, run_id, deleted);
     return run;
   }
@@ -107,14 +109,14 @@ function maskTags(tags: readonly string[] | null | undefined) {
 
 /** @throws SchemaViolation if the run would have too many tags */
 export async function writeMarks(
-  main: Tables,
+  accounts: Accounts,
   actor: AuditActor,
   nowMs: number,
   run: MarkedRun & { log_org: string },
   change: RunMarkChange,
 ): Promise<RunMarkRow | undefined> {
   try {
-    return (await main.transact((tx) => markRun(tx, actor, nowMs, run, change))) ?? undefined;
+    return (await accounts.transact((tx) => tx.marks.change(actor, nowMs, run, change))) ?? undefined;
   } catch (thrown) {
     if (thrown instanceof RangeError)
       throw valueViolation(['body', 'add_tags'], thrown.message, change.add_tags ?? change.tags);

@@ -28,7 +28,7 @@ import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
-import { findRunMarks, forgetRunMarks } from '../storage/accounts/run-marks.ts';
+import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { RunReads } from '../storage/ports/run-reads.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { TableReader } from '../storage/tables.ts';
@@ -71,7 +71,7 @@ export function runRecordHandlers(
     return found.map(({ row, start }) => {
       const totals_now = present.get(row) ?? null;
       const counted = totals_now === null ? row : { ...row, ...totals_now };
-      const marks = readMarks(findRunMarks(services.stores.main, row));
+      const marks = readMarks(services.stores.accounts.marks.find(row));
       return describeRun(counted, start, marks, clock.wallMs());
     });
   };
@@ -95,9 +95,8 @@ export function runRecordHandlers(
       hidden.checkSeen(tenant.org_id, params.id);
       const actor = tenantAuditActor(tenant, request);
       const facts = { action: 'run.delete', target: params.id };
-      const { main } = services.stores;
       await actors.delete(tenant, params.id, makeTenantAudit(tenant, actor, facts));
-      await forgetRunMarks(main, { org_id: tenant.org_id, run_id: params.id });
+      await forgetRunMarks(services.stores.accounts, { org_id: tenant.org_id, run_id: params.id });
       // The actor has stored the entry. If it cannot be carried to the organization's log now, it is carried later.
       await carryAudit(services.stores, tenant.org_id).catch(() => {});
       return { status: 204 };
@@ -120,11 +119,11 @@ class RunLists {
   readonly #clock: Clock;
   readonly #searched: SearchedRuns;
 
-  constructor({ runs, main }: Stores, deleted: DeletedView, clock: Clock) {
+  constructor({ runs, main, accounts }: Stores, deleted: DeletedView, clock: Clock) {
     this.#runs = runs;
     this.#deleted = deleted;
     this.#clock = clock;
-    this.#searched = new SearchedRuns(runs, main, runs === main);
+    this.#searched = new SearchedRuns(runs, accounts, runs === main);
   }
 
   async readNewest({ org_id, project_id: own }: Tenant, query: ListQuery): Promise<StoredPage> {

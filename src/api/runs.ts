@@ -31,12 +31,12 @@ export function runHandlers(services: {
 }): HandlersOf<typeof RUNS> {
   const hidden = new HiddenRuns(services.stores.runs, services.deleted);
   const runs = new RunClient(services.asker);
-  const { main } = services.stores;
+  const { accounts } = services.stores;
   return {
     startRun: ({ tenant, body }) => {
       hidden.checkFree(tenant.org_id, body.run_id);
       const start = toStart(tenant, body);
-      const profile = lookUpProfile(main, tenant.org_id, body.task_profile);
+      const profile = lookUpProfile(accounts, tenant.org_id, body.task_profile);
       // The profile was deleted or never existed; a run that began with it still answers a repeated start.
       if (profile === undefined)
         return runs.repeatStart(start).then(toReply, (thrown: CatalogueError) => {

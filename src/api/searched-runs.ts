@@ -14,7 +14,7 @@ import { type CountedValues, ValueCounter } from '../domain/run-query/count-valu
 import { compileRunQuery, compileSort, listUnreadFields, type RunReader } from '../domain/run-query/match.ts';
 import { PageCollector, type PagePlace, type PlaceReader } from '../domain/run-query/page.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { AccountReads } from '../storage/ports/accounts.ts';
 import { KnownMarks } from './known-marks.ts';
 
 /** Maximum number of searched runs of one organization, the newest ones. */
@@ -69,13 +69,13 @@ export class SearchedRuns {
   readonly #organizations = new Map<string, ReportedRuns>();
 
   /**
-   * @param main the database with the marks
+   * @param accounts have the marks
    * @param isShared whether other boxes report runs, too
    */
-  constructor(tables: RowSnapshots, main: TableReader, isShared = false) {
+  constructor(tables: RowSnapshots, accounts: AccountReads, isShared = false) {
     this.#tables = tables;
     this.#lateMs = isShared ? LATE_AMONG_BOXES_MS : undefined;
-    this.#marks = new KnownMarks(main);
+    this.#marks = new KnownMarks(accounts);
   }
 
   async search({ org_id, query, isAllowed, after, limit, now_ms }: RunSearch): Promise<FoundRuns> {

@@ -5,28 +5,27 @@ import { valueViolation } from '../contract/violation.ts';
 import { maskSecrets } from '../domain/patterns/text.ts';
 import { parseRunQuery } from '../domain/run-query/parse.ts';
 import { RunQueryError } from '../domain/run-query/run-query.ts';
-import { listSearches, removeSearch, saveSearch } from '../storage/accounts/saved-searches.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import { requireRole } from './access.ts';
 
-export function searchHandlers({ main }: { main: Tables }): UserHandlersOf<typeof SEARCHES> {
+export function searchHandlers({ accounts }: { accounts: Accounts }): UserHandlersOf<typeof SEARCHES> {
   return {
     listSearches: ({ user, params: { org_id } }) => {
-      requireRole(main, user, org_id, 'searches.keep');
-      return { body: listSearches(main, { org_id, user_id: user.id }) };
+      requireRole(accounts, user, org_id, 'searches.keep');
+      return { body: accounts.searches.list({ org_id, user_id: user.id }) };
     },
 
     saveSearch: async ({ user, params: { org_id }, body, now_ms }) => ({
-      body: await main.transact((tx) => {
+      body: await accounts.transact((tx) => {
         requireRole(tx, user, org_id, 'searches.keep');
-        return saveSearch(tx, { org_id, user_id: user.id }, readQuery(body.query), now_ms);
+        return tx.searches.save({ org_id, user_id: user.id }, readQuery(body.query), now_ms);
       }),
     }),
 
     forgetSearch: async ({ user, params: { org_id, search_id } }) => {
-      const removed = await main.transact((tx) => {
+      const removed = await accounts.transact((tx) => {
         requireRole(tx, user, org_id, 'searches.keep');
-        return removeSearch(tx, { org_id, user_id: user.id }, search_id);
+        return tx.searches.remove({ org_id, user_id: user.id }, search_id);
       });
       return { body: { removed } };
     },

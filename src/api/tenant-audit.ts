@@ -6,8 +6,8 @@ import type { ApiRequest } from '../contract/route.ts';
 import type { AuditActor, AuditEntry } from '../domain/account.ts';
 import { makeAuditEntry } from '../domain/audit-rows.ts';
 import type { Tenant } from '../domain/tenant.ts';
-import { type AuditFacts, writeAudit } from '../storage/accounts/audit.ts';
-import type { Tables, TableTransaction } from '../storage/tables.ts';
+import type { AuditFacts } from '../storage/accounts/audit.ts';
+import type { Accounts, AccountWork } from '../storage/ports/accounts.ts';
 
 /**
  * The actor of a request's change. Call it before the first await, because the address is gone when the client
@@ -19,12 +19,12 @@ export function tenantAuditActor({ actor }: Tenant, { address }: ApiRequest): Au
 
 /** Writes the entry in the transaction of the change. */
 export function writeTenantAudit(
-  tx: TableTransaction,
+  tx: AccountWork,
   tenant: Tenant,
   actor: AuditActor,
   facts: Omit<AuditFacts, 'org_id'>,
 ): void {
-  writeAudit(tx, actor, Date.now(), { org_id: tenant.org_id, ...facts });
+  tx.audit.add(actor, Date.now(), { org_id: tenant.org_id, ...facts });
 }
 
 /** The entry for a change that an actor makes; the actor writes the entry with it. */
@@ -38,10 +38,10 @@ export function makeTenantAudit(
 
 /** Logs a change that an actor has made and stored. */
 export async function logTenantChange(
-  main: Tables,
+  accounts: Accounts,
   tenant: Tenant,
   actor: AuditActor,
   facts: Omit<AuditFacts, 'org_id'>,
 ): Promise<void> {
-  await main.transact((tx) => writeTenantAudit(tx, tenant, actor, facts));
+  await accounts.transact((tx) => writeTenantAudit(tx, tenant, actor, facts));
 }

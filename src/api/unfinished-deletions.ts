@@ -4,10 +4,8 @@
  */
 import { RunClient } from '../../actors/run/client.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
-import { endAccountDeletion, listAccountDeletions } from '../storage/accounts/deletions.ts';
 import type { Stores } from '../storage/stores.ts';
 import { DeletedContent, type DeletedContentParts } from './deleted-content.ts';
-import { removeAccountRows } from './organization-rows.ts';
 
 /** Maximum number of deleted accounts resumed in one pass; the next pass resumes more. */
 const DELETED_ACCOUNTS_RESUMED = 100;
@@ -46,10 +44,10 @@ export class UnfinishedDeletions {
   }
 
   async #resumeAccounts(): Promise<void> {
-    const { main } = this.#stores;
-    for (const user_id of listAccountDeletions(main, DELETED_ACCOUNTS_RESUMED)) {
-      await removeAccountRows(main, user_id);
-      await main.transact((tx) => endAccountDeletion(tx, user_id));
+    const { accounts } = this.#stores;
+    for (const user_id of accounts.deletions.listAccounts(DELETED_ACCOUNTS_RESUMED)) {
+      await accounts.removeUserRows(user_id);
+      await accounts.transact((tx) => tx.deletions.endAccount(user_id));
     }
   }
 }

@@ -1,17 +1,16 @@
 /** Handlers of `contract/usage.ts`. Server threads. */
-import { countLiveKeys, isEnded, type KeyRecord, listKeys } from '../auth/key-store.ts';
-import { readKeyRequests } from '../auth/key-uses.ts';
+import { isEnded } from '../auth/key-store.ts';
 import { KEY_USAGE_SHOWN } from '../contract/limits.ts';
 import type { USAGE_ROUTES } from '../contract/usage.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { UsageCounts } from '../domain/usage.ts';
-import { countMembers } from '../storage/accounts/organizations.ts';
 import {
   type DayCounts,
   interventionsOf,
   readInterventionTotals,
   readUsage,
 } from '../storage/accounts/usage.ts';
+import type { KeyRecord } from '../storage/ports/keys.ts';
 import type { Stores } from '../storage/stores.ts';
 import { chooseOrganization, chooseProject } from './access.ts';
 
@@ -27,27 +26,27 @@ interface UsageServices {
 }
 
 export function usageHandlers({ stores, settle }: UsageServices): UserHandlersOf<typeof USAGE_ROUTES> {
-  const { main } = stores;
+  const { accounts } = stores;
   return {
     usageStats: async ({ user, query, now_ms }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
-      const project_id = chooseProject(main, org_id, query.project_id);
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'usage.read');
+      const project_id = chooseProject(accounts, org_id, query.project_id);
       const { retrieve, evaluate } = await readInterventionTotals(stores, org_id, project_id);
       return {
         body: {
-          key_count: countLiveKeys(main, org_id, project_id, now_ms),
-          member_count: countMembers(main, org_id),
+          key_count: accounts.keys.countLive(org_id, project_id, now_ms),
+          member_count: accounts.organizations.countMembers(org_id),
           injections: { total: retrieve + evaluate, retrieve, evaluate },
         },
       };
     },
 
     keyUsage: ({ user, query, now_ms }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
-      const project_id = chooseProject(main, org_id, query.project_id);
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'usage.read');
+      const project_id = chooseProject(accounts, org_id, query.project_id);
       const from = dayOf(now_ms - (query.days - 1) * DAY_MS);
-      const keys = [...listKeys(main, org_id, project_id, { limit: KEY_USAGE_READ, offset: 0 }).items]
-        .map((key) => describeKey(key, [...readKeyRequests(main, key.id, from)], now_ms))
+      const keys = [...accounts.keys.list(org_id, project_id, { limit: KEY_USAGE_READ, offset: 0 }).items]
+        .map((key) => describeKey(key, [...accounts.keys.listRequests(key.id, from)], now_ms))
         .filter(({ requests, revoked }) => requests > 0 || !revoked)
         .sort((a, b) => b.requests - a.requests)
         .slice(0, KEY_USAGE_SHOWN);
@@ -55,8 +54,8 @@ export function usageHandlers({ stores, settle }: UsageServices): UserHandlersOf
     },
 
     usageSeries: async ({ user, query, now_ms }) => {
-      const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
-      const project_id = chooseProject(main, org_id, query.project_id);
+      const { org_id } = chooseOrganization(accounts, user, query.org_id, 'usage.read');
+      const project_id = chooseProject(accounts, org_id, query.project_id);
       await settle?.();
       const series = await readUsage(stores, { org_id, project_id, days: query.days, nowMs: now_ms });
       const totals = show({} as UsageCounts);

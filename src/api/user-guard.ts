@@ -13,10 +13,7 @@ import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { UnknownFields } from '../http/unknown-fields.ts';
 import { checkInput, readInput, ViolationList } from '../http/validation.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import { createOrganization } from '../storage/accounts/organizations.ts';
-import { createUser, findUserId, getUser, putUser } from '../storage/accounts/users.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import { auditActor } from './access.ts';
 import { FailedCall, renderError } from './dispatch.ts';
 import { type Checks, identify, toApiReply, warnOf, withHeaders } from './pipeline.ts';
@@ -24,7 +21,7 @@ import type { UserEpochs } from './user-epochs.ts';
 
 interface UserGuard {
   checks: Checks;
-  main: Tables;
+  accounts: Accounts;
   /** Is told of each change that a user makes. */
   epochs: UserEpochs;
   clock?: Clock;
@@ -32,7 +29,7 @@ interface UserGuard {
 
 /** Puts the checks before a handler. */
 export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserGuard): ApiRoute {
-  const { checks, main, epochs, clock = systemClock } = guard;
+  const { checks, accounts, epochs, clock = systemClock } = guard;
   const unknownFields = new UnknownFields(endpoint, []);
   const handle = async (request: ApiRequest): Promise<ApiReply> => {
     const principal = await identify(request, checks);
@@ -49,7 +46,7 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
         throw new CatalogueError('forbidden', 'API keys are for /v1; sign in to use this route');
       const now_ms = clock.wallMs();
       const { identity } = principal;
-      const user = await signIn(main, identity, { address: request.address, nowMs: now_ms });
+      const user = await signIn(accounts, identity, { address: request.address, nowMs: now_ms });
       // A token may say that the address is not verified, and not contain the address.
       const email_verified = user.email_verified && identity.email_verified;
       try {
@@ -74,29 +71,29 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
  * ones adopt an address that has changed at the provider.
  */
 async function signIn(
-  main: Tables,
+  accounts: Accounts,
   identity: UserIdentity,
   { address, nowMs }: { address: string; nowMs: number },
 ): Promise<User> {
   const { email, email_verified } = identity;
-  const id = findUserId(main, identity, nowMs);
-  const known = id === undefined ? undefined : getUser(main, id);
+  const id = accounts.users.findId(identity, nowMs);
+  const known = id === undefined ? undefined : accounts.users.find(id);
   if (known !== undefined && !saysNews(known, identity)) return known;
   // A user without an address could not be recognized or invited. Later tokens of a known user need not repeat it.
   if (known === undefined && email === null)
     throw new CatalogueError('unauthenticated', 'The first sign-in needs a token with an e-mail address');
-  return main.transact((tx) => {
-    const presentId = findUserId(tx, identity, nowMs);
-    const present = presentId === undefined ? undefined : getUser(tx, presentId);
+  return accounts.transact((tx) => {
+    const presentId = tx.users.findId(identity, nowMs);
+    const present = presentId === undefined ? undefined : tx.users.find(presentId);
     if (present !== undefined) {
       if (!saysNews(present, identity)) return present;
       const updated = { ...present, email: email!, email_verified };
-      putUser(tx, updated);
+      tx.users.put(updated);
       return updated;
     }
-    const user = createUser(tx, identity, nowMs);
-    const organization = createOrganization(tx, { name: personalName(user), created_by: user.id }, nowMs);
-    writeAudit(tx, auditActor(user, address), nowMs, {
+    const user = tx.users.create(identity, nowMs);
+    const organization = tx.organizations.create({ name: personalName(user), created_by: user.id }, nowMs);
+    tx.audit.add(auditActor(user, address), nowMs, {
       org_id: organization.id,
       action: 'organization.create',
       target: organization.id,

@@ -1,10 +1,11 @@
 /** Per-customer keys as credentials: the key's scope is the tenant (document 2, Authentication). Server threads. */
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
+import type { KeyRecord } from '../storage/ports/keys.ts';
 import { hashApiKey, isApiKey } from './api-key.ts';
 import type { CredentialKind } from './authenticator.ts';
 import { CredentialCache } from './credential-cache.ts';
-import { type KeyRecord, type KeyStore, TOUCH_EVERY_MS } from './key-store.ts';
+import { type KeyStore, TOUCH_EVERY_MS } from './key-store.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { KeyPrincipal } from './principal.ts';
 import type { Revocations } from './revocations.ts';

@@ -3,28 +3,21 @@
  * last moments. While more than KEY_USES_WAITING keys wait, further ones are not counted. Server threads.
  */
 import { type Clock, systemClock } from '../std/clock.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 
 /** Interval of the writes, and maximum number of keys whose uses wait. */
 const KEY_USES_EVERY_MS = 2_000;
 const KEY_USES_WAITING = 10_000;
 
-/** `[key id, day]` → number of requests. */
-export const KEY_REQUESTS = 'api_key_requests';
-
-interface KeyRequests {
-  requests: number;
-}
-
 export class KeyUses {
-  readonly #tables: Pick<Tables, 'transact'>;
+  readonly #accounts: Pick<Accounts, 'transact'>;
   readonly #clock: Clock;
   #waiting = new Map<string, number>();
   #timer: NodeJS.Timeout | null = null;
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(tables: Pick<Tables, 'transact'>, clock: Clock = systemClock) {
-    this.#tables = tables;
+  constructor(accounts: Pick<Accounts, 'transact'>, clock: Clock = systemClock) {
+    this.#accounts = accounts;
     this.#clock = clock;
   }
 
@@ -43,27 +36,12 @@ export class KeyUses {
     if (counted.size === 0) return this.#writing;
     this.#waiting = new Map();
     const day = dayOf(this.#clock.wallMs());
-    const written = this.#tables.transact((transaction) => {
-      for (const [id, requests] of counted)
-        transaction.write({ op: 'add', table: KEY_REQUESTS, row: [id, day], counts: { requests } });
+    const written = this.#accounts.transact(({ keys }) => {
+      for (const [id, requests] of counted) keys.addRequests(id, day, requests);
     });
     // A failure to count must not fail anything else.
     this.#writing = written.catch(() => {});
     return this.#writing;
-  }
-}
-
-/** Requests of a key by day, starting with a day. */
-export function* readKeyRequests(
-  tables: TableReader,
-  id: string,
-  from: string,
-): Iterable<{ date: string; requests: number }> {
-  // From the end, because recent days are requested.
-  for (const { row, value } of tables.range<KeyRequests>(KEY_REQUESTS, { prefix: [id], reverse: true })) {
-    const date = String(row[1]);
-    if (date < from) return;
-    yield { date, requests: value.requests };
   }
 }
 

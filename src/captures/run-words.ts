@@ -25,7 +25,7 @@ async function openRunWords(folders: readonly string[], { data_key, owner }: Wor
   ]);
   return new StoredRunWords(
     folders.map((folder) => wordPaths(folder, data_key)),
-    (main, org_id) => speaksOfCaptures(main, owner, org_id),
+    (accounts, org_id) => speaksOfCaptures(accounts, owner, org_id),
   );
 }
 

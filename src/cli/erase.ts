@@ -10,7 +10,7 @@ import { type Config, loadConfig } from '../config.ts';
 import { decodeExchange } from '../providers/decode.ts';
 import { countOf } from '../std/count-of.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
-import { forgetErasedMarks } from '../storage/accounts/run-marks.ts';
+import { TableAccounts } from '../storage/accounts/table-accounts.ts';
 import { ErasureError, type ErasureReport, type ErasureTarget, eraseCaptured } from '../storage/erasure.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
 import { readFlags } from './flags.ts';
@@ -102,7 +102,9 @@ async function eraseMarks(config: Config, runIds: readonly string[]): Promise<vo
   const main = openMain(paths);
   try {
     const owner = readCaptureOwner(config);
-    await forgetErasedMarks(main, runIds, (org_id) => speaksOfCaptures(main, owner, org_id));
+    await new TableAccounts(main).transact((tx) =>
+      tx.marks.removeErased(runIds, (org_id) => speaksOfCaptures(tx, owner, org_id)),
+    );
   } finally {
     await main.close();
   }

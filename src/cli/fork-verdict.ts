@@ -6,7 +6,7 @@ import { loadConfig } from '../config.ts';
 import { VERIFY_TAGS } from '../domain/fork-tags.ts';
 import { maskSecrets } from '../domain/patterns/text.ts';
 import { RUN_NOTE_CHARACTERS, type RunMarkChange } from '../domain/run-mark.ts';
-import { markRun } from '../storage/accounts/run-marks.ts';
+import { TableAccounts } from '../storage/accounts/table-accounts.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
 import { OPERATOR } from './keys.ts';
 import { findMarkedRun } from './marked-run.ts';
@@ -50,7 +50,9 @@ export async function keepForkVerdict(fork: Fork): Promise<KeptFork> {
   const main = openMain(databasePaths(config.data_dir, config.data_key));
   try {
     const about = { ...run, log_org: run.org_id };
-    await main.transact((tx) => markRun(tx, OPERATOR, Date.now(), about, sayVerdict(fork.judged!, fork.how)));
+    await new TableAccounts(main).transact((tx) =>
+      tx.marks.change(OPERATOR, Date.now(), about, sayVerdict(fork.judged!, fork.how)),
+    );
     return { address, problem: '' };
   } finally {
     await main.close();

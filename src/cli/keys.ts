@@ -4,26 +4,17 @@
  */
 
 import { makeApiKey } from '../auth/api-key.ts';
-import {
-  endKey,
-  findKey,
-  insertKey,
-  isEnded,
-  type KeyRecord,
-  keysOfOrg,
-  lastUseOf,
-} from '../auth/key-store.ts';
+import { isEnded } from '../auth/key-store.ts';
 import { loadConfig } from '../config.ts';
 import { KEY_NAME_CHARACTERS } from '../contract/limits.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { isThere } from '../std/file-place.ts';
 import { ulidAt } from '../std/id.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
-import { listFeedback } from '../storage/accounts/feedback.ts';
-import { getProject } from '../storage/accounts/projects.ts';
+import { TableAccounts } from '../storage/accounts/table-accounts.ts';
 import { databasePaths, openMain, refuseShared } from '../storage/lmdb/stores.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
+import type { KeyRecord } from '../storage/ports/keys.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
-import type { Tables } from '../storage/tables.ts';
 import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
@@ -75,15 +66,15 @@ export async function runKeys(argv: string[], io: CliIo): Promise<number> {
   switch (action) {
     case 'list':
       refuseWords(more);
-      return withMain(io, (main) => listKeys(main, readOrg(values), values.json === true, io));
+      return withAccounts(io, (accounts) => listKeys(accounts, readOrg(values), values.json === true, io));
     case 'create':
       refuseWords(more);
-      return withMain(io, (main) => createKey(main, values, io), true);
+      return withAccounts(io, (accounts) => createKey(accounts, values, io), true);
     case 'revoke': {
       const [id, ...others] = more;
       if (id === undefined) throw new UsageError('name the key: understudy keys revoke KEY_ID');
       refuseWords(others);
-      return withMain(io, (main) => revokeKey(main, id, values.json === true, io));
+      return withAccounts(io, (accounts) => revokeKey(accounts, id, values.json === true, io));
     }
     default:
       throw new UsageError('name the action: list, create or revoke');
@@ -99,8 +90,8 @@ export async function runFeedback(argv: string[], io: CliIo): Promise<number> {
   }
   const limit = values.limit === undefined ? 50 : Number(values.limit);
   if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit takes a whole number from 1');
-  return withMain(io, async (main) => {
-    const { items, total } = listFeedback(main, { limit, offset: 0 });
+  return withAccounts(io, async (accounts) => {
+    const { items, total } = accounts.feedback.list({ limit, offset: 0 });
     if (values.json === true) {
       await io.out(`${formatJson({ total, feedback: items }, 2)}\n`);
       return EXIT.done;
@@ -116,11 +107,11 @@ export async function runFeedback(argv: string[], io: CliIo): Promise<number> {
 
 type Values = Readonly<Record<string, string | boolean | undefined>>;
 
-async function listKeys(main: Tables, org_id: string, isJson: boolean, io: CliIo): Promise<number> {
+async function listKeys(accounts: Accounts, org_id: string, isJson: boolean, io: CliIo): Promise<number> {
   const nowMs = Date.now();
-  const keys = [...keysOfOrg(main, org_id)].map((key) => ({
+  const keys = [...accounts.keys.listAll(org_id)].map((key) => ({
     ...describeKey(key),
-    last_used_at: lastUseOf(main, key.id),
+    last_used_at: accounts.keys.lastUseOf(key.id),
     revoked: isEnded(key, nowMs),
   }));
   if (isJson) {
@@ -137,7 +128,7 @@ async function listKeys(main: Tables, org_id: string, isJson: boolean, io: CliIo
   return EXIT.done;
 }
 
-async function createKey(main: Tables, values: Values, io: CliIo): Promise<number> {
+async function createKey(accounts: Accounts, values: Values, io: CliIo): Promise<number> {
   const org_id = readOrg(values);
   const name = readText(values.name, '--name NAME', KEY_NAME_CHARACTERS);
   const project_id = values.project === undefined ? null : String(values.project);
@@ -156,11 +147,11 @@ async function createKey(main: Tables, values: Values, io: CliIo): Promise<numbe
     expires_at: null,
     revoked_at: null,
   };
-  const isMade = await main.transact((tx) => {
-    if (project_id !== null && getProject(tx, project_id)?.org_id !== org_id) return false;
-    insertKey(tx, record);
+  const isMade = await accounts.transact((tx) => {
+    if (project_id !== null && tx.projects.find(project_id)?.org_id !== org_id) return false;
+    tx.keys.insert(record);
     const after = { name, prefix, last4, project_id };
-    writeAudit(tx, OPERATOR, nowMs, { org_id, action: 'key.create', target: record.id, after });
+    tx.audit.add(OPERATOR, nowMs, { org_id, action: 'key.create', target: record.id, after });
     return true;
   });
   if (!isMade) {
@@ -175,21 +166,21 @@ async function createKey(main: Tables, values: Values, io: CliIo): Promise<numbe
   return EXIT.done;
 }
 
-async function revokeKey(main: Tables, id: string, isJson: boolean, io: CliIo): Promise<number> {
+async function revokeKey(accounts: Accounts, id: string, isJson: boolean, io: CliIo): Promise<number> {
   const nowMs = Date.now();
-  const revoked = await main.transact((tx) => {
-    const key = id.length > ID_CHARACTERS ? undefined : findKey(tx, id);
+  const revoked = await accounts.transact((tx) => {
+    const key = id.length > ID_CHARACTERS ? undefined : tx.keys.find(id);
     if (key === undefined || key.revoked_at !== null) return key;
     const revoked_at = new Date(nowMs).toISOString();
     const before = { name: key.name, prefix: key.prefix, last4: key.last4, project_id: key.project_id };
-    writeAudit(tx, OPERATOR, nowMs, {
+    tx.audit.add(OPERATOR, nowMs, {
       org_id: key.org_id,
       action: 'key.revoke',
       target: id,
       before,
       after: { revoked_at },
     });
-    return endKey(tx, id, { revoked_at }) ?? undefined;
+    return tx.keys.end(id, { revoked_at }) ?? undefined;
   });
   if (revoked === undefined) {
     io.err(`understudy: there is no key ${makeHarmlessLine(id)}\n`);
@@ -216,9 +207,9 @@ function readText(value: string | boolean | undefined, flag: string, max: number
 }
 
 /** Opens DATA_DIR/main.mdb during the work. */
-async function withMain(
+async function withAccounts(
   io: CliIo,
-  work: (main: Tables) => Promise<number>,
+  work: (accounts: Accounts) => Promise<number>,
   mayMake = false,
 ): Promise<number> {
   const { data_dir, data_key } = loadConfig({ listener: 'api' });
@@ -232,7 +223,7 @@ async function withMain(
   }
   const main = openMain(paths);
   try {
-    return await work(main);
+    return await work(new TableAccounts(main));
   } finally {
     await main.close();
   }

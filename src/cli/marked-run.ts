@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { readCaptureOwner } from '../auth/owner.ts';
 import { askRunWords } from '../captures/run-words.ts';
 import type { Config } from '../config.ts';
-import type { MarkedRun } from '../storage/accounts/run-marks.ts';
+import type { MarkedRun } from '../storage/ports/marks.ts';
 
 /**
  * Finds the organization whose marks count for the run, by the rule of POST /capture/runs/{id}/mark; null: there is no

@@ -29,7 +29,7 @@ import { ID_CHARACTERS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { newUlid } from '../std/id.ts';
-import { writeAudit } from '../storage/accounts/audit.ts';
+import { TableAuditWork } from '../storage/accounts/audit.ts';
 import { databasePaths, openMain, refuseShared } from '../storage/lmdb/stores.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import type { Tables } from '../storage/tables.ts';
@@ -135,7 +135,7 @@ async function importFile(main: Tables, scope: PatternScope, file: string, io: C
     const { tier, org_id, project_id } = scope;
     // Universal patterns belong to no organization.
     if (patterns.length > 0 && org_id !== '')
-      writeAudit(transaction, OPERATOR, Date.now(), {
+      new TableAuditWork(transaction).add(OPERATOR, Date.now(), {
         org_id,
         action: 'patterns.import',
         target: tier === 'e1' ? project_id : org_id,

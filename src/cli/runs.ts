@@ -14,7 +14,7 @@ import {
   readMarks,
   TAG_PATTERN,
 } from '../domain/run-mark.ts';
-import { markRun } from '../storage/accounts/run-marks.ts';
+import { TableAccounts } from '../storage/accounts/table-accounts.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
 import { type FlagKinds, type FlagValues, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
@@ -74,7 +74,9 @@ export async function runRuns(argv: string[], io: CliIo): Promise<number> {
   const main = openMain(databasePaths(config.data_dir, config.data_key));
   try {
     const about = { ...run, log_org: run.org_id };
-    const row = await main.transact((tx) => markRun(tx, OPERATOR, Date.now(), about, change));
+    const row = await new TableAccounts(main).transact((tx) =>
+      tx.marks.change(OPERATOR, Date.now(), about, change),
+    );
     const { marked_at = null } = row ?? {};
     const marks = readMarks(row ?? undefined);
     await io.out(

@@ -20,11 +20,13 @@ import {
 } from '../domain/run-mark.ts';
 import { RUN_OUTCOMES, RUNS, type RunRow } from '../domain/run-rows.ts';
 import { ChangedIds } from '../std/changed-ids.ts';
+import { TableOrganizationReads } from './accounts/organizations.ts';
+import { TableUserReads } from './accounts/users.ts';
 import { checkFileHead } from './lmdb/file-head.ts';
 import type { DatabasePaths } from './lmdb/stores.ts';
 import { LmdbTables } from './lmdb/tables.ts';
+import type { AccountReads } from './ports/accounts.ts';
 import { isListed, OUTCOME_LISTING } from './row-listing.ts';
-import type { TableReader } from './tables.ts';
 
 /** A database exists but cannot be read, so the outcomes and marks of runs are unknown. */
 export class RunWordsError extends Error {
@@ -34,11 +36,13 @@ export class RunWordsError extends Error {
   }
 }
 
+type People = Pick<AccountReads, 'users' | 'organizations'>;
+
 /**
  * Whether the outcomes of an organization count for captured runs (accounts/capture-owner.ts).
- * @param main null if that database does not exist
+ * @param accounts null if their database does not exist
  */
-type SpeaksOfCaptures = (main: TableReader | null, org_id: string) => boolean;
+type SpeaksOfCaptures = (accounts: People | null, org_id: string) => boolean;
 
 /** How long the answer for an organization is cached. */
 const REMEMBERED_MS = 5_000;
@@ -50,6 +54,10 @@ const REPORTED_RUNS = 100_000;
  * while.
  */
 const LISTED_EACH_TIME = { marks: 1_000, organizations: 100 } as const;
+
+function peopleIn(main: LmdbTables): People {
+  return { users: new TableUserReads(main), organizations: new TableOrganizationReads(main) };
+}
 
 /** The outcomes and marks in one DATA_DIR. */
 class FolderWords {
@@ -228,7 +236,7 @@ class FolderWords {
     let isHeard = this.#speakers.get(org_id);
     if (isHeard === undefined) {
       const main = this.#openMain();
-      isHeard = read(this.#paths.main, () => this.#speaks(main, org_id));
+      isHeard = read(this.#paths.main, () => this.#speaks(main && peopleIn(main), org_id));
       this.#speakers.set(org_id, isHeard);
     }
     return isHeard;

@@ -1,6 +1,7 @@
 /**
  * The product's databases, as a server thread uses them. Types; any thread.
  */
+import type { Accounts } from './ports/accounts.ts';
 import type { RunReads } from './ports/run-reads.ts';
 import type { Tables } from './tables.ts';
 
@@ -8,6 +9,8 @@ import type { Tables } from './tables.ts';
 export interface Stores {
   /** `main.mdb`: acknowledged changes are on the disk. Patterns, findings, traces, profiles, the control plane. */
   main: Tables;
+  /** The same database, as what people and organizations have. */
+  accounts: Accounts;
   /**
    * `runs.mdb`: acknowledged changes survive the end of the process in any way. Runs, their steps, usage: rows that
    * every step writes. Syncing the disk would take many times as long as the step. On a box that shares its rows it is

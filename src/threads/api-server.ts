@@ -149,7 +149,7 @@ export class ApiServer {
     this.#parts = parts;
     this.#server = server;
     this.#patternMakers = new PatternMakerClient(asker, parts.stores.main);
-    this.#duty = parts.shared === null ? null : new BoxDuty(parts.stores.main);
+    this.#duty = parts.shared === null ? null : new BoxDuty(parts.stores.accounts);
     this.#deletions = new UnfinishedDeletions({
       asker,
       stores: parts.stores,
@@ -249,7 +249,7 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
       throw explainEmbedder(thrown, config.embedding);
     });
     const revocations = new Revocations(shared.revocations);
-    const deleted = new DeletedScopes(stores.main, revocations);
+    const deleted = new DeletedScopes(stores.accounts, revocations);
     const live_source = shared.seat === null ? null : new SharedLiveSource(shared.seat);
     const live =
       config.engines.live_stream === null
@@ -259,7 +259,7 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
           });
     const findings = openFindings(services, stores, embedder);
     const patterns = openSearch(services, embedder);
-    const key_uses = new KeyUses(stores.main);
+    const key_uses = new KeyUses(stores.accounts);
     return {
       stores,
       shared: shared.seat === null ? null : new SharedRequests(shared.seat),
@@ -302,7 +302,7 @@ function watchAlerts(services: ApiServices, parts: OpenParts): AlertWatch {
     (await services.probes.actors?.()) === STOPPING ||
     (await answerReady(readinessOf(services, parts))).status === 200;
   return new AlertWatch({
-    main: stores.main,
+    accounts: stores.accounts,
     org_id: config.operators.org ?? '',
     measures: new AlertMeasures({ captures, stats, isReady, data_dir: config.data_dir }),
     sender: alerts.sender,
@@ -396,13 +396,13 @@ async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServ
         stats: stats === null ? null : async () => ({ ...(await stats()), org_id: config.operators.org }),
         student: () => reportStudent(config.relegation),
         nameAgent: (agent, name) => renameAgent(config.relegation, agent, name),
-        main: stores.main,
+        accounts: stores.accounts,
         owner: readCaptureOwner(config),
         operators,
       },
       alerts: {
         ...parts.alerts,
-        main: stores.main,
+        accounts: stores.accounts,
         org_id: config.operators.org,
         has_mail: config.alerts.mail !== null,
         operators,

@@ -119,8 +119,8 @@ export class CaptureList {
     this.#texts = texts;
     this.#catchUpMs = catchUpMs;
     this.#options = options;
-    this.#words = new StoredRunWords([options.databases], (main, org_id) =>
-      speaksOfCaptures(main, options.owner, org_id),
+    this.#words = new StoredRunWords([options.databases], (accounts, org_id) =>
+      speaksOfCaptures(accounts, options.owner, org_id),
     );
     this.#said = saidBy(this.#words, texts);
     const { db, prices, is_suspect } = options;

@@ -10,17 +10,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { AlertSender } from '../../src/alerts/alert-outbox.ts';
 import { AlertTargets } from '../../src/alerts/alert-targets.ts';
 import { AlertWatch } from '../../src/alerts/alert-watch.ts';
-import { removeOrganizationRows } from '../../src/api/organization-rows.ts';
 import { ALERT_BOUNDS, type AlertDestination, type AlertRow, type Measured } from '../../src/domain/alert.ts';
 import { createManualClock } from '../../src/std/clock.ts';
-import {
-  listAlertEvents,
-  listAlerts,
-  listOutbox,
-  putAlert,
-  readAlertState,
-  removeAlert,
-} from '../../src/storage/accounts/alerts.ts';
 import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
 import type { Stores } from '../../src/storage/stores.ts';
 import { SmtpReceiver } from '../fixtures/smtp-receiver.ts';
@@ -70,7 +61,7 @@ function alertWith(destinations: AlertDestination[], over: Partial<AlertRow> = {
 
 function watchWith(sender: AlertSender, org_id = ''): AlertWatch {
   return new AlertWatch({
-    main: stores.main,
+    accounts: stores.accounts,
     org_id,
     measures: { begin: async () => {}, measure: async () => found },
     sender,
@@ -86,8 +77,8 @@ const settings = () => ({
   mail: { url: mail.url, from: 'alerts@example.com' },
 });
 
-const put = (alert: AlertRow) => stores.main.transact((tx) => putAlert(tx, alert, change));
-const eventsOf = (alert: AlertRow) => listAlertEvents(stores.main, alert, { limit: 200, before: null });
+const put = (alert: AlertRow) => stores.accounts.transact((tx) => tx.alerts.put(alert, change));
+const eventsOf = (alert: AlertRow) => stores.accounts.alerts.listEvents(alert, { limit: 200, before: null });
 
 async function lookAt(value: number | null): Promise<void> {
   found = { value, problem: '' };
@@ -108,8 +99,8 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 beforeEach(async () => {
-  await stores.main.transact((tx) => {
-    for (const { org_id, id } of listAlerts(tx, '')) removeAlert(tx, { org_id, id }, change);
+  await stores.accounts.transact((tx) => {
+    for (const { org_id, id } of tx.alerts.list('')) tx.alerts.remove({ org_id, id }, change);
   });
   Object.assign(hook, { status: 200, location: '' });
   hook.received.length = 0;
@@ -141,7 +132,7 @@ describe('a webhook', () => {
       ['recovered', 'delivered'],
       ['fired', 'delivered'],
     ]);
-    expect(listOutbox(stores.main)).toEqual([]);
+    expect(stores.accounts.alerts.listOutbox()).toEqual([]);
   });
 
   it('of Slack gets a text in which names are not markup', async () => {
@@ -190,7 +181,7 @@ describe('a webhook', () => {
     expect(eventsOf(alert)[0]!.deliveries).toMatchObject([
       { state: 'given_up', attempts: 2, problem: 'it answered 307; redirects are not followed' },
     ]);
-    expect(listOutbox(stores.main)).toEqual([]);
+    expect(stores.accounts.alerts.listOutbox()).toEqual([]);
   });
 
   it('whose alert is deleted gets no further messages', async () => {
@@ -198,8 +189,8 @@ describe('a webhook', () => {
     await put(alert);
     hook.status = 500;
     await lookAt(3);
-    await stores.main.transact((tx) => removeAlert(tx, alert, change));
-    expect(listOutbox(stores.main)).toEqual([]);
+    await stores.accounts.transact((tx) => tx.alerts.remove(alert, change));
+    expect(stores.accounts.alerts.listOutbox()).toEqual([]);
     expect(eventsOf(alert)).toEqual([]);
   });
 
@@ -222,18 +213,18 @@ describe('the alerts of an organization', () => {
     hook.status = 500;
     for (const { org_id } of [first!, second!]) {
       await watchWith(new AlertSender(settings()), org_id).look();
-      expect(listOutbox(stores.main).at(-1)).toMatchObject({ org_id });
+      expect(stores.accounts.alerts.listOutbox().at(-1)).toMatchObject({ org_id });
     }
     expect([eventsOf(first!).length, eventsOf(second!).length]).toEqual([1, 1]);
-    await removeOrganizationRows(stores.main, 'org_1');
-    expect(listAlerts(stores.main, 'org_1')).toEqual([]);
+    await stores.accounts.removeOrganizationRows('org_1');
+    expect(stores.accounts.alerts.list('org_1')).toEqual([]);
     expect(eventsOf(first!)).toEqual([]);
-    expect(readAlertState(stores.main, first!)).toBeNull();
-    expect(listOutbox(stores.main)).toMatchObject([{ org_id: 'org_2' }]);
-    expect(listAlerts(stores.main, 'org_2')).toEqual([second]);
+    expect(stores.accounts.alerts.findState(first!)).toBeNull();
+    expect(stores.accounts.alerts.listOutbox()).toMatchObject([{ org_id: 'org_2' }]);
+    expect(stores.accounts.alerts.list('org_2')).toEqual([second]);
     expect(eventsOf(second!)).toHaveLength(1);
-    await removeOrganizationRows(stores.main, 'org_2');
-    expect(listOutbox(stores.main)).toEqual([]);
+    await stores.accounts.removeOrganizationRows('org_2');
+    expect(stores.accounts.alerts.listOutbox()).toEqual([]);
   });
 });
 
@@ -282,7 +273,7 @@ describe('addresses', () => {
   const sendTo = async (url: string, targets: AlertTargets): Promise<string> => {
     const sender = new AlertSender(settings(), targets);
     const alert = alertWith([webhook({ url })]);
-    await stores.main.transact((tx) => removeAlert(tx, alert, change));
+    await stores.accounts.transact((tx) => tx.alerts.remove(alert, change));
     await put(alert);
     watch = watchWith(sender);
     await lookAt(3);
@@ -341,7 +332,7 @@ describe('the outbox', () => {
       clock.advance(1);
       await watch.look();
     }
-    expect(listOutbox(stores.main)).toHaveLength(ALERT_BOUNDS.outbox);
+    expect(stores.accounts.alerts.listOutbox()).toHaveLength(ALERT_BOUNDS.outbox);
     expect(eventsOf(alert)).toHaveLength(ALERT_BOUNDS.events);
     expect(watch.listMetrics()).toEqual([]);
   });
@@ -356,7 +347,7 @@ describe('the outbox', () => {
     watch = watchWith(new AlertSender(settings()));
     await watch.deliverDue();
     expect(hook.received).toHaveLength(1);
-    expect(readAlertState(stores.main, alert)).toMatchObject({ is_firing: true, is_told: true });
+    expect(stores.accounts.alerts.findState(alert)).toMatchObject({ is_firing: true, is_told: true });
   });
 });
 
@@ -370,6 +361,6 @@ describe('the alert loops', () => {
     const metrics = JSON.stringify(watch.listMetrics());
     expect(metrics).toContain('"name":"understudy_alerts_firing"');
     await watch.end();
-    expect(listOutbox(stores.main)).toHaveLength(1);
+    expect(stores.accounts.alerts.listOutbox()).toHaveLength(1);
   });
 });

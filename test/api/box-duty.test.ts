@@ -2,14 +2,15 @@
 import { expect, it } from 'vitest';
 import { BoxDuty } from '../../src/api/box-duty.ts';
 import { createManualClock } from '../../src/std/clock.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 
 const NOW = Date.parse('2026-11-29T12:00:00Z');
 
 function makeBoxes() {
-  const tables = new MemoryTables();
+  const accounts = new TableAccounts(new MemoryTables());
   const clock = createManualClock(NOW);
-  return { tables, clock, a: new BoxDuty(tables, clock), b: new BoxDuty(tables, clock) };
+  return { accounts, clock, a: new BoxDuty(accounts, clock), b: new BoxDuty(accounts, clock) };
 }
 
 it('the first box has the duty while it renews it', async () => {
@@ -43,20 +44,20 @@ it('a box that stops hands it over at once', async () => {
 });
 
 it('a time from a wrong clock does not hold it for ever', async () => {
-  const { tables, clock, b } = makeBoxes();
-  const late = new BoxDuty(tables, createManualClock(NOW + 30 * 86_400_000));
+  const { accounts, clock, b } = makeBoxes();
+  const late = new BoxDuty(accounts, createManualClock(NOW + 30 * 86_400_000));
   await late.renew();
   expect(await b.renew()).toBe(true);
   expect(clock.wallMs()).toBe(NOW);
 });
 
 it('is not had while the store cannot be used', async () => {
-  const { tables, a } = makeBoxes();
+  const { accounts, a } = makeBoxes();
   await a.renew();
-  const { transact } = tables;
-  tables.transact = () => Promise.reject(new Error('away'));
+  const { transact } = accounts;
+  accounts.transact = () => Promise.reject(new Error('away'));
   await expect(a.renew()).rejects.toThrow('away');
   expect(a.is_on).toBe(false);
-  tables.transact = transact;
+  accounts.transact = transact;
   expect(await a.renew()).toBe(true);
 });

@@ -24,7 +24,7 @@ import { Authenticator, type CredentialKind } from '../../src/auth/authenticator
 import { FINDING_METADATA_CHARACTERS, FINDING_PATHS, FINDINGS } from '../../src/contract/findings.ts';
 import { bind } from '../../src/contract/handler.ts';
 import type { Codebase } from '../../src/domain/finding.ts';
-import { listAudit } from '../../src/storage/accounts/audit.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { TableTransaction } from '../../src/storage/tables.ts';
 import { apiServices } from '../fixtures/api-services.ts';
@@ -245,7 +245,7 @@ describe('findings', () => {
     await api.ok('acme/web', 'POST', '/v1/findings/shop/invalidate', { file_paths: ['a.ts'] });
     await api.ok('acme', 'DELETE', '/v1/findings/shop');
     await api.ok('acme', 'DELETE', '/v1/findings/shop');
-    const { items } = listAudit(api.tables, 'acme', { limit: 10, offset: 0 });
+    const { items } = new TableAccounts(api.tables).audit.list('acme', { limit: 10, offset: 0 });
     expect(items).toMatchObject([
       {
         action: 'findings.clear',

@@ -6,7 +6,7 @@
 import { join } from 'node:path';
 import { open } from 'lmdb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { noteDeletion } from '../../src/storage/accounts/deletions.ts';
+import { TableDeletionWork } from '../../src/storage/accounts/deletions.ts';
 import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
 import { CHILD_KEY } from '../fixtures/api-child.ts';
 import { ControlPlaneChild, type Person, signToken } from '../fixtures/control-plane.ts';
@@ -323,7 +323,7 @@ describe('a deleted project whose content still exists', () => {
     // The state after the answer to the deletion of a large project, for the duration of this test.
     const stores = openStores(databasePaths(api.dir));
     await stores.main.transact((tx) => {
-      noteDeletion(tx, { org_id, project_id: gone }, Date.now());
+      new TableDeletionWork(tx).note({ org_id, project_id: gone }, Date.now());
       tx.write({
         op: 'put',
         table: 'project_deletions',

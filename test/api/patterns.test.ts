@@ -1,6 +1,7 @@
 /** Import of patterns over the API's pipeline. */
+
 import { describe, expect, it } from 'vitest';
-import { listAudit } from '../../src/storage/accounts/audit.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { createPatternApi } from '../fixtures/pattern-api.ts';
 
 const lesson = (situation: string, more: object = {}) => ({
@@ -37,7 +38,7 @@ describe('an import of patterns', () => {
     await post('/v1/patterns', { tier: 'e1', patterns: manySituations(2) }, 'alice-web');
     await post('/v1/patterns', { tier: 'e1', patterns: [] }, 'alice-web');
     await post('/v1/patterns', { tier: 'e2', org_id: 'alice', patterns: manySituations(1) });
-    const { items } = listAudit(tables, 'alice', { limit: 10, offset: 0 });
+    const { items } = new TableAccounts(tables).audit.list('alice', { limit: 10, offset: 0 });
     expect(items).toMatchObject([
       {
         actor_type: 'operator',
@@ -57,7 +58,7 @@ describe('an import of patterns', () => {
       },
     ]);
     expect(JSON.stringify(items)).not.toContain('alpha0');
-    expect(listAudit(tables, 'bob', { limit: 10, offset: 0 }).items).toEqual([]);
+    expect(new TableAccounts(tables).audit.list('bob', { limit: 10, offset: 0 }).items).toEqual([]);
   });
 
   it('takes a thousand in one request, and refuses one more', async () => {

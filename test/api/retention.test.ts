@@ -2,11 +2,13 @@
  * Deletion by age: which things are too old, over tables in memory; then from a user's view in a service whose data is
  * weeks old.
  */
+
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { type ExpiringKind, Retention } from '../../src/api/retention.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { createManualClock } from '../../src/std/clock.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import { TableRunReads } from '../../src/storage/table-run-reads.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
@@ -51,7 +53,7 @@ describe('expired data', () => {
     const reports: unknown[] = [];
     const retention = new Retention({
       days: { runs: 30, traces: 7, findings: null },
-      stores: { runs, main, run_reads: new TableRunReads(runs) },
+      stores: { runs, main, accounts: new TableAccounts(main), run_reads: new TableRunReads(runs) },
       runs: {
         delete: async ({ org_id }, run_id) => {
           if (run_id === 'stuck') throw new CatalogueError('unavailable');

@@ -9,9 +9,9 @@ import { SignJWT } from 'jose';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../src/auth/api-key.ts';
 import { loadEmbeddedSecret } from '../../src/auth/embedded-secret.ts';
-import { insertKey } from '../../src/auth/key-store.ts';
 import { loadConfig, raiseParserHeadLimit } from '../../src/config.ts';
 import type { RunningUnderstudy } from '../../src/main.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 
 const STATIC = 'a-static-key';
@@ -167,7 +167,7 @@ describe('credentials', () => {
       ...made,
     };
     expect((await startRun('k', raw)).status).toBe(401);
-    await tables.transact((transaction) => insertKey(transaction, record));
+    await new TableAccounts(tables).transact(({ keys }) => keys.insert(record));
     expect((await startRun('k', raw)).status).toBe(200);
     const finish = (key: string, org_id?: string) =>
       send('POST', `${RUNS}/k/finish`, { key, body: JSON.stringify({ outcome: 'success', org_id }) });

@@ -11,22 +11,17 @@ import { hashApiKey, isApiKey, makeApiKey } from '../../src/auth/api-key.ts';
 import { ApiKeys } from '../../src/auth/api-keys.ts';
 import { Authenticator } from '../../src/auth/authenticator.ts';
 import { loadEmbeddedSecret } from '../../src/auth/embedded-secret.ts';
-import {
-  endKey,
-  findKey,
-  insertKey,
-  type KeyRecord,
-  keysOfOrg,
-  lastUseOf,
-  TableKeyStore,
-} from '../../src/auth/key-store.ts';
+import { StoredKeys } from '../../src/auth/key-store.ts';
 import type { UserPrincipal } from '../../src/auth/principal.ts';
 import { Revocations } from '../../src/auth/revocations.ts';
 import { StaticKeys } from '../../src/auth/static-keys.ts';
 import { UserTokens } from '../../src/auth/user-tokens.ts';
 import type { Clock } from '../../src/std/clock.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import type { Accounts } from '../../src/storage/ports/accounts.ts';
+import type { KeyRecord, KeyWork } from '../../src/storage/ports/keys.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
@@ -116,21 +111,23 @@ describe('a key as text', () => {
 describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
   let folder = '';
   let tables: Tables;
+  let accounts: Accounts;
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'keys-'));
     tables = kind === 'memory' ? new MemoryTables() : new LmdbTables(join(folder, 'main.mdb'), 'disk');
+    accounts = new TableAccounts(tables);
   });
   afterAll(async () => {
     await tables.close();
     rmSync(folder, { recursive: true });
   });
 
-  const end = (id: string, how: Parameters<typeof endKey>[2]) =>
-    tables.transact((transaction) => endKey(transaction, id, how));
+  const end = (id: string, how: Parameters<KeyWork['end']>[1]) =>
+    accounts.transact(({ keys }) => keys.end(id, how));
 
   async function setUp(parts: Partial<KeyRecord> = {}) {
     const clock = new SetClock();
-    const store = new TableKeyStore(tables);
+    const store = new StoredKeys(accounts);
     const memory = Revocations.allocate();
     const [revocations, elsewhere] = [new Revocations(memory), new Revocations(memory)];
     const { raw, ...made } = makeApiKey('live');
@@ -146,7 +143,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
       ...made,
       ...parts,
     };
-    await tables.transact((transaction) => insertKey(transaction, record));
+    await accounts.transact(({ keys }) => keys.insert(record));
     return { clock, store, raw, record, elsewhere, keys: new ApiKeys(store, revocations, clock) };
   }
 
@@ -198,8 +195,8 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     const { record } = await setUp({ org_id: `org-${kind}` });
     const first = await end(record.id, { revoked_at: '2026-01-01T00:00:00.000Z' });
     expect(await end(record.id, { expires_at: '2030-01-01T00:00:00.000Z' })).toEqual(first);
-    expect([...keysOfOrg(tables, `org-${kind}`)]).toEqual([first]);
-    expect([...keysOfOrg(tables, 'org')]).toEqual([]);
+    expect([...accounts.keys.listAll(`org-${kind}`)]).toEqual([first]);
+    expect([...accounts.keys.listAll('org')]).toEqual([]);
     expect(await end('key_none', { revoked_at: '2026-01-01T00:00:00.000Z' })).toBeNull();
   });
 
@@ -221,11 +218,11 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     }
     expect(writes.map((ms) => ms - startMs).length).toBeLessThanOrEqual(5);
     await store.touch(record.id, startMs);
-    const noted = lastUseOf(tables, record.id);
+    const noted = accounts.keys.lastUseOf(record.id);
     await store.touch(record.id, Date.parse(noted!) + 59_999);
-    expect(lastUseOf(tables, record.id)).toBe(noted);
+    expect(accounts.keys.lastUseOf(record.id)).toBe(noted);
     await store.touch(record.id, Date.parse(noted!) + 60_000);
-    expect(lastUseOf(tables, record.id)).not.toBe(noted);
+    expect(accounts.keys.lastUseOf(record.id)).not.toBe(noted);
     expect(keys.verify(raw)).not.toBeNull();
   });
 
@@ -235,7 +232,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
       clock.wall_jump_ms = jump;
       expect(keys.verify(raw)).not.toBeNull();
       await vi.waitFor(
-        () => expect(lastUseOf(tables, record.id)).toBe(new Date(clock.wallMs()).toISOString()),
+        () => expect(accounts.keys.lastUseOf(record.id)).toBe(new Date(clock.wallMs()).toISOString()),
         PATIENCE_MS,
       );
     }
@@ -243,7 +240,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
 
   it('are stored only as a hash', async () => {
     const { raw, record } = await setUp();
-    expect(JSON.stringify(findKey(tables, record.id))).not.toContain(raw.slice(12, -4));
+    expect(JSON.stringify(accounts.keys.find(record.id))).not.toContain(raw.slice(12, -4));
   });
 });
 

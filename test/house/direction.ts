@@ -71,10 +71,10 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   http: ['native', 'std', 'redaction', 'limits', 'errors', 'contract'],
   // What HTTPS_PROXY leads to: it hands what it opens up to the gateway, over loopback.
   proxy: ['std', 'limits', 'domain'],
-  auth: ['std', 'limits', 'errors', 'domain', 'accounts'],
+  auth: ['std', 'limits', 'errors', 'domain'],
   billing: ['limits', 'errors'],
   // Checks measures that operators watch, and sends messages.
-  alerts: ['std', 'domain', 'accounts'],
+  alerts: ['std', 'domain'],
   api: [
     'std',
     'limits',
@@ -126,12 +126,12 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // Answers in the upstream's place: used by the student's thread and, to measure it, by the command line.
   'student serving': ['std', 'limits', 'domain', 'providers', 'student model'],
   // A journal says with the runtime's error that its store is away.
-  storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain', 'lmdb', 'runtime'],
+  storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain', 'lmdb', 'accounts', 'runtime'],
   // Stores that can be exchanged. Code that uses tables and journals knows their interfaces; only code that opens them
   // knows these.
-  lmdb: ['std', 'domain', 'storage'],
+  lmdb: ['std', 'domain', 'storage', 'accounts'],
   postgres: ['std', 'storage'],
-  // Functions of a transaction: they know the tables' interface, but no database.
+  // What people and organizations have, in tables: it knows the tables' interface, but no database.
   accounts: ['std', 'errors', 'domain'],
   search: ['native', 'std', 'limits', 'errors'],
   runtime: ['std'],

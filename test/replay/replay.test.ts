@@ -13,7 +13,7 @@ import { readForkTags } from '../../src/domain/fork-tags.ts';
 import { readMarks } from '../../src/domain/run-mark.ts';
 import { RecordedRun } from '../../src/replay/recorded-run.ts';
 import { type ReplayEvent, type ReplayOptions, ReplayServer } from '../../src/replay/replay-server.ts';
-import { findRunMarks } from '../../src/storage/accounts/run-marks.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { databasePaths, openMain } from '../../src/storage/lmdb/stores.ts';
 import { CliChild } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
@@ -329,7 +329,7 @@ describe('understudy replay', () => {
     expect((await failed.ended).code).toBe(3);
     const main = openMain(databasePaths(data_dir, null));
     onTestFinished(() => main.close());
-    const marksOf = (run_id: string) => readMarks(findRunMarks(main, { run_id, org_id: '' }));
+    const marksOf = (run_id: string) => readMarks(new TableAccounts(main).marks.find({ run_id, org_id: '' }));
     expect(marksOf('fork-1')).toMatchObject({ tags: ['verify:passed'], mark: null });
     expect(marksOf('fork-2')).toMatchObject({
       tags: ['verify:failed'],

@@ -5,12 +5,12 @@ import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { FINDINGS } from '../../actors/findings-index/protocol.ts';
-import { PROFILES_TABLE } from '../../src/api/profiles.ts';
 import { PATTERNS } from '../../src/domain/pattern-rows.ts';
 import { RUN_GATHERED_STEPS, RUN_STEPS, RUNS } from '../../src/domain/run-rows.ts';
 import { TRACES } from '../../src/domain/trace-rows.ts';
 import { FEEDBACK } from '../../src/storage/accounts/feedback.ts';
 import { INVITATIONS } from '../../src/storage/accounts/invitations.ts';
+import { PROFILES } from '../../src/storage/accounts/profiles.ts';
 import { PROJECTS } from '../../src/storage/accounts/projects.ts';
 import { compactData, compactMarked } from '../../src/storage/compaction.ts';
 import { hasDeletions } from '../../src/storage/lmdb/store-file.ts';
@@ -117,7 +117,7 @@ describe('the mark of deletions', () => {
   it.each([
     ...[
       FINDINGS,
-      PROFILES_TABLE,
+      PROFILES,
       FEEDBACK,
       INVITATIONS,
       PROJECTS,
@@ -151,7 +151,7 @@ describe('the mark of deletions', () => {
     expect(await hasDeletions(paths.main)).toBe(false);
   });
 
-  it.each(['organizations', PROFILES_TABLE, PROJECTS, 'users'])(
+  it.each(['organizations', PROFILES, PROJECTS, 'users'])(
     'is written when a row of %s gets another value, but not with its first one',
     async (table) => {
       const paths = databasePaths(makeFolder());

@@ -8,11 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { type CaptureOwner, NO_WORDS, RUN_MARKS } from '../../src/domain/run-mark.ts';
 import { RUN_OUTCOMES, RUNS } from '../../src/domain/run-rows.ts';
-import { listAudit } from '../../src/storage/accounts/audit.ts';
 import { speaksOfCaptures } from '../../src/storage/accounts/capture-owner.ts';
-import { createOrganization } from '../../src/storage/accounts/organizations.ts';
-import { forgetErasedMarks, listRunMarks, markRun } from '../../src/storage/accounts/run-marks.ts';
-import { createUser } from '../../src/storage/accounts/users.ts';
 import { writeBackup } from '../../src/storage/backup.ts';
 import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
 import { restoreBackup } from '../../src/storage/restore.ts';
@@ -74,8 +70,8 @@ it('outcomes of an earlier version are found before and after they are listed by
 it('all marks and outcomes of captured runs are listed, and no others', async () => {
   await oldRun('acme', 'one', 'finished', 'success');
   await oldRun('acme', 'other', 'finished', 'success');
-  await stores.main.transact((tx) =>
-    markRun(tx, ACTOR, 0, { run_id: 'two', org_id: '', log_org: 'acme' }, { mark: 'bad' }),
+  await stores.accounts.transact((tx) =>
+    tx.marks.change(ACTOR, 0, { run_id: 'two', org_id: '', log_org: 'acme' }, { mark: 'bad' }),
   );
   const words = new StoredRunWords([databasePaths(join(dir, 'nothing')), databasePaths(dir)], () => true);
   const captured = { find: (runId: string) => (runId === 'other' ? undefined : runId) };
@@ -88,14 +84,14 @@ it('all marks and outcomes of captured runs are listed, and no others', async ()
 
 it('each change of a mark is logged once, and a mark can be removed', async () => {
   const mark = (word: 'good' | 'bad' | null) =>
-    stores.main.transact((tx) =>
-      markRun(tx, ACTOR, 0, { run_id: 'one', org_id: '', log_org: 'acme' }, { mark: word }),
+    stores.accounts.transact((tx) =>
+      tx.marks.change(ACTOR, 0, { run_id: 'one', org_id: '', log_org: 'acme' }, { mark: word }),
     );
   expect(await mark('good')).toMatchObject({ mark: 'good', marked_by: 'usr_ann' });
   await mark('good');
   await mark('bad');
   expect(await mark(null)).toBeNull();
-  const { items } = listAudit(stores.main, 'acme', { limit: 10, offset: 0 });
+  const { items } = stores.accounts.audit.list('acme', { limit: 10, offset: 0 });
   const changes = items.map(({ before, after }) => [before?.mark, after?.mark]);
   expect(new Set(changes.map(String))).toEqual(new Set(['bad,', ',good', 'good,bad']));
   expect(await ask([dir], 'one')).toEqual([NO_WORDS]);
@@ -104,7 +100,9 @@ it('each change of a mark is logged once, and a mark can be removed', async () =
 it('marks of an earlier version are read; of several organizations, the latest permitted one counts', async () => {
   const legacy = { mark: 'good', marked_at: '2026-01-01T00:00:00.000Z', marked_by: 'usr_ann' };
   const say = (org_id: string, nowMs: number, tags: string[]) =>
-    stores.main.transact((tx) => markRun(tx, ACTOR, nowMs, { run_id: 'one', org_id, log_org: '' }, { tags }));
+    stores.accounts.transact((tx) =>
+      tx.marks.change(ACTOR, nowMs, { run_id: 'one', org_id, log_org: '' }, { tags }),
+    );
   await stores.main.transact((tx) => tx.write({ op: 'put', table: RUN_MARKS, row: ['one'], value: legacy }));
   expect(await ask([dir], 'one')).toEqual([{ ...NO_WORDS, mark: 'good' }]);
   const year = Date.UTC(2026, 5);
@@ -116,22 +114,23 @@ it('marks of an earlier version are read; of several organizations, the latest p
 
 it('marks of erased captures are removed, except those of organizations that may not mark them', async () => {
   const say = (run_id: string, org_id: string) =>
-    stores.main.transact((tx) => markRun(tx, ACTOR, 1, { run_id, org_id, log_org: '' }, { tags: [org_id] }));
+    stores.accounts.transact((tx) =>
+      tx.marks.change(ACTOR, 1, { run_id, org_id, log_org: '' }, { tags: [org_id] }),
+    );
   for (const org_id of ['', 'acme', 'other']) await say('one', org_id);
   await say('one-more', 'acme');
-  await forgetErasedMarks(stores.main, ['one'], (org_id) => org_id === 'acme');
+  await stores.accounts.transact((tx) => tx.marks.removeErased(['one'], (org_id) => org_id === 'acme'));
   const left = [...stores.main.range(RUN_MARKS, { prefix: [] })].map(({ row }) => row);
   expect(left).toEqual([
     ['one', 'other'],
     ['one-more', 'acme'],
   ]);
-  expect([...listRunMarks(stores.main, 'acme', 10)].map(([run_id]) => run_id)).toEqual(['one-more']);
+  expect([...stores.accounts.marks.list('acme', 10)].map(([run_id]) => run_id)).toEqual(['one-more']);
 });
 
 it('marks are in a backup', async () => {
-  await stores.main.transact((tx) =>
-    markRun(
-      tx,
+  await stores.accounts.transact((tx) =>
+    tx.marks.change(
       ACTOR,
       0,
       { run_id: 'one', org_id: '', log_org: '' },
@@ -154,10 +153,10 @@ it.each([
   ['listed by id', true],
 ])('outcomes %s count where their organization may mark captures', async (_, isListed) => {
   const makeOrganization = (email: string, email_verified: boolean) =>
-    stores.main.transact((tx) => {
+    stores.accounts.transact((tx) => {
       const identity = { issuer: 'i', subject: email, issued_at_s: null };
-      const user = createUser(tx, { ...identity, email, name: null, email_verified }, 0);
-      return createOrganization(tx, { name: email, created_by: user.id }, 0).id;
+      const user = tx.users.create({ ...identity, email, name: null, email_verified }, 0);
+      return tx.organizations.create({ name: email, created_by: user.id }, 0).id;
     });
   const tenant = await makeOrganization('mallory@example.com', true);
   const impostor = await makeOrganization('Ops@example.com', false);

@@ -1,9 +1,8 @@
 /**
  * Alerts, the results of their checks, their history, and the outbox of messages. A crossing and its messages
- * are written in one transaction, so that a kill loses no message. Functions that run in a transaction.
+ * are written in one transaction, so that a kill loses no message.
  * Server threads.
  */
-import type { AuditActor } from '../../domain/account.ts';
 import {
   ALERT_BOUNDS,
   ALERT_EVENTS,
@@ -23,84 +22,134 @@ import {
   tellNews,
 } from '../../domain/alert.ts';
 import { ulidAt } from '../../std/id.ts';
+import type { AlertAttempt, AlertChange, AlertReads, AlertWork } from '../ports/alerts.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import { writeAudit } from './audit.ts';
+import { TableAuditWork } from './audit.ts';
 
-export function listAlerts(tables: TableReader, org_id: string): AlertRow[] {
-  const range = { prefix: [org_id], limit: ALERT_BOUNDS.alerts };
-  return [...tables.range<AlertRow>(ALERTS, range)].map(({ value }) => value);
+export class TableAlertReads implements AlertReads {
+  readonly #reader: TableReader;
+
+  constructor(reader: TableReader) {
+    this.#reader = reader;
+  }
+
+  list(org_id: string): AlertRow[] {
+    const range = { prefix: [org_id], limit: ALERT_BOUNDS.alerts };
+    return [...this.#reader.range<AlertRow>(ALERTS, range)].map(({ value }) => value);
+  }
+
+  find(org_id: string, id: string): AlertRow | undefined {
+    return this.#reader.get<AlertRow>(ALERTS, [org_id, id]);
+  }
+
+  findState({ org_id, id }: AlertRow): AlertState | null {
+    return this.#reader.get<AlertState>(ALERT_STATES, [org_id, id]) ?? null;
+  }
+
+  listEvents(
+    { org_id, id }: AlertRow,
+    { limit, before }: { limit: number; before: string | null },
+  ): AlertEvent[] {
+    const after = before === null ? {} : { after: [org_id, id, before] };
+    const range = { prefix: [org_id, id], reverse: true, limit, ...after };
+    return [...this.#reader.range<AlertEvent>(ALERT_EVENTS, range)].map(({ value }) => value);
+  }
+
+  listOutbox(): AlertDelivery[] {
+    return [...this.#reader.range<AlertDelivery>(ALERT_OUTBOX, { prefix: [] })].map(({ value }) => value);
+  }
 }
 
-export function findAlert(tables: TableReader, org_id: string, id: string): AlertRow | undefined {
-  return tables.get<AlertRow>(ALERTS, [org_id, id]);
-}
+export class TableAlertWork extends TableAlertReads implements AlertWork {
+  readonly #tx: TableTransaction;
 
-/** null: the alert was not checked yet. */
-export function readAlertState(tables: TableReader, { org_id, id }: AlertRow): AlertState | null {
-  return tables.get<AlertState>(ALERT_STATES, [org_id, id]) ?? null;
-}
+  constructor(tx: TableTransaction) {
+    super(tx);
+    this.#tx = tx;
+  }
 
-/** Newest first. @param before only events older than this one; null: all */
-export function listAlertEvents(
-  tables: TableReader,
-  { org_id, id }: AlertRow,
-  { limit, before }: { limit: number; before: string | null },
-): AlertEvent[] {
-  const after = before === null ? {} : { after: [org_id, id, before] };
-  const range = { prefix: [org_id, id], reverse: true, limit, ...after };
-  return [...tables.range<AlertEvent>(ALERT_EVENTS, range)].map(({ value }) => value);
-}
+  put(alert: AlertRow, { actor, now_ms, log }: AlertChange): void {
+    const before = this.find(alert.org_id, alert.id);
+    this.#tx.write({ op: 'put', table: ALERTS, row: [alert.org_id, alert.id], value: alert });
+    if (before !== undefined && !isSameWatch(before, alert))
+      this.#tx.write({ op: 'remove', table: ALERT_STATES, row: [alert.org_id, alert.id] });
+    new TableAuditWork(this.#tx).add(actor, now_ms, {
+      org_id: log,
+      action: before === undefined ? 'alert.create' : 'alert.change',
+      target: alert.id,
+      ...(before === undefined ? {} : { before: outlineAlert(before) }),
+      after: outlineAlert(alert),
+    });
+  }
 
-/** Who changes an alert, and when. */
-interface Change {
-  actor: AuditActor;
-  now_ms: number;
-  /** The organization whose audit log gets the entry. */
-  log: string;
-}
+  remove(place: { org_id: string; id: string }, { actor, now_ms, log }: AlertChange): boolean {
+    const { org_id, id } = place;
+    const alert = this.find(org_id, id);
+    if (alert === undefined) return false;
+    const rows = [
+      ...[...this.#tx.range(ALERT_EVENTS, { prefix: [org_id, id] })].map(({ row }) => ({
+        table: ALERT_EVENTS,
+        row,
+      })),
+      ...this.listOutbox()
+        .filter((delivery) => delivery.org_id === org_id && delivery.alert_id === id)
+        .map((delivery) => ({ table: ALERT_OUTBOX, row: [delivery.id] })),
+      ...[ALERTS, ALERT_STATES].map((table) => ({ table, row: [org_id, id] })),
+    ];
+    for (const { table, row } of rows) this.#tx.write({ op: 'remove', table, row });
+    new TableAuditWork(this.#tx).add(actor, now_ms, {
+      org_id: log,
+      action: 'alert.delete',
+      target: id,
+      before: outlineAlert(alert),
+    });
+    return true;
+  }
 
-/**
- * Stores a new or a changed alert. A change resets the alert's state, because it may watch something else
- * now.
- */
-export function putAlert(tx: TableTransaction, alert: AlertRow, { actor, now_ms, log }: Change): void {
-  const before = findAlert(tx, alert.org_id, alert.id);
-  tx.write({ op: 'put', table: ALERTS, row: [alert.org_id, alert.id], value: alert });
-  if (before !== undefined && !isSameWatch(before, alert))
-    tx.write({ op: 'remove', table: ALERT_STATES, row: [alert.org_id, alert.id] });
-  writeAudit(tx, actor, now_ms, {
-    org_id: log,
-    action: before === undefined ? 'alert.create' : 'alert.change',
-    target: alert.id,
-    ...(before === undefined ? {} : { before: outlineAlert(before) }),
-    after: outlineAlert(alert),
-  });
-}
+  noteMeasured(place: { org_id: string; id: string }, measured: Measured, nowMs: number): number {
+    const alert = this.find(place.org_id, place.id);
+    // The alert was deleted or switched off meanwhile.
+    if (alert === undefined || !alert.is_on) return 0;
+    const before = this.findState(alert) ?? beginState(nowMs);
+    const { state, tell } = stepAlert(alert, before, measured, nowMs);
+    this.#tx.write({ op: 'put', table: ALERT_STATES, row: [alert.org_id, alert.id], value: state });
+    if (tell === null) return 0;
+    const event = makeEvent(alert, tell, measured.value, nowMs);
+    this.addEvent(alert, event);
+    const evicted = makeRoom(this.#tx, event.deliveries.length, nowMs);
+    for (const note of event.deliveries) writeDelivery(this.#tx, alert, event, note, nowMs);
+    return evicted;
+  }
 
-/** Deletes an alert with its history and its unsent messages. @returns false if the alert does not exist */
-export function removeAlert(
-  tx: TableTransaction,
-  place: { org_id: string; id: string },
-  { actor, now_ms, log }: Change,
-): boolean {
-  const { org_id, id } = place;
-  const alert = findAlert(tx, org_id, id);
-  if (alert === undefined) return false;
-  const rows = [
-    ...[...tx.range(ALERT_EVENTS, { prefix: [org_id, id] })].map(({ row }) => ({ table: ALERT_EVENTS, row })),
-    ...listOutbox(tx)
-      .filter((delivery) => delivery.org_id === org_id && delivery.alert_id === id)
-      .map((delivery) => ({ table: ALERT_OUTBOX, row: [delivery.id] })),
-    ...[ALERTS, ALERT_STATES].map((table) => ({ table, row: [org_id, id] })),
-  ];
-  for (const { table, row } of rows) tx.write({ op: 'remove', table, row });
-  writeAudit(tx, actor, now_ms, {
-    org_id: log,
-    action: 'alert.delete',
-    target: id,
-    before: outlineAlert(alert),
-  });
-  return true;
+  addEvent({ org_id, id }: AlertRow, event: AlertEvent): void {
+    this.#tx.write({ op: 'put', table: ALERT_EVENTS, row: [org_id, id, event.id], value: event });
+    const old = this.#tx.range(ALERT_EVENTS, {
+      prefix: [org_id, id],
+      reverse: true,
+      offset: ALERT_BOUNDS.events,
+    });
+    for (const { row } of [...old]) this.#tx.write({ op: 'remove', table: ALERT_EVENTS, row });
+  }
+
+  noteAttempt(
+    { id }: AlertDelivery,
+    attempt: AlertAttempt,
+    nowMs: number,
+    isLast = false,
+  ): 'delivered' | 'waiting' | 'given_up' | 'gone' {
+    const delivery = this.#tx.get<AlertDelivery>(ALERT_OUTBOX, [id]);
+    // The alert was deleted meanwhile, or the message made room for another.
+    if (delivery === undefined) return 'gone';
+    const tried = { ...delivery, attempts: delivery.attempts + 1 };
+    const due_ms = attempt.is_delivered || isLast ? null : nextAttempt(tried, nowMs);
+    if (due_ms === null) {
+      endDelivery(this.#tx, tried, attempt, nowMs);
+      return attempt.is_delivered ? 'delivered' : 'given_up';
+    }
+    this.#tx.write({ op: 'put', table: ALERT_OUTBOX, row: [id], value: { ...tried, due_ms } });
+    changeNote(this.#tx, tried, { attempts: tried.attempts, problem: attempt.problem });
+    return 'waiting';
+  }
 }
 
 /** The facts about an alert for the audit log, without secrets. */
@@ -112,31 +161,6 @@ function isSameWatch(before: AlertRow, after: AlertRow): boolean {
   const watched = ({ measure, query, of_query, provider, fires, threshold, window_s }: AlertRow) =>
     JSON.stringify([measure, query, of_query, provider, fires, threshold, window_s]);
   return watched(before) === watched(after);
-}
-
-/**
- * Records the result of a check. If the value crossed the threshold in either direction, it also writes an
- * event, with a message for each destination.
- * @returns how many messages were given up to make room
- */
-export function noteMeasured(
-  tx: TableTransaction,
-  place: { org_id: string; id: string },
-  measured: Measured,
-  nowMs: number,
-): number {
-  const alert = findAlert(tx, place.org_id, place.id);
-  // The alert was deleted or switched off meanwhile.
-  if (alert === undefined || !alert.is_on) return 0;
-  const before = readAlertState(tx, alert) ?? beginState(nowMs);
-  const { state, tell } = stepAlert(alert, before, measured, nowMs);
-  tx.write({ op: 'put', table: ALERT_STATES, row: [alert.org_id, alert.id], value: state });
-  if (tell === null) return 0;
-  const event = makeEvent(alert, tell, measured.value, nowMs);
-  writeEvent(tx, alert, event);
-  const evicted = makeRoom(tx, event.deliveries.length, nowMs);
-  for (const note of event.deliveries) writeDelivery(tx, alert, event, note, nowMs);
-  return evicted;
 }
 
 export function makeEvent(
@@ -160,16 +184,9 @@ export function makeEvent(
   return { id: `ale_${ulidAt(nowMs)}`, type, at: new Date(nowMs).toISOString(), value, deliveries };
 }
 
-/** Adds an event to the history of an alert; beyond the bound, the oldest event is removed. */
-export function writeEvent(tx: TableTransaction, { org_id, id }: AlertRow, event: AlertEvent): void {
-  tx.write({ op: 'put', table: ALERT_EVENTS, row: [org_id, id, event.id], value: event });
-  const old = tx.range(ALERT_EVENTS, { prefix: [org_id, id], reverse: true, offset: ALERT_BOUNDS.events });
-  for (const { row } of [...old]) tx.write({ op: 'remove', table: ALERT_EVENTS, row });
-}
-
 /** Gives up the oldest messages if more would wait than the bound allows. @returns their number */
 function makeRoom(tx: TableTransaction, count: number, nowMs: number): number {
-  const waiting = listOutbox(tx);
+  const waiting = new TableAlertReads(tx).listOutbox();
   const oldest = waiting.slice(0, Math.max(0, waiting.length + count - ALERT_BOUNDS.outbox));
   for (const delivery of oldest)
     endDelivery(tx, delivery, { problem: 'too many messages waited', is_delivered: false }, nowMs);
@@ -197,47 +214,10 @@ function writeDelivery(
   tx.write({ op: 'put', table: ALERT_OUTBOX, row: [id], value: delivery });
 }
 
-/** Waiting messages, oldest first. */
-export function listOutbox(tables: TableReader): AlertDelivery[] {
-  return [...tables.range<AlertDelivery>(ALERT_OUTBOX, { prefix: [] })].map(({ value }) => value);
-}
-
-/** The outcome of one attempt. */
-export interface Attempt {
-  is_delivered: boolean;
-  /** The error for people; '' for a delivered message. */
-  problem: string;
-}
-
-/**
- * Records an attempt: the message is delivered, waits for another attempt, or is given up.
- * @param isLast the message is given up, whatever its age
- */
-export function noteAttempt(
-  tx: TableTransaction,
-  { id }: AlertDelivery,
-  attempt: Attempt,
-  nowMs: number,
-  isLast = false,
-): 'delivered' | 'waiting' | 'given_up' | 'gone' {
-  const delivery = tx.get<AlertDelivery>(ALERT_OUTBOX, [id]);
-  // The alert was deleted meanwhile, or the message made room for another.
-  if (delivery === undefined) return 'gone';
-  const tried = { ...delivery, attempts: delivery.attempts + 1 };
-  const due_ms = attempt.is_delivered || isLast ? null : nextAttempt(tried, nowMs);
-  if (due_ms === null) {
-    endDelivery(tx, tried, attempt, nowMs);
-    return attempt.is_delivered ? 'delivered' : 'given_up';
-  }
-  tx.write({ op: 'put', table: ALERT_OUTBOX, row: [id], value: { ...tried, due_ms } });
-  changeNote(tx, tried, { attempts: tried.attempts, problem: attempt.problem });
-  return 'waiting';
-}
-
 function endDelivery(
   tx: TableTransaction,
   delivery: AlertDelivery,
-  { is_delivered, problem }: Attempt,
+  { is_delivered, problem }: AlertAttempt,
   nowMs: number,
 ): void {
   tx.write({ op: 'remove', table: ALERT_OUTBOX, row: [delivery.id] });

@@ -9,18 +9,16 @@ import {
   auditWrites,
   makeAuditEntry,
 } from '../../domain/audit-rows.ts';
+import type { AuditReads, AuditWork } from '../ports/audit.ts';
+import type { Page } from '../ports/page.ts';
 import type { Stores } from '../stores.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import { type Page, readNewest } from './page.ts';
+import { readNewest } from './page.ts';
 
 export type { AuditFacts } from '../../domain/audit-rows.ts';
 
 /** Maximum number of entries copied to the log in one transaction. */
 const CARRIED_ENTRIES = 200;
-
-export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: number, facts: AuditFacts): void {
-  for (const write of auditWrites(makeAuditEntry(actor, nowMs, facts))) tx.write(write);
-}
 
 /**
  * Copies entries that were written with changes in `runs.mdb` to the log. Each entry is copied exactly once, even if
@@ -45,7 +43,27 @@ export async function carryAudit({ main, runs }: Stores, org_id: string | null):
   }
 }
 
-/** Newest first. */
-export function listAudit(tables: TableReader, org_id: string, page: Page) {
-  return readNewest<AuditEntry>(tables, AUDIT, [org_id], page);
+export class TableAuditReads implements AuditReads {
+  readonly #reader: TableReader;
+
+  constructor(reader: TableReader) {
+    this.#reader = reader;
+  }
+
+  list(org_id: string, page: Page) {
+    return readNewest<AuditEntry>(this.#reader, AUDIT, [org_id], page);
+  }
+}
+
+export class TableAuditWork extends TableAuditReads implements AuditWork {
+  readonly #tx: TableTransaction;
+
+  constructor(tx: TableTransaction) {
+    super(tx);
+    this.#tx = tx;
+  }
+
+  add(actor: AuditActor, nowMs: number, facts: AuditFacts): void {
+    for (const write of auditWrites(makeAuditEntry(actor, nowMs, facts))) this.#tx.write(write);
+  }
 }

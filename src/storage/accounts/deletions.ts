@@ -1,8 +1,9 @@
 /**
  * Projects, organizations and accounts that were deleted and whose data may not be removed completely, and the names
  * that must not be used again. The transaction that removes the record also notes the deletion, so an interrupted
- * deletion is continued. Functions that run in a transaction. Any thread.
+ * deletion is continued. Any thread.
  */
+import type { DeletedScope, Deletion, DeletionReads, DeletionWork } from '../ports/deletions.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
 /**
@@ -28,58 +29,61 @@ interface DeletionRow {
   is_swept: boolean;
 }
 
-/** A project, or an organization with all of its projects. */
-export interface DeletedScope {
-  org_id: string;
-  /** null: the whole organization. */
-  project_id: string | null;
-}
+export class TableDeletionReads implements DeletionReads {
+  readonly #reader: TableReader;
 
-/** A deletion that may have left data behind. */
-export interface Deletion extends DeletedScope, DeletionRow {}
+  constructor(reader: TableReader) {
+    this.#reader = reader;
+  }
 
-/** Notes a deletion, in the transaction that removes the record. */
-export function noteDeletion(tx: TableTransaction, scope: DeletedScope, nowMs: number): void {
-  const value: DeletionRow = { at_ms: nowMs, is_swept: false };
-  tx.write({ op: 'put', table: DELETIONS, row: keyOf(scope), value });
-  tx.write({ op: 'put', table: DELETED, row: keyOf(scope), value: nowMs });
-}
+  *list(): Iterable<Deletion> {
+    for (const { row, value } of this.#reader.range<DeletionRow | null>(DELETIONS, { prefix: [] })) {
+      const project_id = row[1] === EVERYTHING ? null : String(row[1]);
+      yield { org_id: String(row[0]), project_id, ...(value ?? { at_ms: 0, is_swept: false }) };
+    }
+  }
 
-/** Oldest names first. */
-export function* listDeletions(tables: TableReader): Iterable<Deletion> {
-  for (const { row, value } of tables.range<DeletionRow | null>(DELETIONS, { prefix: [] })) {
-    const project_id = row[1] === EVERYTHING ? null : String(row[1]);
-    yield { org_id: String(row[0]), project_id, ...(value ?? { at_ms: 0, is_swept: false }) };
+  wasDeleted(scope: DeletedScope): boolean {
+    return this.#reader.get(DELETED, keyOf(scope)) !== undefined;
+  }
+
+  listAccounts(limit: number): string[] {
+    return [...this.#reader.range(ACCOUNT_DELETIONS, { prefix: [], limit })].map(({ row }) => String(row[0]));
   }
 }
 
-/** Notes that all data was searched once. A second search finds data that arrived late. */
-export function noteSweep(tx: TableTransaction, scope: DeletedScope): void {
-  const row = keyOf(scope);
-  const known = tx.get<DeletionRow | null>(DELETIONS, row);
-  if (known != null) tx.write({ op: 'put', table: DELETIONS, row, value: { ...known, is_swept: true } });
-}
+export class TableDeletionWork extends TableDeletionReads implements DeletionWork {
+  readonly #tx: TableTransaction;
 
-/** Ends a deletion: no data is left, and none can arrive any more. */
-export function endDeletion(tx: TableTransaction, scope: DeletedScope): void {
-  tx.write({ op: 'remove', table: DELETIONS, row: keyOf(scope) });
-}
+  constructor(tx: TableTransaction) {
+    super(tx);
+    this.#tx = tx;
+  }
 
-/** Whether the scope existed and was deleted. */
-export function wasDeleted(tables: TableReader, scope: DeletedScope): boolean {
-  return tables.get(DELETED, keyOf(scope)) !== undefined;
-}
+  note(scope: DeletedScope, nowMs: number): void {
+    const value: DeletionRow = { at_ms: nowMs, is_swept: false };
+    this.#tx.write({ op: 'put', table: DELETIONS, row: keyOf(scope), value });
+    this.#tx.write({ op: 'put', table: DELETED, row: keyOf(scope), value: nowMs });
+  }
 
-export function noteAccountDeletion(tx: TableTransaction, user_id: string, nowMs: number): void {
-  tx.write({ op: 'put', table: ACCOUNT_DELETIONS, row: [user_id], value: nowMs });
-}
+  noteSweep(scope: DeletedScope): void {
+    const row = keyOf(scope);
+    const known = this.#tx.get<DeletionRow | null>(DELETIONS, row);
+    if (known != null)
+      this.#tx.write({ op: 'put', table: DELETIONS, row, value: { ...known, is_swept: true } });
+  }
 
-export function listAccountDeletions(tables: TableReader, limit: number): string[] {
-  return [...tables.range(ACCOUNT_DELETIONS, { prefix: [], limit })].map(({ row }) => String(row[0]));
-}
+  end(scope: DeletedScope): void {
+    this.#tx.write({ op: 'remove', table: DELETIONS, row: keyOf(scope) });
+  }
 
-export function endAccountDeletion(tx: TableTransaction, user_id: string): void {
-  tx.write({ op: 'remove', table: ACCOUNT_DELETIONS, row: [user_id] });
+  noteAccount(user_id: string, nowMs: number): void {
+    this.#tx.write({ op: 'put', table: ACCOUNT_DELETIONS, row: [user_id], value: nowMs });
+  }
+
+  endAccount(user_id: string): void {
+    this.#tx.write({ op: 'remove', table: ACCOUNT_DELETIONS, row: [user_id] });
+  }
 }
 
 function keyOf({ org_id, project_id }: DeletedScope): [org_id: string, project_id: string] {

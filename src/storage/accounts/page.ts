@@ -4,20 +4,8 @@
  */
 import { LIST_COUNTS } from '../../domain/audit-rows.ts';
 import type { RowKey } from '../../runtime/protocol.ts';
+import type { Listing, Page } from '../ports/page.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-
-export interface Page {
-  /** ≥ 1 */
-  limit: number;
-  /** ≥ 0 */
-  offset: number;
-}
-
-export interface Listing<Value> {
-  items: Value[];
-  /** Number of entries on all pages. */
-  total: number;
-}
 
 /** A page of a list whose rows are counted by {@link countRow}. */
 export function readNewest<Value>(

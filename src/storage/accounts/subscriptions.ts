@@ -12,6 +12,7 @@ import {
   type Subscription,
 } from '../../domain/billing.ts';
 import type { PlanReader } from '../../domain/plans.ts';
+import type { AppliedEvent, SubscriptionReads, SubscriptionWork } from '../ports/subscriptions.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
 /** [org, subscription] → Subscription; org '' while its organization is unknown. */
@@ -30,13 +31,65 @@ const EVENT_MEMORY_MS = 90 * 86_400_000;
 /** Number of old events that are removed with each new one. */
 const FORGOTTEN_AT_ONCE = 4;
 
-export function effectiveOf(tables: TableReader, org_id: string): EffectiveSubscription {
-  return effectiveSubscription(subscriptionsOf(tables, org_id));
+export class TableSubscriptionReads implements SubscriptionReads {
+  readonly #reader: TableReader;
+
+  constructor(reader: TableReader) {
+    this.#reader = reader;
+  }
+
+  effectiveOf(org_id: string): EffectiveSubscription {
+    return effectiveSubscription(subscriptionsOf(this.#reader, org_id));
+  }
+
+  hasRenewal(org_id: string): boolean {
+    return subscriptionsOf(this.#reader, org_id).some(doesRenew);
+  }
+
+  customerOf(org_id: string): string | undefined {
+    const [payer] = rankSubscriptions(subscriptionsOf(this.#reader, org_id)).flatMap(
+      ({ customer }) => customer ?? [],
+    );
+    return payer?.value ?? this.#reader.get<string>(CUSTOMER_OF_ORG, [org_id]);
+  }
+
+  findOutcome(event_id: string): boolean | undefined {
+    return this.#reader.get<boolean>(EVENTS, [event_id]);
+  }
 }
 
-/** Whether a subscription of the organization will be renewed. */
-export function hasRenewal(tables: TableReader, org_id: string): boolean {
-  return subscriptionsOf(tables, org_id).some(doesRenew);
+export class TableSubscriptionWork extends TableSubscriptionReads implements SubscriptionWork {
+  readonly #tx: TableTransaction;
+
+  constructor(tx: TableTransaction) {
+    super(tx);
+    this.#tx = tx;
+  }
+
+  apply(event: BillingEvent, isOrganization: (org_id: string) => boolean, nowMs: number): AppliedEvent {
+    const nothing = { org_id: null, before: null, after: null };
+    const known = this.findOutcome(event.id);
+    if (known !== undefined) return { duplicate: true, handled: known, ...nothing };
+    const kept = event.change === null ? undefined : findSubscription(this.#tx, event.change.id);
+    const org_id = findOrganization(this.#tx, event, kept, isOrganization);
+    const handled = org_id !== '';
+    remember(this.#tx, event.id, handled, nowMs);
+    if (handled && event.customer !== null) {
+      this.#tx.write({ op: 'put', table: ORG_OF_CUSTOMER, row: [event.customer], value: org_id });
+      this.#tx.write({ op: 'put', table: CUSTOMER_OF_ORG, row: [org_id], value: event.customer });
+    }
+    if (event.change === null)
+      return { ...nothing, duplicate: false, handled, org_id: handled ? org_id : null };
+    // The subscription is kept while its organization is unknown, because the event that names it may arrive last.
+    const { id } = event.change;
+    const after = mergeSubscription(kept, org_id, event.change);
+    if (kept !== undefined && kept.org_id !== org_id)
+      this.#tx.write({ op: 'remove', table: SUBSCRIPTIONS, row: [kept.org_id, id] });
+    this.#tx.write({ op: 'put', table: SUBSCRIPTIONS, row: [org_id, id], value: after });
+    this.#tx.write({ op: 'put', table: ORG_OF_SUBSCRIPTION, row: [id], value: org_id });
+    if (!handled) return { ...nothing, duplicate: false, handled };
+    return { duplicate: false, handled, org_id, before: kept ?? null, after };
+  }
 }
 
 function subscriptionsOf(tables: TableReader, org_id: string): Subscription[] {
@@ -44,62 +97,8 @@ function subscriptionsOf(tables: TableReader, org_id: string): Subscription[] {
 }
 
 /** Says which plan an organization is on. */
-export function planReader(tables: TableReader): PlanReader {
-  return { planOf: (org_id) => effectiveOf(tables, org_id).plan };
-}
-
-/** The processor's customer for the organization: the active subscription's customer, otherwise the last known one. */
-export function customerOf(tables: TableReader, org_id: string): string | undefined {
-  const [payer] = rankSubscriptions(subscriptionsOf(tables, org_id)).flatMap(
-    ({ customer }) => customer ?? [],
-  );
-  return payer?.value ?? tables.get<string>(CUSTOMER_OF_ORG, [org_id]);
-}
-
-/** @returns what was answered to an event the first time; undefined for a new one */
-export function findOutcome(tables: TableReader, event_id: string): boolean | undefined {
-  return tables.get<boolean>(EVENTS, [event_id]);
-}
-
-/**
- * Applies an event. An event that arrives again changes nothing.
- * @param isOrganization whether an organization with that id exists
- * @returns what to answer, and the subscription before and after the change, if one changed
- */
-export function applyBillingEvent(
-  tx: TableTransaction,
-  event: BillingEvent,
-  isOrganization: (org_id: string) => boolean,
-  nowMs: number,
-): {
-  duplicate: boolean;
-  handled: boolean;
-  org_id: string | null;
-  before: Subscription | null;
-  after: Subscription | null;
-} {
-  const nothing = { org_id: null, before: null, after: null };
-  const known = findOutcome(tx, event.id);
-  if (known !== undefined) return { duplicate: true, handled: known, ...nothing };
-  const kept = event.change === null ? undefined : findSubscription(tx, event.change.id);
-  const org_id = findOrganization(tx, event, kept, isOrganization);
-  const handled = org_id !== '';
-  remember(tx, event.id, handled, nowMs);
-  if (handled && event.customer !== null) {
-    tx.write({ op: 'put', table: ORG_OF_CUSTOMER, row: [event.customer], value: org_id });
-    tx.write({ op: 'put', table: CUSTOMER_OF_ORG, row: [org_id], value: event.customer });
-  }
-  if (event.change === null)
-    return { ...nothing, duplicate: false, handled, org_id: handled ? org_id : null };
-  // The subscription is kept while its organization is unknown, because the event that names it may arrive last.
-  const { id } = event.change;
-  const after = mergeSubscription(kept, org_id, event.change);
-  if (kept !== undefined && kept.org_id !== org_id)
-    tx.write({ op: 'remove', table: SUBSCRIPTIONS, row: [kept.org_id, id] });
-  tx.write({ op: 'put', table: SUBSCRIPTIONS, row: [org_id, id], value: after });
-  tx.write({ op: 'put', table: ORG_OF_SUBSCRIPTION, row: [id], value: org_id });
-  if (!handled) return { ...nothing, duplicate: false, handled };
-  return { duplicate: false, handled, org_id, before: kept ?? null, after };
+export function planReader(subscriptions: Pick<SubscriptionReads, 'effectiveOf'>): PlanReader {
+  return { planOf: (org_id) => subscriptions.effectiveOf(org_id).plan };
 }
 
 function findSubscription(tables: TableReader, id: string): Subscription | undefined {

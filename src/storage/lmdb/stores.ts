@@ -6,6 +6,7 @@ import { basename, dirname, join } from 'node:path';
 import { DataKeyError, openDataKey } from '../../std/data-key.ts';
 import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
+import { TableAccounts } from '../accounts/table-accounts.ts';
 import { RedoLog } from '../redo-log.ts';
 import { refuseHalfRestored } from '../restore-marker.ts';
 import type { StoreSeat } from '../shared/seat.ts';
@@ -76,9 +77,10 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
  */
 export function openStores(paths: DatabasePaths): Stores {
   const main = openMainTables(paths);
-  if (paths.seat !== undefined) return { main, runs: main, run_reads: openRunReads(paths.seat) };
+  const accounts = new TableAccounts(main);
+  if (paths.seat !== undefined) return { main, accounts, runs: main, run_reads: openRunReads(paths.seat) };
   const runs = new LmdbTables(paths.runs, 'process', paths.data_key);
-  return { main, runs, run_reads: new TableRunReads(runs) };
+  return { main, accounts, runs, run_reads: new TableRunReads(runs) };
 }
 
 export async function closeStores({ main, runs, run_reads }: Stores): Promise<void> {

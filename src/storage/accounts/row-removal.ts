@@ -1,7 +1,7 @@
-/** Removes rows of a table in portions, so that requests can run in between. Server threads. */
+/** Removes rows of a table in portions, so that requests can run in between. Any thread. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { RowKey } from '../runtime/protocol.ts';
-import type { Row, Tables, TableTransaction } from '../storage/tables.ts';
+import type { RowKey } from '../../runtime/protocol.ts';
+import type { Row, Tables, TableTransaction } from '../tables.ts';
 
 /** Rows that are read in one portion; only a few may match. */
 const LOOKED_ROWS = 500;

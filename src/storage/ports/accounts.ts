@@ -1,0 +1,74 @@
+/**
+ * What people and organizations have, with a port for each noun. All of it is in one database, so that a transaction
+ * may change several nouns. Reads are synchronous, because the rows are on this machine. Implementation:
+ * ../accounts/table-accounts.ts. Types; any thread.
+ */
+import type { AlertReads, AlertWork } from './alerts.ts';
+import type { AuditReads, AuditWork } from './audit.ts';
+import type { DeletionReads, DeletionWork } from './deletions.ts';
+import type { DutyReads, DutyWork } from './duties.ts';
+import type { FeedbackReads, FeedbackWork } from './feedback.ts';
+import type { InvitationReads, InvitationWork } from './invitations.ts';
+import type { KeyReads, KeyWork } from './keys.ts';
+import type { MarkReads, MarkWork } from './marks.ts';
+import type { OrganizationReads, OrganizationWork } from './organizations.ts';
+import type { ProfileReads, ProfileWork } from './profiles.ts';
+import type { ProjectReads, ProjectWork } from './projects.ts';
+import type { SearchReads, SearchWork } from './searches.ts';
+import type { SubscriptionReads, SubscriptionWork } from './subscriptions.ts';
+import type { UserReads, UserWork } from './users.ts';
+
+/** Reads of one state. */
+export interface AccountReads {
+  readonly users: UserReads;
+  readonly organizations: OrganizationReads;
+  readonly projects: ProjectReads;
+  readonly invitations: InvitationReads;
+  readonly keys: KeyReads;
+  readonly subscriptions: SubscriptionReads;
+  readonly profiles: ProfileReads;
+  readonly alerts: AlertReads;
+  readonly marks: MarkReads;
+  readonly searches: SearchReads;
+  readonly feedback: FeedbackReads;
+  readonly audit: AuditReads;
+  readonly deletions: DeletionReads;
+  readonly duties: DutyReads;
+}
+
+/** Reads and writes of one transaction. Reads see its writes. Must not be used after it. */
+export interface AccountWork extends AccountReads {
+  readonly users: UserWork;
+  readonly organizations: OrganizationWork;
+  readonly projects: ProjectWork;
+  readonly invitations: InvitationWork;
+  readonly keys: KeyWork;
+  readonly subscriptions: SubscriptionWork;
+  readonly profiles: ProfileWork;
+  readonly alerts: AlertWork;
+  readonly marks: MarkWork;
+  readonly searches: SearchWork;
+  readonly feedback: FeedbackWork;
+  readonly audit: AuditWork;
+  readonly deletions: DeletionWork;
+  readonly duties: DutyWork;
+}
+
+/** Each read shows the last commit. */
+export interface Accounts extends AccountReads {
+  /**
+   * Reads and writes in one transaction. No other writer comes between.
+   * @param work synchronous; if it throws, nothing is written
+   * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with what it
+   *   threw, or with an Error of the store
+   */
+  transact<Value>(work: (work: AccountWork) => Value): Promise<Value>;
+  /**
+   * Removes what a deleted organization has: keys, invitations, projects, marks, profiles, alerts, searches. Counts,
+   * payments and the audit log stay. Works in portions, between which other work runs. Rejects with an Error of the
+   * store; the next call removes the rest.
+   */
+  removeOrganizationRows(org_id: string): Promise<void>;
+  /** Removes what a deleted user has written to the operator. Otherwise like {@link removeOrganizationRows}. */
+  removeUserRows(user_id: string): Promise<void>;
+}

@@ -1,0 +1,59 @@
+/** Alerts, their history, and their messages. Types; any thread. */
+import type { AuditActor } from '../../domain/account.ts';
+import type { AlertDelivery, AlertEvent, AlertRow, AlertState, Measured } from '../../domain/alert.ts';
+
+/** Who changes an alert, and when. */
+export interface AlertChange {
+  actor: AuditActor;
+  now_ms: number;
+  /** The organization whose audit log gets the entry. */
+  log: string;
+}
+
+/** The outcome of one attempt. */
+export interface AlertAttempt {
+  is_delivered: boolean;
+  /** The error for people; '' for a delivered message. */
+  problem: string;
+}
+
+/** Reads show the state at the time of the call; in a transaction also its own writes. */
+export interface AlertReads {
+  list(org_id: string): AlertRow[];
+  find(org_id: string, id: string): AlertRow | undefined;
+  /** null: the alert was not checked yet. */
+  findState(alert: AlertRow): AlertState | null;
+  /** Newest first. @param before only events older than this one; null: all */
+  listEvents(alert: AlertRow, page: { limit: number; before: string | null }): AlertEvent[];
+  /** Waiting messages, oldest first. */
+  listOutbox(): AlertDelivery[];
+}
+
+/** What a transaction may do. */
+export interface AlertWork extends AlertReads {
+  /**
+   * Stores a new or a changed alert. A change resets the alert's state, because it may watch something else
+   * now.
+   */
+  put(alert: AlertRow, change: AlertChange): void;
+  /** Deletes an alert with its history and its unsent messages. @returns false if the alert does not exist */
+  remove(place: { org_id: string; id: string }, change: AlertChange): boolean;
+  /**
+   * Records the result of a check. If the value crossed the threshold in either direction, it also writes an
+   * event, with a message for each destination.
+   * @returns how many messages were given up to make room
+   */
+  noteMeasured(place: { org_id: string; id: string }, measured: Measured, nowMs: number): number;
+  /** Adds an event to the history of an alert; beyond the bound, the oldest event is removed. */
+  addEvent(alert: AlertRow, event: AlertEvent): void;
+  /**
+   * Records an attempt: the message is delivered, waits for another attempt, or is given up.
+   * @param isLast the message is given up, whatever its age
+   */
+  noteAttempt(
+    delivery: AlertDelivery,
+    attempt: AlertAttempt,
+    nowMs: number,
+    isLast?: boolean,
+  ): 'delivered' | 'waiting' | 'given_up' | 'gone';
+}

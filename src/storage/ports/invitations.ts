@@ -1,0 +1,34 @@
+/** Invitations to organizations. Types; any thread. */
+import type { Invitation } from '../../domain/account.ts';
+import type { Role } from '../../domain/role.ts';
+import type { Listing, Page } from './page.ts';
+
+/** Reads show the state at the time of the call; in a transaction also its own writes. */
+export interface InvitationReads {
+  find(org_id: string, id: string): Invitation | undefined;
+  /**
+   * Pending invitations that are not expired, newest first. If there are too many, only those of the newest
+   * organizations.
+   */
+  listPending(email: string, nowMs: number): Invitation[];
+  /** An invitation to this address that can be accepted now. */
+  findPending(id: string, email: string, nowMs: number): Invitation | undefined;
+  /** Newest first. */
+  list(org_id: string, page: Page): Listing<Invitation>;
+}
+
+/** What a transaction may do. */
+export interface InvitationWork extends InvitationReads {
+  /**
+   * Invites an address. If the address has a pending invitation, that invitation stays unchanged, with its role.
+   * @returns `created: false` if the invitation existed
+   */
+  invite(
+    fields: { org_id: string; email: string; role: Role; invited_by: string },
+    nowMs: number,
+  ): { invitation: Invitation; created: boolean };
+  /** Ends a pending invitation. */
+  settle(invitation: Invitation, status: 'accepted' | 'revoked'): Invitation;
+  /** Removes an invitation in any state, with all rows that refer to it. */
+  forget(invitation: Invitation): void;
+}

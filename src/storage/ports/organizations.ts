@@ -1,0 +1,46 @@
+/** Organizations and their members. Types; any thread. */
+import type { Member, Organization } from '../../domain/account.ts';
+import type { Role } from '../../domain/role.ts';
+import type { Listing, Page } from './page.ts';
+
+/** An organization of a user. */
+export interface Membership {
+  organization: Organization;
+  role: Role;
+  joined_at: string;
+}
+
+/** Reads show the state at the time of the call; in a transaction also its own writes. */
+export interface OrganizationReads {
+  find(id: string): Organization | undefined;
+  roleOf(org_id: string, user_id: string): Role | undefined;
+  findMember(org_id: string, user_id: string): Member | undefined;
+  /** Whether the user is the only owner of the organization. */
+  isOnlyOwner(org_id: string, user_id: string): boolean;
+  /** Newest first; of two that joined at the same moment, the greater id first. */
+  listMembers(org_id: string, page: Page): Listing<Member>;
+  countMembers(org_id: string): number;
+  /** The user's organizations, newest first. */
+  listOf(user_id: string): Membership[];
+}
+
+/** What a transaction may do. */
+export interface OrganizationWork extends OrganizationReads {
+  /** Makes an organization that the user owns. */
+  create(fields: { name: string; created_by: string }, nowMs: number): Organization;
+  put(organization: Organization): void;
+  /**
+   * @throws CatalogueError `conflict` if the user is a member already, or if the user or the organization has reached
+   *   its limit
+   */
+  addMember(member: Omit<Member, 'joined_at'>, nowMs: number): Member;
+  /** @throws CatalogueError `conflict` when the organization would be left without an owner */
+  changeRole(member: Member, role: Role): Member;
+  /** @throws CatalogueError `conflict` when the organization would be left without an owner */
+  removeMember(member: Member): void;
+  /**
+   * Removes the record and all memberships, and notes that the organization's data is to be removed.
+   * @returns the ids of its members
+   */
+  remove(org_id: string, nowMs: number): string[];
+}

@@ -1,0 +1,30 @@
+/** Searches that users saved. Types; any thread. */
+import type { Member } from '../../domain/account.ts';
+
+export type SearchOwner = Pick<Member, 'org_id' | 'user_id'>;
+
+export interface SavedSearch {
+  id: string;
+  /** The query in the language of docs/queries.md. */
+  query: string;
+  saved_at: string;
+}
+
+/** Reads show the state at the time of the call; in a transaction also its own writes. */
+export interface SearchReads {
+  /** The oldest first. */
+  list(owner: SearchOwner): SavedSearch[];
+}
+
+/** What a transaction may do. */
+export interface SearchWork extends SearchReads {
+  /**
+   * @returns the search; the present one if the same query is saved already
+   * @throws CatalogueError `conflict` when the user has the maximum number of them
+   */
+  save(owner: SearchOwner, query: string, nowMs: number): SavedSearch;
+  /** @returns false if the user has no such search */
+  remove(owner: SearchOwner, id: string): boolean;
+  /** Removes the searches of someone who leaves the organization. */
+  removeAllOf(owner: SearchOwner): void;
+}

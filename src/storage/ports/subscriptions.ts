@@ -1,0 +1,33 @@
+/** Subscriptions of organizations, and the payment processor's events. Types; any thread. */
+import type { BillingEvent, EffectiveSubscription, Subscription } from '../../domain/billing.ts';
+
+/** What an event has changed. */
+export interface AppliedEvent {
+  duplicate: boolean;
+  handled: boolean;
+  org_id: string | null;
+  /** The subscription before and after the change; null: none changed. */
+  before: Subscription | null;
+  after: Subscription | null;
+}
+
+/** Reads show the state at the time of the call; in a transaction also its own writes. */
+export interface SubscriptionReads {
+  effectiveOf(org_id: string): EffectiveSubscription;
+  /** Whether a subscription of the organization will be renewed. */
+  hasRenewal(org_id: string): boolean;
+  /** The processor's customer for the organization: the active subscription's customer, otherwise the last known one. */
+  customerOf(org_id: string): string | undefined;
+  /** @returns what was answered to an event the first time; undefined for a new one */
+  findOutcome(event_id: string): boolean | undefined;
+}
+
+/** What a transaction may do. */
+export interface SubscriptionWork extends SubscriptionReads {
+  /**
+   * Applies an event. An event that arrives again changes nothing.
+   * @param isOrganization whether an organization with that id exists
+   * @returns what to answer, and the subscription before and after the change, if one changed
+   */
+  apply(event: BillingEvent, isOrganization: (org_id: string) => boolean, nowMs: number): AppliedEvent;
+}
