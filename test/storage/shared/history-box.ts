@@ -1,6 +1,7 @@
 /**
- * A box of the history checker as a process: its clients work on rows and runs until a line arrives on standard input, and it prints
- * each outcome. Own process; arguments: the database's address, the view's path, a name for the clients, a seed.
+ * A box of the history checker as a process: its clients work on rows and runs, and it prints each outcome. A line
+ * `clock N` on standard input moves its wall clock N milliseconds from the machine's; the line `end` ends it. Own process;
+ * arguments: the database's address, the view's path, a name for the clients, a seed.
  */
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -32,11 +33,27 @@ async function open(): Promise<RunsBox> {
   }
 }
 
+const RealDate = Date;
+/** All code of this process reads the time from Date. */
+function moveClock(ms: number): void {
+  globalThis.Date = class extends RealDate {
+    constructor(...given: [] | [number | string | RealDate]) {
+      if (given.length === 0) super(RealDate.now() + ms);
+      else super(given[0]);
+    }
+    static override now(): number {
+      return RealDate.now() + ms;
+    }
+  } as DateConstructor;
+}
+
 // Synchronous: what was told before a kill arrives.
 const tell = (told: Told | RunTold | { op: 'open' }) => writeSync(1, `${JSON.stringify(told)}\n`);
 let isOver = false;
-createInterface({ input: process.stdin }).on('line', () => {
-  isOver = true;
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const [word, ms] = line.split(' ');
+  if (word === 'clock') moveClock(Number(ms));
+  else isOver = true;
 });
 const box = await open();
 const tables = new SharedTables(box.view, box.follower);

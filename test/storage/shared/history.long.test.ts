@@ -1,7 +1,7 @@
 /**
  * The history checker over processes and a PostgreSQL server: boxes are killed, stopped beyond every timeout and
- * continued, and cut off; the server is killed and started again, or fails over to a standby. HISTORY_SCHEDULES=100 SEED=N
- * says how many and which.
+ * continued, and cut off, and their clocks jump by up to ten minutes in both directions; the server is killed and started
+ * again, or fails over to a standby. HISTORY_SCHEDULES=100 SEED=N says how many and which.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -30,6 +30,8 @@ const DISTURBANCES = 6;
 const CALM = 25;
 /** Steps of runs, likewise. */
 const CALM_STEPS = 10;
+/** How far the clock of a box may be from the machine's. */
+const CLOCK_OFF_MS = 600_000;
 const ENTRY = fileURLToPath(new URL('history-box.ts', import.meta.url));
 
 let server: PostgresServer;
@@ -161,7 +163,7 @@ class Schedule {
   async #disturb(at: number): Promise<void> {
     const box = this.#boxes[at]!;
     const way = this.#ways[at]!;
-    const what = this.#random.below(7);
+    const what = this.#random.below(8);
     if (what === 0) await this.#kill(at);
     else if (what === 1) {
       box.kill('SIGSTOP');
@@ -174,8 +176,10 @@ class Schedule {
       await this.#calm();
       if (this.#random.chance(0.5)) way.cut();
       way.hold(false);
+    } else if (what === 5) {
+      box.stdin!.write(`clock ${this.#random.below(2 * CLOCK_OFF_MS) - CLOCK_OFF_MS}\n`);
     } else if (server.isOurs) {
-      if (what === 5) {
+      if (what === 6) {
         await server.kill();
         await server.resume();
         return;

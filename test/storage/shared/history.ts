@@ -2,6 +2,7 @@
  * Clients of boxes that share their rows, and the checker of what they were told. Each client works on changing boxes,
  * and notes each outcome: acknowledged, or unknown after an error. Test thread and child processes of tests.
  */
+import { systemClock } from '../../../src/std/clock.ts';
 import type { Prng } from '../../../src/std/prng.ts';
 import type { Follower } from '../../../src/storage/shared/follower.ts';
 import type { TableReader, Tables } from '../../../src/storage/tables.ts';
@@ -13,7 +14,7 @@ interface HistoryBox {
 
 /** What a client did, as told to it. */
 export type Told =
-  /** `count`: what it got; null: unknown. */
+  /** `count`: what it got; null: unknown. Times are of the machine's monotonic clock. */
   | { op: 'count'; id: string; count: number | null; at_ms: number }
   /** A read: everything that was acknowledged before `current_at_ms` must be in it. */
   | { op: 'view'; count: number; current_at_ms: number }
@@ -81,10 +82,10 @@ export class HistoryClient {
         return count;
       });
     } catch {
-      this.#tell({ op: 'count', id, count: null, at_ms: Date.now() });
+      this.#tell({ op: 'count', id, count: null, at_ms: systemClock.monotonicMs() });
       return;
     }
-    this.#tell({ op: 'count', id, count: own, at_ms: Date.now() });
+    this.#tell({ op: 'count', id, count: own, at_ms: systemClock.monotonicMs() });
     // A box shows what it has acknowledged.
     if (box.tables.get(OPS, [id]) === undefined) this.#violate(`${id} is acknowledged, and not to be seen`);
     this.#seen = Math.max(this.#seen, box.follower.position);
@@ -120,7 +121,7 @@ export class HistoryClient {
   async #read(box: HistoryBox): Promise<void> {
     if (!(await box.follower.reach(this.#seen, 50))) return;
     const { position } = box.follower;
-    const current_at_ms = Date.now() - box.follower.stale_ms;
+    const current_at_ms = systemClock.monotonicMs() - box.follower.stale_ms;
     const { fault, count } = box.tables.snapshot(ALL, (reader) => ({
       fault: judgeRows(reader),
       count: reader.get<number>(COUNTER, ['all']) ?? 0,
@@ -157,7 +158,7 @@ export function judgeHistory(told: readonly Told[], reader: TableReader): string
   return wrong;
 }
 
-/** No read is older than its view says. Clocks are of one machine and have whole milliseconds. */
+/** No read is older than its view says. All processes of a machine have the same monotonic clock. */
 function judgeAges(told: readonly Told[]): string[] {
   const sure = told
     .flatMap((entry) =>
