@@ -18,7 +18,8 @@ BEGIN
   FOR one IN
     SELECT oid::regclass AS name FROM pg_class
     WHERE relnamespace = 'understudy'::regnamespace AND relkind IN ('r', 'p')
-      AND relname NOT IN ('boxes', 'run_boxes', 'pulses', 'live_heads', 'live_events', 'live_reserved')
+      AND relname NOT IN ('boxes', 'run_boxes', 'pulses', 'live_heads', 'live_events', 'live_reserved', 'rate_state',
+        'rate_divisions')
   LOOP
     EXECUTE format('GRANT SELECT ON %s TO %s', one.name, service);
   END LOOP;

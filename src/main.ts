@@ -3,6 +3,8 @@
 import { dirname } from 'node:path';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { closeMappedMemory, MemoryPart, makeMappedMemory } from '../actors/capture-writer/mapped-memory.ts';
+import { RateShares } from '../actors/rate-bucket/shares.ts';
+import { RATE_SLOTS } from '../actors/rate-bucket/table.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { OWNER } from './auth/owner.ts';
 import { OWNER_TOKEN_HOURS, signUserToken } from './auth/sign-token.ts';
@@ -209,15 +211,21 @@ function ticketSecrets({ auth, data_key }: Config, { identity }: StoreSeat): Uin
 }
 
 /** @returns null for a box that shares nothing. @throws Error of one line if the database cannot be used */
-async function openSharedStore(
-  { shared_database: address, data_dir, data_key, retention_days: { live_events } }: Config,
-  memory: ReturnType<typeof allocateShared>,
-  log: Log,
-) {
+async function openSharedStore(config: Config, shared: ReturnType<typeof allocateShared>, log: Log) {
+  const { shared_database: address, data_dir, data_key } = config;
   if (address === null) return null;
   const { SharedStore } = await import('./threads/shared-store.ts');
-  const place = { address, path: viewPath(data_dir), data_key, live_event_days: live_events };
-  return SharedStore.start(place, memory, log);
+  const place = {
+    address,
+    path: viewPath(data_dir),
+    data_key,
+    live_event_days: config.retention_days.live_events,
+    rate_limit: { rate_per_s: config.api.rate_limit_per_sec, burst: config.api.rate_limit_burst },
+  };
+  const { revocations, user_epochs, rate_table } = shared;
+  const rate_shares = RateShares.allocate(RATE_SLOTS);
+  shared.rate_shares = rate_shares;
+  return SharedStore.start(place, { revocations, user_epochs, rate_table, rate_shares }, log);
 }
 
 /** Overwrites deleted content while the service is idle. */

@@ -7,6 +7,7 @@ import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
 import { RATE_BUCKET_KIND, type RateBucketProtocol, type RateLimit, type TakeReply } from './protocol.ts';
+import { RateShares } from './shares.ts';
 import { RATE_SLOTS_KEY, RATE_SLOTS_KIND, type SlotReply } from './slots-protocol.ts';
 import { RATE_SLOTS, RateTable, type ReadNs, readMonotonicNs, type SharedTake } from './table.ts';
 
@@ -40,8 +41,15 @@ export class RateBucketClient {
   }
 }
 
-/** The limit as it is now. It changes with the number of boxes among which it is divided. */
-type ReadLimit = () => RateLimit;
+/**
+ * The limit of this box as it is now.
+ * @param part of the whole, 0 … 1; null: equal parts for all boxes
+ * @returns the same object until the limit changes
+ */
+export type ReadLimit = (part?: number | null) => RateLimit;
+
+/** Parts that are remembered, so that equal ones are the same object. */
+const PARTS = 256;
 
 /**
  * One box's part of a limit that several boxes share: its rate and burst are divided among them. The burst is at least
@@ -49,15 +57,19 @@ type ReadLimit = () => RateLimit;
  * @param countBoxes ≥ 1
  */
 export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLimit {
-  let boxes = 1;
-  let part = limit;
-  return () => {
-    const now = countBoxes();
-    if (now !== boxes) {
-      boxes = now;
-      part = { rate_per_s: limit.rate_per_s / boxes, burst: Math.max(1, Math.floor(limit.burst / boxes)) };
+  const parts = new Map<number, RateLimit>();
+  return (part = null) => {
+    const asked = part ?? 1 / countBoxes();
+    if (asked === 1) return limit;
+    let known = parts.get(asked);
+    if (known === undefined) {
+      if (parts.size >= PARTS) parts.clear();
+      // A third of a burst of three is one.
+      const burst = Math.max(1, Math.floor(limit.burst * asked + 1e-9));
+      known = { rate_per_s: limit.rate_per_s * asked, burst };
+      parts.set(asked, known);
     }
-    return part;
+    return known;
   };
 }
 
@@ -75,6 +87,7 @@ export class SharedRateLimiter {
   readonly #asker: Asker;
   readonly #table: RateTable;
   readonly #limit: ReadLimit;
+  readonly #shares: RateShares | null;
   readonly #buckets: RateBucketClient;
   readonly #now: ReadNs;
   /** The place of each key's bucket. */
@@ -84,10 +97,21 @@ export class SharedRateLimiter {
   readonly #placeless = new RecentMap<string, number>(2 * OWN_SLOTS);
   readonly #own: OwnBuckets;
 
-  constructor(asker: Asker, memory: SharedArrayBuffer, limit: ReadLimit, now: ReadNs = readMonotonicNs) {
+  /**
+   * @param memory of the rate table
+   * @param shares memory with the parts that other boxes leave to this one (shares.ts); null: there is only this one
+   */
+  constructor(
+    asker: Asker,
+    memory: SharedArrayBuffer,
+    limit: ReadLimit,
+    shares: SharedArrayBuffer | null = null,
+    now: ReadNs = readMonotonicNs,
+  ) {
     this.#asker = asker;
     this.#table = new RateTable(memory, now);
     this.#limit = limit;
+    this.#shares = shares === null ? null : new RateShares(shares);
     this.#buckets = new RateBucketClient(asker);
     this.#now = now;
     this.#own = new OwnBuckets(limit, now);
@@ -100,8 +124,15 @@ export class SharedRateLimiter {
    */
   take(key: string): SharedTake | Promise<SharedTake> {
     const place = this.#known.get(key);
-    const taken = place === undefined ? null : this.#table.take(place.slot, place.generation, this.#limit());
+    const taken = place === undefined ? null : this.#takeFromSlot(place);
     return taken ?? this.#takeElsewhere(key);
+  }
+
+  #takeFromSlot({ slot, generation }: { slot: number; generation: number }): SharedTake | null {
+    if (this.#shares === null) return this.#table.take(slot, generation, this.#limit());
+    const taken = this.#table.take(slot, generation, this.#limit(this.#shares.partOfSlot(slot)));
+    if (taken !== null) this.#shares.count(slot, taken.allowed);
+    return taken;
   }
 
   async #takeElsewhere(key: string): Promise<SharedTake> {
@@ -110,14 +141,14 @@ export class SharedRateLimiter {
     try {
       place = await this.#assign(key);
     } catch {
-      return this.#own.take(key);
+      return this.#own.take(key, this.#limitOf(key));
     }
     if (place === null) {
       this.#placeless.set(key, this.#now() + NO_SLOT_MS * 1e6);
       return this.#takeFromActor(key);
     }
     this.#known.set(key, place);
-    return this.#table.take(place.slot, place.generation, this.#limit()) ?? this.#takeFromActor(key);
+    return this.#takeFromSlot(place) ?? this.#takeFromActor(key);
   }
 
   /** Many requests with a new key may arrive at once; only one asks for a slot. */
@@ -134,11 +165,16 @@ export class SharedRateLimiter {
   }
 
   async #takeFromActor(key: string): Promise<SharedTake> {
+    const limit = this.#limitOf(key);
     try {
-      return await this.#buckets.take(key, this.#limit());
+      return { ...(await this.#buckets.take(key, limit)), limit };
     } catch {
-      return this.#own.take(key);
+      return this.#own.take(key, limit);
     }
+  }
+
+  #limitOf(key: string): RateLimit {
+    return this.#limit(this.#shares?.partOfKey(key) ?? null);
   }
 }
 
@@ -155,7 +191,7 @@ export class OwnBuckets {
   }
 
   /** If there are more keys than slots, the oldest key loses its bucket. */
-  take(key: string): SharedTake {
+  take(key: string, limit = this.#limit()): SharedTake {
     let place = this.#slots.get(key);
     if (place === undefined) {
       if (this.#slots.size >= OWN_SLOTS) this.#slots.delete(this.#slots.keys().next().value!);
@@ -163,10 +199,10 @@ export class OwnBuckets {
       place = { slot, generation: this.#table.open(slot) };
       this.#slots.set(key, place);
     }
-    const taken = this.#table.take(place.slot, place.generation, this.#limit());
+    const taken = this.#table.take(place.slot, place.generation, limit);
     if (taken !== null) return taken;
     this.#slots.delete(key);
-    return this.take(key);
+    return this.take(key, limit);
   }
 }
 

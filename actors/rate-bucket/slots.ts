@@ -5,6 +5,7 @@
  * thread.
  */
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
+import type { RateShares } from './shares.ts';
 import {
   RATE_SLOTS_KIND,
   RATE_TABLE_ADAPTER,
@@ -81,7 +82,7 @@ export function rateSlots(total: number): Behaviour<RateSlotsProtocol, Slots, ne
         }
         slots.owned.set(key, null);
         slots.waiting.set(key, [context.holdReply()]);
-        context.io(RATE_TABLE_ADAPTER, 'open', slot, 'opened', { key, slot });
+        context.io(RATE_TABLE_ADAPTER, 'open', { key, slot }, 'opened', { key, slot });
       },
     },
 
@@ -119,10 +120,16 @@ function release(slots: Slots, slot: number): void {
   slots.free.push(slot);
 }
 
-/** The table as the actor's adapter. */
-export function rateTableAdapter(table: RateTable) {
+/**
+ * The table as the actor's adapter.
+ * @param shares of a box that shares its limits with others
+ */
+export function rateTableAdapter(table: RateTable, shares: RateShares | null = null) {
   return {
-    open: async (slot: number): Promise<number> => table.open(slot),
+    open: async ({ key, slot }: { key: string; slot: number }): Promise<number> => {
+      shares?.assign(slot, key);
+      return table.open(slot);
+    },
     findIdle: async (): Promise<number[]> => table.findIdle(IDLE_MS, RECLAIM_MAX),
   };
 }

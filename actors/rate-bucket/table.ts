@@ -20,6 +20,8 @@ export interface SharedTake {
   remaining: number;
   /** Time until the bucket is full, if no more is taken. */
   full_after_ms: number;
+  /** The limit that it was taken under. */
+  limit: RateLimit;
 }
 
 const NS_PER_S = 1e9;
@@ -72,10 +74,11 @@ export class RateTable {
    * @param generation of the slot when it was assigned
    * @returns null if the slot has another owner now
    */
-  take(slot: number, generation: number, { rate_per_s, burst }: RateLimit): SharedTake | null {
+  take(slot: number, generation: number, limit: RateLimit): SharedTake | null {
     if (Atomics.load(this.#generations, slot) !== generation) return null;
-    const spacingNs = Math.max(1, NS_PER_S / rate_per_s);
-    const depthNs = Math.min(DEPTH_NS_MAX, burst * spacingNs);
+    const { burst } = limit;
+    const spacingNs = spacingOf(limit);
+    const depthNs = depthOf(limit);
     for (;;) {
       const before = Atomics.load(this.#fullAtNs, slot);
       // The clock is read after the bucket. A time before another thread's take would make the bucket look fuller than
@@ -84,10 +87,10 @@ export class RateTable {
       const backlogNs = Math.max(0, Number(before) - now);
       const afterNs = backlogNs + spacingNs;
       // Allows half a nanosecond for rounding to whole nanoseconds.
-      if (afterNs > depthNs + burst / 2 + 1) return describe(false, backlogNs, depthNs, spacingNs);
+      if (afterNs > depthNs + burst / 2 + 1) return describe(false, backlogNs, limit);
       const after = BigInt(Math.round(now + afterNs));
       if (Atomics.compareExchange(this.#fullAtNs, slot, before, after) === before) {
-        return describe(true, afterNs, depthNs, spacingNs);
+        return describe(true, afterNs, limit);
       }
     }
   }
@@ -100,6 +103,23 @@ export class RateTable {
     const generation = Atomics.add(this.#generations, slot, 1) + 1;
     Atomics.store(this.#fullAtNs, slot, BigInt(Math.round(this.#now())));
     return generation;
+  }
+
+  /**
+   * Prepares a slot for a greater limit: its bucket keeps the tokens that it has, and the new ones come with time. Without it, as many
+   * more would be there at once. A smaller limit needs no preparation: the tokens become fewer in proportion.
+   */
+  keepTokens(slot: number, before: RateLimit, after: RateLimit): void {
+    for (;;) {
+      const word = Atomics.load(this.#fullAtNs, slot);
+      const now = this.#now();
+      const backlogNs = Math.max(0, Number(word) - now);
+      const tokens = Math.max(0, depthOf(before) - backlogNs) / spacingOf(before);
+      const afterNs = Math.max(0, depthOf(after) - tokens * spacingOf(after));
+      if (afterNs <= backlogNs) return;
+      const next = BigInt(Math.round(now + afterNs));
+      if (Atomics.compareExchange(this.#fullAtNs, slot, word, next) === word) return;
+    }
   }
 
   /** At most `max` slots whose buckets have been full for this long, so that their owners lose nothing. */
@@ -118,10 +138,19 @@ export function allocateRateTable(slots: number): SharedArrayBuffer {
   return new SharedArrayBuffer(Math.ceil(slots / 2) * 2 * BYTES_PER_SLOT);
 }
 
-function describe(allowed: boolean, backlogNs: number, depthNs: number, spacingNs: number): SharedTake {
+function spacingOf({ rate_per_s }: RateLimit): number {
+  return Math.max(1, NS_PER_S / rate_per_s);
+}
+
+function depthOf(limit: RateLimit): number {
+  return Math.min(DEPTH_NS_MAX, limit.burst * spacingOf(limit));
+}
+
+function describe(allowed: boolean, backlogNs: number, limit: RateLimit): SharedTake {
   return {
     allowed,
-    remaining: Math.max(0, Math.floor((depthNs - backlogNs) / spacingNs + 1e-3)),
+    remaining: Math.max(0, Math.floor((depthOf(limit) - backlogNs) / spacingOf(limit) + 1e-3)),
     full_after_ms: Math.ceil(backlogNs / NS_PER_MS),
+    limit,
   };
 }

@@ -24,6 +24,8 @@ import { RateHeaders, type RateLimiter, type RateOutcome } from './rate-limiter.
 export interface SharedMemory {
   /** Rate buckets (actors/rate-bucket/table.ts). */
   rate_table: SharedArrayBuffer;
+  /** What other boxes leave of each key's limit (actors/rate-bucket/shares.ts); null: nothing is shared. */
+  rate_shares: SharedArrayBuffer | null;
   /** Buckets of addresses (failed-sign-ins.ts). */
   failed_sign_ins: SharedArrayBuffer;
   /** Shows when a credential was revoked (src/auth/revocations.ts). */
@@ -68,8 +70,8 @@ export function createChecks({
   const revocations = new Revocations(shared.revocations);
   const checks: Checks = {
     authenticator: new Authenticator(credentialKinds(config, stores, revocations, key_uses ?? null)),
-    limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit)),
-    rate_headers: new RateHeaders(limit),
+    limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit, shared.rate_shares)),
+    rate_headers: new RateHeaders(),
     memberships: memberships ?? tableMemberships(stores.accounts),
     tickets: new StreamTickets(shared.stream_tickets),
     deleted: new DeletedScopes(stores.accounts, revocations),
@@ -97,13 +99,9 @@ function credentialKinds(
   return kinds;
 }
 
-interface Taken {
-  allowed: boolean;
-  remaining: number;
-  full_after_ms: number;
-}
+type Taken = Awaited<ReturnType<SharedRateLimiter['take']>>;
 
-function limiterOf(buckets: { take(key: string): Taken | Promise<Taken> }): RateLimiter {
+function limiterOf(buckets: SharedRateLimiter): RateLimiter {
   return {
     take: (key) => {
       const taken = buckets.take(key);
@@ -112,6 +110,6 @@ function limiterOf(buckets: { take(key: string): Taken | Promise<Taken> }): Rate
   };
 }
 
-function toOutcome({ allowed, remaining, full_after_ms }: Taken): RateOutcome {
-  return { allowed, remaining, reset_s: Math.ceil(full_after_ms / 1000) };
+function toOutcome({ allowed, remaining, full_after_ms, limit }: Taken): RateOutcome {
+  return { allowed, remaining, reset_s: Math.ceil(full_after_ms / 1000), limit };
 }

@@ -20,12 +20,14 @@ interface McpServices {
   checks: Checks;
 }
 
+const UNCOUNTED = { allowed: true, remaining: 0, reset_s: 0, limit: { rate_per_s: 1, burst: 1 } };
+
 export function mcpHandlers(services: McpServices): HandlersOf<typeof MCP> {
   const { version, endpoints, operator_routes, checks } = services;
   // The rate limit has already counted the message.
   const uncounted: Checks = {
     ...checks,
-    limiter: { take: () => ({ allowed: true, remaining: 0, reset_s: 0 }) },
+    limiter: { take: () => UNCOUNTED },
   };
   const routes = new Map(
     [...operator_routes, ...endpoints.map((bound) => guard(bound, uncounted))].map((route) => [

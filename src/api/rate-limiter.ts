@@ -10,6 +10,8 @@ export interface RateOutcome {
   remaining: number;
   /** Seconds until the full burst is available again. */
   reset_s: number;
+  /** The limit that applies to the key on this box; the same object until it changes. */
+  limit: { rate_per_s: number; burst: number };
 }
 
 export interface RateLimiter {
@@ -18,21 +20,14 @@ export interface RateLimiter {
 }
 
 /**
- * The headers of draft-ietf-httpapi-ratelimit-headers; the policy is the same for every key. Of boxes that share a
- * database, each states its own part of the limit, because that is what it allows.
+ * The headers of draft-ietf-httpapi-ratelimit-headers. Of boxes that share a database, each states its own part of the
+ * key's limit, because that is what it allows.
  */
 export class RateHeaders {
-  readonly #readLimit: () => { rate_per_s: number; burst: number };
-  #stated: { rate_per_s: number; burst: number } | null = null;
+  #stated: RateOutcome['limit'] | null = null;
   #policy: readonly [string, string] = ['ratelimit-policy', ''];
 
-  /** @param readLimit returns the same object until the limit changes */
-  constructor(readLimit: () => { rate_per_s: number; burst: number }) {
-    this.#readLimit = readLimit;
-  }
-
-  describe({ remaining, reset_s }: RateOutcome): ApiReply['headers'] {
-    const limit = this.#readLimit();
+  describe({ remaining, reset_s, limit }: RateOutcome): ApiReply['headers'] {
     if (limit !== this.#stated) {
       this.#stated = limit;
       const window_s = Math.max(1, Math.ceil(limit.burst / limit.rate_per_s));

@@ -66,6 +66,8 @@ export function allocateShared() {
     // The store thread of a box that shares its main database; main.ts starts it.
     seat: null as StoreSeat | null,
     rate_table: allocateRateTable(RATE_SLOTS),
+    // Allocated by main.ts if the box shares its limits with others.
+    rate_shares: null as SharedArrayBuffer | null,
     failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
     revocations: Revocations.allocate(),
     user_epochs: UserEpochs.allocate(),
@@ -151,6 +153,7 @@ function hostOptions({ config, parts, shared, memory }: Starting): HostOptions {
     },
     databases: parts.api ? servicePaths(config, shared.seat) : null,
     rate_table: shared.rate_table,
+    rate_shares: shared.rate_shares,
     embedding: config.embedding,
     compute_threads: config.compute_threads,
     distill_model: config.distill_model,

@@ -18,6 +18,7 @@ import { PatternMakingAdapter } from '../../actors/pattern-maker/adapter.ts';
 import { PATTERN_MAKING_ADAPTER } from '../../actors/pattern-maker/behaviour.ts';
 import { ModelWriter } from '../../actors/pattern-maker/model-writer.ts';
 import { TRACE_BODIES } from '../../actors/pattern-maker/protocol.ts';
+import { RateShares } from '../../actors/rate-bucket/shares.ts';
 import { rateTableAdapter } from '../../actors/rate-bucket/slots.ts';
 import { RATE_TABLE_ADAPTER } from '../../actors/rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RATE_SLOTS, RateTable } from '../../actors/rate-bucket/table.ts';
@@ -77,6 +78,7 @@ export interface HostOptions {
   databases: DatabasePaths | null;
   /** The embedder for texts of this thread, if there is an API. */
   rate_table?: SharedArrayBuffer;
+  rate_shares?: SharedArrayBuffer | null;
   /** The embedder for texts of this thread, if there is an API. */
   embedding?: EmbeddingChoice;
   /** Threads of the pool that embeds; default 1. */
@@ -130,6 +132,7 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
       ...(tables === null ? {} : storeAdapters(task.options, tables, services, logger, opened, changes)),
       [RATE_TABLE_ADAPTER]: rateTableAdapter(
         new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
+        task.options.rate_shares == null ? null : new RateShares(task.options.rate_shares),
       ),
     }),
     report: (report) => logger.error(report, 'an actor failed'),

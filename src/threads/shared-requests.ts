@@ -119,7 +119,11 @@ export class SharedRequests implements SharedAccess {
         'Boxes that share the database and have lately said that they live, with this one',
         boxes,
       ),
-      metric('rate_share', 'Part of each key’s rate limit that this box allows', 1 / boxes),
+      metric(
+        'rate_share',
+        'Part of a key’s rate limit that this box allows if the key sends little',
+        1 / boxes,
+      ),
       ...COUNTERS.map(({ count, name, help }) => metric(name, help, this.#state.countOf(count), 'counter')),
     ];
   }

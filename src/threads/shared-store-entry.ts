@@ -7,6 +7,10 @@ import type { MessagePort } from 'node:worker_threads';
 import { LIVE_RING } from '../../actors/live-hub/behaviour.ts';
 import { LiveExchange, type LiveFollower } from '../../actors/live-hub/exchange.ts';
 import type { LiveQuestion, LiveTold } from '../../actors/live-hub/protocol.ts';
+import { divideLimit } from '../../actors/rate-bucket/client.ts';
+import { RateExchange } from '../../actors/rate-bucket/exchange.ts';
+import { RateShares } from '../../actors/rate-bucket/shares.ts';
+import { RateTable } from '../../actors/rate-bucket/table.ts';
 import { UserEpochs } from '../api/user-epochs.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { openDataKey } from '../std/data-key.ts';
@@ -94,8 +98,10 @@ class StoreThread {
     const max_age_ms = live_event_days === null ? null : live_event_days * DAY_MS;
     const live = new LiveExchange({ ...LIVE_RING, max_age_ms }, () => this.#pulse?.wake());
     this.#live = live;
-    this.#pulse = await Pulse.start(truth, live, (boxes) => {
-      this.#state.boxes = boxes;
+    const rates = this.#openRates();
+    this.#pulse = await Pulse.start(truth, live, (session, boxes) => {
+      this.#state.boxes = boxes.live.size;
+      return rates.round(session, boxes.box, boxes.live);
     });
     this.#runs = await RunsSender.start(truth.runs, this.#follower, {}, this.#watchRuns());
     this.#note();
@@ -105,6 +111,15 @@ class StoreThread {
       else greeting.port?.close();
     });
     this.#tell({ event: 'ready', identity: truth.identity });
+  }
+
+  #openRates(): RateExchange {
+    const { rate_limit, rate_table, rate_shares } = this.#task;
+    const memory = { table: new RateTable(rate_table), shares: new RateShares(rate_shares) };
+    return new RateExchange(
+      memory,
+      divideLimit(rate_limit, () => this.#state.boxes),
+    );
   }
 
   async close(): Promise<void> {

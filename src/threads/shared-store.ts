@@ -21,13 +21,13 @@ interface SharedStorePlace {
   data_key: Uint8Array | null;
   /** Days after which an event of the live stream is no longer delivered; null: no limit. */
   live_event_days: number | null;
+  /** Limit of a key on all boxes together. */
+  rate_limit: { rate_per_s: number; burst: number };
 }
 
 /** The thread's task. */
-export interface SharedStoreTask extends SharedStorePlace {
+export interface SharedStoreTask extends SharedStorePlace, SharedStoreMemory {
   state: SharedArrayBuffer;
-  revocations: SharedArrayBuffer;
-  user_epochs: SharedArrayBuffer;
   /** A message on it ends the thread. */
   told: import('node:worker_threads').MessagePort;
 }
@@ -43,6 +43,8 @@ export type SharedStoreTold =
 interface SharedStoreMemory {
   revocations: SharedArrayBuffer;
   user_epochs: SharedArrayBuffer;
+  rate_table: SharedArrayBuffer;
+  rate_shares: SharedArrayBuffer;
 }
 
 export class SharedStore {
@@ -93,11 +95,9 @@ export class SharedStore {
 
   async #begin(): Promise<void> {
     const { port1: port, port2: told } = new MessageChannel();
-    const { revocations, user_epochs } = this.#memory;
     const task: SharedStoreTask = {
       ...this.#place,
-      revocations,
-      user_epochs,
+      ...this.#memory,
       state: this.#memoryOfSeat,
       told,
     };

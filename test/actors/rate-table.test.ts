@@ -37,9 +37,9 @@ describe('a bucket', () => {
     const take = () => table.take(0, generation, LIMIT)!;
     const first = Array.from({ length: 500 }, take);
     expect(first.filter(({ allowed }) => allowed).length).toBe(400);
-    expect(first[0]).toEqual({ allowed: true, remaining: 399, full_after_ms: 5 });
-    expect(first[399]).toEqual({ allowed: true, remaining: 0, full_after_ms: 2_000 });
-    expect(first[400]).toEqual({ allowed: false, remaining: 0, full_after_ms: 2_000 });
+    expect(first[0]).toEqual({ allowed: true, remaining: 399, full_after_ms: 5, limit: LIMIT });
+    expect(first[399]).toEqual({ allowed: true, remaining: 0, full_after_ms: 2_000, limit: LIMIT });
+    expect(first[400]).toEqual({ allowed: false, remaining: 0, full_after_ms: 2_000, limit: LIMIT });
     clock.ms += 4;
     expect(take().allowed).toBe(false);
     clock.ms += 1;
@@ -159,7 +159,9 @@ function createSlots(slots: number) {
       const operation = effect.operation as 'open' | 'findIdle';
       kit.finish(
         effect,
-        await (operation === 'open' ? adapter.open(effect.input as number) : adapter.findIdle()),
+        await (operation === 'open'
+          ? adapter.open(effect.input as { key: string; slot: number })
+          : adapter.findIdle()),
       );
     }
   };
@@ -227,7 +229,7 @@ describe('the owner of a slot', () => {
 describe('the limiter of a thread', () => {
   it('asks once for a key, whatever the number of requests, and then answers at once', async () => {
     const { asker, memory, state, now } = createSlots(4);
-    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, now);
+    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, null, now);
     const outcomes = await Promise.all(Array.from({ length: 450 }, () => limiter.take('a')));
     expect(outcomes.filter(({ allowed }) => allowed).length).toBe(400);
     expect(state.asked).toBe(1);
@@ -237,7 +239,7 @@ describe('the limiter of a thread', () => {
 
   it('shares its buckets with the limiters of other threads, separately for each key', async () => {
     const { asker, memory, now } = createSlots(4);
-    const [first, second] = [0, 1].map(() => new SharedRateLimiter(asker, memory, () => LIMIT, now));
+    const [first, second] = [0, 1].map(() => new SharedRateLimiter(asker, memory, () => LIMIT, null, now));
     let allowed = 0;
     for (let at = 0; at < 300; at++) {
       if ((await first!.take('a')).allowed) allowed++;
@@ -249,7 +251,7 @@ describe('the limiter of a thread', () => {
 
   it('lets the actor count for a key without a slot, and asks for a slot again later', async () => {
     const { asker, memory, state, clock, kit, now } = createSlots(2);
-    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, now);
+    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, null, now);
     for (const key of ['a', 'b', 'c', 'c']) await limiter.take(key);
     expect(state).toMatchObject({ buckets: 2, asked: 5 });
     clock.ms += 120_000;
@@ -264,7 +266,7 @@ describe('the limiter of a thread', () => {
   it('counts locally while the actors cannot be asked', async () => {
     const { asker, memory, state, now } = createSlots(2);
     state.isDown = true;
-    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, now);
+    const limiter = new SharedRateLimiter(asker, memory, () => LIMIT, null, now);
     let allowed = 0;
     for (let at = 0; at < 500; at++) if ((await limiter.take('a')).allowed) allowed++;
     expect(allowed).toBe(400);
@@ -297,6 +299,7 @@ describe('a limit that boxes share', () => {
         asker,
         memory,
         divideLimit(LIMIT, () => boxes),
+        null,
         now,
       ),
     }));

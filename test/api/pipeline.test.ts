@@ -132,12 +132,13 @@ function createChecks(limited: readonly string[] = []): Checks {
     authenticator: new Authenticator([{ verify: (token) => PRINCIPALS[token] ?? null }]),
     limiter: {
       take: (key) => {
-        const outcome = { allowed: !limited.includes(key), remaining: 7, reset_s: 2 };
+        const limit = { rate_per_s: 200, burst: 400 };
+        const outcome = { allowed: !limited.includes(key), remaining: 7, reset_s: 2, limit };
         // Both ways that a limiter may answer.
         return key.startsWith('static') ? Promise.resolve(outcome) : outcome;
       },
     },
-    rate_headers: new RateHeaders(() => ({ rate_per_s: 200, burst: 400 })),
+    rate_headers: new RateHeaders(),
     memberships: {
       roleOf: async ({ subject }, org_id) => (org_id === 'acme' ? (MEMBERSHIPS[subject] ?? null) : null),
     },

@@ -57,7 +57,9 @@ it('a box works with them, and deletes what is old', async () => {
   await session.tidy();
   const live = await truth.openLive('00000000-0000-4000-8000-000000000001');
   onTestFinished(() => live.close());
-  expect(await live.beat()).toBe(1);
+  expect(await live.beat()).toEqual(['00000000-0000-4000-8000-000000000001']);
+  const { epoch } = await live.readRates(0);
+  expect(await live.writeRates(epoch, [{ key: 1, base: 0, data: '[]' }])).toEqual([1]);
   await live.want(['org']);
   expect(await live.findWanted(['org'])).toEqual(['org']);
   const event = { name: 'step', project_id: null, run_id: 'r', at_ms: 1, data: '{}' };

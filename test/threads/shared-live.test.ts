@@ -143,6 +143,22 @@ describe('limits of boxes that share a database', () => {
     await second.stop();
     await reach(() => policy(first), '"default";q=90;w=90');
   });
+
+  it('follow the requests of a key that reach one box only', { tags: 'long' }, async () => {
+    const own = await SharedBoxes.start();
+    onTestFinished(() => own[Symbol.asyncDispose]());
+    const env = { RATE_LIMIT_PER_SEC: '20', RATE_LIMIT_BURST: '100' };
+    const [first, second] = await Promise.all([own.open(env), own.open(env)]);
+    const ask = (box: ControlPlaneChild) => box.call(CHILD_KEY, 'GET', '/v1/findings?org_id=x');
+    const policy = async (box: ControlPlaneChild) => (await ask(box)).headers.get('ratelimit-policy');
+    const askMuch = async () => {
+      await Promise.all(Array.from({ length: 60 }, () => ask(first)));
+      return policy(first);
+    };
+    await reach(() => policy(first), '"default";q=50;w=5');
+    await reach(askMuch, '"default";q=95;w=5');
+    expect(await policy(second)).toBe('"default";q=5;w=5');
+  });
 });
 
 function reach(ask: () => Promise<unknown>, expected: unknown): Promise<void> {

@@ -3,6 +3,8 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { RateShares } from '../../actors/rate-bucket/shares.ts';
+import { allocateRateTable } from '../../actors/rate-bucket/table.ts';
 import { UserEpochs } from '../../src/api/user-epochs.ts';
 import { Revocations } from '../../src/auth/revocations.ts';
 import { migrateDatabase } from '../../src/storage/postgres/truth.ts';
@@ -38,8 +40,19 @@ interface BoxThread {
 /** A box with one thread that has runs. */
 async function openBox(): Promise<BoxThread> {
   const folder = makeFolder();
-  const memory = { revocations: Revocations.allocate(), user_epochs: UserEpochs.allocate() };
-  const place = { address, path: join(folder, 'shared.mdb'), data_key: null, live_event_days: null };
+  const memory = {
+    revocations: Revocations.allocate(),
+    user_epochs: UserEpochs.allocate(),
+    rate_table: allocateRateTable(2),
+    rate_shares: RateShares.allocate(2),
+  };
+  const place = {
+    address,
+    path: join(folder, 'shared.mdb'),
+    data_key: null,
+    live_event_days: null,
+    rate_limit: { rate_per_s: 1, burst: 1 },
+  };
   const shared = await SharedStore.start(place, memory, pino({ level: 'silent' }));
   let journal: SharedRunsJournal | null = null;
   const client = new RunsClient(shared.seat, (actors) => journal?.noteLost(actors));

@@ -1,5 +1,5 @@
 /**
- * The number of live boxes and the live stream's events in memory, for tests: the reference implementation for
+ * Which boxes live, how they divide rates, and the live stream's events in memory, for tests: the reference implementation for
  * ../postgres/live.ts. It outlives its sessions. Any thread; each belongs to one thread.
  */
 import type {
@@ -12,6 +12,7 @@ import type {
   LiveTruth,
   StoredLive,
 } from '../shared/live.ts';
+import type { RatesDelta, RateWrite, StoredRate } from '../shared/rates.ts';
 import { TruthUnavailableError } from '../shared/truth.ts';
 import type { MemoryTrouble } from './truth.ts';
 
@@ -29,16 +30,20 @@ export class MemoryLive implements LiveTruth {
   readonly boxes = new Set<string>();
   /** Ids up to which a crash may have lost events, by organization. */
   readonly reserved = new Map<string, number>();
+  rates = { epoch: 1, version: 0, entries: new Map<number, StoredRate>() };
   readonly trouble: () => MemoryTrouble;
   readonly kept_events: number;
+  readonly divided_keys: number;
 
   /**
    * @param trouble asked at each call
    * @param kept_events of an organization that stay readable
+   * @param divided_keys keys whose rates are not divided equally
    */
-  constructor(trouble: () => MemoryTrouble = () => null, kept_events = ID_BLOCK) {
+  constructor(trouble: () => MemoryTrouble = () => null, kept_events = ID_BLOCK, divided_keys = 1_024) {
     this.trouble = trouble;
     this.kept_events = kept_events;
+    this.divided_keys = divided_keys;
   }
 
   async openLive(box: string): Promise<LiveSession> {
@@ -51,6 +56,7 @@ export class MemoryLive implements LiveTruth {
     for (const [org, { head }] of this.orgs) this.reserved.set(org, head.last_id + ID_BLOCK);
     this.orgs.clear();
     this.boxes.clear();
+    this.rates = { epoch: this.rates.epoch + 1, version: 0, entries: new Map() };
   }
 
   /** Its last reader left long ago. */
@@ -70,8 +76,30 @@ class MemoryLiveSession implements LiveSession {
     this.#box = box;
   }
 
-  beat(): Promise<number> {
-    return this.#call(() => this.#live.boxes.add(this.#box).size);
+  beat(): Promise<string[]> {
+    return this.#call(() => [...this.#live.boxes.add(this.#box)]);
+  }
+
+  readRates(after: number): Promise<RatesDelta> {
+    return this.#call(() => {
+      const { epoch, version, entries } = this.#live.rates;
+      const changed = [...entries.values()].filter((entry) => entry.version > after);
+      return { epoch: `${epoch}`, version, changed };
+    });
+  }
+
+  writeRates(epoch: string, writes: readonly RateWrite[]): Promise<(number | null)[]> {
+    return this.#call(() =>
+      writes.map(({ key, base, data }) => {
+        const { rates } = this.#live;
+        const known = rates.entries.get(key) ?? { version: 0, data: null };
+        if (epoch !== `${rates.epoch}` || (known.data === null ? 0 : known.version) !== base) return null;
+        const stored = [...rates.entries.values()].filter((entry) => entry.data !== null).length;
+        if (known.data === null && (data === null || stored >= this.#live.divided_keys)) return null;
+        rates.entries.set(key, { key, version: ++rates.version, data });
+        return rates.version;
+      }),
+    );
   }
 
   want(orgs: readonly string[]): Promise<LiveHead[]> {

@@ -10,7 +10,7 @@ export const LIVE_KEPT_EVENTS = 10_000;
 /** Ids that one synced commit reserves. A crash may skip up to this many. */
 const ID_BLOCK = 10_000;
 /** A box that has said nothing for this long does not count. */
-const LIVE_BOX = "interval '15 seconds'";
+export const LIVE_BOX = "interval '15 seconds'";
 /** Events are stored until this long after the last reader of the organization, so that it can resume. */
 const WANTED = "interval '10 minutes'";
 

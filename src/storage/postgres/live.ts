@@ -1,5 +1,6 @@
 /**
- * The number of live boxes, and the live stream's events, in PostgreSQL (../shared/live.ts; live-schema.ts has the tables). Its
+ * Which boxes live, how they divide rates, and the live stream's events, in PostgreSQL (../shared/live.ts and rates.ts; live-schema.ts and
+ * rates-schema.ts have the tables). Its
  * connection is separate, so that it never delays a commit. Any thread.
  */
 import type {
@@ -11,6 +12,7 @@ import type {
   LiveSession,
   StoredLive,
 } from '../shared/live.ts';
+import type { RatesDelta, RateWrite } from '../shared/rates.ts';
 import type { RowSealing } from '../shared/row-sealing.ts';
 import type { DatabaseConnection } from './connection.ts';
 
@@ -32,6 +34,15 @@ interface LiveRow {
   run: string | null;
   at_ms: string;
   data: Buffer;
+}
+
+interface RateRow {
+  epoch: string;
+  last: string;
+  /** null: nothing has changed, and the next two are null, too. */
+  key: string | null;
+  version: string;
+  data: string | null;
 }
 
 export class PostgresLive implements LiveSession {
@@ -56,11 +67,31 @@ export class PostgresLive implements LiveSession {
     this.#box = box;
   }
 
-  async beat(): Promise<number> {
-    const [row] = await this.#call<{ boxes: number }>('beat', 'SELECT understudy.beat($1) AS boxes', [
-      this.#box,
-    ]);
+  async beat(): Promise<string[]> {
+    const text = 'SELECT understudy.beat_boxes($1)::text[] AS boxes';
+    const [row] = await this.#call<{ boxes: string[] }>('beat', text, [this.#box]);
     return row!.boxes;
+  }
+
+  async readRates(after: number): Promise<RatesDelta> {
+    const text = 'SELECT epoch, last, key, version, data FROM understudy.rates_read($1)';
+    const rows = await this.#call<RateRow>('read rates', text, [after]);
+    const { epoch, last } = rows[0]!;
+    const changed = rows.flatMap(({ key, version, data }) =>
+      key === null ? [] : [{ key: Number(key), version: Number(version), data }],
+    );
+    return { epoch, version: Number(last), changed };
+  }
+
+  async writeRates(epoch: string, writes: readonly RateWrite[]): Promise<(number | null)[]> {
+    const text = 'SELECT understudy.rates_write($1, $2, $3, $4)::text[] AS written';
+    const [row] = await this.#call<{ written: (string | null)[] }>('write rates', text, [
+      epoch,
+      writes.map(({ key }) => key),
+      writes.map(({ base }) => base),
+      writes.map(({ data }) => data),
+    ]);
+    return row!.written.map((version) => (version === null ? null : Number(version)));
   }
 
   async want(orgs: readonly string[]): Promise<LiveHead[]> {
@@ -94,7 +125,7 @@ export class PostgresLive implements LiveSession {
   }
 
   async tidy(): Promise<void> {
-    await this.#call('tidy', 'SELECT understudy.live_tidy()', []);
+    await this.#call('tidy', 'SELECT understudy.live_tidy(), understudy.rates_tidy()', []);
   }
 
   async expire(before_ms: number): Promise<void> {

@@ -7,14 +7,16 @@
  * Version 2 adds runs. `owners` names the box of each actor. `run_rows` has rows that only a query reads, histories
  * included; `run_states` is its part whose rows are replaced often, with room for that in each page. `counters` has a row
  * for each box, so boxes never wait for each other. `run_boxes` has the last batch of each process.
+ * Version 3 adds how the rates of keys are divided among boxes (rates-schema.ts).
  * The order of locks: the box's own row, owners by their keys, then `state`. A holder of `state`
  * waits for none of the others.
  */
 
 import { LIVE_SCHEMA } from './live-schema.ts';
+import { RATES_SCHEMA } from './rates-schema.ts';
 
 /** The version that this program works with. */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 /** Changes that every box must see; newer ones make a box load everything. */
 const KEPT = "interval '7 days'";
@@ -425,4 +427,4 @@ END $$;
 ${LIVE_SCHEMA}`;
 
 /** Migration to version 1, 2, … */
-export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2];
+export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2, RATES_SCHEMA];

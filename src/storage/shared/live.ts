@@ -1,7 +1,8 @@
 /**
- * What boxes ask of the common database beside its rows: how many boxes live, and the live stream's events. Nothing here is
+ * What boxes ask of the common database beside its rows: which boxes live, and the live stream's events. Nothing here is
  * worth a sync to the disk. Implementation: ../postgres/live.ts. Types; any thread.
  */
+import type { RatesSession } from './rates.ts';
 
 /** An event for the readers of all boxes. */
 export interface LiveEntry {
@@ -48,9 +49,9 @@ export interface LiveDelta extends LiveHead {
 }
 
 /** One box's connection. Its calls must follow each other: the next one begins after the last one has ended. */
-export interface LiveSession {
-  /** Says that the box lives. @returns how many boxes do @throws TruthUnavailableError */
-  beat(): Promise<number>;
+export interface LiveSession extends RatesSession {
+  /** Says that the box lives. @returns the boxes that do, with this one @throws TruthUnavailableError */
+  beat(): Promise<string[]>;
   /**
    * Says that the organizations have readers: for some minutes from now their events are stored.
    * @returns the heads of all of them

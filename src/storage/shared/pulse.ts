@@ -15,6 +15,15 @@ interface PulseWork {
   fail(error: Error): void;
 }
 
+/** The boxes that live, and which of them this one is. */
+interface LiveBoxes {
+  box: string;
+  live: ReadonlySet<string>;
+}
+
+/** Called after each sign of life. @throws TruthUnavailableError */
+type OnBeat = (session: LiveSession, boxes: LiveBoxes) => Promise<void>;
+
 interface PulseTimes {
   /** Interval at which the box says that it lives. */
   beat_ms: number;
@@ -26,18 +35,18 @@ interface PulseTimes {
 
 const PULSE_TIMES: PulseTimes = { beat_ms: 2_000, retry_ms: 500, tidy_ms: 60_000 };
 /**
- * The number of boxes is the greatest of this many answers. After a crash of the database, the first answers do not count boxes that have not
- * spoken again.
+ * A box counts as live if it is in one of this many answers. After a crash of the database, the first answers do not have boxes that have
+ * not spoken again.
  */
 const ANSWERS = 3;
 
 export class Pulse {
   readonly #truth: LiveTruth;
   readonly #work: PulseWork;
-  readonly #onBoxes: (boxes: number) => void;
+  readonly #onBeat: OnBeat;
   readonly #times: PulseTimes;
   readonly #box = randomUUID();
-  readonly #answers: number[] = [];
+  readonly #answers: string[][] = [];
   #session: LiveSession | null = null;
   #beatAtMs = 0;
   #tidyAtMs = 0;
@@ -46,29 +55,23 @@ export class Pulse {
   #wake: (() => void) | null = null;
   #running: Promise<void> = Promise.resolve();
 
-  /** @param onBoxes called with the number of live boxes, with this one */
   static async start(
     truth: LiveTruth,
     work: PulseWork,
-    onBoxes: (boxes: number) => void,
+    onBeat: OnBeat,
     times: Partial<PulseTimes> = {},
   ): Promise<Pulse> {
-    const pulse = new Pulse(truth, work, onBoxes, { ...PULSE_TIMES, ...times });
+    const pulse = new Pulse(truth, work, onBeat, { ...PULSE_TIMES, ...times });
     // The number is known from the start on if the database answers now.
     await pulse.#round();
     pulse.#running = pulse.#run();
     return pulse;
   }
 
-  private constructor(
-    truth: LiveTruth,
-    work: PulseWork,
-    onBoxes: (boxes: number) => void,
-    times: PulseTimes,
-  ) {
+  private constructor(truth: LiveTruth, work: PulseWork, onBeat: OnBeat, times: PulseTimes) {
     this.#truth = truth;
     this.#work = work;
-    this.#onBoxes = onBoxes;
+    this.#onBeat = onBeat;
     this.#times = times;
     this.#tidyAtMs = performance.now() + times.tidy_ms;
   }
@@ -118,8 +121,9 @@ export class Pulse {
       const session = await this.#connect();
       const now = performance.now();
       if (now >= this.#beatAtMs) {
-        this.#note(await session.beat());
+        const live = this.#note(await session.beat());
         this.#beatAtMs = now + this.#times.beat_ms;
+        await this.#onBeat(session, { box: this.#box, live });
       }
       if (now >= this.#tidyAtMs) {
         this.#tidyAtMs = now + this.#times.tidy_ms;
@@ -147,9 +151,9 @@ export class Pulse {
     return session;
   }
 
-  #note(boxes: number): void {
+  #note(boxes: string[]): Set<string> {
     this.#answers.push(boxes);
     if (this.#answers.length > ANSWERS) this.#answers.shift();
-    this.#onBoxes(Math.max(...this.#answers));
+    return new Set(this.#answers.flat());
   }
 }

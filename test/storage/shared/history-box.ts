@@ -37,7 +37,7 @@ const RealDate = Date;
 /** All code of this process reads the time from Date. */
 function moveClock(ms: number): void {
   globalThis.Date = class extends RealDate {
-    constructor(...given: [] | [number | string | RealDate]) {
+    constructor(...given: [] | [number | string | InstanceType<typeof RealDate>]) {
       if (given.length === 0) super(RealDate.now() + ms);
       else super(given[0]);
     }

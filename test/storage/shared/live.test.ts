@@ -59,11 +59,13 @@ async function listRuns(session: LiveSession, org: string, after = 0) {
 describe('live boxes', () => {
   it('are those that said so, without one that has ended or is silent', async () => {
     const [a, b, c] = [await open(), await open(), await open()];
-    expect([await a.beat(), await b.beat(), await c.beat(), await a.beat()]).toEqual([1, 2, 3, 3]);
+    const count = async (session: LiveSession) => (await session.beat()).length;
+    expect([await count(a), await count(b), await count(c), await count(a)]).toEqual([1, 2, 3, 3]);
     await c.close();
-    expect(await a.beat()).toBe(2);
+    expect(new Set(await a.beat())).toEqual(new Set(await b.beat()));
+    expect(await count(a)).toBe(2);
     await queryDatabase(address, "UPDATE understudy.pulses SET at = now() - interval '16 seconds'");
-    expect([await a.beat(), await b.beat()]).toEqual([1, 2]);
+    expect([await count(a), await count(b)]).toEqual([1, 2]);
   });
 });
 

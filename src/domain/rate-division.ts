@@ -1,0 +1,85 @@
+/**
+ * How boxes divide one key's rate among them: each gets a part in proportion to the requests that arrive there. The rules are such that
+ * the parts never add up to more than the whole, in whatever order boxes act, and without clocks: a box gives up a part before it says
+ * so, and says that it takes a part before it uses it. Pure; any thread.
+ */
+
+/** What one box has of a key's rate. */
+interface BoxPart {
+  /** Requests that arrive there, as a part of the key's rate: 0 … 1. */
+  demand: number;
+  /** Part of the key's rate that the box may use at most: 0 … 1. */
+  held: number;
+}
+
+/** The parts of one key by box. Each box changes its own entry only, and removes those of boxes that have gone. */
+export type RateDivision = ReadonlyMap<string, BoxPart>;
+
+/** All boxes together keep this part in equal shares, so that a box without demand answers its first requests. */
+const RESERVED = 0.1;
+/** Demand of all boxes together below which they divide the rate equally. */
+const IDLE = 0.01;
+/** What remains of the demand from one look to the next without new requests. */
+const DECAY = 0.7;
+/** Smaller changes of a part, and of a demand, are not worth writing. */
+const SMALL = { held: 0.005, demand: 0.05 };
+/** Sums of fractions may be slightly wrong. */
+const ROUNDING = 1e-9;
+
+/** The part of a box that nothing is known of, if there are so many. */
+export function reservedPart(boxes: number): number {
+  return RESERVED / boxes;
+}
+
+/** Demand after a look. @param before at the last look @param now of the time since then */
+export function followDemand(before: number, now: number): number {
+  const demand = Math.min(1, Math.max(now, before * DECAY));
+  return demand < IDLE / 2 ? 0 : demand;
+}
+
+/**
+ * What a box writes about a key.
+ * @param known the key's division; null: its rate is divided equally
+ * @param live boxes that live, with this one
+ * @returns the division to write; null: from now on the rate is divided equally; undefined: nothing is to be written
+ */
+export function divideRate(
+  known: RateDivision | null,
+  box: string,
+  live: ReadonlySet<string>,
+  demand: number,
+): RateDivision | null | undefined {
+  // A single box has everything.
+  if (live.size === 1) return known === null ? undefined : null;
+  const equal = 1 / live.size;
+  const former = known?.get(box);
+  const parts = new Map<string, BoxPart>();
+  // A box that came later has the reserved part only, until it says more (RateExchange).
+  const unknown = known === null ? equal : reservedPart(live.size);
+  for (const other of live) parts.set(other, known?.get(other) ?? { demand: 0, held: unknown });
+  const own = { demand, held: former?.held ?? unknown };
+  parts.set(box, own);
+  const total = sum(parts, 'demand');
+  const target = total < IDLE ? equal : reservedPart(live.size) + ((1 - RESERVED) * demand) / total;
+  const free = Math.max(0, 1 - sum(parts, 'held'));
+  own.held = Math.min(target, own.held + free);
+  if (total < IDLE && [...parts.values()].every(({ held }) => held <= equal + SMALL.held))
+    return known === null ? undefined : null;
+  if (known === null || former === undefined) return parts;
+  const hasChanged =
+    Math.abs(own.held - former.held) > SMALL.held ||
+    Math.abs(demand - former.demand) > SMALL.demand ||
+    (demand === 0) !== (former.demand === 0);
+  return hasChanged ? parts : undefined;
+}
+
+/** Whether a key's parts are worth following: the box uses much of its part. @param part of the box, 0 … 1 */
+export function isRateWanted(demand: number, part: number): boolean {
+  return demand > part / 2 + ROUNDING;
+}
+
+function sum(parts: RateDivision, field: keyof BoxPart): number {
+  let all = 0;
+  for (const part of parts.values()) all += part[field];
+  return all;
+}

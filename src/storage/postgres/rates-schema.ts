@@ -1,0 +1,86 @@
+/**
+ * The part of the schema (schema.ts) with which boxes divide the rates of keys. Data; any thread.
+ * Both tables are UNLOGGED: they cost no sync to the disk, and a crash or a fail-over empties them. Then there is another
+ * epoch, and boxes write again what they know. Boxes need no right on these tables, because they only call the functions.
+ */
+
+import { LIVE_BOX } from './live-schema.ts';
+
+/** Keys whose rates are not divided equally. A further one is not stored, and its rate stays divided equally. */
+export const DIVIDED_KEYS = 1_024;
+/** A removed entry stays for so long, so that every box learns of it. A session that is silent for longer has ended. */
+const REMOVED = "interval '10 minutes'";
+
+const FUNCTION = 'SECURITY DEFINER SET search_path = pg_catalog, pg_temp';
+
+export const RATES_SCHEMA = `
+CREATE UNLOGGED TABLE understudy.rate_state (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  epoch uuid NOT NULL DEFAULT gen_random_uuid(),
+  version bigint NOT NULL DEFAULT 0
+);
+CREATE UNLOGGED TABLE understudy.rate_divisions (
+  key bigint PRIMARY KEY,
+  version bigint NOT NULL,
+  at timestamptz NOT NULL,
+  -- null: the entry was removed.
+  data text
+);
+CREATE INDEX rate_divisions_version ON understudy.rate_divisions (version);
+
+-- Says that a box lives. Returns the boxes that do.
+CREATE FUNCTION understudy.beat_boxes(a_box uuid) RETURNS uuid[]
+LANGUAGE sql ${FUNCTION} AS $$
+  SELECT understudy.beat(a_box);
+  SELECT array_agg(p.box) FROM understudy.pulses p
+  WHERE p.at > clock_timestamp() - ${LIVE_BOX} OR p.box = a_box
+$$;
+
+-- What has changed after a version; one row without a key if nothing has.
+CREATE FUNCTION understudy.rates_read(after bigint)
+RETURNS TABLE (epoch uuid, last bigint, key bigint, version bigint, data text)
+LANGUAGE plpgsql ${FUNCTION} AS $$
+#variable_conflict use_column
+BEGIN
+  INSERT INTO understudy.rate_state DEFAULT VALUES ON CONFLICT DO NOTHING;
+  RETURN QUERY
+    SELECT s.epoch, s.version, r.key, r.version, r.data FROM understudy.rate_state s
+    LEFT JOIN understudy.rate_divisions r ON r.version > after;
+END $$;
+
+-- Writes entries whose versions are known. The lock on the one row of rate_state gives all writes one order, so no version
+-- is visible before an earlier one.
+CREATE FUNCTION understudy.rates_write(an_epoch uuid, keys bigint[], bases bigint[], datas text[]) RETURNS bigint[]
+LANGUAGE plpgsql ${FUNCTION} AS $$
+DECLARE
+  here record;
+  known record;
+  stored bigint;
+  written bigint[] := '{}';
+BEGIN
+  SELECT s.epoch, s.version INTO here FROM understudy.rate_state s FOR UPDATE;
+  IF here.epoch IS DISTINCT FROM an_epoch THEN RETURN array_fill(NULL::bigint, ARRAY[cardinality(keys)]); END IF;
+  SELECT count(*) INTO stored FROM understudy.rate_divisions r WHERE r.data IS NOT NULL;
+  FOR i IN 1 .. cardinality(keys) LOOP
+    SELECT r.version, r.data IS NOT NULL AS is_stored INTO known FROM understudy.rate_divisions r WHERE r.key = keys[i];
+    known.is_stored := coalesce(known.is_stored, false);
+    IF (CASE WHEN known.is_stored THEN known.version ELSE 0 END) <> bases[i]
+      OR (NOT known.is_stored AND (datas[i] IS NULL OR stored >= ${DIVIDED_KEYS})) THEN
+      written := array_append(written, NULL::bigint);
+      CONTINUE;
+    END IF;
+    here.version := here.version + 1;
+    stored := stored + (datas[i] IS NOT NULL)::int - known.is_stored::int;
+    INSERT INTO understudy.rate_divisions VALUES (keys[i], here.version, clock_timestamp(), datas[i])
+    ON CONFLICT (key) DO UPDATE SET version = excluded.version, at = excluded.at, data = excluded.data;
+    written := array_append(written, here.version);
+  END LOOP;
+  UPDATE understudy.rate_state SET version = here.version;
+  RETURN written;
+END $$;
+
+CREATE FUNCTION understudy.rates_tidy() RETURNS void
+LANGUAGE sql ${FUNCTION} AS $$
+  DELETE FROM understudy.rate_divisions r WHERE r.data IS NULL AND r.at < clock_timestamp() - ${REMOVED}
+$$;
+`;

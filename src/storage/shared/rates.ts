@@ -1,0 +1,40 @@
+/**
+ * What boxes ask of the common database to divide the rates of keys among them: one entry for each key whose rate is not divided
+ * equally, which a box replaces only if it knows the last one. Nothing here is worth a sync to the disk. Implementation:
+ * ../postgres/rates.ts. Types; any thread.
+ */
+
+/** An entry that has changed. */
+export interface StoredRate {
+  /** Digest of the key, 48 bits. */
+  key: number;
+  version: number;
+  /** JSON; null: the entry was removed. */
+  data: string | null;
+}
+
+export interface RatesDelta {
+  /** Changes when the database has lost all entries, and their versions start again. */
+  epoch: string;
+  /** The last version. */
+  version: number;
+  changed: StoredRate[];
+}
+
+export interface RateWrite {
+  key: number;
+  /** Version of the known entry; 0: no entry is known. */
+  base: number;
+  data: string | null;
+}
+
+export interface RatesSession {
+  /** @returns the entries with later versions @throws TruthUnavailableError */
+  readRates(after: number): Promise<RatesDelta>;
+  /**
+   * Writes each entry, unless it has changed since its base, or it is new and there are too many.
+   * @returns the new versions in the same order; null: not written
+   * @throws TruthUnavailableError: they may or may not be written
+   */
+  writeRates(epoch: string, writes: readonly RateWrite[]): Promise<(number | null)[]>;
+}
