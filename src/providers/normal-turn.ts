@@ -15,6 +15,7 @@ import { type Conversation, fingerprintConversation, NO_CONVERSATION } from './c
 import { readFrames } from './framing.ts';
 import { parseJson, readErrorWords } from './json-reading.ts';
 import { NormalReading, pairCalls } from './normal-reading.ts';
+import { RepeatedRequests } from './repeated-requests.ts';
 import type { StoredExchange } from './stored-exchange.ts';
 import { leaveOutCache } from './usage-counts.ts';
 import { emptyAnswer, normalizeStop, unreadRequest, type Wire, type WireAnswer } from './wire.ts';
@@ -102,6 +103,8 @@ function normalizeAnswer(
   };
 }
 
+const repeatedRequests = new RepeatedRequests();
+
 function readRequestBody(exchange: StoredExchange, problems: string[], isPlain: boolean): unknown {
   const content = decodeContent(exchange.request_body, exchange.request_headers);
   if (content.problem !== '') {
@@ -113,6 +116,9 @@ function readRequestBody(exchange: StoredExchange, problems: string[], isPlain: 
     return null;
   }
   try {
+    const { request_place: place } = exchange;
+    if (isPlain && place !== undefined && content.bytes === exchange.request_body)
+      return repeatedRequests.parse(content.bytes, place);
     return parseJson(new TextDecoder().decode(content.bytes), isPlain);
   } catch (error) {
     problems.push(`request: not JSON (${(error as Error).message.slice(0, 120)})`);

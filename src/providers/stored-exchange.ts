@@ -17,4 +17,16 @@ export interface StoredExchange {
   response_body: Uint8Array;
   /** Whether a stored body is only the beginning of the real one. */
   truncated: boolean;
+  /** Absent: nothing is known about the request body's bytes. */
+  request_place?: BodyPlace | undefined;
+}
+
+/** A request body among others that the storage has at hand. */
+export interface BodyPlace {
+  /** Stands for this body. */
+  self: object;
+  /** Stands for an earlier body that begins with the same bytes; null: none. */
+  repeats: object | null;
+  /** Number of these bytes; 0 without an earlier body. */
+  repeated_bytes: number;
 }

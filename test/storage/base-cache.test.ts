@@ -26,7 +26,17 @@ const SECRETS = {
 
 function makeEntry(id: number, memory: Buffer, raw: Buffer): BaseEntry {
   const request = { raw, stored: raw, edits: [], keeps_files: false, has_files: false, new_files: NO_FILES };
-  return { id, depth: 0, root: id, request, response: null, record: null, secrets: SECRETS, memory };
+  return {
+    id,
+    depth: 0,
+    root: id,
+    request,
+    request_self: {},
+    response: null,
+    record: null,
+    secrets: SECRETS,
+    memory,
+  };
 }
 
 it('the memory of dropped bodies is reused, and no other', () => {

@@ -23,6 +23,8 @@ export interface BaseEntry {
   /** The exchange at the beginning of the chain. */
   root: number;
   request: PreparedBody;
+  /** Stands for the request body (BodyPlace). */
+  request_self: object;
   /** null when it was too large to be kept. */
   response: PreparedBody | null;
   /** The last part of the record, as dictionary; null when there was no time for it. */

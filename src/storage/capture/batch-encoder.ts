@@ -121,11 +121,15 @@ export class BatchEncoder {
 function readFacts(
   reader: FactsReader,
   id: number,
-  { meta, request, response }: EncodedExchange,
+  { meta, request, response, request_place }: EncodedExchange,
   facts: ExchangeFacts[],
 ): void {
   try {
-    const readBodies = () => ({ request: readBack(request), response: readBack(response) });
+    const readBodies = () => ({
+      request: readBack(request),
+      response: readBack(response),
+      request_place: request.has_files ? undefined : request_place,
+    });
     facts.push(reader.read(decodeMeta(id, meta), readBodies));
   } catch {
     // The exchange is stored anyway, and the index reads it later.

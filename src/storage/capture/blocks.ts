@@ -23,6 +23,7 @@ import { applyDelta } from './delta.ts';
 import { attachmentsFolder, type CaptureEnv, CaptureFileError, rawFolder, readMetaNumber } from './layout.ts';
 import { RawFileGone, readRawBlock } from './raw-files.ts';
 import { decodeMeta, type StoredMeta } from './record.ts';
+import type { BodyPlace, DecodedBodies } from './stored-copy.ts';
 
 /** Estimated overhead of an entry and of each of its buffers. Short bodies take less than their overhead. */
 const ENTRY_BYTES = 256;
@@ -64,9 +65,10 @@ interface UnpackedBlock {
 }
 
 /** Both stored bodies of an exchange, still with placeholders for attachments. */
-export interface StoredBodies {
+interface StoredBodies {
   request: Buffer;
   response: Buffer;
+  request_place: BodyPlace;
 }
 
 export class BlockReader {
@@ -131,15 +133,17 @@ export class BlockReader {
   }
 
   /** Both bodies, byte for byte as stored. @throws {CaptureFileError}, also when an attachment is missing */
-  readBodies(id: number, meta: StoredMeta): StoredBodies | undefined {
+  readBodies(id: number, meta: StoredMeta): DecodedBodies | undefined {
     const bodies = this.readStored(id);
     if (bodies === undefined) return undefined;
+    if (!meta.request_has_files && !meta.response_has_files) return bodies;
     const elsewhere = (name: string) => readOffloadedAttachment(this.#env, this.#path, name);
     const restore = (body: Buffer) =>
       restoreAttachments(body, this.#folder, this.#env.sealing?.key ?? null, elsewhere);
     return this.#guard(id, () => ({
       request: meta.request_has_files ? restore(bodies.request) : bodies.request,
       response: meta.response_has_files ? restore(bodies.response) : bodies.response,
+      ...(meta.request_has_files ? {} : { request_place: bodies.request_place }),
     }));
   }
 
@@ -232,13 +236,14 @@ export class BlockReader {
       base = this.#bodies.get(at);
       if (base !== undefined) break;
     }
-    let bodies = base ?? { request: EMPTY, response: EMPTY };
+    let bodies = base ?? { request: EMPTY, response: EMPTY, request_place: NOWHERE };
     for (let i = chain.length - 1; i >= 0; i--) {
       const link = chain[i]!;
       const under = bodies;
       bodies = this.#guard(link.id, () => ({
         request: makeBody(under.request, link.parts.request_ops, link.parts.request_literals),
         response: makeBody(under.response, link.parts.response_ops, link.parts.response_literals),
+        request_place: placeBody(under.request_place, link.parts.request_ops),
       }));
     }
     const kept = leaveOthers(bodies);
@@ -248,6 +253,14 @@ export class BlockReader {
 }
 
 const EMPTY = Buffer.alloc(0);
+const NOWHERE: BodyPlace = Object.freeze({ self: {}, repeats: null, repeated_bytes: 0 });
+
+/** The place of a body that is made from another one. */
+function placeBody(under: BodyPlace, ops: readonly number[]): BodyPlace {
+  const [from, repeated_bytes = 0] = ops;
+  if (from !== 0 || repeated_bytes === 0) return { self: {}, repeats: null, repeated_bytes: 0 };
+  return { self: {}, repeats: under.self, repeated_bytes };
+}
 
 function makeBody(base: Buffer, ops: number[], literals: Buffer): Buffer {
   return ops.length === 0 ? literals : applyDelta(base, ops, literals);
@@ -255,8 +268,8 @@ function makeBody(base: Buffer, ops: number[], literals: Buffer): Buffer {
 
 /** Large bodies fill most of the buffer that they share, so they stay there: a copy would cost more than it saves. */
 function leaveOthers(bodies: StoredBodies): StoredBodies {
-  const { request, response } = bodies;
+  const { request, response, request_place } = bodies;
   const isShared = request.buffer === response.buffer;
   if (isShared && 2 * (request.length + response.length) >= request.buffer.byteLength) return bodies;
-  return { request: leaveRest(request), response: leaveRest(response) };
+  return { request: leaveRest(request), response: leaveRest(response), request_place };
 }

@@ -11,11 +11,12 @@ import {
   isAsItCame,
 } from './base-cache.ts';
 import { DICTIONARY_BYTES, draftRecord, encodeBlock, type RecordDraft, writeRecordEnd } from './codec.ts';
-import { type Delta, makeDelta } from './delta.ts';
+import { type Delta, makeDelta, measureCommonPrefix } from './delta.ts';
 import type { Preparer } from './preparation.ts';
 import { measureSharedPrefix, NO_FILES, type PreparedBody } from './prepared-body.ts';
 import { listWithheld, type PreparedExchange } from './prepared-exchange.ts';
 import { encodeMeta } from './record.ts';
+import type { BodyPlace } from './stored-copy.ts';
 
 /** Memory for the bodies of bases. */
 const BASE_CACHE_BYTES = 64 << 20;
@@ -46,6 +47,8 @@ export interface EncodedExchange {
   meta: Buffer;
   request: PreparedBody;
   response: PreparedBody;
+  /** undefined: the exchange is not kept as a base. */
+  request_place?: BodyPlace | undefined;
 }
 
 interface ChainedExchange extends EncodedExchange {
@@ -167,15 +170,17 @@ export class ExchangeEncoder {
       responseDelta?.literals ?? [response.stored],
       meta,
     );
-    if (isWorthKeeping) this.#keep(prepared, id, { request, response, draft, chosen, pressed });
-    return { draft, meta, request, response, base };
+    if (!isWorthKeeping) return { draft, meta, request, response, base };
+    const request_place = placeRequest(request, base, alike ? (chosen?.prefix ?? 0) : 0);
+    this.#keep(prepared, id, { request, response, draft, chosen, pressed, self: request_place.self });
+    return { draft, meta, request, response, base, request_place };
   }
 
   /** Keeps an exchange as a base for later ones. */
   #keep(
     { exchange, secrets }: PreparedExchange,
     id: number,
-    { request, response, draft, chosen, pressed }: KeptParts,
+    { request, response, draft, chosen, pressed, self }: KeptParts,
   ): void {
     const base = chosen?.entry ?? null;
     const kept = !pressed && response.raw.length <= RESPONSE_BASE_BYTES_MAX ? response : null;
@@ -196,6 +201,7 @@ export class ExchangeEncoder {
       depth: base === null ? 0 : base.depth + 1,
       root: base === null ? id : base.root,
       request: copyBody(request, memory, 0, taken === null ? 0 : chosen!.prefix),
+      request_self: self,
       response: kept === null ? null : copyBody(kept, memory, requestBytes),
       record,
       secrets,
@@ -230,6 +236,21 @@ interface KeptParts {
   draft: RecordDraft;
   chosen: ChosenBase | null;
   pressed: boolean;
+  /** Stands for the request body. */
+  self: object;
+}
+
+/**
+ * What a request body repeats of its base, in the form that readers see.
+ * @param prefix number of bytes with which both received bodies begin; 0 if unknown
+ */
+function placeRequest(request: PreparedBody, base: BaseEntry | null, prefix: number): BodyPlace {
+  const self = {};
+  if (base === null || request.has_files || base.request.has_files)
+    return { self, repeats: null, repeated_bytes: 0 };
+  const isPlain = prefix > 0 && isAsItCame(request) && isAsItCame(base.request);
+  const repeated = isPlain ? prefix : measureCommonPrefix(base.request.stored, request.stored);
+  return { self, repeats: base.request_self, repeated_bytes: repeated };
 }
 
 /** A record without a base. */

@@ -6,9 +6,14 @@
 import { type ClientRun, nameSideRun, readClientRun } from '../../domain/client-run.ts';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import type { ExchangeTexts } from '../../domain/placed-text.ts';
-import type { StoredBodies } from './blocks.ts';
 import type { StoredMeta } from './record.ts';
-import { type DecodedEntry, type DecodeExchange, decodeSafely, makeStoredCopy } from './stored-copy.ts';
+import {
+  type DecodedBodies,
+  type DecodedEntry,
+  type DecodeExchange,
+  decodeSafely,
+  makeStoredCopy,
+} from './stored-copy.ts';
 
 export interface ExchangeFacts {
   /** Includes the kind and the wire format, which may follow from the bodies. */
@@ -40,7 +45,7 @@ export class FactsReader {
   /**
    * @param readBodies called only if the bodies are needed; undefined if they are not available
    */
-  read(meta: StoredMeta, readBodies: () => StoredBodies | undefined): ExchangeFacts {
+  read(meta: StoredMeta, readBodies: () => DecodedBodies | undefined): ExchangeFacts {
     const { record } = meta;
     // Only a POST can be a turn, also if its path is unknown.
     const bodies = record.shape === null && record.method !== 'POST' ? undefined : readBodies();
@@ -48,7 +53,7 @@ export class FactsReader {
       const listTexts = () => this.#listTexts(meta, readBodies);
       return { record, entry: null, client: this.#findClientRun(record, null), listTexts };
     }
-    const entry = decodeSafely(this.#decode, makeStoredCopy(meta, bodies.request, bodies.response));
+    const entry = decodeSafely(this.#decode, makeStoredCopy(meta, bodies));
     const { listTexts } = entry;
     let told: ExchangeRecord = record;
     if (record.shape === null) {
@@ -60,9 +65,9 @@ export class FactsReader {
     return { record: told, entry, client: this.#findClientRun(told, entry), listTexts };
   }
 
-  #listTexts(meta: StoredMeta, readBodies: () => StoredBodies | undefined): ExchangeTexts {
+  #listTexts(meta: StoredMeta, readBodies: () => DecodedBodies | undefined): ExchangeTexts {
     const bodies = readBodies();
-    const copy = bodies === undefined ? null : makeStoredCopy(meta, bodies.request, bodies.response);
+    const copy = bodies === undefined ? null : makeStoredCopy(meta, bodies);
     const entry = copy === null ? null : decodeSafely(this.#decode, copy);
     return entry?.listTexts?.() ?? NO_TEXTS;
   }

@@ -226,7 +226,7 @@ export class CaptureReader {
       const meta = this.#blocks.readMeta(id);
       const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
       if (meta === undefined || bodies === undefined) return undefined;
-      const copy = makeStoredCopy(meta, bodies.request, bodies.response);
+      const copy = makeStoredCopy(meta, { request: bodies.request, response: bodies.response });
       // If the path does not tell the wire format, the index may know it from the bodies.
       copy.shape ??= this.#table.read(id)?.shape ?? null;
       return copy;

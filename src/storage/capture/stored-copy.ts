@@ -18,6 +18,17 @@ export interface StoredCopy {
   request_body: Uint8Array;
   response_body: Uint8Array;
   truncated: boolean;
+  request_place?: BodyPlace | undefined;
+}
+
+/** A request body among others that are at hand, so that a decoder can read only what is new in it. */
+export interface BodyPlace {
+  /** Stands for this body. */
+  self: object;
+  /** Stands for an earlier body that begins with the same bytes; null: none. */
+  repeats: object | null;
+  /** Number of these bytes; 0 without an earlier body. */
+  repeated_bytes: number;
 }
 
 /**
@@ -58,8 +69,18 @@ export interface DecodedEntry extends ExchangeEntry {
 /** Decodes a stored copy. Pure; never throws for a body that it cannot decode. */
 export type DecodeExchange = (copy: StoredCopy) => DecodedEntry;
 
+/** Both bodies of an exchange, with their attachments. */
+export interface DecodedBodies {
+  request: Buffer;
+  response: Buffer;
+  request_place?: BodyPlace | undefined;
+}
+
 /** Makes the decoder's input from an exchange. */
-export function makeStoredCopy(meta: StoredMeta, request: Buffer, response: Buffer): StoredCopy {
+export function makeStoredCopy(
+  meta: StoredMeta,
+  { request, response, request_place }: DecodedBodies,
+): StoredCopy {
   const { record } = meta;
   return {
     shape: record.shape,
@@ -70,6 +91,7 @@ export function makeStoredCopy(meta: StoredMeta, request: Buffer, response: Buff
     request_body: request,
     response_body: response,
     truncated: record.truncated,
+    ...(request_place === undefined ? {} : { request_place }),
   };
 }
 
