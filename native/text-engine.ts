@@ -9,7 +9,7 @@ export interface TextEngine {
    * Counts words and derived features. Reads at most some thousand characters of each text.
    * @param lexicon distinguished words, as `packLexicon` makes it
    * @param triggers words to search for, as `packTriggers` makes it
-   * @param features receives the word features of the step (features.ts); the rest is cleared
+   * @param features receives MEASURED_BYTES: the word features of the step (features.ts); the rest is cleared
    * @param counts receives all counts, by their index in COUNT
    */
   measureTexts(

@@ -43,8 +43,8 @@ napi_value MeasureTexts(napi_env env, napi_callback_info info) {
       !ReadNumbers(env, arguments[6], napi_uint32_array, &counts, &count_length)) {
     return nullptr;
   }
-  if (!tables.AreWhole() || feature_length != kFeatureBytes || count_length < kCounts) {
-    napi_throw_range_error(env, nullptr, "a table of another size");
+  if (!tables.AreWhole() || feature_length != kMeasuredBytes || count_length < kCounts) {
+    napi_throw_range_error(env, nullptr, "a table of another size than in native/texts/counts.h");
     return nullptr;
   }
   const auto read = [env, &arguments](Which which, Text* text) { return ReadText(env, arguments[which], text); };

@@ -13,18 +13,18 @@
 
 namespace {
 
-// Layout of the features (features.ts).
+// Layout of the features after the numbers (MEASURED_BYTES in features.ts).
 constexpr size_t kInputWords = 40;
 constexpr size_t kHeadWords = 20;
 constexpr size_t kSketch = 64;
-constexpr size_t kWordsAt = 9 * 4;
+constexpr size_t kWordsAt = 0;
 constexpr size_t kHeadAt = kWordsAt + 2 * kInputWords;
 constexpr size_t kInputSketchAt = kHeadAt + 2 * kHeadWords;
 constexpr size_t kThoughtSketchAt = kInputSketchAt + kSketch;
 constexpr size_t kAnsweredAt = kThoughtSketchAt + kSketch;
 constexpr size_t kFilterAt = kAnsweredAt + kInputWords + 8;
 constexpr size_t kThoughtFilterAt = kFilterAt + 2048 / 8;
-constexpr size_t kFeatureBytes = kThoughtFilterAt + 512 / 8;
+constexpr size_t kMeasuredBytes = kThoughtFilterAt + 512 / 8;
 
 // Units of a text that are read (digest.ts, words.ts).
 constexpr size_t kTextUnits = 6400;
@@ -347,7 +347,7 @@ struct Tables {
 
 /**
  * @param read stores one of the texts; false: without it there is nothing to count
- * @param features kFeatureBytes of them
+ * @param features kMeasuredBytes of them
  * @param counts kCounts of them
  * @returns whether all texts were read
  */
@@ -357,7 +357,7 @@ bool CountTexts(Read read, const Tables& tables, uint8_t* features, uint32_t* co
   const Triggers triggers = {tables.triggers, tables.trigger_length};
   Text text;
   uint8_t folded[kTextUnits + kEntryBytes];
-  memset(features, 0, kFeatureBytes);
+  memset(features, 0, kMeasuredBytes);
   memset(counts, 0, kCounts * sizeof(*counts));
 
   if (!read(kObservation, &text)) return false;

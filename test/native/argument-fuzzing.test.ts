@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
-import { FEATURE_BYTES } from '../../src/domain/monitors/features.ts';
+import { MEASURED_BYTES } from '../../src/domain/monitors/features.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const CALLS = 1_000;
@@ -34,7 +34,7 @@ it.each(ADDONS.filter(({ file }) => existsSync(file)))(
     const folder = mkdtempSync(join(tmpdir(), 'argument-fuzzing-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const program = fileURLToPath(new URL('./argument-fuzzing.ts', import.meta.url));
-    const given = [program, file, `${SEED}`, `${CALLS}`, `${FEATURE_BYTES}`];
+    const given = [program, file, `${SEED}`, `${CALLS}`, `${MEASURED_BYTES}`];
     // The failure message contains the arguments if the process ends unexpectedly.
     const told = execFileSync(process.execPath, given, {
       cwd: folder,

@@ -149,7 +149,7 @@ const fitting: Record<string, () => unknown[]> = {
       ? lexicon
       : Uint32Array.from(lexicon, (_, at) => (at === 0 ? 15 : 1 + Math.floor(prng.float() * 9))),
     makeArray(Uint32Array, 1_400),
-    new Uint8Array(FEATURE_BYTES),
+    new Uint8Array(MEASURED_BYTES),
     new Uint32Array(13),
   ],
   compareShort: () => [
@@ -232,7 +232,7 @@ const NO_DESCRIPTOR = 1_000;
 const PRINTING = new Set<unknown>([0, 1, 2]);
 
 /** The addon's error for a wrong number. */
-const FEATURE_BYTES = Number(process.argv[5]);
+const MEASURED_BYTES = Number(process.argv[5]);
 
 const counts: Record<string, [returned: number, threw: number]> = {};
 for (const name of Object.keys(addon)) {

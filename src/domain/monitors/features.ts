@@ -30,6 +30,8 @@ const FILTER_AT = SCALARS_AT + 8;
 const THOUGHT_FILTER_AT = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
 /** All features of a digest: the slot, and features that are needed only to judge the step itself. */
 export const FEATURE_BYTES = THOUGHT_FILTER_AT + THOUGHT_FILTER_BITS / 8;
+/** The features after the numbers. `native/texts/counts.h` has the same layout, and fills in all but the scalars. */
+export const MEASURED_BYTES = FEATURE_BYTES - WORDS_AT;
 
 /** Properties of a step, one bit each. */
 export const FLAG = {
@@ -176,6 +178,8 @@ export class StepFeatures extends StepSlot {
 
   /** All bytes. */
   readonly bytes: Uint8Array;
+  /** MEASURED_BYTES of them: a view. */
+  readonly measured: Uint8Array;
 
   /**
    * Creating the views costs as much as judging a step, so a caller that reads many steps creates one object and
@@ -186,6 +190,7 @@ export class StepFeatures extends StepSlot {
     const bytes = new Uint8Array(FEATURE_BYTES);
     super(bytes.buffer, 0);
     this.bytes = bytes;
+    this.measured = bytes.subarray(WORDS_AT);
     this.answered = bytes.subarray(ANSWERED_AT, ANSWERED_AT + INPUT_WORDS);
     this.scalars = new Uint16Array(bytes.buffer, SCALARS_AT, 4);
     this.filter = bytes.subarray(FILTER_AT, THOUGHT_FILTER_AT);
@@ -207,11 +212,6 @@ export class StepFeatures extends StepSlot {
   /** A copy of the features. */
   copy(): Uint8Array {
     return this.bytes.slice();
-  }
-
-  /** Copies the features into existing memory. */
-  copyTo(features: Uint8Array): void {
-    features.set(this.bytes);
   }
 
   /** The part of the features that a run keeps. */

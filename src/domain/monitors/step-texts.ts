@@ -4,7 +4,7 @@
  */
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { hashLoosely, mayChange } from './canonical.ts';
-import { FEATURE_BYTES, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures, thoughtBit } from './features.ts';
+import { filterBit, HEAD_WORDS, INPUT_WORDS, MEASURED_BYTES, StepFeatures, thoughtBit } from './features.ts';
 import { FUNCTION_WORDS, NEGATIONS, RETRY_WORDS } from './lexicon.ts';
 import { ALL_TRIGGERS, packTriggers, TRIGGER_WORDS } from './triggers.ts';
 import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from './words.ts';
@@ -81,7 +81,7 @@ export const textFallback: TextEngine = {
   kind: 'typescript',
 
   measureTexts(input, thought, observation, _lexicon, _triggers, features, counts) {
-    if (features.length !== FEATURE_BYTES || counts.length < COUNTS)
+    if (features.length !== MEASURED_BYTES || counts.length < COUNTS)
       throw new RangeError('a table of another size');
     counts.fill(0);
     own.clear();
@@ -145,7 +145,7 @@ export const textFallback: TextEngine = {
     counts[COUNT.own_triggers] = ALL_TRIGGERS;
     counts[COUNT.input_triggers] = ALL_TRIGGERS;
     counts[COUNT.sign_triggers] = ALL_TRIGGERS;
-    own.copyTo(features);
+    features.set(own.measured);
   },
 };
 
@@ -171,6 +171,7 @@ export class StepTexts {
    * @param input the ends of the text, by READ_CHARACTERS, like the other texts
    */
   measure(input: string, thought: string, observation: string, features: StepFeatures): void {
-    this.#engine.measureTexts(input, thought, observation, LEXICON, TRIGGERS, features.bytes, this.counts);
+    features.numbers.fill(0);
+    this.#engine.measureTexts(input, thought, observation, LEXICON, TRIGGERS, features.measured, this.counts);
   }
 }

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
-import { FEATURE_BYTES, StepFeatures } from '../../../src/domain/monitors/features.ts';
+import { MEASURED_BYTES, StepFeatures } from '../../../src/domain/monitors/features.ts';
 import { COUNT, StepTexts, textFallback } from '../../../src/domain/monitors/step-texts.ts';
 import { TRIGGER, TRIGGER_WORDS, type TriggerName } from '../../../src/domain/monitors/triggers.ts';
 import { drawsOf } from '../../long-parts.ts';
@@ -128,7 +128,7 @@ describe.skipIf(addon === null)('the addon and its fallback', () => {
   });
 
   it('refuse tables of another size and texts of another length', () => {
-    const features = new Uint8Array(FEATURE_BYTES);
+    const features = new Uint8Array(MEASURED_BYTES);
     const counts = new Uint32Array(13);
     const tables = [new Uint32Array(3), new Uint32Array(1_280)] as const;
     const call = (...rest: Parameters<TextEngine['measureTexts']>) => addon!.measureTexts(...rest);
@@ -136,7 +136,7 @@ describe.skipIf(addon === null)('the addon and its fallback', () => {
     expect(() => call('', '', '', new Uint32Array(2), tables[1], features, counts)).toThrow(RangeError);
     expect(() => call('', '', '', Uint32Array.of(7, 0, 0), tables[1], features, counts)).toThrow(RangeError);
     expect(() => call('', '', '', tables[0], new Uint32Array(1_279), features, counts)).toThrow(RangeError);
-    expect(() => call('', '', '', ...tables, new Uint8Array(651), counts)).toThrow(RangeError);
+    expect(() => call('', '', '', ...tables, new Uint8Array(MEASURED_BYTES - 1), counts)).toThrow(RangeError);
     expect(() => call('', '', '', ...tables, features, new Uint32Array(12))).toThrow(RangeError);
     expect(() => call('x'.repeat(6_399), '', '', ...tables, features, counts)).toThrow(RangeError);
     expect(() => call(7 as never, '', '', ...tables, features, counts)).toThrow(TypeError);

@@ -71,17 +71,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (text->length > 0) memcpy(text->units, units.data() + from, text->length * 2);
     return true;
   };
-  std::unique_ptr<uint8_t[]> features(new uint8_t[kFeatureBytes]);
+  std::unique_ptr<uint8_t[]> features(new uint8_t[kMeasuredBytes]);
   std::unique_ptr<uint32_t[]> counts(new uint32_t[kCounts]);
   Expect(CountTexts(read, tables, features.get(), counts.get()), "a text was not read");
   Expect(counts[kHeadCount] <= kHeadWords && counts[kKeptCount] <= kInputWords, "more words than are kept");
   Expect(counts[kInputCount] <= first && counts[kObservationCount] <= units.size() - first - second,
          "more words than there are characters");
   Expect(counts[kFunctionCount] <= counts[kInputCount], "more of some words than of all");
-  std::unique_ptr<uint8_t[]> features_again(new uint8_t[kFeatureBytes]);
+  std::unique_ptr<uint8_t[]> features_again(new uint8_t[kMeasuredBytes]);
   std::unique_ptr<uint32_t[]> counts_again(new uint32_t[kCounts]);
   CountTexts(read, tables, features_again.get(), counts_again.get());
-  Expect(memcmp(features.get(), features_again.get(), kFeatureBytes) == 0 &&
+  Expect(memcmp(features.get(), features_again.get(), kMeasuredBytes) == 0 &&
              memcmp(counts.get(), counts_again.get(), kCounts * sizeof(uint32_t)) == 0,
          "other counts of the same texts");
   return 0;
