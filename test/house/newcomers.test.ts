@@ -46,15 +46,21 @@ const word = (text: string) => new RegExp(`(?<![\\w/])${text}(?![\\w/])`);
 function listed(heading: string): string[] {
   const doc = readFileSync(join(ROOT, DOC), 'utf8');
   const list = new RegExp(`^\\*\\*${heading}\\*\\*.*\\n\\n((?:- .*\\n(?: {2}.*\\n)*)+)`, 'm').exec(doc)?.[1];
-  return list!
+  if (list === undefined) throw new Error(`${DOC} has no list "${heading}"`);
+  return list
     .split(/^- /m)
     .flatMap((item) => [...item.split(/:\s/)[0]!.matchAll(/`([\w./<>-]+)`|\]\(\.\.\/([\w./-]+)\)/g)])
-    .map(([, path, link]) => path ?? link!)
-    .toSorted();
+    .map(([, path, link]) => path ?? link!);
 }
 
-const expectListed = (heading: string, places: readonly string[]) =>
-  expect(listed(heading)).toEqual([...new Set(places)].toSorted());
+/** @param places the files that name every existing item of the kind */
+function expectListed(heading: string, places: readonly string[]): void {
+  const names = listed(heading);
+  expect({
+    'not in the list': [...new Set(places)].filter((path) => !names.includes(path)),
+    'in the list, but without all items': names.filter((path) => !places.includes(path)),
+  }).toEqual({ 'not in the list': [], 'in the list, but without all items': [] });
+}
 
 describe('docs/architecture.md names the places to change for', () => {
   it('a new monitor', () => {
@@ -85,6 +91,20 @@ describe('docs/architecture.md names the places to change for', () => {
       'src/student/serving/<name>-wire.ts',
       ...filesWith(/^(?:src|docs)\/(?!demo\/|providers\/)/, RELEGATION_WIRES.map(word)),
     ]);
+  });
+
+  it('a wire format whose runs can be golden', () => {
+    expectListed(
+      'A wire format whose runs can be golden',
+      filesWith(/^(?:src|docs)\//, [/Messages, chat-completions (?:and|or) responses/]),
+    );
+  });
+
+  it('a provider known by name', () => {
+    expectListed(
+      'A provider known by name',
+      filesWith(/^(?:src|docs)\//, [/\bmistral\b/, /\bdeepseek\b/, /\bx\.?ai\b/]),
+    );
   });
 
   it('an upstream under its own prefix', () => {

@@ -1,11 +1,33 @@
 /** A run's memory that an earlier version wrote. */
 
 import { describe, expect, it } from 'vitest';
+import { FEATURE_BYTES } from '../../../src/domain/monitors/features.ts';
 import { MEMORY_BYTES, makeMemory, RunMemory, restoreMemory } from '../../../src/domain/monitors/memory.ts';
 import { MONITOR_NAMES } from '../../../src/domain/monitors/names.ts';
 
 /** Offset of the streaks: after 20 counters and 8 averages of 4 bytes. */
 const STREAKS_AT = 112;
+
+const LAYOUT_CHANGED =
+  'stored runs have the former layout: convert them (docs/architecture.md, "Where to begin")';
+
+describe('runs that are already stored', () => {
+  it('count monitors by position', () => {
+    expect(MONITOR_NAMES.slice(0, 6), 'a new monitor must come last').toEqual([
+      'verification_skip',
+      'claim_contradiction',
+      'cyclic_compression',
+      'semantic_loop',
+      'silent_topic_drift',
+      'infinite_loop',
+    ]);
+  });
+
+  it('have digests and memories of these sizes', () => {
+    expect(FEATURE_BYTES, LAYOUT_CHANGED).toBe(652);
+    expect(MEMORY_BYTES - MONITOR_NAMES.length * 4, LAYOUT_CHANGED).toBe(4656);
+  });
+});
 
 describe('the memory of a stored run', () => {
   const memory = new RunMemory(makeMemory('Fix the failing test of the invoice parser'));
