@@ -14,7 +14,7 @@ import { makeCaptureDatabase } from './capture-database.ts';
 import { CAPTURE_LISTS } from './capture-lists.ts';
 import { type Curve, drawCurves } from './curve-svg.ts';
 import { KeptConnection } from './kept-connection.ts';
-import { readAnonBytes, readCpuUs, readDiskBytes } from './process-meter.ts';
+import { readAnonBytes, readBusyUs, readCpuUs, readDiskBytes } from './process-meter.ts';
 import { startProduct } from './product.ts';
 import { Samples } from './quantiles.ts';
 import { type Provenance, saveResult, takeProvenance } from './results.ts';
@@ -68,7 +68,7 @@ const RUN_LISTS = [
   `/v1/monitor/runs?org_id=${ORG}&outcome=never+reported`,
 ];
 
-/** A service is idle when it uses less than this share of a processor so many times in succession. */
+/** A service is idle when its threads run, or wait for a core, less than this share of the time so many times in succession. */
 const IDLE = { ms: 1_000, share: 0.05, times: 3 } as const;
 /** Interval between requests whether the service has read everything. */
 const POLL_MS = 100;
@@ -213,12 +213,12 @@ async function measureService(dir: string, measuring: Measuring): Promise<Growth
   }
 }
 
-/** Waits until the service uses almost no processor time. */
+/** Waits until the service has almost nothing to do. On a busy machine, work without a core counts, too. */
 async function untilIdle(pid: number): Promise<void> {
   for (let quiet = 0; quiet < IDLE.times; ) {
-    const beforeUs = readCpuUs(pid);
+    const beforeUs = readBusyUs(pid);
     await delay(IDLE.ms);
-    quiet = readCpuUs(pid) - beforeUs > IDLE.share * IDLE.ms * 1_000 ? 0 : quiet + 1;
+    quiet = readBusyUs(pid) - beforeUs > IDLE.share * IDLE.ms * 1_000 ? 0 : quiet + 1;
   }
 }
 

@@ -20,13 +20,7 @@ function readOrNull(path: string): string | null {
 export function listTree(pid: number): number[] {
   const found = [pid];
   for (const parent of found) {
-    let threads: string[] = [];
-    try {
-      threads = readdirSync(`/proc/${parent}/task`);
-    } catch {
-      continue;
-    }
-    for (const thread of threads) {
+    for (const thread of listThreads(parent)) {
       const children = readOrNull(`/proc/${parent}/task/${thread}/children`) ?? '';
       for (const child of children.split(' ')) if (child) found.push(Number(child));
     }
@@ -50,19 +44,36 @@ export function readCpuUs(pid: number): number {
 export function readThreadCpuUs(pid: number): Record<string, number> {
   const out: Record<string, number> = {};
   for (const each of listTree(pid)) {
-    let threads: string[] = [];
-    try {
-      threads = readdirSync(`/proc/${each}/task`);
-    } catch {
-      continue;
-    }
-    for (const thread of threads) {
+    for (const thread of listThreads(each)) {
       const stat = readOrNull(`/proc/${each}/task/${thread}/stat`);
       const name = stat?.slice(stat.indexOf('(') + 1, stat.lastIndexOf(')')) ?? '';
       if (stat) out[`${each}/${thread} ${name}`] = parseCpuUs(stat);
     }
   }
   return out;
+}
+
+/**
+ * Time that all threads ran or waited for a core, in microseconds. Unlike `readCpuUs`, it grows while a process that has
+ * work gets no core. The time of threads that ended is missing.
+ */
+export function readBusyUs(pid: number): number {
+  let busyNs = 0;
+  for (const each of listTree(pid))
+    for (const thread of listThreads(each)) {
+      const stat = readOrNull(`/proc/${each}/task/${thread}/schedstat`) ?? '';
+      const [ran = '0', waited = '0'] = stat.split(' ');
+      busyNs += Number(ran) + Number(waited);
+    }
+  return busyNs / 1_000;
+}
+
+function listThreads(pid: number): string[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return [];
+  }
 }
 
 function sumStatus(pid: number, field: string): number {
