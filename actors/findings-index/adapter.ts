@@ -5,7 +5,6 @@
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { auditWrites } from '../../src/domain/audit-rows.ts';
 import type { Codebase, Finding } from '../../src/domain/finding.ts';
-import type { Tables, TableTransaction } from '../../src/storage/tables.ts';
 import {
   type CodebaseRow,
   codebaseRow,
@@ -14,7 +13,8 @@ import {
   FINDINGS_INDEXED,
   findingRow,
   type IndexedRow,
-} from './protocol.ts';
+} from '../../src/domain/finding-rows.ts';
+import type { Tables, TableTransaction } from '../../src/storage/tables.ts';
 
 export const FINDINGS_ADAPTER = 'findings';
 

@@ -14,6 +14,7 @@ import {
   PathCover,
   scoreOf,
 } from '../../src/domain/finding.ts';
+import type { FindingPlace, IndexedRow } from '../../src/domain/finding-rows.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { AcceptId, VectorIndex } from '../../src/search/vector-index.ts';
 import { FINDINGS_ADAPTER, type LoadedFindings, type NewVector, type StoredFinding } from './adapter.ts';
@@ -21,9 +22,7 @@ import {
   type EmbedderFacts,
   FINDINGS_INDEX_KIND,
   FINDINGS_PER_CODEBASE,
-  type FindingPlace,
   type FindingsIndexProtocol,
-  type IndexedRow,
   unpackVector,
 } from './protocol.ts';
 

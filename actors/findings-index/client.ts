@@ -5,33 +5,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
+import type { FindingPlace } from '../../src/domain/finding-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { PAGE_SCAN_ROWS } from '../../src/limits.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
-import type { TableReader } from '../../src/storage/tables.ts';
+import type { FindingReads } from '../../src/storage/ports/findings.ts';
 import {
-  type CodebaseRow,
   type EmbedderFacts,
-  FINDINGS,
-  FINDINGS_CODEBASES,
-  FINDINGS_INDEXED,
-  type FindingPlace,
   type FindingsIndexProtocol,
-  findingRow,
   findingsAddress,
-  type IndexedRow,
   type IndexFacts,
   packVector,
 } from './protocol.ts';
-
-export { FINDINGS_CODEBASES, FINDINGS_INDEXED, type FindingPlace } from './protocol.ts';
-
-/** A code base of a list. */
-interface CodebaseFacts {
-  codebase_id: string;
-  /** null: not counted, because a project sees only its part. */
-  findings: number | null;
-}
 
 /** Deadline of every request. Loading a full code base takes a fraction of this time. */
 const DEADLINE_MS = 15_000;
@@ -72,16 +56,17 @@ type ReplyOf<N extends keyof FindingsIndexProtocol> = Promise<FindingsIndexProto
  */
 export class FindingsClient {
   readonly #asker: Asker;
-  readonly #tables: TableReader;
+  /** What is stored. Reading it needs no message. */
+  readonly rows: FindingReads;
   readonly #embedder: EmbedderFacts;
 
   /**
-   * @param tables the tables of `main.mdb`, for the texts
+   * @param rows of all code bases
    * @param embedder the embedder that made the callers' vectors
    */
-  constructor(asker: Asker, tables: TableReader, embedder: EmbedderFacts) {
+  constructor(asker: Asker, rows: FindingReads, embedder: EmbedderFacts) {
     this.#asker = asker;
-    this.#tables = tables;
+    this.rows = rows;
     this.#embedder = embedder;
   }
 
@@ -115,58 +100,7 @@ export class FindingsClient {
   /** A finding by its id; undefined if it does not exist or is not visible. */
   async find(scope: FindingsScope, finding_id: string): Promise<Finding | undefined> {
     const { place } = await this.#ask(scope, 'find', { ...sightOf(scope), finding_id });
-    return place === null ? undefined : this.read(scope, place);
-  }
-
-  /**
-   * Ids of the code bases with findings, in descending order. With a project, only code bases in which it has a
-   * finding. For this, at most PAGE_SCAN_ROWS rows are read, so the page may be short.
-   * @param after the end of the last page: a code base, and the sequence number below which to continue (0: after
-   *   this code base)
-   */
-  codebases(
-    {
-      org_id,
-      project_id,
-      hidden,
-    }: { org_id: string; project_id: string | null; hidden?: ReadonlySet<string> },
-    after: readonly [codebase_id: string, seq: number] | null,
-    limit: number,
-  ): { found: CodebaseFacts[]; last: [string, number] | null } {
-    const found: CodebaseFacts[] = [];
-    let looked = 0;
-    let last: [string, number] | null = null;
-    // A key sorts before all keys that extend it. So with another key part, reading continues at this code base.
-    const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
-    const hides = hidden !== undefined && hidden.size > 0;
-    const isCounted = project_id === null && !hides;
-    const isMeant = (projectId: string) =>
-      (project_id === null || projectId === project_id) && !(hides && hidden.has(projectId));
-    const range = { prefix: [org_id], reverse: true, ...(start === null ? {} : { after: start }) };
-    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, range)) {
-      const codebase_id = row[1] as string;
-      if (found.length === limit || looked >= PAGE_SCAN_ROWS) return { found, last };
-      looked++;
-      if (value.count > 0 && isCounted) found.push({ codebase_id, findings: value.count });
-      if (value.count > 0 && !isCounted) {
-        const below = after !== null && after[0] === codebase_id && after[1] > 0 ? after[1] : value.next_seq;
-        const prefix = [org_id, codebase_id];
-        const indexed = { prefix, reverse: true, after: [...prefix, below] };
-        for (const { row: place, value: entry } of this.#tables.range<IndexedRow>(
-          FINDINGS_INDEXED,
-          indexed,
-        )) {
-          if (isMeant(entry.project_id)) {
-            found.push({ codebase_id, findings: null });
-            break;
-          }
-          if (++looked >= PAGE_SCAN_ROWS && (place[2] as number) > 0)
-            return { found, last: [codebase_id, place[2] as number] };
-        }
-      }
-      last = [codebase_id, 0];
-    }
-    return { found, last: null };
+    return place === null ? undefined : this.rows.find(scope, place);
   }
 
   /**
@@ -221,38 +155,9 @@ export class FindingsClient {
     return this.#ask(codebase, 'embedded', { vectors: packed });
   }
 
-  /** The finding at a place; undefined if it was deleted meanwhile. */
-  read(codebase: Codebase, { seq, finding_id }: FindingPlace): Finding | undefined {
-    const finding = this.#tables.get<Finding>(FINDINGS, findingRow(codebase, seq));
-    return finding?.finding_id === finding_id ? finding : undefined;
-  }
-
-  /**
-   * Code bases whose oldest finding was stored before a time (RFC 3339 UTC with milliseconds). Findings that were
-   * stored at the same time may be slightly out of order, which does not matter for ages of days.
-   */
-  *expirable(before: string): Iterable<Codebase> {
-    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [] })) {
-      if (value.count === 0) continue;
-      const [org_id, codebase_id] = row as [string, string];
-      const prefix = [org_id, codebase_id];
-      for (const { value: oldest } of this.#tables.range<IndexedRow>(FINDINGS_INDEXED, { prefix, limit: 1 }))
-        if (oldest.created_at < before) yield { org_id, codebase_id };
-    }
-  }
-
-  /** The organization's code bases that have findings. */
-  *codebasesOf(orgId: string): Iterable<Codebase> {
-    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [orgId] }))
-      if (value.count > 0) yield { org_id: orgId, codebase_id: String(row[1]) };
-  }
-
   /** Code bases in which some vectors are missing or belong to another embedder. */
-  *outdated(): Iterable<Codebase> {
-    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [] })) {
-      if (value.count === 0 || value.embedder_id === this.#embedder.id) continue;
-      yield { org_id: row[0] as string, codebase_id: row[1] as string };
-    }
+  outdated(): Iterable<Codebase> {
+    return this.rows.listOutdated(this.#embedder.id);
   }
 
   /** Plain data about the embedder; without a vector length if the embedding service has not answered yet. */

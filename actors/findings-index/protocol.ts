@@ -6,7 +6,8 @@
 import { createHash } from 'node:crypto';
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
-import type { ActorAddress, RowKey } from '../../src/runtime/protocol.ts';
+import type { FindingPlace } from '../../src/domain/finding-rows.ts';
+import type { ActorAddress } from '../../src/runtime/protocol.ts';
 
 /**
  * Maximum number of findings of one code base. A further one replaces the longest unused one. The vectors of all
@@ -15,34 +16,6 @@ import type { ActorAddress, RowKey } from '../../src/runtime/protocol.ts';
 export const FINDINGS_PER_CODEBASE = 10_000;
 
 export const FINDINGS_INDEX_KIND = 'findings-index';
-
-/** Tables of `main.mdb`. A finding has two rows: its texts, and the data for the index. */
-export const FINDINGS = 'findings';
-export const FINDINGS_INDEXED = 'findings_indexed';
-/** One row per code base. */
-export const FINDINGS_CODEBASES = 'findings_codebases';
-
-export interface CodebaseRow {
-  /** The next sequence number. Every lower number was assigned once. */
-  next_seq: number;
-  count: number;
-  /** The embedder of all vectors; null if some are missing or belong to another embedder. */
-  embedder_id: string | null;
-}
-
-/** The index's data about a finding. */
-export interface IndexedRow {
-  finding_id: string;
-  project_id: string;
-  file_path: string;
-  finding_type: string;
-  created_at: string;
-  hash: string;
-  /** null: not embedded yet. */
-  embedder_id: string | null;
-  /** 32-bit floats in this machine's byte order; empty: no vector. */
-  vector: Uint8Array;
-}
 
 /** The current embedder. A vector of another embedder counts as missing. */
 export interface EmbedderFacts {
@@ -98,12 +71,6 @@ interface Audited {
   audit: AuditEntry | null;
 }
 
-/** Identifies a finding by its sequence number, and by its id to detect a replacement. */
-export interface FindingPlace {
-  seq: number;
-  finding_id: string;
-}
-
 export type FindingsIndexProtocol = {
   /** Evicts the longest unused finding when there is no room. */
   store: {
@@ -144,15 +111,6 @@ export function findingsAddress({ org_id, codebase_id }: Codebase): ActorAddress
     .update(JSON.stringify([org_id, codebase_id]))
     .digest('base64url');
   return { kind: FINDINGS_INDEX_KIND, key: digest };
-}
-
-export function codebaseRow({ org_id, codebase_id }: Codebase): RowKey {
-  return [org_id, codebase_id];
-}
-
-/** Key of both rows of a finding. */
-export function findingRow({ org_id, codebase_id }: Codebase, seq: number): RowKey {
-  return [org_id, codebase_id, seq];
 }
 
 export function packVector(vector: Float32Array): Uint8Array {

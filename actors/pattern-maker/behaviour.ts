@@ -19,6 +19,7 @@ import {
   type TraceStatus,
   traceListKeys,
   traceRowKey,
+  UNFINISHED_TRACES,
 } from '../../src/domain/trace-rows.ts';
 import { USAGE, usageKey } from '../../src/domain/usage.ts';
 import type {
@@ -37,7 +38,6 @@ import {
   type SubmitReply,
   type SubmitRequest,
   TRACE_BODIES,
-  UNFINISHED_TRACES,
 } from './protocol.ts';
 
 /** Maximum number of attempts at a trace before it is given up. An attempt that a restart interrupts counts. */

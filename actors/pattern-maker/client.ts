@@ -1,21 +1,15 @@
 /**
- * Submits traces and reads their outcomes. Sends the pattern maker's messages; no other file does. Server threads.
+ * Submits and deletes traces. Sends the pattern maker's messages; no other file does. Server threads.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Trace } from '../../src/domain/trace.ts';
-import { TRACES, type TraceAddress, type TraceRow, traceRowKey } from '../../src/domain/trace-rows.ts';
+import type { TraceAddress } from '../../src/domain/trace-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { TableReader } from '../../src/storage/tables.ts';
-import {
-  PATTERN_MAKER_KIND,
-  patternMakerKey,
-  type SubmitReply,
-  type SubmitRequest,
-  UNFINISHED_TRACES,
-} from './protocol.ts';
+import type { TraceReads } from '../../src/storage/ports/traces.ts';
+import { PATTERN_MAKER_KIND, patternMakerKey, type SubmitReply, type SubmitRequest } from './protocol.ts';
 import { packTrace } from './trace-body.ts';
 
 /** How long a legacy trace may take, including the wait for other traces and for a language model. */
@@ -24,13 +18,15 @@ const WAKE_DEADLINE_MS = 5_000;
 /** Maximum number of unfinished traces that one call wakes; the next call wakes further ones. */
 const WAKES = 1_000;
 
+type Unfinished = Pick<TraceReads, 'listUnfinished'>;
+
 export class PatternMakerClient {
   readonly #asker: Asker;
-  readonly #tables: TableReader;
+  readonly #traces: Unfinished;
 
-  constructor(asker: Asker, tables: TableReader) {
+  constructor(asker: Asker, traces: Unfinished) {
     this.#asker = asker;
-    this.#tables = tables;
+    this.#traces = traces;
   }
 
   /**
@@ -74,28 +70,14 @@ export class PatternMakerClient {
   }
 
   /**
-   * @param project_id null: the organization's view, which includes the traces of all projects; a trace without a
-   *   project comes first
-   * @returns undefined if no such trace exists or is visible
-   */
-  find(org_id: string, project_id: string | null, trace_id: string): TraceRow | undefined {
-    if (project_id !== null) return this.#tables.get(TRACES, traceRowKey({ org_id, project_id, trace_id }));
-    for (const { value } of this.#tables.range<TraceRow>(TRACES, { prefix: [org_id, trace_id], limit: 1 })) {
-      return value;
-    }
-    return undefined;
-  }
-
-  /**
    * Wakes the actors of traces that a crash left unfinished. Call it at the start and at intervals, because each call
    * wakes a limited number. Traces in progress are not affected.
    * @returns how many were woken
    */
   async resume(): Promise<number> {
     let woken = 0;
-    const rows = [...this.#tables.range(UNFINISHED_TRACES, { prefix: [], limit: WAKES })];
-    for (const { row } of rows) {
-      const to = { kind: PATTERN_MAKER_KIND, key: String(row[0]) };
+    for (const key of this.#traces.listUnfinished(WAKES)) {
+      const to = { kind: PATTERN_MAKER_KIND, key };
       try {
         await this.#asker.ask(to, 'wake', null, { deadline_ms: WAKE_DEADLINE_MS });
         woken++;

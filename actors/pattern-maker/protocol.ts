@@ -12,8 +12,6 @@ export const PATTERN_MAKER_KIND = 'distiller';
 
 /** The bodies of traces that are not processed yet: `[actor key]` → compressed bytes. */
 export const TRACE_BODIES = 'trace_bodies';
-/** The actors with unfinished work, for the start after a crash: `[actor key]` → 1. */
-export const UNFINISHED_TRACES = 'traces_unfinished';
 
 /** A `legacy` trace is processed before the answer, a `v2` trace after it. */
 type TraceStyle = 'legacy' | 'v2';

@@ -4,12 +4,11 @@
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
-import { RUN_DELETIONS } from '../../src/domain/run-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { askOwner } from '../../src/runtime/ask-owner.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { TableReader } from '../../src/storage/tables.ts';
+import type { RunRecords } from '../../src/storage/ports/run-records.ts';
 import {
   type EvaluateReply,
   type KeyedStep,
@@ -85,10 +84,10 @@ export class RunClient {
     await this.#ask(org_id, runId, 'delete', { project_id, audit });
   }
 
-  /** Resumes deletions that a stop or a crash interrupted. @param runs tables of `runs.mdb` */
-  async resumeDeletions(runs: TableReader): Promise<void> {
-    const left = [...runs.range(RUN_DELETIONS, { prefix: [], limit: RUN_DELETIONS_RESUMED })];
-    for (const { row } of left) await this.#ask(String(row[0]), String(row[1]), 'wake', null);
+  /** Resumes deletions that a stop or a crash interrupted. */
+  async resumeDeletions(runs: Pick<RunRecords, 'listDeletions'>): Promise<void> {
+    for (const { org_id, run_id } of runs.listDeletions(RUN_DELETIONS_RESUMED))
+      await this.#ask(org_id, run_id, 'wake', null);
   }
 
   #ask<Name extends keyof RunProtocol>(

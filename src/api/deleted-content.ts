@@ -4,26 +4,20 @@
  * next start continues an interrupted deletion. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { FINDINGS_CODEBASES, type FindingsClient } from '../../actors/findings-index/client.ts';
+import type { FindingsClient } from '../../actors/findings-index/client.ts';
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
 import { RunClient } from '../../actors/run/client.ts';
 import type { PatternScope } from '../domain/pattern.ts';
-import { PATTERN_SOURCES, PATTERNS } from '../domain/pattern-rows.ts';
 import { RETENTION } from '../domain/retention-clock.ts';
-import { placeOfKey, RUN_LISTS, runListPrefix } from '../domain/run-list.ts';
-import { RUNS_BY_EXPERIMENT } from '../domain/run-summary.ts';
-import { TRACE_LISTS, type TraceListRow, traceListPrefix } from '../domain/trace-rows.ts';
 import { CatalogueError } from '../errors.ts';
 import type { Asker } from '../runtime/actor-client.ts';
-import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import { removeRows } from '../storage/accounts/row-removal.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { DeletedScope, Deletion } from '../storage/ports/deletions.ts';
+import type { ListPlace, OldestFirst } from '../storage/ports/page.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { Row, Tables } from '../storage/tables.ts';
 
 /**
  * Maximum time for which the answer to a deletion waits for the removal. The rest is removed afterwards.
@@ -67,7 +61,7 @@ export class DeletedContent {
     this.#isShared = is_shared;
     this.#stores = stores;
     this.#runs = new RunClient(asker);
-    this.#traces = new PatternMakerClient(asker, stores.main);
+    this.#traces = new PatternMakerClient(asker, stores.accounts.traces);
     this.#patterns = has_patterns ? new PatternIndexClient(asker) : null;
     this.#findings = findings;
     this.#live = new LiveHubClient(asker);
@@ -102,13 +96,13 @@ export class DeletedContent {
   }
 
   async #sweep({ org_id, project_id }: DeletedScope): Promise<void> {
-    const { main, accounts } = this.#stores;
+    const { accounts } = this.#stores;
     const forget = () => this.#live.forget(org_id, project_id === null ? {} : { project_id });
     forget();
     await this.#removeFindings(org_id, project_id);
     await this.#sweepRuns({ org_id, project_id });
-    await empty<TraceListRow>(main, TRACE_LISTS, traceListPrefix(org_id, project_id), ({ row, value }) =>
-      this.#traces.delete({ org_id, project_id: value.project_id, trace_id: String(row[3]) }, null),
+    await empty('traces', { org_id, project_id }, accounts.traces, (trace) =>
+      this.#traces.delete(trace, null),
     );
     await this.#removePatterns('e1', org_id, project_id);
     if (project_id === null) await this.#removePatterns('e2', org_id, null);
@@ -117,35 +111,36 @@ export class DeletedContent {
   }
 
   async #sweepRuns({ org_id, project_id }: DeletedScope): Promise<void> {
-    const { accounts, runs } = this.#stores;
-    await empty(runs, RUN_LISTS, runListPrefix(org_id, project_id), async ({ row }) => {
-      const { run_id } = placeOfKey(row);
+    const { accounts, run_records, experiments } = this.#stores;
+    await empty('runs', { org_id, project_id }, run_records, async ({ run_id }) => {
       await this.#runs.delete({ org_id, project_id: null }, run_id, null);
       await forgetRunMarks(accounts, { org_id, run_id });
     });
-    const isMeant = ({ row }: Row) => project_id === null || row[2] === project_id;
-    await removeRows(runs, RUNS_BY_EXPERIMENT, [org_id], isMeant);
+    await experiments.removeRuns(org_id, project_id);
   }
 
   async #removePatterns(tier: 'e1' | 'e2', org_id: string, project_id: string | null): Promise<void> {
-    const { main } = this.#stores;
-    const prefix = project_id === null ? [tier, org_id] : [tier, org_id, project_id];
+    const { accounts } = this.#stores;
     for (;;) {
-      const rows = [...main.range(PATTERNS, { prefix, limit: RETENTION.rows })];
-      if (rows.length === 0) break;
+      const found = accounts.patterns.listOf(tier, org_id, project_id, RETENTION.rows);
+      if (found.length === 0) break;
       if (this.#patterns === null) throw new CatalogueError('unavailable', 'No vector store is configured');
-      const scope: PatternScope = { tier, org_id, project_id: String(rows[0]!.row[2]) };
-      const ids = rows.filter(({ row }) => row[2] === scope.project_id).map(({ row }) => String(row[3]));
-      await this.#patterns.remove(scope, ids, null);
+      const scope: PatternScope = { tier, org_id, project_id: found[0]!.project_id };
+      const meant = found.filter((pattern) => pattern.project_id === scope.project_id);
+      await this.#patterns.remove(
+        scope,
+        meant.map(({ pattern_id }) => pattern_id),
+        null,
+      );
     }
-    await removeRows(main, PATTERN_SOURCES, prefix, () => true);
+    await accounts.removePatternSources(tier, org_id, project_id);
   }
 
   async #removeFindings(org_id: string, project_id: string | null): Promise<void> {
     if (this.#findings === null) return;
-    for (const codebase of [...this.#findings.codebasesOf(org_id)])
+    const { accounts } = this.#stores;
+    for (const codebase of [...accounts.findings.listCodebasesOf(org_id)])
       await this.#findings.clear({ ...codebase, project_id }, null);
-    if (project_id === null) await removeRows(this.#stores.main, FINDINGS_CODEBASES, [org_id], () => true);
   }
 }
 
@@ -167,23 +162,25 @@ export async function removeInTime(
 
 /**
  * Removes everything in a list, a portion at a time.
- * @param remove must also remove the row from the list
+ * @param remove must also remove the item from the list
  * @throws CatalogueError the reason of a failure; `internal` if a list does not become empty
  */
-async function empty<Value>(
-  tables: Tables,
-  table: string,
-  prefix: RowKey,
-  remove: (row: Row<Value>) => Promise<void>,
+async function empty<Item extends { place: ListPlace }>(
+  what: string,
+  scope: DeletedScope,
+  list: { listOldest(portion: OldestFirst): Item[] },
+  remove: (item: Item) => Promise<void>,
 ): Promise<void> {
   let before = '';
   for (;;) {
-    const rows = [...tables.range<Value>(table, { prefix, limit: RETENTION.rows })];
-    if (rows.length === 0) return;
-    const first = JSON.stringify(rows[0]!.row);
-    if (first === before) throw new CatalogueError('internal', `${table} names a row that does not exist`);
+    const portion = { ...scope, before_ms: Number.POSITIVE_INFINITY, after: null, limit: RETENTION.rows };
+    const items = list.listOldest(portion);
+    if (items.length === 0) return;
+    const first = JSON.stringify(items[0]!.place);
+    if (first === before)
+      throw new CatalogueError('internal', `The list of ${what} names one that does not exist`);
     before = first;
-    await Promise.all(rows.map((row) => remove(row).catch(passMissing)));
+    await Promise.all(items.map((item) => remove(item).catch(passMissing)));
     await nextTurn();
   }
 }

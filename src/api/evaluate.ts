@@ -32,7 +32,7 @@ export function evaluateHandlers(services: {
   const { asker } = services;
   const { accounts } = services.stores;
   const runs = new RunClient(asker);
-  const hidden = new HiddenRuns(services.stores.runs, services.deleted);
+  const hidden = new HiddenRuns(services.stores.run_records, services.deleted);
   const live = new LiveHubClient(asker);
   const meter = new UsageMeterClient(asker);
   return {

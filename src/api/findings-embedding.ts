@@ -101,7 +101,7 @@ export class FindingsEmbedding {
     for (let left = 1; left > 0 && !this.#stopped.signal.aborted; ) {
       const { places } = await this.#findings.unembedded(codebase, this.#options.batch);
       const found = places.flatMap((place) => {
-        const content = this.#findings.read(codebase, place)?.content;
+        const content = this.#findings.rows.find(codebase, place)?.content;
         return content === undefined ? [] : [{ place, content }];
       });
       if (found.length === 0) {

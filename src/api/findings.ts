@@ -1,6 +1,6 @@
 /** Handlers of `contract/findings.ts`. Server threads. */
 
-import type { FindingPlace, FindingsClient, FindingsScope } from '../../actors/findings-index/client.ts';
+import type { FindingsClient, FindingsScope } from '../../actors/findings-index/client.ts';
 import type { FINDINGS } from '../contract/findings.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import { CODEBASE_ID_CHARACTERS } from '../contract/limits.ts';
@@ -13,6 +13,7 @@ import {
   prepareFinding,
   prepareFindingType,
 } from '../domain/finding.ts';
+import type { FindingPlace } from '../domain/finding-rows.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import type { Embedder } from '../search/embedder.ts';
@@ -107,7 +108,7 @@ function storeHandlers(services: Services): Pick<Handlers, 'store' | 'recall'> {
       const { hits, unembedded } = await findings.recall(scope, vector, options);
       if (unembedded > 0) embedding.tend(scope);
       const recalled = hits.flatMap((hit) => {
-        const finding = findings.read(scope, hit);
+        const finding = findings.rows.find(scope, hit);
         return finding === undefined ? [] : [{ ...describeFinding(finding), score: hit.score }];
       });
       return { body: { findings: recalled } };
@@ -119,7 +120,7 @@ function listHandlers(services: Services): Pick<Handlers, 'listCodebases' | 'rea
   const { findings, deleted } = services;
   const readAll = (scope: FindingsScope, places: readonly FindingPlace[]): Finding[] =>
     places.flatMap((place) => {
-      const finding = findings.read(scope, place);
+      const finding = findings.rows.find(scope, place);
       return finding === undefined ? [] : [finding];
     });
   return {
@@ -129,7 +130,7 @@ function listHandlers(services: Services): Pick<Handlers, 'listCodebases' | 'rea
       const after = readCursor(query.cursor, [{ max: CODEBASE_ID_CHARACTERS }, 'number']) as
         | [string, number]
         | null;
-      const { found, last } = findings.codebases(
+      const { found, last } = findings.rows.listCodebases(
         { org_id, project_id, hidden: deleted.hiddenIn(org_id) },
         after,
         query.limit,

@@ -3,16 +3,15 @@
  * read. Server threads.
  */
 import { RUN_REFUSALS } from '../../actors/run/client.ts';
-import { RUN_STARTS, type RunStartRow } from '../domain/run-rows.ts';
 import { CatalogueError } from '../errors.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { RunRecords } from '../storage/ports/run-records.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
 export class HiddenRuns {
-  readonly #runs: TableReader;
+  readonly #runs: Pick<RunRecords, 'findStart'>;
   readonly #deleted: DeletedView;
 
-  constructor(runs: TableReader, deleted: DeletedView) {
+  constructor(runs: Pick<RunRecords, 'findStart'>, deleted: DeletedView) {
     this.#runs = runs;
     this.#deleted = deleted;
   }
@@ -34,7 +33,7 @@ export class HiddenRuns {
   #isHidden(org_id: string, run_id: string): boolean {
     const hidden = this.#deleted.hiddenIn(org_id);
     if (hidden.size === 0) return false;
-    const start = this.#runs.get<RunStartRow>(RUN_STARTS, [org_id, run_id]);
+    const start = this.#runs.findStart({ org_id, run_id });
     return start !== undefined && hidden.has(start.project_id);
   }
 }

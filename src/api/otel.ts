@@ -78,7 +78,7 @@ class Intake {
 
   constructor({ asker, stores, deleted, max_body_bytes = DEFAULTS.MAX_BODY_BYTES }: OtelServices) {
     this.#runs = new RunClient(asker);
-    this.#hidden = new HiddenRuns(stores.runs, deleted);
+    this.#hidden = new HiddenRuns(stores.run_records, deleted);
     this.#stores = stores;
     this.#maxBytes = max_body_bytes;
   }

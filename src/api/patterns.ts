@@ -10,20 +10,11 @@ import {
   type PatternScope,
   UNIVERSAL_SCOPE,
 } from '../domain/pattern.ts';
-import {
-  PATTERNS as PATTERN_ROWS,
-  PATTERN_SETTINGS,
-  type PatternRow,
-  patternKey,
-  readPattern,
-  STARTERS_ROW,
-  type StarterRow,
-} from '../domain/pattern-rows.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import type { Accounts } from '../storage/ports/accounts.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { PatternReads } from '../storage/ports/patterns.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
@@ -44,7 +35,6 @@ interface PatternServices {
     add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]>;
     remove(scope: PatternScope, patternIds: readonly string[], audit: AuditEntry | null): Promise<number>;
   } | null;
-  main: Tables;
   accounts: Accounts;
   deleted: DeletedView;
 }
@@ -68,7 +58,7 @@ function scopesOf(
 }
 
 function readHandlers(services: PatternServices): Pick<Handlers, 'listPatterns' | 'readPattern'> {
-  const { main } = services;
+  const { patterns: stored } = services.accounts;
   return {
     listPatterns: ({ tenant, query }) => {
       const scopes = scopesOf(services, tenant, query.project_id ?? undefined).filter(
@@ -86,32 +76,24 @@ function readHandlers(services: PatternServices): Pick<Handlers, 'listPatterns' 
           next_cursor: next === null ? null : writeCursor(next),
         },
       });
-      return main.snapshot([PATTERN_ROWS], (reader) => {
-        for (const scope of scopes) {
-          if (place !== null && scope.tier < place[0]!) continue;
-          const prefix = [scope.tier, scope.org_id, scope.project_id];
-          const after = place !== null && scope.tier === place[0] ? { after: [...prefix, place[1]!] } : {};
-          for (const { row, value } of reader.range<PatternRow>(PATTERN_ROWS, {
-            prefix,
-            reverse: true,
-            ...after,
-          })) {
-            if (patterns.length === query.limit || looked === PATTERN_SCAN_ROWS) return page(last);
-            looked++;
-            const pattern = readPattern(row, value);
-            last = [pattern.tier, pattern.pattern_id];
-            if (pattern.created_at >= from && pattern.created_at < to) patterns.push(pattern);
-          }
+      for (const scope of scopes) {
+        if (place !== null && scope.tier < place[0]!) continue;
+        const after = place !== null && scope.tier === place[0] ? (place[1] as string) : null;
+        for (const pattern of stored.list(scope, 'newest', after)) {
+          if (patterns.length === query.limit || looked === PATTERN_SCAN_ROWS) return page(last);
+          looked++;
+          last = [pattern.tier, pattern.pattern_id];
+          if (pattern.created_at >= from && pattern.created_at < to) patterns.push(pattern);
         }
-        return page(null);
-      });
+      }
+      return page(null);
     },
 
     readPattern: ({ tenant, params, query }) => {
       for (const scope of scopesOf(services, tenant, query.project_id ?? undefined)) {
-        const key = patternKey(scope, params.pattern_id);
-        const row = main.get<PatternRow>(PATTERN_ROWS, key);
-        if (row !== undefined) return { body: describePattern(readPattern(key, row)) };
+        const { pattern_id } = params;
+        const row = stored.find(scope, pattern_id);
+        if (row !== undefined) return { body: describePattern({ pattern_id, ...scope, ...row }) };
       }
       throw new CatalogueError('not_found', 'Pattern not found');
     },
@@ -119,17 +101,17 @@ function readHandlers(services: PatternServices): Pick<Handlers, 'listPatterns' 
 }
 
 function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePattern' | 'importPatterns'> {
-  const { index, main, accounts } = services;
+  const { index, accounts } = services;
   return {
     deletePattern: async ({ tenant, params, query, request }) => {
       const actor = tenantAuditActor(tenant, request);
       const { pattern_id } = params;
       const missing = new CatalogueError('not_found', 'Pattern not found');
       const scope = scopesOf(services, tenant, query.project_id ?? undefined).find(
-        (each) => main.get<PatternRow>(PATTERN_ROWS, patternKey(each, pattern_id)) !== undefined,
+        (each) => accounts.patterns.find(each, pattern_id) !== undefined,
       );
       if (scope === undefined) throw missing;
-      if (scope.tier === 'e3') checkUniversal(main, tenant, pattern_id);
+      if (scope.tier === 'e3') checkUniversal(accounts.patterns, tenant, pattern_id);
       if (index === null)
         throw new CatalogueError('unavailable', 'No vector store is configured (VECTOR_STORE_URL)');
       const { tier, project_id } = scope;
@@ -177,10 +159,9 @@ function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePatter
  * @throws CatalogueError `forbidden` for anyone but the operator, `conflict` for a pattern that every start adds
  *   again
  */
-function checkUniversal(main: Tables, { actor }: Tenant, patternId: string): void {
+function checkUniversal(patterns: PatternReads, { actor }: Tenant, patternId: string): void {
   if (actor.type !== 'static') throw new CatalogueError('forbidden', 'Universal patterns are the operator’s');
-  const starters = main.get<StarterRow>(PATTERN_SETTINGS, STARTERS_ROW);
-  if (starters !== undefined && Object.values(starters.created).includes(patternId))
+  if (patterns.isStarter(patternId))
     throw new CatalogueError('conflict', 'A starter pattern comes with the product; it cannot be deleted');
 }
 

@@ -9,23 +9,13 @@ import type { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
 import type { RunClient } from '../../actors/run/client.ts';
 import type { AuditActor } from '../domain/account.ts';
 import { RETENTION } from '../domain/retention-clock.ts';
-import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from '../domain/run-list.ts';
-import { RUNS, type RunRow, runKey } from '../domain/run-rows.ts';
-import {
-  TRACE_LISTS,
-  TRACES,
-  type TraceListRow,
-  type TraceRow,
-  traceListPrefix,
-  traceRowKey,
-} from '../domain/trace-rows.ts';
+import type { RunRow } from '../domain/run-rows.ts';
 import { CatalogueError } from '../errors.ts';
-import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
+import type { ListPlace, OldestFirst } from '../storage/ports/page.ts';
 import type { RunReads } from '../storage/ports/run-reads.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { Row, RowRange, TableReader } from '../storage/tables.ts';
 
 /** The kinds of data with an age limit. */
 export const EXPIRING_KINDS = ['runs', 'traces', 'findings'] as const;
@@ -39,7 +29,7 @@ interface RetentionParts {
   stores: Stores;
   runs: Pick<RunClient, 'delete'>;
   traces: Pick<PatternMakerClient, 'delete'>;
-  findings: Pick<FindingsClient, 'expire' | 'expirable'>;
+  findings: Pick<FindingsClient, 'expire'>;
   /** Called for each deleted portion. */
   count(kind: ExpiringKind, deleted: number): void;
   /** Asked before each pass: whether another box does it; absent: no. */
@@ -110,49 +100,37 @@ export class Retention {
   /** Deletes runs by the time of their start, but keeps a running one whose last step is recent. */
   async #expireRuns(beforeMs: number): Promise<void> {
     const { stores, runs } = this.#parts;
-    for (const org_id of listOrganizations(stores.runs, RUN_LISTS)) {
-      const prefix = runListPrefix(org_id, null);
-      await this.#expireList<RunListRow>(stores.runs, RUN_LISTS, prefix, beforeMs, {
-        kind: 'runs',
-        org_id,
-        remove: async (row, { project_id }) => {
-          const { run_id } = placeOfKey(row);
-          const run = stores.runs.get<RunRow>(RUNS, runKey({ org_id, project_id, run_id }));
-          if (
-            run === undefined ||
-            (run.status === 'running' && (await isActive(stores.run_reads, run, beforeMs)))
-          )
-            return false;
-          const isGone = await isDone(runs.delete({ org_id, project_id: null }, run_id, null));
-          if (isGone) await forgetRunMarks(stores.accounts, { org_id, run_id });
-          return isGone;
-        },
+    for (const org_id of stores.run_records.listOrganizations())
+      await this.#expireList('runs', org_id, beforeMs, stores.run_records, async (place) => {
+        const run = stores.run_records.find(place)?.row;
+        if (
+          run === undefined ||
+          (run.status === 'running' && (await isActive(stores.run_reads, run, beforeMs)))
+        )
+          return false;
+        const { run_id } = place;
+        const isGone = await isDone(runs.delete({ org_id, project_id: null }, run_id, null));
+        if (isGone) await forgetRunMarks(stores.accounts, { org_id, run_id });
+        return isGone;
       });
-    }
   }
 
   /** Deletes traces by the time of their submission, but keeps one that still waits for pattern making. */
   async #expireTraces(beforeMs: number): Promise<void> {
-    const { stores, traces } = this.#parts;
-    for (const org_id of listOrganizations(stores.main, TRACE_LISTS)) {
-      const prefix = traceListPrefix(org_id, null);
-      await this.#expireList<TraceListRow>(stores.main, TRACE_LISTS, prefix, beforeMs, {
-        kind: 'traces',
-        org_id,
-        remove: async (row, { project_id }) => {
-          const address = { org_id, project_id, trace_id: String(row[3]) };
-          const trace = stores.main.get<TraceRow>(TRACES, traceRowKey(address));
-          if (trace === undefined || trace.status === 'queued' || trace.status === 'distilling') return false;
-          return isDone(traces.delete(address, null));
-        },
+    const { traces, stores } = this.#parts;
+    const stored = stores.accounts.traces;
+    for (const org_id of stored.listOrganizations())
+      await this.#expireList('traces', org_id, beforeMs, stored, async (address) => {
+        const trace = stored.findExact(address);
+        if (trace === undefined || trace.status === 'queued' || trace.status === 'distilling') return false;
+        return isDone(traces.delete(address, null));
       });
-    }
   }
 
   async #expireFindings(beforeMs: number): Promise<void> {
-    const { findings } = this.#parts;
+    const { findings, stores } = this.#parts;
     const before = new Date(beforeMs).toISOString();
-    for (const codebase of [...findings.expirable(before)]) {
+    for (const codebase of [...stores.accounts.findings.listExpirable(before)]) {
       try {
         for (let deleted: number = RETENTION.rows; deleted === RETENTION.rows && !this.#isOver; ) {
           ({ deleted } = await findings.expire(codebase, before, RETENTION.rows, null));
@@ -166,41 +144,34 @@ export class Retention {
     }
   }
 
-  /** Walks a list whose keys have the time after the prefix, oldest first. */
-  async #expireList<Value>(
-    tables: TableReader,
-    table: string,
-    prefix: RowKey,
-    beforeMs: number,
-    {
-      kind,
-      org_id,
-      remove,
-    }: {
-      kind: ExpiringKind;
-      org_id: string;
-      /** @returns whether the row was deleted */
-      remove(row: RowKey, value: Value): Promise<boolean>;
-    },
+  /**
+   * Walks an organization's list, oldest first.
+   * @param remove returns whether it has deleted the item
+   */
+  async #expireList<Item extends { place: ListPlace }>(
+    kind: ExpiringKind,
+    org_id: string,
+    before_ms: number,
+    list: { listOldest(portion: OldestFirst): Item[] },
+    remove: (item: Item) => Promise<boolean>,
   ): Promise<void> {
-    let after: RowKey | null = null;
+    let after: ListPlace | null = null;
     while (!this.#isOver) {
-      const range: RowRange = { prefix, limit: RETENTION.rows, ...(after === null ? {} : { after }) };
-      const rows: Row<Value>[] = [...tables.range<Value>(table, range)];
-      const old = rows.filter(({ row }) => (row[prefix.length] as number) < beforeMs);
+      const portion = { org_id, project_id: null, before_ms, after, limit: RETENTION.rows };
+      const old: Item[] = list.listOldest(portion);
       if (old.length === 0) return;
-      // A row that cannot be deleted now must not delay the others; the next pass finds it again.
+      // An item that cannot be deleted now must not delay the others; the next pass finds it again.
       const gone = await Promise.all(
-        old.map(({ row, value }) =>
-          remove(row, value).catch((thrown: unknown) => {
+        old.map((item) =>
+          remove(item).catch((thrown: unknown) => {
             this.#parts.report(thrown);
             return false;
           }),
         ),
       );
-      await this.#tell(kind, org_id, gone.filter(Boolean).length, new Date(beforeMs).toISOString());
+      await this.#tell(kind, org_id, gone.filter(Boolean).length, new Date(before_ms).toISOString());
       if (old.length < RETENTION.rows) return;
-      after = old.at(-1)!.row;
+      after = old.at(-1)!.place;
       await this.#pause(RETENTION.pause_ms);
     }
   }
@@ -228,20 +199,6 @@ export class Retention {
         resolve();
       };
     });
-  }
-}
-
-/** Every organization with a row in the table: one seek each, however many rows it has. */
-function* listOrganizations(tables: TableReader, table: string): Iterable<string> {
-  let after: RowKey | undefined;
-  for (;;) {
-    const range = { prefix: [], limit: 1, ...(after === undefined ? {} : { after }) };
-    let found: string | undefined;
-    for (const { row } of tables.range(table, range)) found = String(row[0]);
-    if (found === undefined) return;
-    yield found;
-    // The smallest name after all keys that begin with this name.
-    after = [`${found}\0`];
   }
 }
 

@@ -5,13 +5,12 @@ import type { HandlersOf } from '../contract/handler.ts';
 import type { RETRIEVE } from '../contract/retrieve.ts';
 import type { LiveEvent } from '../domain/live-event.ts';
 import type { PatternFields, Tier } from '../domain/pattern.ts';
-import { PATTERNS, type PatternRow, patternKey } from '../domain/pattern-rows.ts';
 import { capOf, type PlanCaps, type PlanReader } from '../domain/plans.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { DEFAULT_PROJECT } from '../domain/tenant.ts';
 import type { UsageCounts } from '../domain/usage.ts';
 import { RecentMap } from '../std/recent-map.ts';
-import type { TableReader } from '../storage/tables.ts';
+import type { PatternReads } from '../storage/ports/patterns.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
 /**
@@ -35,8 +34,8 @@ const NO_MATCHES: FoundMatches = { scopes: [], matches: [] };
 export interface RetrieveServices {
   /** null: no vector store is configured, and every answer is empty. */
   index: { retrieve(request: RetrieveRequest): Promise<FoundMatches> } | null;
-  /** Holds the patterns' texts. */
-  main: TableReader;
+  /** Has the patterns' texts. */
+  patterns: Pick<PatternReads, 'find'>;
   meter: {
     intervene(
       orgId: string,
@@ -53,7 +52,7 @@ export interface RetrieveServices {
 }
 
 export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof RETRIEVE> {
-  const { index, main, meter, plans, plan_caps, live, deleted } = services;
+  const { index, patterns, meter, plans, plan_caps, live, deleted } = services;
   /** When each organization's cap was last reported. */
   const toldMs = new RecentMap<string, number>(CAPPED_TOLD.orgs);
   const tellCapped = (org_id: string, project_id: string, cap: number): void => {
@@ -81,7 +80,7 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
               failure_type: body.failure_type || null,
               model: body.model || null,
             });
-      const found = readFound(main, matches, top_k, deleted.hiddenIn(org_id));
+      const found = readFound(patterns, matches, top_k, deleted.hiddenIn(org_id));
       const counted = project_id ?? DEFAULT_PROJECT;
       // Count before answering: after a crash, an unanswered retrieval may be counted, but no answered one is missed.
       if (found.length === 0) {
@@ -103,7 +102,7 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
  * @returns the best match first, at most `topK`
  */
 export function readFound(
-  tables: TableReader,
+  patterns: Pick<PatternReads, 'find'>,
   { scopes, matches }: FoundMatches,
   topK: number,
   hidden: ReadonlySet<string> = NOTHING_HIDDEN,
@@ -113,7 +112,7 @@ export function readFound(
     if (found.length === topK) break;
     const scope = scopes[place]!;
     if (hidden.has(scope.project_id)) continue;
-    const row = tables.get<PatternRow>(PATTERNS, patternKey(scope, pattern_id));
+    const row = patterns.find(scope, pattern_id);
     // The index holds a pattern shortly before the disk does.
     if (row === undefined) continue;
     const { situation, dead_ends, unlock } = row;

@@ -135,21 +135,21 @@ function productEndpoints(given: ApiServices): BoundEndpoint[] {
 }
 
 function patternEndpoints(
-  { asker, stores: { main, accounts }, control, has_patterns, search }: ApiServices,
+  { asker, stores: { accounts }, control, has_patterns, search }: ApiServices,
   deleted: DeletedView,
   lists: Pick<ExportedLists, 'runs' | 'traces'>,
 ): BoundEndpoint[] {
   const index = has_patterns === true ? new PatternIndexClient(asker) : null;
   const retrieval = {
     index: index === null ? null : (search ?? index),
-    main,
+    patterns: accounts.patterns,
     meter: new UsageMeterClient(asker),
     plans: planReader(accounts.subscriptions),
     plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,
     live: new LiveHubClient(asker),
     deleted,
   };
-  const patterns = patternHandlers({ index, main, accounts, deleted });
+  const patterns = patternHandlers({ index, accounts, deleted });
   return [
     ...bind(RETRIEVE, retrieveHandlers(retrieval)),
     ...bind(PATTERNS, patterns),

@@ -7,7 +7,6 @@ import type { AuditActor } from '../domain/account.ts';
 import type { CaptureAsker } from '../domain/captured-run.ts';
 import { maskSecrets } from '../domain/patterns/text.ts';
 import { type CaptureOwner, type RunMarkChange, type RunMarkRow, readMarks } from '../domain/run-mark.ts';
-import { RUN_STARTS } from '../domain/run-rows.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
@@ -69,9 +68,9 @@ async function findMarkable(
 ): Promise<MarkedRun> {
   const { org_id } = tenant;
   const run = { org_id, run_id };
-  const isReported = stores.runs.get(RUN_STARTS, [org_id, run_id]) !== undefined;
+  const isReported = stores.run_records.findStart(run) !== undefined;
   if (isReported || captures === undefined || !speaksOfCaptures(stores.accounts, captures.owner, org_id)) {
-    findRun(stores.runs, tenant, run_id, deleted);
+    findRun(stores.run_records, tenant, run_id, deleted);
     return run;
   }
   const answer = await captures.reader.ask({ name: 'run', run_id, limit: 1, after: null });

@@ -1,4 +1,4 @@
-/** Handlers of `contract/run-records.ts`, which read runs and steps from their tables. Server threads. */
+/** Handlers of `contract/run-records.ts`, which read runs and their steps. Server threads. */
 import type { z } from 'zod';
 import { RunClient } from '../../actors/run/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
@@ -8,20 +8,13 @@ import type { StoredStep } from '../domain/gathered-steps.ts';
 import type { MonitorName, MonitorScores } from '../domain/monitors/names.ts';
 import { type ReportedRun, tellReportedStatus, toReportedRun } from '../domain/reported-run.ts';
 import { readAnswer } from '../domain/run.ts';
-import {
-  passesFilter,
-  placeOfKey,
-  RUN_LISTS,
-  type RunFilter,
-  type RunListRow,
-  runListPrefix,
-} from '../domain/run-list.ts';
+import { passesFilter, type RunFilter } from '../domain/run-list.ts';
 import { type RunMarks, readMarks } from '../domain/run-mark.ts';
 import type { CountedValues } from '../domain/run-query/count-values.ts';
 import { writeRunCursor } from '../domain/run-query/cursor.ts';
 import type { NameField } from '../domain/run-query/fields.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
-import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from '../domain/run-rows.ts';
+import type { RunRow, RunStartRow } from '../domain/run-rows.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
@@ -30,12 +23,11 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { RunReads } from '../storage/ports/run-reads.ts';
+import type { RunRecords, StoredRun } from '../storage/ports/run-records.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { TableReader } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
-import { readListPage } from './list-page.ts';
 import { queryViolation, readRunPlace, readRunQuery, startedBetween, wholeName } from './run-query.ts';
 import { RunningTotals } from './running-totals.ts';
 import { listMissingFields, SearchedRuns } from './searched-runs.ts';
@@ -46,20 +38,14 @@ type StepRecord = z.output<typeof stepRecord>;
 type ValuesQuery = z.output<(typeof RUN_RECORDS)['listRunValues']['query']>;
 type ListQuery = z.output<(typeof RUN_RECORDS)['listRuns']['query']>;
 
-/** A run from its two rows. */
-interface StoredRun {
-  row: RunRow;
-  start: RunStartRow | undefined;
-}
-
 export function runRecordHandlers(
   services: { asker: Asker; stores: Stores; deleted: DeletedView },
   clock: Clock = systemClock,
 ): HandlersOf<typeof RUN_RECORDS> {
   const { deleted } = services;
-  const hidden = new HiddenRuns(services.stores.runs, deleted);
+  const hidden = new HiddenRuns(services.stores.run_records, deleted);
   const actors = new RunClient(services.asker);
-  const { runs } = services.stores;
+  const { run_records: runs } = services.stores;
   const lists = new RunLists(services.stores, deleted, clock);
 
   const totals = new RunningTotals(services.stores.run_reads, actors);
@@ -114,31 +100,25 @@ type StoredPage = Omit<z.output<typeof runPage>, 'runs'> & { found: StoredRun[] 
 
 /** The list of an organization's runs: by time from its table, or by a query. */
 class RunLists {
-  readonly #runs: Stores['runs'];
+  readonly #runs: RunRecords;
   readonly #deleted: DeletedView;
   readonly #clock: Clock;
   readonly #searched: SearchedRuns;
 
-  constructor({ runs, main, accounts }: Stores, deleted: DeletedView, clock: Clock) {
-    this.#runs = runs;
+  constructor({ run_records, accounts }: Stores, deleted: DeletedView, clock: Clock) {
+    this.#runs = run_records;
     this.#deleted = deleted;
     this.#clock = clock;
-    this.#searched = new SearchedRuns(runs, accounts, runs === main);
+    this.#searched = new SearchedRuns(run_records, accounts);
   }
 
   async readNewest({ org_id, project_id: own }: Tenant, query: ListQuery): Promise<StoredPage> {
     const filter = filterOf(query);
     const hidden = this.#deleted.hiddenIn(org_id);
-    const prefix = runListPrefix(org_id, own ?? query.project_id ?? null);
-    const { found, last, looked } = await readListPage<RunListRow, StoredRun>(
-      this.#runs,
-      { table: RUN_LISTS, prefix, ...rangeOf(query) },
-      [RUNS, RUN_STARTS],
-      ({ row, value: { project_id } }, reader) => {
-        if (hidden.has(project_id)) return undefined;
-        const run = readStoredRun(reader, { org_id, project_id, run_id: placeOfKey(row).run_id });
-        return run === undefined || !passesFilter(run.row, filter) ? undefined : run;
-      },
+    const project_id = own ?? query.project_id ?? null;
+    const { found, last, looked } = await this.#runs.listNewest(
+      { org_id, project_id, hidden, ...rangeOf(query) },
+      (run) => passesFilter(run, filter),
     );
     const next_cursor = last === null ? null : writeCursor(last);
     return { found, next_cursor, matched_runs: null, scanned_runs: looked, is_whole: last === null };
@@ -181,21 +161,10 @@ class RunLists {
       now_ms: this.#clock.wallMs(),
     });
     // Leaves out runs that were deleted after the search.
-    const found = this.#runs.snapshot([RUNS, RUN_STARTS], (reader) =>
-      runs.map((run) => readStoredRun(reader, run)).filter((run) => run !== undefined),
-    );
+    const found = this.#runs.findAll(runs);
     const next_cursor = next === null ? null : writeRunCursor(asked.sort, next);
     return { found, next_cursor, matched_runs: matched, scanned_runs: scanned, is_whole };
   }
-}
-
-function readStoredRun(
-  reader: TableReader,
-  run: Pick<RunRow, 'org_id' | 'project_id' | 'run_id'>,
-): StoredRun | undefined {
-  const row = reader.get<RunRow>(RUNS, runKey(run));
-  if (row === undefined) return undefined;
-  return { row, start: reader.get<RunStartRow>(RUN_STARTS, [run.org_id, run.run_id]) };
 }
 
 /** @throws SchemaViolation for a query that cannot be read, or that asks for a field of captured runs */
@@ -265,21 +234,19 @@ function filterOf(query: ListQuery): RunFilter {
  * @throws CatalogueError `not_found`, the same for a run that does not exist and for a run of another project
  */
 export function findRun(
-  runs: TableReader,
+  runs: Pick<RunRecords, 'find' | 'findStart'>,
   { org_id, project_id }: Tenant,
-  runId: string,
+  run_id: string,
   deleted: DeletedView,
 ): StoredRun {
-  const start = runs.get<RunStartRow>(RUN_STARTS, [org_id, runId]);
+  const start = runs.findStart({ org_id, run_id });
   const isSeen =
     start !== undefined &&
     (project_id === null || start.project_id === project_id) &&
     !deleted.hiddenIn(org_id).has(start.project_id);
-  const row = isSeen
-    ? runs.get<RunRow>(RUNS, runKey({ org_id, project_id: start.project_id, run_id: runId }))
-    : undefined;
-  if (row === undefined) throw new CatalogueError('not_found', 'Run not found');
-  return { row, start };
+  const run = isSeen ? runs.find({ org_id, project_id: start.project_id, run_id }) : undefined;
+  if (run === undefined) throw new CatalogueError('not_found', 'Run not found');
+  return run;
 }
 
 /** Copies field by field: to copy an object from msgpack and leave out some fields would cost as much as reading it. */

@@ -29,7 +29,7 @@ export function runHandlers(services: {
   stores: Stores;
   deleted: DeletedView;
 }): HandlersOf<typeof RUNS> {
-  const hidden = new HiddenRuns(services.stores.runs, services.deleted);
+  const hidden = new HiddenRuns(services.stores.run_records, services.deleted);
   const runs = new RunClient(services.asker);
   const { accounts } = services.stores;
   return {

@@ -8,13 +8,14 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeReportedReader, type ReportedRun } from '../domain/reported-run.ts';
-import { LATE_AMONG_BOXES_MS, ReportedRuns, type RowSnapshots } from '../domain/reported-runs.ts';
+import type { ReportedRuns } from '../domain/reported-runs.ts';
 import { NO_MARKS } from '../domain/run-mark.ts';
 import { type CountedValues, ValueCounter } from '../domain/run-query/count-values.ts';
 import { compileRunQuery, compileSort, listUnreadFields, type RunReader } from '../domain/run-query/match.ts';
 import { PageCollector, type PagePlace, type PlaceReader } from '../domain/run-query/page.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
 import type { AccountReads } from '../storage/ports/accounts.ts';
+import type { RunRecords } from '../storage/ports/run-records.ts';
 import { KnownMarks } from './known-marks.ts';
 
 /** Maximum number of searched runs of one organization, the newest ones. */
@@ -62,19 +63,16 @@ interface FoundRuns {
 }
 
 export class SearchedRuns {
-  readonly #tables: RowSnapshots;
+  readonly #stored: Pick<RunRecords, 'followReported'>;
   readonly #marks: KnownMarks;
-  readonly #lateMs: number | undefined;
   /** The runs in memory by organization, in the order of the organizations' last search. */
   readonly #organizations = new Map<string, ReportedRuns>();
 
   /**
    * @param accounts have the marks
-   * @param isShared whether other boxes report runs, too
    */
-  constructor(tables: RowSnapshots, accounts: AccountReads, isShared = false) {
-    this.#tables = tables;
-    this.#lateMs = isShared ? LATE_AMONG_BOXES_MS : undefined;
+  constructor(stored: Pick<RunRecords, 'followReported'>, accounts: AccountReads) {
+    this.#stored = stored;
     this.#marks = new KnownMarks(accounts);
   }
 
@@ -119,9 +117,7 @@ export class SearchedRuns {
   }
 
   async #follow(orgId: string): Promise<ReportedRuns> {
-    const runs =
-      this.#organizations.get(orgId) ??
-      new ReportedRuns(this.#tables, orgId, SEARCHED_RUNS, undefined, this.#lateMs);
+    const runs = this.#organizations.get(orgId) ?? this.#stored.followReported(orgId, SEARCHED_RUNS);
     this.#organizations.delete(orgId);
     this.#organizations.set(orgId, runs);
     const until = performance.now() + SEARCH_READING_MS;

@@ -9,21 +9,13 @@ import type { HandlersOf } from '../contract/handler.ts';
 import type { TRACES as DECLARED, traceBody } from '../contract/traces.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { fingerprintBody, readCallTrace, readLegacyTrace, type Trace } from '../domain/trace.ts';
-import {
-  TRACE_LISTS,
-  TRACES,
-  type TraceListRow,
-  type TraceRow,
-  traceListPrefix,
-  traceRowKey,
-} from '../domain/trace-rows.ts';
+import type { TraceRow } from '../domain/trace-rows.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
-import { readListPage } from './list-page.ts';
 import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 /** The credential determines the owner of a trace, not the body. */
@@ -31,16 +23,17 @@ const NOT_THE_TRACE = ['org_id', 'project_id'];
 
 export function traceHandlers(services: {
   asker: Asker;
-  stores: { main: Tables };
+  stores: { accounts: Pick<Accounts, 'traces'> };
   deleted: DeletedView;
 }): HandlersOf<typeof DECLARED> {
   const { deleted } = services;
-  const patternMakers = new PatternMakerClient(services.asker, services.stores.main);
+  const { traces } = services.stores.accounts;
+  const patternMakers = new PatternMakerClient(services.asker, traces);
   /**
    * @throws CatalogueError `not_found`, also for a trace of a deleted project
    */
   const find = ({ org_id, project_id }: Tenant, trace_id: string): TraceRow => {
-    const row = patternMakers.find(org_id, project_id, trace_id);
+    const row = traces.find(org_id, project_id, trace_id);
     if (row === undefined || (row.project_id !== null && deleted.hiddenIn(org_id).has(row.project_id)))
       throw new CatalogueError('not_found');
     return row;
@@ -65,23 +58,16 @@ export function traceHandlers(services: {
       const after =
         readCursor(query.cursor, ['number', { max: ID_CHARACTERS }, { max: ID_CHARACTERS }]) ??
         (query.to == null ? null : [Date.parse(query.to)]);
-      const range = {
-        table: TRACE_LISTS,
-        prefix: traceListPrefix(org_id, tenant.project_id ?? query.project_id ?? null),
-        after,
-        from_ms: query.from == null ? Number.NEGATIVE_INFINITY : Date.parse(query.from),
-        limit: query.limit,
-      };
-      const { found, last } = await readListPage<TraceListRow, TraceRow>(
-        services.stores.main,
-        range,
-        [TRACES],
-        ({ row, value }, reader) => {
-          if (value.project_id !== null && hidden.has(value.project_id)) return undefined;
-          const key = traceRowKey({ org_id, project_id: value.project_id, trace_id: row[3] as string });
-          const trace = reader.get<TraceRow>(TRACES, key);
-          return query.status == null || trace?.status === query.status ? trace : undefined;
+      const { found, last } = await traces.listNewest(
+        {
+          org_id,
+          project_id: tenant.project_id ?? query.project_id ?? null,
+          after,
+          from_ms: query.from == null ? Number.NEGATIVE_INFINITY : Date.parse(query.from),
+          limit: query.limit,
+          hidden,
         },
+        query.status ?? null,
       );
       return { body: { traces: found, next_cursor: last === null ? null : writeCursor(last) } };
     },

@@ -25,7 +25,7 @@ export class UnfinishedDeletions {
   /** Resumes all interrupted deletions. Never fails: the next call retries what failed. */
   async resume(): Promise<void> {
     await Promise.allSettled([
-      this.#runs.resumeDeletions(this.#stores.runs),
+      this.#runs.resumeDeletions(this.#stores.run_records),
       carryAudit(this.#stores, null),
       this.#resumeContent(),
       this.#resumeAccounts(),

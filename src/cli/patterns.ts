@@ -17,22 +17,14 @@ import {
   TIERS,
   type Tier,
 } from '../domain/pattern.ts';
-import {
-  type ImportRow,
-  PATTERN_IMPORTS,
-  PATTERNS,
-  type PatternRow,
-  readPattern,
-} from '../domain/pattern-rows.ts';
 import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
-import { newUlid } from '../std/id.ts';
-import { TableAuditWork } from '../storage/accounts/audit.ts';
+import { TableAccounts } from '../storage/accounts/table-accounts.ts';
 import { databasePaths, openMain, refuseShared } from '../storage/lmdb/stores.ts';
+import type { Accounts } from '../storage/ports/accounts.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
-import type { Tables } from '../storage/tables.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { OPERATOR } from './keys.ts';
@@ -87,10 +79,11 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
     return EXIT.failed;
   }
   const main = openMain(paths);
+  const accounts = new TableAccounts(main);
   try {
     return action === 'import'
-      ? await importFile(main, scope, file, io)
-      : await exportFile(main, scope, file, io);
+      ? await importFile(accounts, scope, file, io)
+      : await exportFile(accounts, scope, file, io);
   } finally {
     await main.close();
   }
@@ -104,7 +97,7 @@ function isFolder(path: string): boolean {
   }
 }
 
-async function importFile(main: Tables, scope: PatternScope, file: string, io: CliIo): Promise<number> {
+async function importFile(accounts: Accounts, scope: PatternScope, file: string, io: CliIo): Promise<number> {
   if (!isThere(file)) {
     io.err(`understudy: there is no file ${makeHarmlessLine(file)}\n`);
     return EXIT.failed;
@@ -127,15 +120,13 @@ async function importFile(main: Tables, scope: PatternScope, file: string, io: C
     }
     patterns.push(pattern);
   }
-  await main.transact((transaction) => {
-    for (let at = 0; at < patterns.length; at += PATTERNS_PER_REQUEST) {
-      const value: ImportRow = { scope, patterns: patterns.slice(at, at + PATTERNS_PER_REQUEST) };
-      transaction.write({ op: 'put', table: PATTERN_IMPORTS, row: [newUlid()], value });
-    }
+  await accounts.transact((tx) => {
+    for (let at = 0; at < patterns.length; at += PATTERNS_PER_REQUEST)
+      tx.patterns.addImport(scope, patterns.slice(at, at + PATTERNS_PER_REQUEST));
     const { tier, org_id, project_id } = scope;
     // Universal patterns belong to no organization.
     if (patterns.length > 0 && org_id !== '')
-      new TableAuditWork(transaction).add(OPERATOR, Date.now(), {
+      tx.audit.add(OPERATOR, Date.now(), {
         org_id,
         action: 'patterns.import',
         target: tier === 'e1' ? project_id : org_id,
@@ -182,20 +173,15 @@ function readLine(line: string): NewPattern | string {
   });
 }
 
-async function exportFile(
-  main: Tables,
-  { tier, org_id, project_id }: PatternScope,
-  file: string,
-  io: CliIo,
-): Promise<number> {
+async function exportFile(accounts: Accounts, scope: PatternScope, file: string, io: CliIo): Promise<number> {
   const target = file === '-' ? null : createWriteStream(file);
   const refuse = (thrown: unknown): never => {
     throw namePlace(thrown, file);
   };
   let count = 0;
-  for (const { row, value } of main.range<PatternRow>(PATTERNS, { prefix: [tier, org_id, project_id] })) {
+  for (const stored of accounts.patterns.list(scope, 'oldest', null)) {
     // The origin is left out: another store has different sources.
-    const { sources: _, org_id: _org, project_id: _project, ...pattern } = readPattern(row, value);
+    const { sources: _, org_id: _org, project_id: _project, ...pattern } = stored;
     const line = `${formatJson(pattern, 0)}\n`;
     count++;
     if (target === null) await io.out(line);

@@ -23,7 +23,7 @@ interface ReadRow<Value> {
 }
 
 /** Tables that can be read as of one moment. */
-export interface RowSnapshots {
+interface RowSnapshots {
   snapshot<Value>(tables: readonly string[], work: (reader: RowReader) => Value): Value;
 }
 

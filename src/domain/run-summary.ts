@@ -50,15 +50,6 @@ export function anonymizeSummary(summary: RunSummary, mark: string): RunSummary 
   return { ...summary, run_id: `deleted-${name}` };
 }
 
-/** Reads an experiment's runs. */
-export interface RunSummaryReader {
-  /**
-   * @param project_id null: every project of the organization
-   * @returns the runs in the order of project and run id; lazily, so that 100,000 of them are never in memory at once
-   */
-  byExperiment(org_id: string, project_id: string | null, experiment_id: string): Iterable<RunSummary>;
-}
-
 /** The class of an outcome: `success` itself, anything that begins with `failure`, or any other text. */
 export function classifyOutcome(outcome: string): 'success' | 'failure' | 'other' {
   if (outcome === 'success') return 'success';

@@ -7,6 +7,8 @@
 export const TRACES = 'traces';
 /** {@link traceListKeys} → TraceListRow. */
 export const TRACE_LISTS = 'trace_lists';
+/** The pattern makers with unfinished work, for the start after a crash: `[actor key]` → 1. */
+export const UNFINISHED_TRACES = 'traces_unfinished';
 /** Stands for every project; no project has this name. */
 const EVERY_PROJECT = '';
 

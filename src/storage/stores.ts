@@ -2,7 +2,9 @@
  * The product's databases, as a server thread uses them. Types; any thread.
  */
 import type { Accounts } from './ports/accounts.ts';
+import type { Experiments } from './ports/experiments.ts';
 import type { RunReads } from './ports/run-reads.ts';
+import type { RunRecords } from './ports/run-records.ts';
 import type { Tables } from './tables.ts';
 
 /** Databases of DATA_DIR. A row is in the one with the durability that it needs. */
@@ -17,6 +19,9 @@ export interface Stores {
    * `main`, which has the rows of the lists.
    */
   runs: Tables;
+  /** The same database, as lists of runs, and as experiments. */
+  run_records: RunRecords;
+  experiments: Experiments;
   /** Rows of runs and counters of usage that may be elsewhere. */
   run_reads: RunReads;
 }

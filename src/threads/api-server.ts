@@ -36,7 +36,6 @@ import { isLoopback, toLocalUrl } from '../config/local-address.ts';
 import type { Config } from '../config.ts';
 import type { CaptureAsker } from '../domain/captured-run.ts';
 import { situationVectorsId } from '../domain/situation-vectors.ts';
-import { USAGE } from '../domain/usage.ts';
 import { errorOfStatus, toApiBody } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/capture/capture-control.ts';
 import { AllowedHosts } from '../http/allowed-hosts.ts';
@@ -148,7 +147,7 @@ export class ApiServer {
     const { config, asker, log } = services;
     this.#parts = parts;
     this.#server = server;
-    this.#patternMakers = new PatternMakerClient(asker, parts.stores.main);
+    this.#patternMakers = new PatternMakerClient(asker, parts.stores.accounts.traces);
     this.#duty = parts.shared === null ? null : new BoxDuty(parts.stores.accounts);
     this.#deletions = new UnfinishedDeletions({
       asker,
@@ -327,7 +326,7 @@ function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embeddi
 }
 
 function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Embedder): FindingsServices {
-  const findings = new FindingsClient(asker, stores.main, embedder);
+  const findings = new FindingsClient(asker, stores.accounts.findings, embedder);
   const embedding = new FindingsEmbedding(findings, embedder, (_codebase, embedded, left) =>
     log.debug({ embedded, left }, 'findings got their vectors'),
   );
@@ -444,9 +443,9 @@ async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServ
 }
 
 /** Whether both databases answer. @throws the store's error, which means that they do not */
-function canRead({ main, runs }: Stores): boolean {
-  main.get('users', ['?']);
-  runs.get(USAGE, ['?']);
+function canRead({ accounts, run_records }: Stores): boolean {
+  accounts.users.find('?');
+  run_records.findStart({ org_id: '?', run_id: '?' });
   return true;
 }
 

@@ -2,11 +2,13 @@
  * Brings what other boxes change in the shared database to the indexes that actors of this thread hold in memory. Actor
  * threads.
  */
+
 import type { FindingsAdapter } from '../../actors/findings-index/adapter.ts';
-import { FINDINGS_CODEBASES, FINDINGS_INDEXED, tellStale } from '../../actors/findings-index/client.ts';
+import { tellStale } from '../../actors/findings-index/client.ts';
 import type { PatternStoreAdapter } from '../../actors/pattern-index/adapter.ts';
 import type { ChangedPattern } from '../../actors/pattern-index/following.ts';
 import type { Codebase } from '../domain/finding.ts';
+import { FINDINGS_CODEBASES, FINDINGS_INDEXED } from '../domain/finding-rows.ts';
 import { PATTERN_VECTORS, PATTERNS } from '../domain/pattern-rows.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { databaseOf } from '../storage/lmdb/tables.ts';

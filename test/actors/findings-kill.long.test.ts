@@ -1,17 +1,18 @@
 /**
  * kill -9 of a process that stores findings, again and again: acknowledged findings are there, deleted ones are not.
  */
+
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { Finding } from '../../src/domain/finding.ts';
 import {
   type CodebaseRow,
   codebaseRow,
   FINDINGS,
   FINDINGS_CODEBASES,
   FINDINGS_INDEXED,
-} from '../../actors/findings-index/protocol.ts';
-import type { Finding } from '../../src/domain/finding.ts';
+} from '../../src/domain/finding-rows.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { FindingsHost } from '../fixtures/findings-host.ts';
 import { WordEmbedder } from '../fixtures/word-embedder.ts';
@@ -84,7 +85,9 @@ describe('kill -9 of a process that stores findings', () => {
         file_path: null,
         finding_type: null,
       });
-      expect(hits.map((hit) => host.client.read(scope, hit)?.content)).toEqual([`finding number ${newest}`]);
+      expect(hits.map((hit) => host.client.rows.find(scope, hit)?.content)).toEqual([
+        `finding number ${newest}`,
+      ]);
       host.close();
       await tables.close();
     }

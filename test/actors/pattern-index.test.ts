@@ -1,4 +1,5 @@
 /** The pattern store over tables in memory and on the disk, and the pattern index's decisions without threads. */
+
 import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,6 +31,7 @@ import { openCatalog, SharedIndexes } from '../../src/search/index-catalog.ts';
 import { chooseIndex } from '../../src/search/open-index.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { createUlidSource } from '../../src/std/id.ts';
+import { TablePatternReads } from '../../src/storage/accounts/patterns.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Tables } from '../../src/storage/tables.ts';
@@ -113,12 +115,13 @@ async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<
 async function find(store: PatternStore, request: RetrieveRequest): Promise<FoundPattern[]> {
   const matches = await store.retrieve(request);
   const near = searchOf.get(store);
-  if (near === undefined) return readFound(tablesOf.get(store)!, matches, request.top_k);
+  if (near === undefined)
+    return readFound(new TablePatternReads(tablesOf.get(store)!), matches, request.top_k);
   const { searched } = near.counts;
   const found = await near.retrieve(request);
   expect(found).toEqual(matches);
   if (near.counts.searched > searched) foundNear++;
-  return readFound(tablesOf.get(store)!, matches, request.top_k);
+  return readFound(new TablePatternReads(tablesOf.get(store)!), matches, request.top_k);
 }
 
 function pattern(situation: string, more: Partial<AddedPattern> = {}): AddedPattern {

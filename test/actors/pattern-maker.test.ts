@@ -16,18 +16,13 @@ import {
   patternMaker,
 } from '../../actors/pattern-maker/behaviour.ts';
 import { ModelWriter, toCompletionsUrl } from '../../actors/pattern-maker/model-writer.ts';
-import {
-  patternMakerKey,
-  type SubmitRequest,
-  TRACE_BODIES,
-  UNFINISHED_TRACES,
-} from '../../actors/pattern-maker/protocol.ts';
+import { patternMakerKey, type SubmitRequest, TRACE_BODIES } from '../../actors/pattern-maker/protocol.ts';
 import { packTrace, unpackTrace } from '../../actors/pattern-maker/trace-body.ts';
 import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
 import type { PatternCandidate, PatternDraft } from '../../src/domain/patterns/drafts.ts';
 import { NO_UNLOCK } from '../../src/domain/patterns/wording.ts';
 import { readLegacyTrace, type Trace } from '../../src/domain/trace.ts';
-import { TRACES, type TraceRow } from '../../src/domain/trace-rows.ts';
+import { TRACES, type TraceRow, UNFINISHED_TRACES } from '../../src/domain/trace-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { ActorKit, type KitAnswer } from '../../src/runtime/kit.ts';
 import { applyRow, type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';

@@ -11,10 +11,14 @@ import type { ExperimentReport } from '../../src/domain/experiment.ts';
 import { RUNS_BY_EXPERIMENT, type RunSummary, runSummaryKey } from '../../src/domain/run-summary.ts';
 import type { Tenant } from '../../src/domain/tenant.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import { TableExperiments } from '../../src/storage/table-experiments.ts';
 import { apiServices, STATIC_KEY } from '../fixtures/api-services.ts';
 
 const tables = new MemoryTables();
-const handlers = experimentHandlers({ stores: { runs: tables }, deleted: NOTHING_DELETED });
+const handlers = experimentHandlers({
+  stores: { experiments: new TableExperiments(tables) },
+  deleted: NOTHING_DELETED,
+});
 const { checks } = apiServices();
 const dispatch = compileDispatch(
   bind(EXPERIMENTS, handlers).map((bound) => guard(bound, checks)),

@@ -6,15 +6,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
-import {
-  codebaseRow,
-  FINDINGS_CODEBASES,
-  FINDINGS_INDEXED,
-  FINDINGS_PER_CODEBASE,
-  FINDINGS as FINDINGS_TABLE,
-  findingRow,
-  packVector,
-} from '../../actors/findings-index/protocol.ts';
+import { FINDINGS_PER_CODEBASE, packVector } from '../../actors/findings-index/protocol.ts';
 import { NOTHING_DELETED } from '../../src/api/deleted-scopes.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
 import { findingsHandlers } from '../../src/api/findings.ts';
@@ -24,6 +16,13 @@ import { Authenticator, type CredentialKind } from '../../src/auth/authenticator
 import { FINDING_METADATA_CHARACTERS, FINDING_PATHS, FINDINGS } from '../../src/contract/findings.ts';
 import { bind } from '../../src/contract/handler.ts';
 import type { Codebase } from '../../src/domain/finding.ts';
+import {
+  codebaseRow,
+  FINDINGS_CODEBASES,
+  FINDINGS_INDEXED,
+  FINDINGS as FINDINGS_TABLE,
+  findingRow,
+} from '../../src/domain/finding-rows.ts';
 import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { TableTransaction } from '../../src/storage/tables.ts';

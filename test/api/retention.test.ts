@@ -8,9 +8,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { type ExpiringKind, Retention } from '../../src/api/retention.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { createManualClock } from '../../src/std/clock.ts';
-import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import { TableRunReads } from '../../src/storage/table-run-reads.ts';
+import { toStores } from '../../src/storage/table-stores.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 
 const NOW = Date.parse('2026-11-23T12:00:00.000Z');
@@ -53,7 +53,7 @@ describe('expired data', () => {
     const reports: unknown[] = [];
     const retention = new Retention({
       days: { runs: 30, traces: 7, findings: null },
-      stores: { runs, main, accounts: new TableAccounts(main), run_reads: new TableRunReads(runs) },
+      stores: toStores(main, runs, new TableRunReads(runs)),
       runs: {
         delete: async ({ org_id }, run_id) => {
           if (run_id === 'stuck') throw new CatalogueError('unavailable');
@@ -61,12 +61,7 @@ describe('expired data', () => {
         },
       },
       traces: { delete: async ({ trace_id }) => void gone.push(trace_id) },
-      findings: {
-        expirable: () => {
-          throw new Error('findings are kept');
-        },
-        expire: () => Promise.reject(new Error('findings are kept')),
-      },
+      findings: { expire: () => Promise.reject(new Error('findings are kept')) },
       count: (kind, deleted) => {
         counted[kind] += deleted;
       },

@@ -14,7 +14,7 @@ import {
 } from '../../actors/pattern-maker/adapter.ts';
 import { PATTERN_MAKING_ADAPTER, patternMaker } from '../../actors/pattern-maker/behaviour.ts';
 import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
-import { TRACE_BODIES, UNFINISHED_TRACES } from '../../actors/pattern-maker/protocol.ts';
+import { TRACE_BODIES } from '../../actors/pattern-maker/protocol.ts';
 import { PATTERN_MAKER_POLICY } from '../../actors/supervision.ts';
 import { NOTHING_DELETED } from '../../src/api/deleted-scopes.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
@@ -23,11 +23,14 @@ import { traceHandlers } from '../../src/api/traces.ts';
 import { bind } from '../../src/contract/handler.ts';
 import { TRACES } from '../../src/contract/traces.ts';
 import type { Tenant } from '../../src/domain/tenant.ts';
+import { UNFINISHED_TRACES } from '../../src/domain/trace-rows.ts';
 import { ActorClient } from '../../src/runtime/actor-client.ts';
 import { ActorHost } from '../../src/runtime/host.ts';
 import type { JournalStore } from '../../src/runtime/journal.ts';
 import { createLinkEnds, MessagePortLink } from '../../src/runtime/message-port-link.ts';
 import { loopScheduler } from '../../src/runtime/scheduler.ts';
+import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
+import { TableTraceReads } from '../../src/storage/accounts/traces.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
@@ -101,7 +104,7 @@ class Process {
     this.server.attach(0, new MessagePortLink(left));
     this.#host.attachClient(new MessagePortLink(right));
     const services = { ...apiServices(), asker: this.server };
-    const stores = { ...services.stores, main: this.tables };
+    const stores = { accounts: new TableAccounts(this.tables) };
     this.handlers = traceHandlers({ asker: this.server, stores, deleted: NOTHING_DELETED });
     const routes = bind(TRACES, this.handlers).map((bound) => guard(bound, services.checks));
     this.#dispatch = compileDispatch(routes, {
@@ -109,7 +112,7 @@ class Process {
         if (error.status >= 500 && error.code !== 'unavailable') throw error;
       },
     });
-    this.patternMakers = new PatternMakerClient(this.server, this.tables);
+    this.patternMakers = new PatternMakerClient(this.server, new TableTraceReads(this.tables));
   }
 
   async send(method: string, path: string, body?: unknown, key = STATIC_KEY): Promise<[number, unknown]> {

@@ -129,10 +129,10 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain', 'lmdb', 'accounts', 'runtime'],
   // Stores that can be exchanged. Code that uses tables and journals knows their interfaces; only code that opens them
   // knows these.
-  lmdb: ['std', 'domain', 'storage', 'accounts'],
+  lmdb: ['std', 'domain', 'storage'],
   postgres: ['std', 'storage'],
   // What people and organizations have, in tables: it knows the tables' interface, but no database.
-  accounts: ['std', 'errors', 'domain'],
+  accounts: ['std', 'limits', 'errors', 'domain'],
   search: ['native', 'std', 'limits', 'errors'],
   runtime: ['std'],
   // Reads capture databases, for the dashboard and the command line.
@@ -156,7 +156,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // Native code for memory that threads and processes share, because V8 copies into such memory word by word and cannot
   // create the kind that processes share.
   actors: ['native', 'redaction', 'std', 'errors', 'domain', 'runtime', 'actor clients'],
-  'actor clients': ['std', 'limits', 'errors', 'domain', 'runtime', 'actors'],
+  'actor clients': ['std', 'errors', 'domain', 'runtime', 'actors'],
   // Composition: assembles the parts, with an entry for each thread and process.
   threads: [
     'redaction',

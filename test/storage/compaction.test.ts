@@ -1,10 +1,11 @@
 /** Compaction of the databases of DATA_DIR: existing data is kept, and no removed data stays. */
+
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { FINDINGS } from '../../actors/findings-index/protocol.ts';
+import { FINDINGS } from '../../src/domain/finding-rows.ts';
 import { PATTERNS } from '../../src/domain/pattern-rows.ts';
 import { RUN_GATHERED_STEPS, RUN_STEPS, RUNS } from '../../src/domain/run-rows.ts';
 import { TRACES } from '../../src/domain/trace-rows.ts';

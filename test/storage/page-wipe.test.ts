@@ -2,13 +2,14 @@
  * A page wipe overwrites deleted content of a database file and nothing else, even if writes come in between or it is
  * interrupted.
  */
+
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { open } from 'lmdb';
 import { describe, expect, it } from 'vitest';
-import { FINDINGS } from '../../actors/findings-index/protocol.ts';
+import { FINDINGS } from '../../src/domain/finding-rows.ts';
 import { restoreCheckpoint } from '../../src/storage/lmdb/checkpoint.ts';
 import { writeMark } from '../../src/storage/lmdb/deletion-mark.ts';
 import { Environment } from '../../src/storage/lmdb/environment.ts';

@@ -2,7 +2,7 @@
  * A database for the tests of page wipes: remaining rows of many sizes between removed rows. For tests, and for
  * processes that tests kill.
  */
-import { FINDINGS } from '../../actors/findings-index/protocol.ts';
+import { FINDINGS } from '../../src/domain/finding-rows.ts';
 import { writeMark } from '../../src/storage/lmdb/deletion-mark.ts';
 import { type Durability, Environment } from '../../src/storage/lmdb/environment.ts';
 import { PageWipe, type WipeOutcome } from '../../src/storage/lmdb/page-wipe.ts';

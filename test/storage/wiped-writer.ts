@@ -2,8 +2,9 @@
  * Writes and removes rows until its input ends, with short pauses, and checks what it reads. Own process; argument: the
  * file. Its exit status is 1 if a row differs from what it wrote.
  */
+
 import { setTimeout as pause } from 'node:timers/promises';
-import { FINDINGS } from '../../actors/findings-index/protocol.ts';
+import { FINDINGS } from '../../src/domain/finding-rows.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { CANARY } from './wiped-file.ts';
 

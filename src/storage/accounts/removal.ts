@@ -4,6 +4,9 @@
  */
 import type { Feedback, Invitation, Project } from '../../domain/account.ts';
 import { ALERT_EVENTS, ALERT_OUTBOX, ALERT_STATES, ALERTS, type AlertDelivery } from '../../domain/alert.ts';
+import { FINDINGS_CODEBASES } from '../../domain/finding-rows.ts';
+import type { Tier } from '../../domain/pattern.ts';
+import { PATTERN_SOURCES } from '../../domain/pattern-rows.ts';
 import { RUN_MARKS_BY_ORG } from '../../domain/run-mark.ts';
 import type { Tables } from '../tables.ts';
 import { FEEDBACK, TableFeedbackWork } from './feedback.ts';
@@ -36,7 +39,21 @@ export async function removeOrganizationRows(main: Tables, org_id: string): Prom
   await removeRows(main, PROFILES, [org_id], all);
   for (const table of [ALERTS, ALERT_STATES, ALERT_EVENTS]) await removeRows(main, table, [org_id], all);
   await removeRows<AlertDelivery>(main, ALERT_OUTBOX, [], ({ value }) => value.org_id === org_id);
+  await removeRows(main, FINDINGS_CODEBASES, [org_id], all);
   await removeRows(main, SAVED_SEARCHES, [org_id], all);
+}
+
+/**
+ * @param project_id null: of the whole organization
+ * @throws Error of the store; the next call removes the rest
+ */
+export async function removePatternSources(
+  main: Tables,
+  tier: Tier,
+  org_id: string,
+  project_id: string | null,
+): Promise<void> {
+  await removeRows(main, PATTERN_SOURCES, [tier, org_id, ...(project_id === null ? [] : [project_id])], all);
 }
 
 /**

@@ -1,4 +1,5 @@
 /** What people and organizations have (ports/accounts.ts), in tables. Any thread. */
+import type { Tier } from '../../domain/pattern.ts';
 import type { AccountReads, Accounts, AccountWork } from '../ports/accounts.ts';
 import type { TableReader, Tables, TableTransaction } from '../tables.ts';
 import { TableAlertReads, TableAlertWork } from './alerts.ts';
@@ -6,15 +7,18 @@ import { TableAuditReads, TableAuditWork } from './audit.ts';
 import { TableDeletionReads, TableDeletionWork } from './deletions.ts';
 import { TableDutyReads, TableDutyWork } from './duties.ts';
 import { TableFeedbackReads, TableFeedbackWork } from './feedback.ts';
+import { TableFindingReads } from './findings.ts';
 import { TableInvitationReads, TableInvitationWork } from './invitations.ts';
 import { TableKeyReads, TableKeyWork } from './keys.ts';
 import { TableOrganizationReads, TableOrganizationWork } from './organizations.ts';
+import { TablePatternReads, TablePatternWork } from './patterns.ts';
 import { TableProfileReads, TableProfileWork } from './profiles.ts';
 import { TableProjectReads, TableProjectWork } from './projects.ts';
-import { removeOrganizationRows, removeUserRows } from './removal.ts';
+import { removeOrganizationRows, removePatternSources, removeUserRows } from './removal.ts';
 import { TableMarkReads, TableMarkWork } from './run-marks.ts';
 import { TableSearchReads, TableSearchWork } from './saved-searches.ts';
 import { TableSubscriptionReads, TableSubscriptionWork } from './subscriptions.ts';
+import { TableTraceReads } from './traces.ts';
 import { TableUserReads, TableUserWork } from './users.ts';
 
 class TableAccountReads implements AccountReads {
@@ -24,6 +28,7 @@ class TableAccountReads implements AccountReads {
   readonly invitations: AccountReads['invitations'];
   readonly keys: AccountReads['keys'];
   readonly subscriptions: AccountReads['subscriptions'];
+  readonly patterns: AccountReads['patterns'];
   readonly profiles: AccountReads['profiles'];
   readonly alerts: AccountReads['alerts'];
   readonly marks: AccountReads['marks'];
@@ -40,6 +45,7 @@ class TableAccountReads implements AccountReads {
     this.invitations = new TableInvitationReads(reader);
     this.keys = new TableKeyReads(reader);
     this.subscriptions = new TableSubscriptionReads(reader);
+    this.patterns = new TablePatternReads(reader);
     this.profiles = new TableProfileReads(reader);
     this.alerts = new TableAlertReads(reader);
     this.marks = new TableMarkReads(reader);
@@ -58,6 +64,7 @@ class TableAccountWork implements AccountWork {
   readonly invitations: AccountWork['invitations'];
   readonly keys: AccountWork['keys'];
   readonly subscriptions: AccountWork['subscriptions'];
+  readonly patterns: AccountWork['patterns'];
   readonly profiles: AccountWork['profiles'];
   readonly alerts: AccountWork['alerts'];
   readonly marks: AccountWork['marks'];
@@ -74,6 +81,7 @@ class TableAccountWork implements AccountWork {
     this.invitations = new TableInvitationWork(tx);
     this.keys = new TableKeyWork(tx);
     this.subscriptions = new TableSubscriptionWork(tx);
+    this.patterns = new TablePatternWork(tx);
     this.profiles = new TableProfileWork(tx);
     this.alerts = new TableAlertWork(tx);
     this.marks = new TableMarkWork(tx);
@@ -86,11 +94,15 @@ class TableAccountWork implements AccountWork {
 }
 
 export class TableAccounts extends TableAccountReads implements Accounts {
+  readonly traces: Accounts['traces'];
+  readonly findings: Accounts['findings'];
   readonly #tables: Tables;
 
   /** @param tables stay the caller's, who closes them */
   constructor(tables: Tables) {
     super(tables);
+    this.traces = new TableTraceReads(tables);
+    this.findings = new TableFindingReads(tables);
     this.#tables = tables;
   }
 
@@ -100,6 +112,10 @@ export class TableAccounts extends TableAccountReads implements Accounts {
 
   removeOrganizationRows(org_id: string): Promise<void> {
     return removeOrganizationRows(this.#tables, org_id);
+  }
+
+  removePatternSources(tier: Tier, org_id: string, project_id: string | null): Promise<void> {
+    return removePatternSources(this.#tables, tier, org_id, project_id);
   }
 
   removeUserRows(user_id: string): Promise<void> {

@@ -6,12 +6,12 @@ import { basename, dirname, join } from 'node:path';
 import { DataKeyError, openDataKey } from '../../std/data-key.ts';
 import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
-import { TableAccounts } from '../accounts/table-accounts.ts';
 import { RedoLog } from '../redo-log.ts';
 import { refuseHalfRestored } from '../restore-marker.ts';
 import type { StoreSeat } from '../shared/seat.ts';
 import type { Stores } from '../stores.ts';
 import { TableRunReads } from '../table-run-reads.ts';
+import { toStores } from '../table-stores.ts';
 import { restoreCheckpoint } from './checkpoint.ts';
 import { Environment } from './environment.ts';
 import { checkFileHead, checkRoom, FileHeadError } from './file-head.ts';
@@ -77,10 +77,9 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
  */
 export function openStores(paths: DatabasePaths): Stores {
   const main = openMainTables(paths);
-  const accounts = new TableAccounts(main);
-  if (paths.seat !== undefined) return { main, accounts, runs: main, run_reads: openRunReads(paths.seat) };
+  if (paths.seat !== undefined) return toStores(main, main, openRunReads(paths.seat));
   const runs = new LmdbTables(paths.runs, 'process', paths.data_key);
-  return { main, accounts, runs, run_reads: new TableRunReads(runs) };
+  return toStores(main, runs, new TableRunReads(runs));
 }
 
 export async function closeStores({ main, runs, run_reads }: Stores): Promise<void> {

@@ -3,19 +3,23 @@
  * may change several nouns. Reads are synchronous, because the rows are on this machine. Implementation:
  * ../accounts/table-accounts.ts. Types; any thread.
  */
+import type { Tier } from '../../domain/pattern.ts';
 import type { AlertReads, AlertWork } from './alerts.ts';
 import type { AuditReads, AuditWork } from './audit.ts';
 import type { DeletionReads, DeletionWork } from './deletions.ts';
 import type { DutyReads, DutyWork } from './duties.ts';
 import type { FeedbackReads, FeedbackWork } from './feedback.ts';
+import type { FindingReads } from './findings.ts';
 import type { InvitationReads, InvitationWork } from './invitations.ts';
 import type { KeyReads, KeyWork } from './keys.ts';
 import type { MarkReads, MarkWork } from './marks.ts';
 import type { OrganizationReads, OrganizationWork } from './organizations.ts';
+import type { PatternReads, PatternWork } from './patterns.ts';
 import type { ProfileReads, ProfileWork } from './profiles.ts';
 import type { ProjectReads, ProjectWork } from './projects.ts';
 import type { SearchReads, SearchWork } from './searches.ts';
 import type { SubscriptionReads, SubscriptionWork } from './subscriptions.ts';
+import type { TraceReads } from './traces.ts';
 import type { UserReads, UserWork } from './users.ts';
 
 /** Reads of one state. */
@@ -26,6 +30,7 @@ export interface AccountReads {
   readonly invitations: InvitationReads;
   readonly keys: KeyReads;
   readonly subscriptions: SubscriptionReads;
+  readonly patterns: PatternReads;
   readonly profiles: ProfileReads;
   readonly alerts: AlertReads;
   readonly marks: MarkReads;
@@ -44,6 +49,7 @@ export interface AccountWork extends AccountReads {
   readonly invitations: InvitationWork;
   readonly keys: KeyWork;
   readonly subscriptions: SubscriptionWork;
+  readonly patterns: PatternWork;
   readonly profiles: ProfileWork;
   readonly alerts: AlertWork;
   readonly marks: MarkWork;
@@ -56,6 +62,9 @@ export interface AccountWork extends AccountReads {
 
 /** Each read shows the last commit. */
 export interface Accounts extends AccountReads {
+  /** What only actors write. */
+  readonly traces: TraceReads;
+  readonly findings: FindingReads;
   /**
    * Reads and writes in one transaction. No other writer comes between.
    * @param work synchronous; if it throws, nothing is written
@@ -69,6 +78,12 @@ export interface Accounts extends AccountReads {
    * store; the next call removes the rest.
    */
   removeOrganizationRows(org_id: string): Promise<void>;
+  /**
+   * Removes what the pattern index remembers about the traces of a scope's patterns. Otherwise like {@link
+   * removeOrganizationRows}.
+   * @param project_id null: of the whole organization
+   */
+  removePatternSources(tier: Tier, org_id: string, project_id: string | null): Promise<void>;
   /** Removes what a deleted user has written to the operator. Otherwise like {@link removeOrganizationRows}. */
   removeUserRows(user_id: string): Promise<void>;
 }

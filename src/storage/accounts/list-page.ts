@@ -1,20 +1,14 @@
 /**
- * A page of a list, newest first. Its keys end with a time and a part that distinguishes equal times. Server threads.
+ * A page of a list, newest first. Its keys end with a time and a part that distinguishes equal times. Any thread.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { PAGE_SCAN_ROWS } from '../limits.ts';
-import type { Row, TableReader, Tables } from '../storage/tables.ts';
+import { PAGE_SCAN_ROWS } from '../../limits.ts';
+import type { RowKey } from '../../runtime/protocol.ts';
+import type { ListPlace, OldestFirst, ScannedPage } from '../ports/page.ts';
+import type { Row, TableReader, Tables } from '../tables.ts';
 
 /** Rows that are read before other requests get a turn. */
 export const PAGE_SLICE_ROWS = 100;
-
-interface ListPage<Item> {
-  found: Item[];
-  /** The end of this page, where the next one begins; null without a next page. */
-  last: (string | number)[] | null;
-  /** Number of rows that were read. */
-  looked: number;
-}
 
 export interface ListRange {
   table: string;
@@ -37,10 +31,10 @@ export async function readListPage<Value, Item>(
   { table, prefix, after, from_ms, limit }: ListRange,
   also: readonly string[],
   read: (row: Row<Value>, reader: TableReader) => Item | undefined,
-): Promise<ListPage<Item>> {
+): Promise<ScannedPage<Item>> {
   const found: Item[] = [];
   let looked = 0;
-  let last: (string | number)[] | null = null;
+  let last: ListPlace | null = null;
   /**
    * @returns whether there may be more rows after the slice
    */
@@ -64,4 +58,36 @@ export async function readListPage<Value, Item>(
     await nextTurn();
   }
   return { found, last: null, looked };
+}
+
+/** A row of a list by time, and the end of its portion. */
+interface OldRow<Value> extends Row<Value> {
+  place: ListPlace;
+}
+
+/** The rows of a portion, oldest first. @param prefix of the list; the time follows it in the keys */
+export function readOldest<Value>(
+  tables: TableReader,
+  table: string,
+  prefix: RowKey,
+  { before_ms, after, limit }: Pick<OldestFirst, 'before_ms' | 'after' | 'limit'>,
+): OldRow<Value>[] {
+  const range = { prefix, limit, ...(after === null ? {} : { after: [...prefix, ...after] }) };
+  return [...tables.range<Value>(table, range)]
+    .map((row) => ({ ...row, place: row.row.slice(prefix.length) }))
+    .filter(({ place }) => (place[0] as number) < before_ms);
+}
+
+/** Every organization with a row in a table: one seek each, however many rows it has. */
+export function* listOrganizationsIn(tables: TableReader, table: string): Iterable<string> {
+  let after: RowKey | undefined;
+  for (;;) {
+    const range = { prefix: [], limit: 1, ...(after === undefined ? {} : { after }) };
+    let found: string | undefined;
+    for (const { row } of tables.range(table, range)) found = String(row[0]);
+    if (found === undefined) return;
+    yield found;
+    // The smallest name after all keys that begin with this name.
+    after = [`${found}\0`];
+  }
 }

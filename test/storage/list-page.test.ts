@@ -1,7 +1,7 @@
 /** A page of a list with a filter that few or no rows pass: bounded work, still a cursor, and no row twice. */
 import { expect, it } from 'vitest';
-import { type ListRange, PAGE_SLICE_ROWS, readListPage } from '../../src/api/list-page.ts';
 import { PAGE_SCAN_ROWS } from '../../src/limits.ts';
+import { type ListRange, PAGE_SLICE_ROWS, readListPage } from '../../src/storage/accounts/list-page.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Row } from '../../src/storage/tables.ts';
 

@@ -1,0 +1,43 @@
+/**
+ * What the product reads of runs in lists and by name: rows that are on every box, so reads are synchronous. Steps,
+ * totals and counters may be elsewhere (run-reads.ts). Runs are written by their actors. Implementation:
+ * ../table-run-records.ts. Types; any thread.
+ */
+import type { ReportedRuns } from '../../domain/reported-runs.ts';
+import type { RunRow, RunStartRow } from '../../domain/run-rows.ts';
+import type { ListPlace, NewestFirst, OldestFirst, ScannedPage } from './page.ts';
+import type { RunName } from './run-reads.ts';
+
+/** A run by its name and project. */
+export interface RunAddress extends RunName {
+  project_id: string;
+}
+
+/** A run with its start. */
+export interface StoredRun {
+  row: RunRow;
+  start: RunStartRow | undefined;
+}
+
+/** An entry of the list of runs. */
+export interface ListedRun extends RunAddress {
+  place: ListPlace;
+}
+
+export interface RunRecords {
+  /** The start of a run, whatever its project. */
+  findStart(run: RunName): RunStartRow | undefined;
+  find(run: RunAddress): StoredRun | undefined;
+  /** The runs in this order as of one moment, without those that do not exist. */
+  findAll(runs: readonly RunAddress[]): StoredRun[];
+  /** @param isWanted whether a run belongs to the page */
+  listNewest(page: NewestFirst, isWanted: (run: RunRow) => boolean): Promise<ScannedPage<StoredRun>>;
+  /** A portion of a list, by the time of the runs' start. */
+  listOldest(portion: OldestFirst): ListedRun[];
+  /** The organizations with runs. */
+  listOrganizations(): Iterable<string>;
+  /** Runs whose deletion has begun and may not be complete. */
+  listDeletions(limit: number): RunName[];
+  /** The newest runs of an organization, to be kept in memory for queries. */
+  followReported(org_id: string, max: number): ReportedRuns;
+}

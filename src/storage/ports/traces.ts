@@ -1,0 +1,27 @@
+/** Submitted traces and their outcomes. Pattern makers write them. Types; any thread. */
+import type { TraceAddress, TraceRow, TraceStatus } from '../../domain/trace-rows.ts';
+import type { ListPlace, NewestFirst, OldestFirst, ScannedPage } from './page.ts';
+
+/** An entry of the list of traces. */
+export interface ListedTrace extends TraceAddress {
+  place: ListPlace;
+}
+
+export interface TraceReads {
+  /** A trace of exactly this project, or without a project. */
+  findExact(address: TraceAddress): TraceRow | undefined;
+  /**
+   * @param project_id null: the organization's view, which includes the traces of all projects; a trace without a
+   *   project comes first
+   * @returns undefined if no such trace exists or is visible
+   */
+  find(org_id: string, project_id: string | null, trace_id: string): TraceRow | undefined;
+  /** @param status null: any */
+  listNewest(page: NewestFirst, status: TraceStatus | null): Promise<ScannedPage<TraceRow>>;
+  /** A portion of a list, by the time of submission. */
+  listOldest(portion: OldestFirst): ListedTrace[];
+  /** The organizations with traces. */
+  listOrganizations(): Iterable<string>;
+  /** The pattern makers that have unfinished work, by their keys. */
+  listUnfinished(limit: number): string[];
+}

@@ -1,0 +1,19 @@
+/** The product's ports over tables, of any store. Any thread. */
+import { TableAccounts } from './accounts/table-accounts.ts';
+import type { RunReads } from './ports/run-reads.ts';
+import type { Stores } from './stores.ts';
+import { TableExperiments } from './table-experiments.ts';
+import { TableRunRecords } from './table-run-records.ts';
+import type { Tables } from './tables.ts';
+
+/** @param runs `main` itself if several boxes share the rows */
+export function toStores(main: Tables, runs: Tables, run_reads: RunReads): Stores {
+  return {
+    main,
+    accounts: new TableAccounts(main),
+    runs,
+    run_records: new TableRunRecords(runs, runs === main),
+    experiments: new TableExperiments(runs),
+    run_reads,
+  };
+}
