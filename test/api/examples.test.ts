@@ -49,6 +49,10 @@ beforeAll(async () => {
 });
 afterAll(() => api[Symbol.asyncDispose]());
 
+/** What to do after a change of the API. */
+const RECORD =
+  'RECORD_EXAMPLES=on npx vitest run test/api/examples.test.ts records new examples; the next run checks them';
+
 /** What may hold anything. */
 const FREE = new Set(['before', 'after', 'metadata']);
 
@@ -89,12 +93,12 @@ describe('the examples', () => {
 
   it('are valid requests, and the service’s answers have their shape', () => {
     const now = pickExamples(answers);
-    expect(Object.keys(now).sort()).toEqual(Object.keys(EXAMPLES).sort());
+    expect(Object.keys(now).sort(), RECORD).toEqual(Object.keys(EXAMPLES).sort());
     const found = Object.entries(EXAMPLES).flatMap(([id, { request, replies }]) => [
       ...differences(request, now[id]!.request, `${id} request`),
       ...differences(replies, now[id]!.replies, `${id} answer`),
     ]);
-    expect(found).toEqual([]);
+    expect(found, RECORD).toEqual([]);
     expect(differences({ a: [{ b: 1 }] }, { a: [{ b: '1', c: 2 }] }, '')).toEqual(['.a[].b', '.a[].c']);
   });
 
@@ -103,7 +107,7 @@ describe('the examples', () => {
     const check = (schema: unknown, example: unknown, where: string) => {
       const rooted = { ...(schema as object), components: document.components };
       const { valid, errors } = new Validator(rooted, '2020-12', false).validate(example);
-      expect(valid, `${where}: ${JSON.stringify(errors)}`).toBe(true);
+      expect(valid, `${where}: ${JSON.stringify(errors)}; ${RECORD}`).toBe(true);
     };
     let checked = 0;
     for (const [id, operation] of found) {
