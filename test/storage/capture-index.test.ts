@@ -237,6 +237,27 @@ describe('runs without a label', () => {
     expect(runs(readAll(log.stats().path))).toEqual(['conv_1', 'conv_1', 'conv_3']);
   });
 
+  it('are found while exchanges are stored, also of raw ones, unless further batches wait', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const log = await CaptureLog.open({ path, redact: true, decode, pressed_rate: 1 });
+    onTestFinished(() => log.close());
+    const long = 'x'.repeat(80_000);
+    await log.append([ask(`a ${long}`, 'y'), ask(`a ${long} y b`, 'z')]);
+    const { waiting_blocks, unindexed } = log.stats().packing;
+    expect({ waiting_blocks, unindexed }).toEqual({ waiting_blocks: 1, unindexed: 0 });
+    const turns = Array.from({ length: 4 }, (_, i) => ask(`q${i} ${long}`));
+    await Promise.all(turns.map((turn) => log.append([turn])));
+    // At the third of them, only one other waits.
+    expect(log.stats().packing.unindexed).toBe(4);
+    let decoded = 0;
+    const counting: DecodeExchange = (copy) => {
+      decoded += 1;
+      return decode(copy);
+    };
+    expect(await log.indexSome(counting, 1_000)).toBe(4);
+    expect(decoded).toBe(2);
+  });
+
   it('are found by run without reading others, in a partly indexed file', {
     tags: 'long',
   }, async () => {

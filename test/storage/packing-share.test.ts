@@ -31,7 +31,7 @@ it.each([
     'how long the index lacks something',
     (part: number) => ({ unindexed: 1, unindexed_s: part * 8 }),
     GIB,
-    0.5,
+    0.8,
   ],
   ['what the full-text index lacks', (part: number) => ({ unsearched: part * 30_000 }), GIB, 0.5],
 ])('grows with %s, up to a bound and little by little', (_of, wait, packed, most) => {

@@ -95,8 +95,12 @@ export class WaitingFacts {
   readonly #facts = new Map<number, ExchangeFacts>();
   #bytes = 0;
 
+  get isFull(): boolean {
+    return this.#bytes >= WAITING_BYTES;
+  }
+
   add({ record, entry, client }: ExchangeFacts): void {
-    if (this.#bytes >= WAITING_BYTES) return;
+    if (this.isFull) return;
     const { findSideCall: _asked, listTexts: _told, ...kept } = entry ?? { conversation: [] };
     // The functions of an entry refer to the whole conversation, so their results are taken now.
     const sketch = entry?.sketchSystem?.() ?? '';

@@ -108,6 +108,11 @@ export class ExchangeIndex {
     return this.#pending.length;
   }
 
+  /** Whether no further facts can wait for earlier exchanges. */
+  get isFull(): boolean {
+    return this.#waiting.isFull;
+  }
+
   /** Takes the facts of exchanges that are about to be stored, in id order. Facts that cannot be indexed yet wait. */
   add(facts: readonly ExchangeFacts[]): void {
     for (const told of facts) {

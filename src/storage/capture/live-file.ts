@@ -45,6 +45,7 @@ type WriterIndex = Pick<
   | 'indexed'
   | 'stored'
   | 'pending'
+  | 'isFull'
   | 'facts_reader'
   | 'indexNext'
   | 'store'

@@ -55,6 +55,11 @@ import { CaptureTextSources, markExchange } from './text-sources.ts';
  * stored separately.
  */
 const BATCH_TRIES = 2;
+/**
+ * The log is behind if this many appends wait, or if a batch is this large: server threads send larger batches while earlier
+ * ones are not stored (src/gateway/capture/capture-queue.ts).
+ */
+const BEHIND = { appends: 2, exchanges: 1_024, bytes: 16 << 20 } as const;
 /** Delay from a write to the background fsync. */
 const SYNC_DELAY_MS = 1_000;
 /** Maximum number of exchanges that a pass indexes before it writes. */
@@ -168,6 +173,8 @@ export class CaptureLog {
     WithheldCause,
     number
   >;
+  /** Appends that wait for earlier calls. */
+  #waitingAppends = 0;
   /** Tidying passes so far. */
   #passes = 0;
   #closed = false;
@@ -276,7 +283,11 @@ export class CaptureLog {
    * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used
    */
   append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
-    return this.#enqueue(() => this.#append(batch));
+    this.#waitingAppends++;
+    return this.#enqueue(() => {
+      this.#waitingAppends--;
+      return this.#append(batch);
+    });
   }
 
   async #append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
@@ -323,13 +334,12 @@ export class CaptureLog {
 
   async #appendBatch(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const firstId = this.#live.next_id;
-    const start = performance.now();
     try {
       const bodyBytes = countBodyBytes(batch);
       const isTooMuch = this.#load.note(batch.length, bodyBytes);
       const pace = {
         is_pressed: isTooMuch && !this.#queue.isFull,
-        facts_reader: isTooMuch || this.#load.isBusy ? null : this.#live.index.facts_reader,
+        facts_reader: this.#isBehind(batch.length, bodyBytes) ? null : this.#live.index.facts_reader,
       };
       const encoded = await this.#batches.encode(batch, bodyBytes, pace, this.#live);
       if (encoded.blocks.length > 0) this.#commit(encoded);
@@ -343,9 +353,16 @@ export class CaptureLog {
       this.#text?.forget();
       await this.#rawFiles.abandon();
       throw namePlace(error, this.#options.path);
-    } finally {
-      this.#load.noteWork(performance.now() - start);
     }
+  }
+
+  /**
+   * Whether exchanges arrive faster than they are stored, or the index has no room for further facts. Then exchanges are
+   * indexed later.
+   */
+  #isBehind(exchanges: number, bytes: number): boolean {
+    if (exchanges >= BEHIND.exchanges || bytes >= BEHIND.bytes) return true;
+    return this.#waitingAppends >= BEHIND.appends || this.#live.index.isFull;
   }
 
   #commit(encoded: EncodedBatch): void {

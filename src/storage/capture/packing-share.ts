@@ -23,6 +23,8 @@ export interface TidyBacklog {
 export const LEAST_SHARE = 0.05;
 /** The largest share: the rest is for new exchanges. */
 const SHARE_MAX = 0.5;
+/** The largest share for the index, which must not fall behind for good. */
+const INDEX_SHARE_MAX = 0.8;
 /**
  * Packing gets its largest share when as many bytes wait as the packed database has, because the disk then holds
  * twice as much as necessary. A new database has very few bytes, so at least this many must wait.
@@ -54,10 +56,13 @@ export function measureIndexNeed({ unindexed, unindexed_s }: TidyBacklog): numbe
 export function chooseTidyShare(backlog: TidyBacklog, packedBytes: number): number {
   const need = Math.max(
     measurePackingNeed(backlog, packedBytes),
-    measureIndexNeed(backlog),
     Math.min(1, backlog.unsearched / UNSEARCHED),
   );
-  return LEAST_SHARE + (SHARE_MAX - LEAST_SHARE) * need;
+  return Math.max(growShare(need, SHARE_MAX), growShare(measureIndexNeed(backlog), INDEX_SHARE_MAX));
+}
+
+function growShare(need: number, most: number): number {
+  return LEAST_SHARE + (most - LEAST_SHARE) * need;
 }
 
 /** If the need is at least this high, packing or indexing comes first in three of four passes. */
