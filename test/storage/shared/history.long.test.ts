@@ -1,7 +1,8 @@
 /**
  * The history checker over processes and a PostgreSQL server: boxes are killed, stopped beyond every timeout and
  * continued, and cut off, and their clocks jump by up to ten minutes in both directions; the server is killed and started
- * again, or fails over to a standby. HISTORY_SCHEDULES=100 SEED=N says how many and which.
+ * again, or fails over to a standby. With TEST_FAKETIME (postgres-server.ts) its clock jumps by up to ten days in both directions. HISTORY_SCHEDULES=100
+ * SEED=N says how many and which.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -16,7 +17,7 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { createPrng, type Prng } from '../../../src/std/prng.ts';
 import { migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
 import { PATIENCE_MS } from '../../fixtures/patience.ts';
-import { PostgresServer } from '../../fixtures/postgres-server.ts';
+import { PostgresServer, queryDatabase } from '../../fixtures/postgres-server.ts';
 import { STRIPPED_FLAGS } from '../../fixtures/strip-types.ts';
 import { makeFolder } from '../folder.ts';
 import { beginHistory, judgeHistory, type Told } from './history.ts';
@@ -32,6 +33,8 @@ const CALM = 25;
 const CALM_STEPS = 10;
 /** How far the clock of a box may be from the machine's. */
 const CLOCK_OFF_MS = 600_000;
+/** The same for the database. What is seven days old is forgotten there. */
+const DATABASE_OFF_MS = 10 * 86_400_000;
 const ENTRY = fileURLToPath(new URL('history-box.ts', import.meta.url));
 
 let server: PostgresServer;
@@ -138,6 +141,7 @@ class Schedule {
     await this.#calm();
     await Promise.all(this.#boxes.map((box) => end(box)));
     for (const way of this.#ways) way.close();
+    this.#setClock();
     const truth = await PostgresTruth.connect(server.addressOf(this.#database));
     const last = await SharedBox.open(join(this.#folder, 'last.mdb'), truth);
     const runs = await truth.runs.open(randomUUID());
@@ -163,7 +167,7 @@ class Schedule {
   async #disturb(at: number): Promise<void> {
     const box = this.#boxes[at]!;
     const way = this.#ways[at]!;
-    const what = this.#random.below(8);
+    const what = this.#random.below(server.hasClock ? 9 : 8);
     if (what === 0) await this.#kill(at);
     else if (what === 1) {
       box.kill('SIGSTOP');
@@ -178,6 +182,11 @@ class Schedule {
       way.hold(false);
     } else if (what === 5) {
       box.stdin!.write(`clock ${this.#random.below(2 * CLOCK_OFF_MS) - CLOCK_OFF_MS}\n`);
+    } else if (what === 8) {
+      server.moveClock(this.#random.below(2 * DATABASE_OFF_MS) - DATABASE_OFF_MS);
+      const address = server.addressOf(this.#database);
+      for (const tidy of ['prune', 'sweep', 'live_tidy'])
+        await queryDatabase(address, `SELECT understudy.${tidy}()`);
     } else if (server.isOurs) {
       if (what === 6) {
         await server.kill();
@@ -199,6 +208,11 @@ class Schedule {
     await this.#start(at);
   }
 
+  /** A box whose clock is too far from the database's does not start. */
+  #setClock(): void {
+    if (server.hasClock) server.moveClock(0);
+  }
+
   #path(at: number): string {
     return join(this.#folder, `${at}.mdb`);
   }
@@ -209,6 +223,7 @@ class Schedule {
       hostname: '127.0.0.1',
     }).href;
     const seed = this.#random.below(1e6);
+    this.#setClock();
     const argv = [...STRIPPED_FLAGS, ENTRY, address, this.#path(at), `${++this.#starts}`, `${seed}`];
     const box = spawn(process.execPath, argv, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#boxes[at] = box;
