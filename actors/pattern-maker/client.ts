@@ -23,6 +23,8 @@ type Unfinished = Pick<TraceReads, 'listUnfinished'>;
 export class PatternMakerClient {
   readonly #asker: Asker;
   readonly #traces: Unfinished;
+  /** Keys of the unfinished traces of the last {@link resume}; at most WAKES. */
+  #found: ReadonlySet<string> = new Set();
 
   constructor(asker: Asker, traces: Unfinished) {
     this.#asker = asker;
@@ -72,11 +74,17 @@ export class PatternMakerClient {
   /**
    * Wakes the actors of traces that a crash left unfinished. Call it at the start and at intervals, because each call
    * wakes a limited number. Traces in progress are not affected.
+   * @param isShared whether other boxes process traces, too: then a trace is woken by the second call that finds it, because another
+   *   box may be at work on it
    * @returns how many were woken
    */
-  async resume(): Promise<number> {
+  async resume(isShared = false): Promise<number> {
     let woken = 0;
-    for (const key of this.#traces.listUnfinished(WAKES)) {
+    const keys = [...this.#traces.listUnfinished(WAKES)];
+    const before = this.#found;
+    this.#found = new Set(keys);
+    for (const key of keys) {
+      if (isShared && !before.has(key)) continue;
       const to = { kind: PATTERN_MAKER_KIND, key };
       try {
         await this.#asker.ask(to, 'wake', null, { deadline_ms: WAKE_DEADLINE_MS });

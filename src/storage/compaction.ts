@@ -57,9 +57,10 @@ export async function compactData(
   const paths = databasePaths(data_dir, data_key);
   let claim: WriterClaim | null = null;
   try {
+    // Before the claim, which a running box has: without it there would be nothing to compact either.
+    refuseShared(data_dir);
     claim = await claimWriter(paths.main, { patience_ms: 0 });
     refuseHalfRestored(paths.main);
-    refuseShared(data_dir);
     if (existsSync(planPath(data_dir)))
       throw new CompactionError(`${describePlan(data_dir)}: start it first`);
     if (!isThere(paths.main) && !isThere(paths.runs))

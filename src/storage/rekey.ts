@@ -88,9 +88,9 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   const main = databasePaths(data_dir).main;
   const claims: WriterClaim[] = [];
   try {
+    refuseShared(data_dir);
     for (const path of [main, capture_db]) claims.push(await claimWriter(path, { patience_ms: 0 }));
     for (const path of [main, capture_db]) refuseHalfRestored(path);
-    refuseShared(data_dir);
     if (hasOrder(capture_db))
       throw new RekeyError(
         `${capture_db}: an erasure is not finished: start the service or understudy erase first`,

@@ -202,9 +202,10 @@ export class ApiServer {
     void this.#patterns?.open().catch(() => {});
     // If the store does not answer now, the next attempt follows later.
     const resume = async () => {
-      void this.#patternMakers.resume().catch(() => {});
       const isOnDuty = (await this.#duty?.renew().catch(() => false)) ?? true;
-      if (isOnDuty && !this.#isDraining) void this.#deletions.resume();
+      if (!isOnDuty || this.#isDraining) return;
+      void this.#patternMakers.resume(this.#duty !== null).catch(() => {});
+      void this.#deletions.resume();
     };
     // From then on it is known whether this box is on duty.
     void resume().then(() => this.#retention.start());

@@ -191,9 +191,9 @@ class StoreThread {
     this.#tell(failure === null ? { event: 'back' } : { event: 'away', ...toStoreFailure(failure) });
   }
 
-  #greet({ port, follows }: StoreGreeting): void {
+  #greet({ port, follows, is_again }: StoreGreeting): void {
     this.#ports.set(port, follows);
-    if (follows === 'changes') this.#changes.add(port);
+    if (follows === 'changes') this.#changes.add(port, is_again);
     const answer = (told: StoreAnswer) => port.postMessage(told);
     const follower = (told: LiveTold) => port.postMessage({ told } satisfies StoreTold);
     port.on('close', () => {

@@ -430,7 +430,9 @@ describe.each([
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toHaveLength(1);
     await restart();
-    expect(await process.patternMakers.resume()).toBe(1);
+    // Another box may be at work on it.
+    expect(await process.patternMakers.resume(true)).toBe(0);
+    expect(await process.patternMakers.resume(true)).toBe(1);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
     expect(merged[1]).toEqual(merged[0]);
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toEqual([]);

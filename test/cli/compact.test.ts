@@ -2,7 +2,7 @@
  * Content that was deleted through the API: after the next start, and after `understudy compact`, no byte of it is in any file
  * of DATA_DIR. A real service stores it and deletes it.
  */
-import { cpSync } from 'node:fs';
+import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
@@ -60,6 +60,9 @@ it('understudy compact is refused while a service runs, and without a database',
   expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('holds no databases') });
   const claim = await claimWriter(join(folder, 'main.mdb'), { patience_ms: 0 });
   expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('stop it first') });
+  // A box that shares its database has nothing to compact, whether it runs or not.
+  writeFileSync(join(folder, 'shared.mdb'), '');
+  expect((await compact()).stderr).toContain('shares a PostgreSQL database');
   await claim.release();
   expect((await runHere(['compact', '--help'])).stdout).toContain('Usage: understudy compact');
 });

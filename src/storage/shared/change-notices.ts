@@ -1,23 +1,39 @@
 /**
  * Counts the notices of rows that other boxes changed, and which of them the threads with indexes in memory have applied.
- * A request with a position waits for both: the view shows the rows before an index knows them. One thread of a box has it.
- * Any thread.
+ * A request with a position waits for both: the view shows the rows before an index knows them. After a restart of the store thread
+ * it waits until the followers of the former one have come back and know all rows. One thread of a box has it. Any thread.
  */
 import type { SeatState } from './seat.ts';
+
+/** How long former followers may take to come back. One that does not has ended, too. */
+const BACK_MS = 10_000;
 
 export class ChangeNotices<Follower> {
   readonly #state: SeatState;
   /** The last notice that each follower has applied, with all before it. */
   readonly #applied = new Map<Follower, number>();
   readonly #waiting = new Set<() => void>();
+  /** Number of followers of the former store thread, until they have come back; then 0. */
+  #expected: number;
 
-  constructor(state: SeatState) {
+  /** Create it before the view's position is told. @param back_ms after which missing followers count as ended */
+  constructor(state: SeatState, back_ms = BACK_MS) {
     this.#state = state;
+    this.#expected = state.followers;
+    if (this.#expected === 0) return;
+    // What the former thread has not told counts as one notice.
+    state.changes += 1;
+    setTimeout(() => {
+      this.#expected = 0;
+      this.#settle();
+    }, back_ms).unref();
   }
 
-  /** A new follower reads rows that are there already. */
-  add(follower: Follower): void {
-    this.#applied.set(follower, this.#state.changes);
+  /** @param isAgain whether it followed a former store thread, and may have missed something; otherwise it reads rows that are there already */
+  add(follower: Follower, isAgain = false): void {
+    this.#applied.set(follower, isAgain ? 0 : this.#state.changes);
+    if (this.#applied.size >= this.#expected) this.#expected = 0;
+    this.#settle();
   }
 
   remove(follower: Follower): void {
@@ -56,6 +72,8 @@ export class ChangeNotices<Follower> {
   }
 
   #settle(): void {
+    this.#state.followers = Math.max(this.#expected, this.#applied.size);
+    if (this.#expected > 0) return;
     this.#state.applied = Math.min(this.#state.changes, ...this.#applied.values());
     for (const look of [...this.#waiting]) look();
   }

@@ -2,13 +2,25 @@
  * The journal of persistent actors that several boxes share (../../runtime/journal.ts). Of two boxes that continue the
  * same actor, one gets an error: then its actor starts again from the other's events. Wherever actors run.
  */
-import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
+import {
+  type JournalStore,
+  JournalUnavailableError,
+  type JournalWrite,
+  type StoredActor,
+} from '../../runtime/journal.ts';
 import type { Committer } from './follower.ts';
 import { TruthUnavailableError } from './truth.ts';
 import type { View } from './view.ts';
 
 /** How often a commit is tried before it gives up because other commits always come first. */
 const ATTEMPTS = 20;
+
+/** @returns the journal's error if the database could not be reached, otherwise what was thrown */
+export function toJournalError(thrown: unknown): Error {
+  if (thrown instanceof TruthUnavailableError)
+    return new JournalUnavailableError(thrown.message, { cause: thrown });
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
 
 export class SharedJournal implements JournalStore {
   readonly #view: View;
@@ -30,7 +42,7 @@ export class SharedJournal implements JournalStore {
     const finish = (error: Error | null) => process.nextTick(done, error);
     this.#outstanding = this.#commit(writes).then(
       () => finish(null),
-      (thrown: unknown) => finish(thrown instanceof Error ? thrown : new Error(String(thrown))),
+      (thrown: unknown) => finish(toJournalError(thrown)),
     );
   }
 

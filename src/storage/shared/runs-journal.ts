@@ -2,18 +2,12 @@
  * The journal of runs that several boxes share (../../runtime/journal.ts). A load makes this box the owner of an actor,
  * and commits name the term of that. Server threads.
  */
-import {
-  type CommitDone,
-  type JournalStore,
-  JournalUnavailableError,
-  type JournalWrite,
-  type StoredActor,
-} from '../../runtime/journal.ts';
+import type { CommitDone, JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { ActorAddress } from '../../runtime/protocol.ts';
 import { encodeActor, encodeWrites, readHistory } from '../lmdb/journal.ts';
+import { toJournalError } from './journal.ts';
 import { CommitBuilder, type RunTables } from './runs-commit.ts';
 import type { HeldActor, LostActor, RunsStore } from './runs-store.ts';
-import { TruthUnavailableError } from './truth.ts';
 
 /**
  * Maximum number of terms that are kept, more than actors live on a thread. Beyond it the one that was used longest ago is
@@ -55,7 +49,7 @@ export class SharedRunsJournal implements JournalStore {
       if (this.#terms.size > this.#most) this.#terms.delete(this.#terms.keys().next().value!);
       return readHistory(kind, rows);
     } catch (thrown) {
-      throw explain(thrown);
+      throw toJournalError(thrown);
     }
   }
 
@@ -64,7 +58,7 @@ export class SharedRunsJournal implements JournalStore {
       process.nextTick(done, error, lost);
     this.#outstanding = this.#commit(writes).then(
       (lost) => finish(null, lost),
-      (thrown: unknown) => finish(explain(thrown)),
+      (thrown: unknown) => finish(toJournalError(thrown)),
     );
   }
 
@@ -143,10 +137,4 @@ export class SharedRunsJournal implements JournalStore {
     for (const { kind, key } of lost) this.#terms.delete(encodeActor(kind, key).toString('latin1'));
     return lost;
   }
-}
-
-function explain(thrown: unknown): Error {
-  if (thrown instanceof TruthUnavailableError)
-    return new JournalUnavailableError(thrown.message, { cause: thrown });
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
 }

@@ -18,7 +18,8 @@ const BOXES = 3;
 const NOTICES = 4;
 const CHANGES = 5;
 const APPLIED = 6;
-const FIRST_COUNT = 7;
+const FOLLOWERS = 7;
+const FIRST_COUNT = 8;
 /**
  * What the store thread counts since the start of the process. Of runs: actors that this box took from others, commits
  * that another box's taking made void, takings that had to wait for another box, round trips, and actors' commits in them.
@@ -84,6 +85,15 @@ export class SeatState {
 
   set boxes(boxes: number) {
     Atomics.store(this.#fields, BOXES, BigInt(boxes));
+  }
+
+  /** How many threads with indexes in memory followed the store thread at last. */
+  get followers(): number {
+    return Number(Atomics.load(this.#fields, FOLLOWERS));
+  }
+
+  set followers(count: number) {
+    Atomics.store(this.#fields, FOLLOWERS, BigInt(count));
   }
 
   countOf(name: SeatCount): number {

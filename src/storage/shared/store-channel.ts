@@ -33,8 +33,8 @@ interface ChannelListener {
   onTold(told: StoreTold, reply: (message: StoreApplied) => void): void;
   /** The channel has ended: something may be missed. */
   onEnd?(): void;
-  /** There is a new channel. */
-  onAgain(): void;
+  /** There is a new channel. @param reply as in onTold */
+  onAgain(reply: (message: StoreApplied) => void): void;
 }
 
 export class StoreChannel {
@@ -46,6 +46,7 @@ export class StoreChannel {
   /** The open channel, and the thread at its other end. */
   #open: { port: MessagePort; thread: number } | null = null;
   #nextId = 0;
+  #hasEnded = false;
   #isClosed = false;
 
   constructor({ identity, state }: StoreSeat, listener: ChannelListener | null = null) {
@@ -112,6 +113,7 @@ export class StoreChannel {
       understudy_store: this.#identity,
       port: port2,
       follows: this.#listener?.follows ?? null,
+      is_again: this.#hasEnded,
     };
     try {
       await postMessageToThread(thread, greeting, [port2], CONNECT_MS);
@@ -139,6 +141,7 @@ export class StoreChannel {
   #end(): void {
     this.#port = null;
     this.#open = null;
+    this.#hasEnded = true;
     const lost = new TruthUnavailableError('the thread of the store has ended');
     for (const { reject } of this.#waiting.values()) reject(lost);
     this.#waiting.clear();
@@ -151,7 +154,7 @@ export class StoreChannel {
     setTimeout(() => {
       if (this.#isClosed) return;
       this.#connect().then(
-        () => this.#listener!.onAgain(),
+        (port) => this.#listener!.onAgain((reply) => port.postMessage(reply)),
         () => this.#connectAgain(),
       );
     }, AGAIN_MS).unref();

@@ -2,7 +2,7 @@
  * A thread's way to the store thread of its box, which sends its commits to the database (follower.ts). Any thread.
  */
 import type { Committer } from './follower.ts';
-import type { StoreSeat } from './seat.ts';
+import { SeatState, type StoreSeat } from './seat.ts';
 import { StoreChannel } from './store-channel.ts';
 import {
   type ChangedRow,
@@ -32,7 +32,7 @@ export class StoreClient implements Committer {
   readonly #channel: StoreChannel;
 
   constructor(seat: StoreSeat, listeners: StoreListeners = {}) {
-    this.#channel = new StoreChannel(seat, toChannelListener(listeners));
+    this.#channel = new StoreChannel(seat, toChannelListener(listeners, new SeatState(seat.state)));
   }
 
   async commit(proposal: Proposal): Promise<Verdict> {
@@ -58,20 +58,23 @@ export class StoreClient implements Committer {
   }
 }
 
-function toChannelListener({ onChanged, live }: StoreListeners) {
+function toChannelListener({ onChanged, live }: StoreListeners, state: SeatState) {
   if (onChanged === undefined && live === undefined) return null;
+  type Reply = (message: StoreApplied) => void;
   let applied: Promise<unknown> = Promise.resolve();
+  const apply = (rows: ChangedRow[] | null, changes: number, reply: Reply) => {
+    applied = Promise.allSettled([applied, onChanged?.(rows)]).then(() => reply({ applied: changes }));
+  };
   return {
     follows: onChanged === undefined ? null : ('changes' as const),
-    onTold: (told: StoreTold, reply: (message: StoreApplied) => void) => {
-      if ('changed' in told) {
-        const applying = onChanged?.(told.changed === null ? null : unpackChanged(told.changed));
-        applied = Promise.allSettled([applied, applying]).then(() => reply({ applied: told.changes }));
-      } else if ('told' in told) live?.onTold(told.told);
+    onTold: (told: StoreTold, reply: Reply) => {
+      if ('changed' in told)
+        apply(told.changed === null ? null : unpackChanged(told.changed), told.changes, reply);
+      else if ('told' in told) live?.onTold(told.told);
     },
-    onAgain: () => {
+    onAgain: (reply: Reply) => {
       // Changes that nothing reported count as changes of everything.
-      void onChanged?.(null);
+      if (onChanged !== undefined) apply(null, state.changes, reply);
       live?.onAgain();
     },
   };

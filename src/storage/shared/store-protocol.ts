@@ -20,6 +20,8 @@ export interface StoreGreeting {
   port: MessagePort;
   /** What the thread wants to be told; null: nothing. */
   follows: StoreFollowing;
+  /** Whether it has had a channel before, and may have missed something. */
+  is_again: boolean;
 }
 
 /** Rows that other boxes change, or actors that they take. */

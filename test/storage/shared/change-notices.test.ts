@@ -1,5 +1,5 @@
 /** When indexes in memory count as up to date with what other boxes changed. Test thread. */
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ChangeNotices } from '../../../src/storage/shared/change-notices.ts';
 import { SeatState } from '../../../src/storage/shared/seat.ts';
 
@@ -53,4 +53,34 @@ it('without followers nothing is waited for', () => {
   const { seat, notices } = open();
   notices.next();
   expect(seat.hasReached(7)).toBe(true);
+});
+
+describe('after a restart of the store thread', () => {
+  it('indexes count as stale until the former followers know all rows', () => {
+    const { seat, notices } = open();
+    notices.add('a');
+    notices.add('b');
+    const again = new ChangeNotices<string>(seat);
+    expect(seat.hasReached(7)).toBe(false);
+    again.add('new a', true);
+    again.note('new a', seat.changes);
+    expect(seat.hasReached(7)).toBe(false);
+    again.add('new b', true);
+    expect(seat.hasReached(7)).toBe(false);
+    again.note('new b', seat.changes);
+    expect(seat.hasReached(7)).toBe(true);
+    again.remove('new b');
+    expect(seat.followers).toBe(1);
+  });
+
+  it('a follower that does not come back is not waited for without end', async () => {
+    const { seat, notices } = open();
+    notices.add('a');
+    notices.add('b');
+    const again = new ChangeNotices<string>(seat, 0);
+    again.add('new a', true);
+    again.note('new a', seat.changes);
+    expect(seat.hasReached(7)).toBe(false);
+    expect(await again.whenApplied(60_000)).toBe(true);
+  });
 });

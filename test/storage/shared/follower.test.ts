@@ -242,3 +242,22 @@ it('commits do not shorten the pause before the next attempt to connect', async 
   await box.close();
   await Promise.all(refused);
 });
+
+it('a journal says that the database is away as the runtime expects it', async () => {
+  const truth = new MemoryTruth();
+  let isAway = false;
+  const box = await SharedBox.open(
+    join(makeFolder(), 'main.mdb'),
+    cutOff(truth, () => isAway),
+    {
+      poll_ms: 5,
+      patience_ms: 30,
+      retry_ms: 1,
+    },
+  );
+  onTestFinished(() => box.close());
+  isAway = true;
+  const event = { type: 'event', kind: 'k', key: 'x', seq: 1, event: Buffer.from('e') } as const;
+  const error = await new Promise((resolve) => box.journal.commit([event], resolve));
+  expect(error).toMatchObject({ name: 'JournalUnavailableError' });
+});
