@@ -32,6 +32,7 @@ import type { LearnedStep } from '../student/model/learned-step.ts';
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import { doErrorsCluster } from './error-clusters.ts';
 import { findFinalTools } from './final-tools.ts';
+import { isShownByRest } from './run-proof.ts';
 import { type FitOptions, fitStudent, nameAgents } from './student-fit.ts';
 
 /** Number of parts into which a calibration divides the runs. */
@@ -407,20 +408,28 @@ export function scoreCrossFitted(
   }
   const foldOf = new Map(runs.map((run, i) => [run, i % folds]));
   const agents = nameAgents(steps);
+  const ofRun = Map.groupBy(steps, ({ run_id }) => run_id);
   const scored: ScoredStep[] = [];
   for (let fold = 0; fold < Math.min(folds, runs.length); fold++) {
     const teaching = steps.filter(({ run_id }) => foldOf.get(run_id) !== fold);
     const student = new Student(fitStudent(teaching, options), options.makeIndex);
     for (const step of steps)
       if (foldOf.get(step.run_id) === fold)
-        scored.push({ ...scoreStep(student, step), agent: agents.get(step) ?? '' });
+        scored.push({
+          ...scoreStep(student, step, ofRun.get(step.run_id)!),
+          agent: agents.get(step) ?? '',
+        });
     options.after_fold?.();
   }
   return scored;
 }
 
-/** Asks the student about a golden step. */
-export function scoreStep(student: Student, { run_id, step, answer }: LearnedStep): ScoredStep {
+/**
+ * Asks the student about a golden step.
+ * @param ofRun all steps of its run, in order
+ */
+export function scoreStep(student: Student, learned: LearnedStep, ofRun: readonly LearnedStep[]): ScoredStep {
+  const { run_id, step, answer } = learned;
   const proposal = student.propose(step);
   if (proposal.answer === null || proposal.score === null) return { run_id, score: null, is_right: false };
   return {
@@ -428,7 +437,9 @@ export function scoreStep(student: Student, { run_id, step, answer }: LearnedSte
     kind: proposal.forms[0]!,
     forms: proposal.forms,
     score: proposal.score,
-    is_right: student.agrees(step, proposal, answer.content),
+    is_right:
+      student.agrees(step, proposal, answer.content) ||
+      isShownByRest(proposal.answer.content, ofRun, ofRun.indexOf(learned)),
   };
 }
 

@@ -9,6 +9,7 @@ import type { JudgeAnswer, StudentAnswer, UncoveredReason } from '../student/mod
 import { boundError } from '../student/model/error-bound.ts';
 import { ERROR_DEFINITION, type StudentMeasures } from '../student/model/manifest.ts';
 import type { GoldenRun, GoldenStep } from './golden-steps.ts';
+import { isShownByRest } from './run-proof.ts';
 
 /** The student's result for one step. */
 export type StepVerdict =
@@ -61,16 +62,16 @@ export async function askAbout(
   parallel = 1,
   tell: (done: number, of: number) => void = () => {},
 ): Promise<MeasuredStep[]> {
-  const all = runs.flatMap((run) => run.steps.map((step) => ({ run_id: run.run_id, step })));
+  const all = runs.flatMap(({ run_id, steps }) => steps.map((step, i) => ({ run_id, step, run: steps, i })));
   const measured: MeasuredStep[] = [];
   let next = 0;
   let done = 0;
   const work = async (): Promise<void> => {
     while (next < all.length) {
       const at = next++;
-      const { run_id, step } = all[at]!;
+      const { run_id, step, run, i } = all[at]!;
       const verdict = await ask(step);
-      measured[at] = { run_id, step, ...judge(step, verdict) };
+      measured[at] = { run_id, step, ...judge(run, i, verdict) };
       done += 1;
       tell(done, all.length);
     }
@@ -79,10 +80,17 @@ export async function askAbout(
   return measured;
 }
 
-function judge(step: GoldenStep, verdict: StepVerdict): Omit<MeasuredStep, 'run_id' | 'step'> {
+/** @param at index of the step in its run */
+function judge(
+  run: readonly GoldenStep[],
+  at: number,
+  verdict: StepVerdict,
+): Omit<MeasuredStep, 'run_id' | 'step'> {
+  const step = run[at]!;
   if (!verdict.covered) return { served: false, wrong: false, kind: null, reason: verdict.reason };
   const agrees = (golden: StudentAnswer): boolean =>
-    verdict.agrees?.(golden.content) ?? (verdict.answer !== null && answersAgree(golden, verdict.answer));
+    (verdict.agrees?.(golden.content) ?? (verdict.answer !== null && answersAgree(golden, verdict.answer))) ||
+    (verdict.answer !== null && isShownByRest(verdict.answer.content, run, at));
   const isRight = step.answer !== null && agrees(step.answer);
   const { answer, form, forms } = verdict;
   const kind = answer === null ? null : (form ?? kindOfAnswer(answer.content));

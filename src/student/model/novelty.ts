@@ -35,6 +35,11 @@ export interface NoveltyMemory {
   words: WordMemory[];
   /** How surprising a place without golden values is, by kind. */
   new_place: Record<string, number>;
+  /**
+   * How surprising the words of results are in {@link USUAL} of the golden runs, to a student that does not know the run.
+   * Absent in older models.
+   */
+  usual?: number;
 }
 
 /** Maximum number of values of a state. A place with more different values is free text or data. */
@@ -45,6 +50,8 @@ const SINGLE_WORD = 0.6;
 /** If a share of new words exceeds the largest golden share by this much, it is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
+/** Share of the golden runs, and minimum number of them, whose new words in results show that such words are usual. */
+const USUAL = { share: 0.1, runs: 4, most: 0.95 } as const;
 /** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */
 const KIND_WEIGHT: Record<number, number> = {
   [MARK.fresh]: 1,
@@ -75,13 +82,16 @@ export function learnNovelty(
   decisive: ReadonlySet<number>,
 ): NoveltyMemory {
   const memory: NoveltyMemory = { places: [], words: [], new_place: {} };
+  const ofSeveral: WordMemory[] = [];
   const singlePlaces = new Map<number, number>();
   for (const seen of collectPlaces(steps)) {
     const { kind, place, values } = seen;
     if (seen.runs.size === 1) singlePlaces.set(kind, (singlePlaces.get(kind) ?? 0) + 1);
     if (isWordKind(kind)) {
       const words = [...values.keys()].slice(0, WORDS);
-      memory.words.push({ kind, place, words, ...measureWords(steps, kind, place, values) });
+      const measured = { kind, place, ...measureWords(steps, kind, place, values) };
+      memory.words.push({ ...measured, words });
+      ofSeveral.push({ ...measured, words: words.filter((word) => values.get(word)!.several) });
     } else memory.places.push(rememberPlace(seen, steps.length, decisive.has(place)));
   }
   const runs = new Set(steps.map(({ run_id }) => run_id)).size;
@@ -89,7 +99,21 @@ export function learnNovelty(
     const singles = singlePlaces.get(kind) ?? 0;
     memory.new_place[kind] = (1 - Math.min(1, (singles + 1) / (runs + 1))) * (KIND_WEIGHT[kind] ?? 0);
   }
+  memory.usual = findUsual(steps, new NoveltyIndex({ ...memory, words: ofSeveral }));
   return memory;
+}
+
+/** @param others knows of each run only what other runs have, too */
+function findUsual(
+  steps: readonly { run_id: string; marks: readonly number[] }[],
+  others: NoveltyIndex,
+): number {
+  const ofRuns = new Map<string, number>();
+  for (const { run_id, marks } of steps)
+    ofRuns.set(run_id, Math.max(ofRuns.get(run_id) ?? 0, others.measureWords(marks).in_results));
+  const sorted = [...ofRuns.values()].sort((a, b) => b - a);
+  const nth = Math.max(USUAL.runs, Math.ceil(USUAL.share * sorted.length));
+  return Math.min(USUAL.most, sorted[nth - 1] ?? 0);
 }
 
 function collectPlaces(
@@ -186,8 +210,10 @@ export class NoveltyIndex {
   readonly #words = new Map<number, KnownWords>();
   readonly #expected: { key: number; absence: number }[] = [];
   readonly #newPlace: Record<string, number>;
+  readonly #usual: number;
 
   constructor(memory: NoveltyMemory) {
+    this.#usual = memory.usual ?? 0;
     for (const { kind, place, values, surprise, absence } of memory.places) {
       this.#places.set(keyOf(kind, place), { surprise, values: new Set(values) });
       if (absence > 0) this.#expected.push({ key: keyOf(kind, place), absence });
@@ -229,6 +255,36 @@ export class NoveltyIndex {
   measure(marks: readonly number[]): number {
     let known = 1;
     const placesSeen = new Set<number>();
+    for (let m = 0; m < marks.length; m += 3) {
+      const kind = marks[m]!;
+      if (isWordKind(kind)) continue;
+      const key = keyOf(kind, marks[m + 1]!);
+      placesSeen.add(key);
+      const place = this.#places.get(key);
+      if (place === undefined) known *= 1 - (this.#newPlace[kind] ?? 0);
+      else if (place.surprise > 0 && !place.values.has(marks[m + 2]!)) known *= 1 - place.surprise;
+    }
+    for (const { key, absence } of this.#expected) if (!placesSeen.has(key)) known *= 1 - absence;
+    const { said, in_results } = this.measureWords(marks);
+    // New words of results are no surprise as far as golden runs had such words, too.
+    const unusual = Math.max(0, in_results - this.#usual) / (1 - this.#usual);
+    return 1 - known * (1 - said) * (1 - unusual);
+  }
+
+  /**
+   * How surprising the user's words and the words of results are, each 0 … 1. A new word of a result that the user or an
+   * earlier place of a result has, too, is no further surprise.
+   */
+  measureWords(marks: readonly number[]): { said: number; in_results: number } {
+    const newWords = new Set<number>();
+    const said = this.#measureWordsOf(marks, SAID, newWords);
+    return { said, in_results: this.#measureWordsOf(marks, IN_RESULTS, newWords) };
+  }
+
+  /** @param newWords new words that do not count again; the new words found are added */
+  #measureWordsOf(marks: readonly number[], kinds: ReadonlySet<number>, newWords: Set<number>): number {
+    const isSaid = kinds === SAID;
+    let known = 1;
     let wordsKey = -1;
     let words = 0;
     let fresh = 0;
@@ -239,29 +295,26 @@ export class NoveltyIndex {
       fresh = 0;
     };
     for (let m = 0; m < marks.length; m += 3) {
-      const kind = marks[m]!;
-      const key = keyOf(kind, marks[m + 1]!);
-      const value = marks[m + 2]!;
-      if (isWordKind(kind)) {
-        if (key !== wordsKey) {
-          closeWords();
-          wordsKey = key;
-          memory = this.#words.get(key);
-        }
-        words++;
-        if (memory === undefined || !memory.words.has(value)) fresh++;
-        continue;
+      if (!kinds.has(marks[m]!)) continue;
+      const key = keyOf(marks[m]!, marks[m + 1]!);
+      if (key !== wordsKey) {
+        closeWords();
+        wordsKey = key;
+        memory = this.#words.get(key);
       }
-      placesSeen.add(key);
-      const place = this.#places.get(key);
-      if (place === undefined) known *= 1 - (this.#newPlace[kind] ?? 0);
-      else if (place.surprise > 0 && !place.values.has(value)) known *= 1 - place.surprise;
+      words++;
+      const word = marks[m + 2]!;
+      if (memory?.words.has(word) === true) continue;
+      if (isSaid || !newWords.has(word)) fresh++;
+      newWords.add(word);
     }
     closeWords();
-    for (const { key, absence } of this.#expected) if (!placesSeen.has(key)) known *= 1 - absence;
     return 1 - known;
   }
 }
+
+const SAID: ReadonlySet<number> = new Set([MARK.said_word, MARK.task_word]);
+const IN_RESULTS: ReadonlySet<number> = new Set([MARK.fresh_word, MARK.earlier_word]);
 
 interface KnownWords {
   share: number;

@@ -1,5 +1,5 @@
-/** What is new in a step: a missing part counts only if each golden step had it. */
-import { expect, it } from 'vitest';
+/** What is new in a step: a missing part counts only if each golden step had it, and a new word counts once. */
+import { describe, expect, it } from 'vitest';
 import { learnNovelty, NoveltyIndex } from '../../../src/student/model/novelty.ts';
 import { MARK } from '../../../src/student/model/step-marks.ts';
 
@@ -22,4 +22,51 @@ it('a missing place that each step had is new', () => {
   const novelty = new NoveltyIndex(learnNovelty(steps, new Set()));
   expect(novelty.measure(OUTPUT)).toBeGreaterThan(0.9);
   expect(novelty.list(OUTPUT)).toMatchObject([{ place: 22, value: null }]);
+});
+
+describe('new words', () => {
+  const words = (kind: number, place: number, ...values: number[]): number[] =>
+    values.flatMap((value) => [kind, place, value]);
+  const WORDS = [1, 2, 3, 4, 5, 6, 7, 8];
+  /** Some runs name something new in the task, and results repeat it. */
+  const learn = (newNames: number, repeats: (name: number) => number): NoveltyIndex =>
+    new NoveltyIndex(
+      learnNovelty(
+        Array.from({ length: 40 }, (_, run) => {
+          const name = run < newNames ? 1_000 + run : 100;
+          return {
+            run_id: `r${run}`,
+            marks: [
+              ...words(MARK.fresh_word, 1, ...WORDS, repeats(name)),
+              ...words(MARK.fresh_word, 2, ...WORDS, repeats(name)),
+              ...words(MARK.task_word, 3, ...WORDS, name),
+            ],
+          };
+        }),
+        new Set(),
+      ),
+    );
+  const step = (said: number, found: number): number[] => [
+    ...words(MARK.fresh_word, 1, ...WORDS, found),
+    ...words(MARK.fresh_word, 2, ...WORDS, found),
+    ...words(MARK.task_word, 3, ...WORDS, said),
+  ];
+
+  it('of the task are one surprise, although results repeat them', () => {
+    const novelty = learn(2, (name) => name);
+    expect(novelty.measure(step(100, 100))).toBe(0);
+    expect(novelty.measure(step(7_000, 7_000))).toBeCloseTo(novelty.measure(step(7_000, 100)), 10);
+    expect(novelty.measure(step(7_000, 7_001))).toBeGreaterThan(novelty.measure(step(7_000, 7_000)));
+  });
+
+  it('of results are no surprise if results of several golden runs had such words', () => {
+    const rare = learn(2, (name) => name + 50_000);
+    const usual = learn(20, (name) => name + 50_000);
+    expect(rare.measure(step(100, 7_001))).toBeGreaterThan(0.3);
+    expect(usual.measure(step(100, 7_001))).toBe(0);
+  });
+
+  it('of the task stay a surprise, although golden runs had such words', () => {
+    expect(learn(20, () => 100).measure(step(7_000, 100))).toBeGreaterThan(0.2);
+  });
 });

@@ -1,0 +1,74 @@
+/**
+ * Whether the rest of a golden run shows that another answer than the golden one was right, too. Pure; teaching.
+ *
+ * Audits do not see the rest of a run, so they count such an answer as different.
+ */
+
+import type { StudentBlock } from '../student/model/decision.ts';
+import { differInLooks } from '../student/model/equivalence.ts';
+import { isLookCall } from '../student/model/look-calls.ts';
+import { canonicalCall } from './later-calls.ts';
+
+/** A step of the run; the answer is null if no student could give it. */
+interface RunStep {
+  step: { stage: string };
+  answer: { content: readonly StudentBlock[] } | null;
+}
+
+/** Maximum number of later steps that are read. */
+const REST_STEPS = 60;
+
+/**
+ * @param given the student's answer to a step
+ * @param run all steps of the run, in order
+ * @param at index of the step
+ */
+export function isShownByRest(given: readonly StudentBlock[], run: readonly RunStep[], at: number): boolean {
+  const golden = run[at]?.answer?.content;
+  if (golden === undefined) return false;
+  const rest = run.slice(at + 1, at + 1 + REST_STEPS);
+  if (isCorrection(given, golden, rest)) return true;
+  // A run repeats a call that gave nothing, so an answer that goes on without its result is not shown to be right.
+  const before = listCalls(run[at - 1]?.answer?.content ?? []);
+  const isRepeated = listCalls(golden).some((call) => before.includes(call));
+  return !isRepeated && isMadeAnyway(given, golden, rest);
+}
+
+/** Whether all golden calls failed, and the run then gave this answer: it corrected a mistake. */
+function isCorrection(
+  given: readonly StudentBlock[],
+  golden: readonly StudentBlock[],
+  [next]: readonly RunStep[],
+): boolean {
+  if (next?.answer == null || !golden.some(({ type }) => type === 'tool_call')) return false;
+  if (!next.step.stage.split(' ').every((name) => /!×?$/.test(name))) return false;
+  const [own, corrected] = [listCalls(given), listCalls(next.answer.content)];
+  return own.length > 0 && own.join('\n') === corrected.join('\n');
+}
+
+/**
+ * Whether the answer only looks up what the run looks up later with the same arguments, or the answers differ only in
+ * lookups and the run makes all calls of this answer at this step or later. Another lookup with the same tool is another
+ * answer.
+ */
+function isMadeAnyway(
+  given: readonly StudentBlock[],
+  golden: readonly StudentBlock[],
+  rest: readonly RunStep[],
+): boolean {
+  const later = new Set(rest.flatMap(({ answer }) => listCalls(answer?.content ?? [])));
+  const own = listCalls(given);
+  if (differInLooks(given, golden) !== null) {
+    const made = new Set(listCalls(golden));
+    return own.every((call) => made.has(call) || later.has(call));
+  }
+  const calls = golden.flatMap((block) => (block.type === 'tool_call' ? [block.name] : []));
+  const areOtherLooks = given.every(
+    (block) => block.type === 'text' || (isLookCall(block) && !calls.includes(block.name)),
+  );
+  return calls.length > 0 && own.length > 0 && areOtherLooks && own.every((call) => later.has(call));
+}
+
+function listCalls(content: readonly StudentBlock[]): string[] {
+  return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));
+}

@@ -1,0 +1,76 @@
+/** What the rest of a golden run shows about another answer. */
+import { describe, expect, it } from 'vitest';
+import type { StudentBlock } from '../../src/student/model/decision.ts';
+import { isShownByRest as isShown } from '../../src/teaching/run-proof.ts';
+
+const call = (name: string, id = 'A-1'): StudentBlock => ({
+  type: 'tool_call',
+  id: 'c-1',
+  name,
+  input: { id },
+});
+const text: StudentBlock = { type: 'text', text: 'Done.' };
+const later = (stage: string, ...content: StudentBlock[]) => ({ step: { stage }, answer: { content } });
+type Step = ReturnType<typeof later>;
+const isShownByRest = (
+  given: StudentBlock[],
+  golden: StudentBlock[],
+  rest: Step[],
+  before: Step[] = [],
+): boolean => isShown(given, [...before, later('task', ...golden), ...rest], before.length);
+
+describe('an answer that the run gives after its own calls failed', () => {
+  const wrong = [call('cancel', '01 Feb')];
+  const right = [call('cancel', '2026-02-01')];
+
+  it('is right', () => {
+    expect(isShownByRest(right, wrong, [later('cancel!', text, ...right)])).toBe(true);
+  });
+
+  it('is not shown if the calls succeeded, if only some failed, or if the run gives it only later', () => {
+    expect(isShownByRest(right, wrong, [later('cancel', ...right)])).toBe(false);
+    expect(isShownByRest(right, [...wrong, call('note')], [later('cancel! note', ...right)])).toBe(false);
+    expect(isShownByRest(right, wrong, [later('cancel!', call('note')), later('note', ...right)])).toBe(
+      false,
+    );
+    expect(isShownByRest([text], wrong, [later('cancel!', text)])).toBe(false);
+    expect(isShownByRest(right, wrong, [])).toBe(false);
+  });
+});
+
+describe('an answer that looks up something', () => {
+  it('is right if the run makes the same lookups later, or adds lookups to the same calls', () => {
+    const rest = [later('get_order', call('get_customer')), later('get_customer', text)];
+    expect(isShownByRest([call('get_customer')], [call('get_order')], rest)).toBe(true);
+    expect(isShownByRest([call('get_customer')], [call('refund')], rest)).toBe(true);
+    expect(isShownByRest([call('refund')], [call('get_order'), call('refund')], [])).toBe(true);
+  });
+
+  it('is not shown to be right if the run never makes the lookup, or makes it with other arguments', () => {
+    expect(isShownByRest([call('get_customer')], [call('get_order')], [later('get_order', text)])).toBe(
+      false,
+    );
+    const other = [later('get_order', call('get_customer', 'A-2'))];
+    expect(isShownByRest([call('get_customer')], [call('get_order')], other)).toBe(false);
+  });
+
+  it('is another answer if the tool is the same', () => {
+    const rest = [later('get_order', call('get_order', 'A-2'))];
+    expect(isShownByRest([call('get_order', 'A-2')], [call('get_order')], rest)).toBe(false);
+    const both = [call('get_order'), call('refund')];
+    expect(isShownByRest([call('get_order', 'A-2')], both, rest)).toBe(false);
+  });
+
+  it('is not shown to be right if the run repeats a call there', () => {
+    const rest = [later('get_order', call('get_customer'))];
+    const before = [later('task', call('get_order'))];
+    expect(isShownByRest([call('get_customer')], [call('get_order')], rest, before)).toBe(false);
+  });
+
+  it('is another answer if it takes the place of a text, or if it changes something', () => {
+    expect(isShownByRest([call('get_order')], [text], [later('said', call('get_order'))])).toBe(false);
+    expect(isShownByRest([call('refund')], [call('get_order')], [later('get_order', call('refund'))])).toBe(
+      false,
+    );
+  });
+});
