@@ -16,7 +16,7 @@ import {
 } from '../../src/domain/pattern-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
-import type { TableReader, TableTransaction } from '../../src/storage/tables.ts';
+import type { Tables, TableTransaction } from '../../src/storage/tables.ts';
 import type { GraphKeeper } from './graph-keeper.ts';
 import type { RemoveRequest } from './protocol.ts';
 import type { PatternScopes } from './scopes.ts';
@@ -73,7 +73,7 @@ function writeEntry(tx: TableTransaction, audit: AuditEntry | null): void {
 }
 
 /** The embedders of the stored vectors, by their names in the keys. */
-export function* listEmbedders(tables: TableReader): Iterable<string> {
+export function* listEmbedders(tables: Pick<Tables, 'range'>): Iterable<string> {
   let after: RowKey | undefined;
   for (;;) {
     const range = after === undefined ? { prefix: [], limit: 1 } : { prefix: [], after, limit: 1 };

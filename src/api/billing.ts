@@ -24,7 +24,7 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import type { SharedLocks } from '../std/shared-locks.ts';
 import { readInterventionSeries, readInterventions } from '../storage/accounts/usage.ts';
 import type { AccountReads } from '../storage/ports/accounts.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import { auditActor, chooseOrganization } from './access.ts';
 
 interface BillingServices {

@@ -15,7 +15,7 @@ import { bindUser } from '../contract/user-handler.ts';
 import type { PlanCaps } from '../domain/plans.ts';
 import type { Clock } from '../std/clock.ts';
 import { SharedLocks } from '../std/shared-locks.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import { accountHandlers } from './account.ts';
 import { apiKeyHandlers } from './api-keys.ts';
 import { billingHandlers, webhookRoutes } from './billing.ts';

@@ -17,7 +17,7 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { DeletedScope, Deletion } from '../storage/ports/deletions.ts';
 import type { ListPlace, OldestFirst } from '../storage/ports/page.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 
 /**
  * Maximum time for which the answer to a deletion waits for the removal. The rest is removed afterwards.

@@ -14,7 +14,7 @@ import type { MonitorStep } from '../domain/monitors/masked-step.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { projectOf } from '../domain/tenant.ts';
 import type { Asker } from '../runtime/actor-client.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { findProfile } from './profiles.ts';

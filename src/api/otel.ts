@@ -26,7 +26,7 @@ import { countPointsProtobuf, readLogsProtobuf, readSpansProtobuf } from '../ote
 import { OtlpFault, type OtlpLog, type OtlpSpan } from '../otel/records.ts';
 import { findRunsOfLogs, findRunsOfSpans, type ToldRun } from '../otel/tool-steps.ts';
 import type { Asker } from '../runtime/actor-client.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { lookUpProfile } from './profiles.ts';

@@ -15,7 +15,7 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { ListPlace, OldestFirst } from '../storage/ports/page.ts';
 import type { RunReads } from '../storage/ports/run-reads.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 
 /** The kinds of data with an age limit. */
 export const EXPIRING_KINDS = ['runs', 'traces', 'findings'] as const;

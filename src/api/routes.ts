@@ -29,7 +29,7 @@ import { TRACES } from '../contract/traces.ts';
 import { DEFAULT_PLAN_CAPS } from '../domain/plans.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { planReader } from '../storage/accounts/subscriptions.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import { type AlertServices, alertHandlers } from './alerts.ts';
 import { captureExportHandlers } from './capture-exports.ts';
 import { type CaptureServices, captureHandlers } from './captures.ts';

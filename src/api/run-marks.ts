@@ -13,7 +13,7 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
 import type { Accounts } from '../storage/ports/accounts.ts';
 import type { MarkedRun } from '../storage/ports/marks.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { findRun } from './run-records.ts';
 import { tenantAuditActor } from './tenant-audit.ts';

@@ -24,7 +24,7 @@ import { carryAudit } from '../storage/accounts/audit.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { RunReads } from '../storage/ports/run-reads.ts';
 import type { RunRecords, StoredRun } from '../storage/ports/run-records.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';

@@ -13,7 +13,7 @@ import { projectOf, type Tenant } from '../domain/tenant.ts';
 import type { CatalogueError } from '../errors.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { isRawNumber } from '../std/exact-json.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { lookUpProfile, unknownProfile } from './profiles.ts';

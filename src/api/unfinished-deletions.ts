@@ -4,7 +4,7 @@
  */
 import { RunClient } from '../../actors/run/client.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import { DeletedContent, type DeletedContentParts } from './deleted-content.ts';
 
 /** Maximum number of deleted accounts resumed in one pass; the next pass resumes more. */

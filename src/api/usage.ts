@@ -11,7 +11,7 @@ import {
   readUsage,
 } from '../storage/accounts/usage.ts';
 import type { KeyRecord } from '../storage/ports/keys.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { Stores } from '../storage/ports/stores.ts';
 import { chooseOrganization, chooseProject } from './access.ts';
 
 /** Keys that one answer ranks by their requests: the newest ones. */

@@ -1,4 +1,6 @@
 /** Runs in lists and by name (ports/run-records.ts), in tables of this machine. Any thread. */
+import type { AuditEntry } from '../domain/account.ts';
+import { AUDIT_OUTBOX } from '../domain/audit-rows.ts';
 import { LATE_AMONG_BOXES_MS, ReportedRuns } from '../domain/reported-runs.ts';
 import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from '../domain/run-list.ts';
 import {
@@ -15,17 +17,15 @@ import type { RunName } from './ports/run-reads.ts';
 import type { ListedRun, RunAddress, RunRecords, StoredRun } from './ports/run-records.ts';
 import type { TableReader, Tables } from './tables.ts';
 
-type RunTables = Pick<Tables, 'get' | 'range' | 'snapshot'>;
-
 export class TableRunRecords implements RunRecords {
-  readonly #tables: RunTables;
+  readonly #tables: Tables;
   readonly #lateMs: number | undefined;
 
   /**
    * @param tables stay the caller's, who closes them
    * @param isShared whether other boxes write to them, too
    */
-  constructor(tables: RunTables, isShared = false) {
+  constructor(tables: Tables, isShared = false) {
     this.#tables = tables;
     this.#lateMs = isShared ? LATE_AMONG_BOXES_MS : undefined;
   }
@@ -85,6 +85,18 @@ export class TableRunRecords implements RunRecords {
 
   followReported(org_id: string, max: number): ReportedRuns {
     return new ReportedRuns(this.#tables, org_id, max, undefined, this.#lateMs);
+  }
+
+  listAudit(org_id: string | null, limit: number): AuditEntry[] {
+    const range = { prefix: org_id === null ? [] : [org_id], limit };
+    return [...this.#tables.range<AuditEntry>(AUDIT_OUTBOX, range)].map(({ value }) => value);
+  }
+
+  async forgetAudit(entries: readonly AuditEntry[]): Promise<void> {
+    await this.#tables.transact((tx) => {
+      for (const { org_id, id } of entries)
+        tx.write({ op: 'remove', table: AUDIT_OUTBOX, row: [org_id, id] });
+    });
   }
 }
 

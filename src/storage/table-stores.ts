@@ -1,13 +1,13 @@
 /** The product's ports over tables, of any store. Any thread. */
 import { TableAccounts } from './accounts/table-accounts.ts';
 import type { RunReads } from './ports/run-reads.ts';
-import type { Stores } from './stores.ts';
+import type { TableStores } from './stores.ts';
 import { TableExperiments } from './table-experiments.ts';
 import { TableRunRecords } from './table-run-records.ts';
 import type { Tables } from './tables.ts';
 
 /** @param runs `main` itself if several boxes share the rows */
-export function toStores(main: Tables, runs: Tables, run_reads: RunReads): Stores {
+export function toStores(main: Tables, runs: Tables, run_reads: RunReads): TableStores {
   return {
     main,
     accounts: new TableAccounts(main),

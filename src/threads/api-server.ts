@@ -55,7 +55,7 @@ import { findWriteFault } from '../std/file-place.ts';
 import { closeStores, openStores, servicePaths } from '../storage/lmdb/stores.ts';
 import { RetentionClock, recordsNotePath } from '../storage/retention-clock.ts';
 import { listOldRows, OUTCOME_LISTING, RUN_LISTING, TRACE_LISTING } from '../storage/row-listing.ts';
-import type { Stores } from '../storage/stores.ts';
+import type { TableStores } from '../storage/stores.ts';
 import { renameAgent, reportStudent } from '../student/student-report.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
 import { SharedLiveSource } from './shared-live.ts';
@@ -91,7 +91,7 @@ export interface ApiServices {
 
 /** Parts that are opened before the listener, and closed after its drain. */
 interface OpenParts {
-  stores: Stores;
+  stores: TableStores;
   /** null: this box shares nothing. */
   shared: SharedRequests | null;
   live: LiveReaders | null;
@@ -326,7 +326,11 @@ function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embeddi
   return new ConfigError('EMBEDDING_MODEL_DIR', model_dir, allowed);
 }
 
-function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Embedder): FindingsServices {
+function openFindings(
+  { asker, log }: ApiServices,
+  stores: TableStores,
+  embedder: Embedder,
+): FindingsServices {
   const findings = new FindingsClient(asker, stores.accounts.findings, embedder);
   const embedding = new FindingsEmbedding(findings, embedder, (_codebase, embedded, left) =>
     log.debug({ embedded, left }, 'findings got their vectors'),
@@ -444,7 +448,7 @@ async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServ
 }
 
 /** Whether both databases answer. @throws the store's error, which means that they do not */
-function canRead({ accounts, run_records }: Stores): boolean {
+function canRead({ accounts, run_records }: TableStores): boolean {
   accounts.users.find('?');
   run_records.findStart({ org_id: '?', run_id: '?' });
   return true;

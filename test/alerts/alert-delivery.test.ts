@@ -13,7 +13,7 @@ import { AlertWatch } from '../../src/alerts/alert-watch.ts';
 import { ALERT_BOUNDS, type AlertDestination, type AlertRow, type Measured } from '../../src/domain/alert.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
-import type { Stores } from '../../src/storage/stores.ts';
+import type { TableStores } from '../../src/storage/stores.ts';
 import { SmtpReceiver } from '../fixtures/smtp-receiver.ts';
 import { WebhookReceiver } from '../fixtures/webhook-receiver.ts';
 
@@ -21,7 +21,7 @@ const SECRET = 'a signing secret of the test';
 const change = { actor: { type: 'operator', id: 'op', address: '' }, now_ms: 0, log: '' } as const;
 
 let dir: string;
-let stores: Stores;
+let stores: TableStores;
 let hook: WebhookReceiver;
 let mail: SmtpReceiver;
 let clock: ReturnType<typeof createManualClock>;

@@ -29,6 +29,7 @@ type Room =
   | 'lmdb'
   | 'postgres'
   | 'accounts'
+  | 'ports'
   | 'search'
   | 'auth'
   | 'billing'
@@ -131,6 +132,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // knows these.
   lmdb: ['std', 'domain', 'storage'],
   postgres: ['std', 'storage'],
+  // What each part of the product needs of a store, in its own words.
+  ports: [],
   // What people and organizations have, in tables: it knows the tables' interface, but no database.
   accounts: ['std', 'limits', 'errors', 'domain'],
   search: ['native', 'std', 'limits', 'errors'],
@@ -249,20 +252,37 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   client: ['domain'],
   dashboard: ['contract', 'domain'],
   http: [],
-  api: ['config', 'storage', 'search', 'runtime', 'billing'],
-  auth: ['config', 'storage'],
+  api: ['config', 'storage', 'ports', 'search', 'runtime', 'billing'],
+  auth: ['config', 'ports'],
   gateway: [],
-  alerts: ['storage'],
+  alerts: ['ports'],
   captures: [],
   teaching: [],
   // A place outside the machine from which several gateways get a student.
   'student directory': ['storage'],
   // Storage implements the runtime's interface of a journal.
-  lmdb: ['runtime'],
-  accounts: ['storage', 'runtime'],
-  actors: ['storage', 'search'],
-  'actor clients': ['storage'],
+  lmdb: ['runtime', 'ports'],
+  storage: ['ports'],
+  ports: ['domain'],
+  accounts: ['storage', 'ports', 'runtime'],
+  cli: ['ports'],
+  threads: ['ports'],
+  actors: ['storage', 'ports', 'search'],
+  'actor clients': ['ports'],
 };
+
+/**
+ * The tables of a store. Beside storage itself, only these files know them: the one that hands them to actors, and
+ * actors that keep their own rows. Everything else asks a port.
+ */
+const TABLES = 'src/storage/tables.ts';
+const TABLE_ROOMS: readonly Room[] = ['storage', 'lmdb', 'postgres', 'accounts'];
+const TABLE_USERS: readonly string[] = [
+  'src/threads/actor-thread-entry.ts',
+  'actors/pattern-index/store-parts.ts',
+  'actors/pattern-index/removal.ts',
+  'actors/findings-index/adapter.ts',
+];
 
 /** Packages that only some rooms may import. */
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
@@ -312,6 +332,7 @@ function roomOf(file: string): Room | undefined {
   if (file.startsWith('src/student/serving/')) return 'student serving';
   if (/^src\/student\/[\w-]+\.ts$/.test(file)) return 'student directory';
   if (file.startsWith('src/storage/accounts/')) return 'accounts';
+  if (file.startsWith('src/storage/ports/')) return 'ports';
   if (file.startsWith('src/storage/lmdb/')) return 'lmdb';
   if (file.startsWith('src/storage/postgres/')) return 'postgres';
   if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
@@ -332,6 +353,7 @@ export function findUnusedAllowances(files: ReadonlyMap<string, string>): string
   const values = new Set<string>();
   const types = new Set<string>();
   const packages = new Set<string>();
+  const tableUsers = new Set<string>();
   for (const [file, source] of files) {
     const room = roomOf(file);
     if (room === undefined) continue;
@@ -340,7 +362,9 @@ export function findUnusedAllowances(files: ReadonlyMap<string, string>): string
         packages.add(`${room} -> ${packageOf(specifier)}`);
         continue;
       }
-      const other = roomOf(posix.join(posix.dirname(file), specifier));
+      const target = posix.join(posix.dirname(file), specifier);
+      if (target === TABLES) tableUsers.add(file);
+      const other = roomOf(target);
       (is_type_only ? types : values).add(`${room} -> ${other}`);
     }
   }
@@ -348,6 +372,7 @@ export function findUnusedAllowances(files: ReadonlyMap<string, string>): string
   return [
     ...edgesOf(MAY_IMPORT).filter((edge) => !isImported(edge)),
     ...edgesOf(MAY_IMPORT_TYPES).filter((edge) => !types.has(edge)),
+    ...TABLE_USERS.filter((file) => !tableUsers.has(file)),
     ...Object.entries(PACKAGE_ROOMS).flatMap(([name, rooms]) =>
       rooms.map((room) => `${room} -> ${name}`).filter((edge) => !packages.has(edge)),
     ),
@@ -405,6 +430,8 @@ function judgeEdge(
 ): string[] {
   if (!files.has(target)) return [`${file}: imports ${target}, which is not in the tree`];
   const other = roomOf(target);
+  if (target === TABLES && !TABLE_ROOMS.includes(room) && !TABLE_USERS.includes(file))
+    return [`${file}: only storage knows tables; ask a port of src/storage/ports`];
   const [fileActor, targetActor] = [actorOf(file), actorOf(target)];
   if (
     other === 'actors' &&

@@ -95,6 +95,22 @@ describe('the check of the import direction', () => {
       'src/api/a.ts: api may not import types of lmdb (src/storage/lmdb/tables.ts)',
     ],
     [
+      'a handler that knows tables',
+      {
+        'src/api/a.ts': "import type { TableReader } from '../storage/tables.ts';",
+        'src/storage/tables.ts': '',
+      },
+      'src/api/a.ts: only storage knows tables; ask a port of src/storage/ports',
+    ],
+    [
+      'a port that knows tables',
+      {
+        'src/storage/ports/a.ts': "import type { TableReader } from '../tables.ts';",
+        'src/storage/tables.ts': '',
+      },
+      'src/storage/ports/a.ts: only storage knows tables; ask a port of src/storage/ports',
+    ],
+    [
       'an import of one store from another',
       {
         'src/storage/postgres/a.ts': "import { open } from '../lmdb/b.ts';",

@@ -138,7 +138,9 @@ describe('docs/architecture.md names the places to change for', () => {
   it('a second store', () => {
     expectListed('A second store', [
       'src/storage/<name>/',
-      ...filesWith(/^src\//, [/export interface (?:Tables|JournalStore|Stores|RunReads)\b/]),
+      ...filesWith(/^src\//, [
+        /export interface (?:Tables|JournalStore|TableStores|RunReads)\b|export function toStores\b/,
+      ]),
       ...filesWith(/^src\/(?!storage\/lmdb\/)/, [opens]),
       ...[...texts]
         .filter(([path, text]) => path.startsWith('test/storage/') && /\bOne suite for\b/.test(text))

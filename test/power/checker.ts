@@ -11,7 +11,7 @@ import { listSealed } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { closeStores, databasePaths, openStores, tryStores } from '../../src/storage/lmdb/stores.ts';
-import type { Stores } from '../../src/storage/stores.ts';
+import type { TableStores } from '../../src/storage/stores.ts';
 import type { Row } from '../../src/storage/tables.ts';
 
 /** A text that a row of a table must contain. */
@@ -67,7 +67,7 @@ async function checkStores(folder: string, promised: readonly Promised[]): Promi
 }
 
 /** The steps of finished runs, as rows of one step. */
-function listGathered({ runs }: Stores): Row[] {
+function listGathered({ runs }: TableStores): Row[] {
   return [...runs.range<Uint8Array>(RUN_GATHERED_STEPS, { prefix: [] })].flatMap(({ row, value }) =>
     readGathered(value).map(({ step_index, step }) => ({
       row: [...row.slice(0, 2), step_index],

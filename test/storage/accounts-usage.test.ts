@@ -8,7 +8,7 @@ import {
   readInterventionTotals,
   readUsage,
 } from '../../src/storage/accounts/usage.ts';
-import type { Stores } from '../../src/storage/stores.ts';
+import type { TableStores } from '../../src/storage/stores.ts';
 import { memoryStores } from '../fixtures/api-services.ts';
 
 const NOW = Date.parse('2026-11-21T12:00:00Z');
@@ -39,7 +39,7 @@ const counted = fc.record<Counted>({
   injections_evaluate: fc.integer({ min: 0, max: 3 }),
 });
 
-async function count(stores: Stores, { days_ago, project_id, org_id, store, ...counts }: Counted) {
+async function count(stores: TableStores, { days_ago, project_id, org_id, store, ...counts }: Counted) {
   await stores[store].transact((tx) => {
     for (const write of usageWrites(org_id, NOW - days_ago * DAY_MS, project_id, counts)) tx.write(write);
   });

@@ -14,11 +14,11 @@ import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/s
 import { restoreBackup } from '../../src/storage/restore.ts';
 import { listOldRows, OUTCOME_LISTING } from '../../src/storage/row-listing.ts';
 import { StoredRunWords } from '../../src/storage/run-words.ts';
-import type { Stores } from '../../src/storage/stores.ts';
+import type { TableStores } from '../../src/storage/stores.ts';
 
 const ACTOR = { type: 'user', id: 'usr_ann', address: '127.0.0.1' } as const;
 let dir: string;
-let stores: Stores;
+let stores: TableStores;
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'understudy-words-'));
   stores = openStores(databasePaths(dir));

@@ -2,16 +2,10 @@
  * The audit log. Each change writes one entry in its own transaction, and entries never change. Any thread.
  */
 import type { AuditActor, AuditEntry } from '../../domain/account.ts';
-import {
-  AUDIT,
-  AUDIT_OUTBOX,
-  type AuditFacts,
-  auditWrites,
-  makeAuditEntry,
-} from '../../domain/audit-rows.ts';
+import { AUDIT, type AuditFacts, auditWrites, makeAuditEntry } from '../../domain/audit-rows.ts';
 import type { AuditReads, AuditWork } from '../ports/audit.ts';
 import type { Page } from '../ports/page.ts';
-import type { Stores } from '../stores.ts';
+import type { Stores } from '../ports/stores.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { readNewest } from './page.ts';
 
@@ -21,25 +15,22 @@ export type { AuditFacts } from '../../domain/audit-rows.ts';
 const CARRIED_ENTRIES = 200;
 
 /**
- * Copies entries that were written with changes in `runs.mdb` to the log. Each entry is copied exactly once, even if
+ * Copies entries that were written with changes of runs to the log. Each entry is copied exactly once, even if
  * the copying is interrupted.
  * @param org_id null: of all organizations
  * @throws Error of a store; the next call copies the remaining entries
  */
-export async function carryAudit({ main, runs }: Stores, org_id: string | null): Promise<void> {
-  const prefix = org_id === null ? [] : [org_id];
+export async function carryAudit(
+  { accounts, run_records }: Pick<Stores, 'accounts' | 'run_records'>,
+  org_id: string | null,
+): Promise<void> {
   for (;;) {
-    const waiting = [...runs.range<AuditEntry>(AUDIT_OUTBOX, { prefix, limit: CARRIED_ENTRIES })];
+    const waiting = run_records.listAudit(org_id, CARRIED_ENTRIES);
     if (waiting.length === 0) return;
-    await main.transact((tx) => {
-      for (const { row, value } of waiting) {
-        if (tx.get(AUDIT, row) !== undefined) continue;
-        for (const write of auditWrites(value)) tx.write(write);
-      }
+    await accounts.transact(({ audit }) => {
+      for (const entry of waiting) audit.take(entry);
     });
-    await runs.transact((tx) => {
-      for (const { row } of waiting) tx.write({ op: 'remove', table: AUDIT_OUTBOX, row });
-    });
+    await run_records.forgetAudit(waiting);
   }
 }
 
@@ -65,5 +56,10 @@ export class TableAuditWork extends TableAuditReads implements AuditWork {
 
   add(actor: AuditActor, nowMs: number, facts: AuditFacts): void {
     for (const write of auditWrites(makeAuditEntry(actor, nowMs, facts))) this.#tx.write(write);
+  }
+
+  take(entry: AuditEntry): void {
+    if (this.#tx.get(AUDIT, [entry.org_id, entry.id]) !== undefined) return;
+    for (const write of auditWrites(entry)) this.#tx.write(write);
   }
 }

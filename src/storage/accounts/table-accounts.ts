@@ -19,6 +19,7 @@ import { TableMarkReads, TableMarkWork } from './run-marks.ts';
 import { TableSearchReads, TableSearchWork } from './saved-searches.ts';
 import { TableSubscriptionReads, TableSubscriptionWork } from './subscriptions.ts';
 import { TableTraceReads } from './traces.ts';
+import { TableUsageReads } from './usage-counts.ts';
 import { TableUserReads, TableUserWork } from './users.ts';
 
 class TableAccountReads implements AccountReads {
@@ -96,6 +97,7 @@ class TableAccountWork implements AccountWork {
 export class TableAccounts extends TableAccountReads implements Accounts {
   readonly traces: Accounts['traces'];
   readonly findings: Accounts['findings'];
+  readonly usage: Accounts['usage'];
   readonly #tables: Tables;
 
   /** @param tables stay the caller's, who closes them */
@@ -103,6 +105,7 @@ export class TableAccounts extends TableAccountReads implements Accounts {
     super(tables);
     this.traces = new TableTraceReads(tables);
     this.findings = new TableFindingReads(tables);
+    this.usage = new TableUsageReads(tables);
     this.#tables = tables;
   }
 

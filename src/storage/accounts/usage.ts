@@ -2,17 +2,10 @@
  * Usage by day (src/domain/usage.ts): sums of the rows of all databases that count. A report of 365 days reads only
  * those days. Any thread.
  */
-import {
-  type CountedDay,
-  readCountedDays,
-  readInterventionSum,
-  readProjectDays,
-  USAGE_DAYS_MAX,
-  type UsageCounts,
-} from '../../domain/usage.ts';
+import { type CountedDay, USAGE_DAYS_MAX, type UsageCounts } from '../../domain/usage.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import type { RunReads } from '../ports/run-reads.ts';
-import type { Stores } from '../stores.ts';
+import type { UsageReads } from '../ports/usage.ts';
 
 /** Maximum number of organizations whose past days a server thread keeps in memory, about 70 KB each. */
 const USAGE_ORGS_REMEMBERED = 200;
@@ -32,7 +25,10 @@ interface DaysOver {
 const DAYS_OVER = new WeakMap<RunReads, RecentMap<string, DaysOver>>();
 
 /** The stores with counters. */
-type CountStores = Pick<Stores, 'main' | 'run_reads'>;
+interface CountStores {
+  accounts: { usage: UsageReads };
+  run_reads: RunReads;
+}
 
 export type DayCounts = UsageCounts & { date: string };
 
@@ -76,7 +72,7 @@ export async function readUsage(
   if (project_id !== null) {
     const dates = series.map(({ date }) => date);
     addAll(await stores.run_reads.listProjectCounts(org_id, project_id, dates));
-    addAll(readProjectDays(stores.main, org_id, project_id, dates));
+    addAll(stores.accounts.usage.listProjectCounts(org_id, project_id, dates));
     return series;
   }
   const over = dayOf(startOfDay(nowMs) - OPEN_DAYS * DAY_MS);
@@ -120,13 +116,13 @@ async function daysOver(
 
 /** All interventions ever. */
 export async function readInterventionTotals(
-  { main, run_reads }: CountStores,
+  { accounts, run_reads }: CountStores,
   org_id: string,
   project_id: string | null,
 ): Promise<{ retrieve: number; evaluate: number }> {
   const totals = { retrieve: 0, evaluate: 0 };
   const ofRuns = await run_reads.sumInterventions(org_id, project_id);
-  for (const counts of [ofRuns, readInterventionSum(main, org_id, project_id)]) {
+  for (const counts of [ofRuns, accounts.usage.sumInterventions(org_id, project_id)]) {
     totals.retrieve += counts.injections_retrieve ?? 0;
     totals.evaluate += counts.injections_evaluate ?? 0;
   }
@@ -164,11 +160,11 @@ export function interventionsOf(counts: Partial<UsageCounts>): number {
 }
 
 async function listCountsSince(
-  { main, run_reads }: CountStores,
+  { accounts, run_reads }: CountStores,
   org_id: string,
   day: string,
 ): Promise<CountedDay[]> {
-  return [...(await run_reads.listCounts(org_id, day)), ...readCountedDays(main, org_id, day)];
+  return [...(await run_reads.listCounts(org_id, day)), ...accounts.usage.listCounts(org_id, day)];
 }
 
 function add(to: UsageCounts, counts: Partial<UsageCounts>): void {

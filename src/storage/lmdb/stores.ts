@@ -9,7 +9,7 @@ import { makeFolder } from '../../std/folder.ts';
 import { RedoLog } from '../redo-log.ts';
 import { refuseHalfRestored } from '../restore-marker.ts';
 import type { StoreSeat } from '../shared/seat.ts';
-import type { Stores } from '../stores.ts';
+import type { TableStores } from '../stores.ts';
 import { TableRunReads } from '../table-run-reads.ts';
 import { toStores } from '../table-stores.ts';
 import { restoreCheckpoint } from './checkpoint.ts';
@@ -75,14 +75,14 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
  * Opens both databases for this thread; creates missing ones.
  * @throws Error if a file cannot be opened
  */
-export function openStores(paths: DatabasePaths): Stores {
+export function openStores(paths: DatabasePaths): TableStores {
   const main = openMainTables(paths);
   if (paths.seat !== undefined) return toStores(main, main, openRunReads(paths.seat));
   const runs = new LmdbTables(paths.runs, 'process', paths.data_key);
   return toStores(main, runs, new TableRunReads(runs));
 }
 
-export async function closeStores({ main, runs, run_reads }: Stores): Promise<void> {
+export async function closeStores({ main, runs, run_reads }: TableStores): Promise<void> {
   await run_reads.close();
   await main.close();
   if (runs !== main) await runs.close();

@@ -20,6 +20,7 @@ import type { ProjectReads, ProjectWork } from './projects.ts';
 import type { SearchReads, SearchWork } from './searches.ts';
 import type { SubscriptionReads, SubscriptionWork } from './subscriptions.ts';
 import type { TraceReads } from './traces.ts';
+import type { UsageReads } from './usage.ts';
 import type { UserReads, UserWork } from './users.ts';
 
 /** Reads of one state. */
@@ -65,6 +66,7 @@ export interface Accounts extends AccountReads {
   /** What only actors write. */
   readonly traces: TraceReads;
   readonly findings: FindingReads;
+  readonly usage: UsageReads;
   /**
    * Reads and writes in one transaction. No other writer comes between.
    * @param work synchronous; if it throws, nothing is written

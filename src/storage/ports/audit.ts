@@ -12,4 +12,6 @@ export interface AuditReads {
 /** What a transaction may do. */
 export interface AuditWork extends AuditReads {
   add(actor: AuditActor, nowMs: number, facts: AuditFacts): void;
+  /** Adds an entry that was written elsewhere, unless the log has it. */
+  take(entry: AuditEntry): void;
 }

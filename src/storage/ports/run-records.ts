@@ -3,6 +3,7 @@
  * totals and counters may be elsewhere (run-reads.ts). Runs are written by their actors. Implementation:
  * ../table-run-records.ts. Types; any thread.
  */
+import type { AuditEntry } from '../../domain/account.ts';
 import type { ReportedRuns } from '../../domain/reported-runs.ts';
 import type { RunRow, RunStartRow } from '../../domain/run-rows.ts';
 import type { ListPlace, NewestFirst, OldestFirst, ScannedPage } from './page.ts';
@@ -40,4 +41,11 @@ export interface RunRecords {
   listDeletions(limit: number): RunName[];
   /** The newest runs of an organization, to be kept in memory for queries. */
   followReported(org_id: string, max: number): ReportedRuns;
+  /**
+   * Entries for the audit log that were written with changes of runs, and that may not be in the log yet.
+   * @param org_id null: of all organizations
+   */
+  listAudit(org_id: string | null, limit: number): AuditEntry[];
+  /** Forgets entries that are in the log. Rejects with an Error of the store. */
+  forgetAudit(entries: readonly AuditEntry[]): Promise<void>;
 }
