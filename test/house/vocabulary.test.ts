@@ -58,6 +58,12 @@ describe('the check of the vocabulary', () => {
     'function f(a: string, its: number) {}',
     'class A { f(its: number) {} }',
     'try { f(); } catch (its) { f(its); }',
+    'function its<A>(a: A) {}',
+    'f((a: number, its?: string) => 1);',
+    'let its\nf();',
+    'let its // a comment\n= 1;',
+    '/* a comment */ const its = 1;',
+    '/*\n * a comment */ const its = 1;',
   ])('bound by code: %s', (text) => {
     expect(wordsOf('src/a.ts', text)).toEqual(['`its`']);
   });
