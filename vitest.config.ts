@@ -1,9 +1,9 @@
 /**
  * The tests run in these projects:
  *
- * - `unit`: pure code, in threads that share the modules they load.
- * - `shared`: real sockets and files, in processes that the test files share (test/unit-files.ts).
- * - `process`: whatever else starts threads and processes. Each file has its own process.
+ * - `unit`: pure code, in threads that share the modules they load (test/unit-files.ts).
+ * - `shared`: real sockets, files and services, in processes that the test files share.
+ * - `process`: files that change their process (test/unit-files.ts). Each has its own.
  * - `long`: whole files (`*.long.test.ts`) of storms, kills, soaks and complete recordings. `npm run test:long` adds it.
  * - `long-parts`: tests with the tag `long` in the files of the projects above. It runs together with `long`.
  * - `clients`: Claude Code, Codex and similar clients as npm has them (`npm run test:clients`).
@@ -17,7 +17,7 @@ import { importAddresses } from './test/fixtures/addresses.ts';
 import { PATIENCE_MS } from './test/fixtures/patience.ts';
 import { COMPILE_CACHE, STRIPPED_FLAGS } from './test/fixtures/strip-types.ts';
 import { findTaggedFiles } from './test/long-parts.ts';
-import { SHARED, UNIT } from './test/unit-files.ts';
+import { OWN, UNIT } from './test/unit-files.ts';
 
 const LONG = ['test/**/*.long.test.ts'];
 const LONG_LIMIT_MS = 1_800_000;
@@ -40,7 +40,8 @@ export default defineConfig({
       ...(process.env.NODE_V8_COVERAGE ? ['test/fixtures/written-coverage.ts'] : []),
     ],
     execArgv: STRIPPED_FLAGS,
-    maxWorkers: 2,
+    // More than the cores: tests often wait for processes, timers and disks.
+    maxWorkers: 3,
     // Node imports the files itself: no test replaces a module, and positions stay those of the sources (strip-types.ts).
     experimental: { viteModuleRunner: false, nodeLoader: false },
     tags: [{ name: 'long', description: 'Runs with `npm run test:long`, not with `npm test`.' }],
@@ -64,14 +65,21 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: 'shared', include: [...SHARED], pool: 'forks', isolate: false, ...filterTags('!long') },
+        test: {
+          name: 'shared',
+          include: ['test/**/*.test.ts'],
+          exclude: [...UNIT, ...OWN, ...LONG, ...CLIENTS],
+          pool: 'forks',
+          isolate: false,
+          ...filterTags('!long'),
+        },
       },
       {
         extends: true,
         test: {
           name: 'process',
-          include: ['test/**/*.test.ts'],
-          exclude: [...UNIT, ...SHARED, ...LONG, ...CLIENTS],
+          include: [...OWN],
+          exclude: LONG,
           pool: 'forks',
           ...filterTags('!long'),
         },

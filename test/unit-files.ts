@@ -1,4 +1,4 @@
-/** Which test files make up the projects `unit` and `shared` (vitest.config.ts). Vitest's own process and a house test's. */
+/** Which test files make up the projects `unit` and `process`; all others are `shared` (vitest.config.ts). Vitest's own process and a house test's. */
 
 /**
  * Files that neither listen, nor start a thread or a process, nor change anything outside themselves. Globs from the
@@ -39,47 +39,23 @@ export const UNIT = [
 ] as const;
 
 /**
- * Files that listen and write files, but start no process, change nothing of the process they run in, and leave nothing
- * running. They run one after the other in the same processes, which saves half a second of processor time for each.
+ * Files that change their process: its environment, its global names, its timers, how Node's HTTP parser or `fetch`
+ * works, or native memory that they damage. Each has its own process, which costs a third of a second. All of test/house
+ * is in `unit` and here, because it is often run alone.
  */
-export const SHARED = [
-  'test/actors/{capture-process,capture-writer,pattern-index,pattern-maker,rate-table,writer-report}.test.ts',
-  'test/alerts/alert-delivery.test.ts',
-  'test/api/{billing,control-plane-sign-in,findings,list-page,live-readers,mcp,metrics,openapi,otel,pipeline}.test.ts',
-  'test/api/{project-deletion,server,stream-tickets,tenant-isolation,traces}.test.ts',
-  'test/{auth,billing}/*.test.ts',
-  'test/bench/held-back.test.ts',
-  'test/cli/{distill-report,inspect-capture,inspect-text}.test.ts',
-  'test/client/{api-client,circuit,knowledge,live-stream,run-scopes,sender,shared-cases}.test.ts',
-  'test/client/{understudy,wire-json}.test.ts',
-  'test/clients/{anthropic-student,anthropic,bedrock,gemini,openai}.test.ts',
-  'test/dashboard/core.test.ts',
-  'test/fixtures/raw-sockets.test.ts',
-  'test/gateway/{capture-queue,early-answer-capture,early-answer,end-cause,hostile-upstream,known-credentials}.test.ts',
-  'test/gateway/{long-exchange,packing-stats,slow-writes,tee,transparency}.test.ts',
-  'test/gateway/{tunnel-arrival,tunnel-cases,tunnel}.test.ts',
-  'test/gateway/{relegation,relegation-audit,relegation-explained,relegation-service,relegation-sticky}.test.ts',
-  'test/gateway/{unsendable-request,upstream-pool,upstream/failed-writes}.test.ts',
-  'test/hooks/run-journal.test.ts',
-  'test/http/{blocked-replies,body-pieces,event-stream,open-bodies,port,refusals,unknown-fields}.test.ts',
-  'test/integrations/anthropic-streams.test.ts',
-  'test/label/run-numbers.test.ts',
-  'test/native/graph-engine.test.ts',
-  'test/mcp/hostile-messages.test.ts',
-  'test/otel/span-export.test.ts',
-  'test/proxy/{proxy-thread,student}.test.ts',
-  'test/redaction/harmless-names.test.ts',
-  'test/runtime/{moving,server-host}.test.ts',
-  'test/search/{embedder-model,embedder-remote,embedder,former-embedders,graph-folder,merged-runs}.test.ts',
-  'test/search/{shared-index,vector-index}.test.ts',
-  'test/std/{file-place,shared-locks,std,zstd}.test.ts',
-  'test/storage/{accounts,backup-captures,base-cache,checkpoint,data-key,digest-cache,erasure,first-use}.test.ts',
-  'test/storage/{live-sealing,masked-labels,no-room,rekey,text-index,text-segments}.test.ts',
-  'test/storage/{retention-clock,row-listing,run-words,sealed-capture,sealed-stores,tables,used-pages,writer-claim}.test.ts',
-  'test/storage/capture-{attachments,bounds,expiry,forms,grouping,index,log,order,packing,readers}.test.ts',
-  'test/storage/capture-{secrets,sessions,told-shape}.test.ts',
-  'test/student/{day-ledger,orders,student-report}.test.ts',
-  'test/student/serving/{answer-bytes,failure-words,openai-wires,served-runs,step-savings}.test.ts',
-  'test/student/serving/{student-link,student-service}.test.ts',
-  'test/threads/{capture-list,capture-reader}.test.ts',
+export const OWN = [
+  'test/api/docs.test.ts',
+  'test/cli/refused-start.test.ts',
+  'test/client/edge.test.ts',
+  'test/dashboard/session.test.ts',
+  'test/gateway/tunnel-over-tls.test.ts',
+  'test/house/{newcomers,service-bundle,supply-chain,vocabulary}.test.ts',
+  'test/http/{busy-poll,connections,framing-guard,framing,known-heads,plain-listener}.test.ts',
+  'test/http/{raw-head-over-tls,raw-head,tls}.test.ts',
+  'test/label/{contexts,gateway,threads,transparency}.test.ts',
+  'test/native/{argument-fuzzing,memory-engine,socket-engine}.test.ts',
+  'test/proxy/{authority,clients,hostile,slow-heads}.test.ts',
+  'test/runtime/{direct-channel,message-port-link,thread-care,threads}.test.ts',
+  'test/std/{loading-threads,own-thread,usable-cores}.test.ts',
+  'test/storage/{object-store,offload,redo-log}.test.ts',
 ] as const;

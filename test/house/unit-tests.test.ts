@@ -2,23 +2,26 @@
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
-import { SHARED, UNIT } from '../unit-files.ts';
+import { OWN, UNIT } from '../unit-files.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const LISTENS_OR_STARTS = /from 'node:(child_process|cluster|dgram|http|http2|https|net|tls|worker_threads)'/;
-const STARTS_PROCESSES =
-  /from '(node:(child_process|cluster)|[./]*\/cli\/child\.ts)'|process\.(chdir|umask)\(/;
+const CHANGES_PROCESS =
+  /process\.(chdir|umask)\(|(?<!['"`].*)(?:delete process\.env|process\.env\.\w+ \??\??=[^=])|\bvi\.(stubGlobal|stubEnv|mock)\(|globalThis\.\w+ =[^=]|setGlobalDispatcher\(/;
+
+const isShort = (file: string) => !file.endsWith('.long.test.ts');
 
 it('unit tests do not listen, and start no thread or process', () => {
-  const files = globSync([...UNIT], { cwd: ROOT }).filter((file) => !file.endsWith('.long.test.ts'));
+  const files = globSync([...UNIT], { cwd: ROOT }).filter(isShort);
   expect(files.length).toBeGreaterThan(90);
   const impure = files.filter((file) => LISTENS_OR_STARTS.test(readFileSync(ROOT + file, 'utf8')));
-  expect(impure, 'belongs to the project `process` (test/unit-files.ts)').toEqual([]);
+  expect(impure, 'belongs to another project (test/unit-files.ts)').toEqual([]);
 });
 
-it('tests of the shared processes start no process', () => {
-  const files = globSync([...SHARED], { cwd: ROOT });
-  expect(files.length).toBeGreaterThan(90);
-  const starting = files.filter((file) => STARTS_PROCESSES.test(readFileSync(ROOT + file, 'utf8')));
-  expect(starting, 'belongs to the project `process` (test/unit-files.ts)').toEqual([]);
+it('tests of the shared processes change nothing of their process', () => {
+  const others = [...UNIT, ...OWN, 'test/real-clients/*'];
+  const files = globSync('test/**/*.test.ts', { cwd: ROOT, exclude: others }).filter(isShort);
+  expect(files.length).toBeGreaterThan(200);
+  const changing = files.filter((file) => CHANGES_PROCESS.test(readFileSync(ROOT + file, 'utf8')));
+  expect(changing, 'belongs to the project `process` (test/unit-files.ts)').toEqual([]);
 });
