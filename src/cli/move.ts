@@ -1,18 +1,28 @@
 /** `understudy move`: moves the databases of a box into PostgreSQL, and back. Main thread. */
+import { hash, randomUUID } from 'node:crypto';
 import { existsSync, renameSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { ConfigError } from '../config/config-error.ts';
 import { loadConfig } from '../config.ts';
 import { openDataKey } from '../std/data-key.ts';
 import { makeFolder } from '../std/folder.ts';
 import { syncPath } from '../std/synced-path.ts';
 import { checkpointPath } from '../storage/lmdb/checkpoint.ts';
-import { checkDatabase, databasePaths, findRedoLogs, tryRuns, viewPath } from '../storage/lmdb/stores.ts';
+import {
+  checkDatabase,
+  type DatabasePaths,
+  databasePaths,
+  findRedoLogs,
+  tryRuns,
+  viewPath,
+} from '../storage/lmdb/stores.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
-import type { TableDigest } from '../storage/row-digests.ts';
+import { findDifference, RowDigests, type TableDigest } from '../storage/row-digests.ts';
 import { type StoredRow, TruthRefusedError, TruthUnavailableError } from '../storage/shared/truth.ts';
 import { claimWriter, WriterClaimedError } from '../storage/writer-claim.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { type MoveNote, readMoveNote, removeMoveNote, writeMoveNote } from './move-note.ts';
 import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
@@ -23,7 +33,7 @@ moved or nothing: rows are compared by count and SHA-256 before they count.
 --to postgres needs a database that "understudy migrate" has prepared and that has no rows; its user must own the tables. Afterwards
 main.mdb is called main.mdb.moved, and runs.mdb runs.mdb.moved. Remove both when the boxes run. A DATA_DIR that has only runs.mdb adds its
 runs and its usage to those of the database. --to folder writes main.mdb and runs.mdb into a DATA_DIR that has none, and removes the view,
-shared.mdb. The rows in PostgreSQL stay.
+shared.mdb. The rows in PostgreSQL stay. If a move is interrupted, the same command starts again or completes it, and says which.
 
 Usage: understudy move --to postgres|folder
 
@@ -42,8 +52,12 @@ interface MovePlace {
   data_key: Uint8Array | null;
 }
 
-/** What was moved, by table. */
-type Moved = Map<string, TableDigest>;
+interface Moved {
+  rows: number;
+  tables: number;
+  /** Whether an earlier move had stored everything. */
+  isContinued: boolean;
+}
 
 /** Takes the number of rows so far. */
 type Teller = (rows: number) => void;
@@ -91,8 +105,12 @@ class MoveError extends Error {
   override readonly name = 'MoveError';
 }
 
-async function moveIn({ address, data_dir, data_key }: MovePlace, tell: Teller): Promise<Moved> {
+async function moveIn(place: MovePlace, tell: Teller): Promise<Moved> {
+  const { address, data_dir, data_key } = place;
+  const [{ RowFile }, { fillDatabase, hasMoved, refuseBoxes }, , { MovedRuns }] = await loadBoth();
   const paths = databasePaths(data_dir, data_key);
+  const note = readMoveNote(data_dir);
+  if (note?.to === 'postgres' && (await hasMoved(address, note.id))) return completeMove(place, note);
   const files = [paths.main, paths.runs].filter((path) => existsSync(path));
   if (files.length === 0) throw new MoveError(`there is no database ${paths.main}; DATA_DIR sets its folder`);
   for (const path of files) {
@@ -102,61 +120,143 @@ async function moveIn({ address, data_dir, data_key }: MovePlace, tell: Teller):
   }
   // What the service has acknowledged in redo logs goes into the file first.
   if (existsSync(paths.runs)) await tryRuns(paths);
-  const [{ RowFile }, { fillDatabase, refuseBoxes }, , , { MovedRuns }] = await loadBoth();
   await refuseBoxes(address);
   const main = existsSync(paths.main) ? new RowFile(paths.main, data_key) : null;
   const runs = existsSync(paths.runs) ? new MovedRuns(paths.runs, data_key) : null;
-  let moved: Moved;
+  const [mainDigest, runsDigest] = [new RowDigests(), new RowDigests()];
+  const id = randomUUID();
+  const onReady = (stored: Map<string, TableDigest>) =>
+    writeMoveNote(data_dir, {
+      to: 'postgres',
+      id,
+      ...countRows(stored),
+      main: main === null ? null : sumDigest(mainDigest),
+      runs: runs === null ? null : sumDigest(runsDigest),
+    });
+  let moved: Map<string, TableDigest>;
   try {
-    const source = { main: main?.read() ?? null, runs: runs?.read() ?? [] };
-    moved = await fillDatabase(address, openDataKey(data_key), source, tell);
+    const source = {
+      main: main === null ? null : digestRows(main.read(), mainDigest),
+      runs: runs === null ? [] : digestRows(runs.read(), runsDigest),
+    };
+    const watch = { id, onRows: tell, onReady };
+    moved = await fillDatabase(address, openDataKey(data_key), source, watch);
   } finally {
     await main?.close();
     await runs?.close();
   }
+  putAside(paths);
+  return { ...countRows(moved), isContinued: false };
+}
+
+/** Ends a move whose rows are in the database, if the files have the same rows still. */
+async function completeMove({ data_dir, data_key }: MovePlace, note: MoveNote): Promise<Moved> {
+  const [{ RowFile }, , , { MovedRuns }] = await loadBoth();
+  const paths = databasePaths(data_dir, data_key);
+  if (existsSync(paths.runs)) await tryRuns(paths);
+  for (const [path, Reader, digest] of [
+    [paths.main, RowFile, note.main],
+    [paths.runs, MovedRuns, note.runs],
+  ] as const) {
+    if (!existsSync(path)) continue;
+    const file = new Reader(path, data_key);
+    const digests = new RowDigests();
+    for (const portion of file.read()) digests.add(portion);
+    await file.close();
+    if (sumDigest(digests) !== digest || existsSync(`${path}.moved`))
+      throw new MoveError(
+        `an interrupted move has stored the rows of ${data_dir} in the database, and ${path} was changed since: name a database ` +
+          'without rows, or move that file away',
+      );
+  }
+  putAside(paths);
+  const { rows, tables } = note;
+  return { rows, tables, isContinued: true };
+}
+
+/** Gives the files other names, and ends the move. */
+function putAside(paths: DatabasePaths): void {
   // main.mdb is last: while it is there, no box starts.
-  for (const path of files.reverse()) {
-    renameSync(path, `${path}.moved`);
+  for (const path of [paths.runs, paths.main]) {
+    if (existsSync(path)) renameSync(path, `${path}.moved`);
     rmSync(`${path}-lock`, { force: true });
   }
   for (const path of [checkpointPath(paths.runs), ...findRedoLogs(paths)]) rmSync(path, { force: true });
-  syncPath(data_dir);
-  return moved;
+  const dataDir = dirname(paths.main);
+  syncPath(dataDir);
+  removeMoveNote(dataDir);
 }
 
 async function moveOut({ address, data_dir, data_key }: MovePlace, tell: Teller): Promise<Moved> {
   const { main, runs } = databasePaths(data_dir);
-  if (existsSync(main))
-    throw new MoveError(`${main} is there already: set another DATA_DIR, or move it away`);
-  if (existsSync(runs))
-    throw new MoveError(`${runs} is there already: set another DATA_DIR, or move it away`);
+  const note = readMoveNote(data_dir);
+  const wasInterrupted = note?.to === 'folder';
+  if (wasInterrupted && existsSync(main)) {
+    endMoveOut(data_dir);
+    return { rows: note.rows, tables: note.tables, isContinued: true };
+  }
+  // Of an interrupted move; without main.mdb no service has used it.
+  if (wasInterrupted) rmSync(runs, { force: true });
+  for (const path of [main, runs])
+    if (existsSync(path))
+      throw new MoveError(`${path} is there already: set another DATA_DIR, or move it away`);
   makeFolder(data_dir);
   const parts = [main, runs].map((path) => `${path}.partial`);
   const discard = () => {
     for (const path of parts) for (const file of [path, `${path}-lock`]) rmSync(file, { force: true });
   };
   discard();
-  let moved: Moved;
+  let moved: Map<string, TableDigest>;
   try {
     moved = await writeFolder({ address, data_dir, data_key }, tell);
   } catch (thrown) {
     discard();
     throw thrown;
   }
-  for (const path of [runs, main]) {
-    rmSync(`${path}.partial-lock`, { force: true });
-    syncPath(`${path}.partial`);
-    renameSync(`${path}.partial`, path);
+  const counts = countRows(moved);
+  for (const path of parts) {
+    rmSync(`${path}-lock`, { force: true });
+    syncPath(path);
   }
-  for (const path of [viewPath(data_dir), `${viewPath(data_dir)}-lock`]) rmSync(path, { force: true });
-  syncPath(data_dir);
-  return moved;
+  writeMoveNote(data_dir, { to: 'folder', id: '', ...counts, main: null, runs: null });
+  // main.mdb is last: when it is there, the move is complete.
+  for (const path of [runs, main]) renameSync(`${path}.partial`, path);
+  endMoveOut(data_dir);
+  return { ...counts, isContinued: false };
+}
+
+/** Removes the box's copy of the rows, which no service needs any more. */
+function endMoveOut(dataDir: string): void {
+  syncPath(dataDir);
+  for (const path of [viewPath(dataDir), `${viewPath(dataDir)}-lock`]) rmSync(path, { force: true });
+  syncPath(dataDir);
+  removeMoveNote(dataDir);
+}
+
+function* digestRows(portions: Iterable<StoredRow[]>, digests: RowDigests): Iterable<StoredRow[]> {
+  for (const portion of portions) {
+    digests.add(portion);
+    yield portion;
+  }
+}
+
+/** One digest of all tables. */
+function sumDigest(digests: RowDigests): string {
+  return hash('sha256', JSON.stringify([...digests.read()]));
+}
+
+function countRows(moved: ReadonlyMap<string, TableDigest>): { rows: number; tables: number } {
+  let rows = 0;
+  for (const table of moved.values()) rows += table.rows;
+  return { rows, tables: moved.size };
 }
 
 /** Writes both databases under other names, and compares them with what the database has sent. */
-async function writeFolder({ address, data_dir, data_key }: MovePlace, tell: Teller): Promise<Moved> {
-  const [{ RowFile }, { readDatabase }, { findDifference, RowDigests }, { isRunRow, isQueriedOnly }] =
-    await loadBoth();
+async function writeFolder(
+  { address, data_dir, data_key }: MovePlace,
+  tell: Teller,
+): Promise<Map<string, TableDigest>> {
+  const [{ RowFile }, { readDatabase }, { isRunRow, isQueriedOnly }] = await loadBoth();
   const { main, runs } = databasePaths(data_dir);
   const files = [main, runs].map((path) => {
     const [sent, stored] = [new RowDigests(), new RowDigests()];
@@ -189,7 +289,7 @@ async function writeFolder({ address, data_dir, data_key }: MovePlace, tell: Tel
         ),
       onCounted: (rows) => put(ofRuns, rows),
     });
-    const moved: Moved = new Map();
+    const moved = new Map<string, TableDigest>();
     for (const { path, file, sent, stored } of files) {
       for (const portion of file.read()) stored.add(portion);
       const read = stored.read();
@@ -209,18 +309,16 @@ function loadBoth() {
   return Promise.all([
     import('../storage/lmdb/row-file.ts'),
     import('../storage/postgres/move.ts'),
-    import('../storage/row-digests.ts'),
     import('../storage/shared/run-places.ts'),
     import('../storage/lmdb/moved-runs.ts'),
   ]);
 }
 
-function describeMoved(moved: Moved, to: string): string {
-  let rows = 0;
-  for (const table of moved.values()) rows += table.rows;
+function describeMoved({ rows, tables, isContinued }: Moved, to: string): string {
   const where =
     to === 'postgres'
       ? 'into the database; main.mdb and runs.mdb are called main.mdb.moved and runs.mdb.moved now'
       : 'into main.mdb and runs.mdb';
-  return `Moved ${rows} rows of ${moved.size} tables ${where}.\n`;
+  const first = isContinued ? 'An interrupted move had stored everything, and is complete now. ' : '';
+  return `${first}Moved ${rows} rows of ${tables} tables ${where}.\n`;
 }

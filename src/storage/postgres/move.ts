@@ -62,11 +62,20 @@ export interface MovedRows {
   runs: Iterable<StoredRow[]>;
 }
 
+/** Names a move, and follows it. */
+export interface MoveWatch {
+  /** A UUID that names the move in the database. */
+  id: string;
+  /** Called with the number of rows moved so far. */
+  onRows(rows: number): void;
+  /** Called when all rows are in place, before they count. @param moved what is stored then, by table */
+  onReady(moved: Map<string, TableDigest>): void;
+}
+
 /**
  * Writes all rows into a database, which must have no rows if a main database is moved.
  * @param text the address; its user owns the tables
  * @param key seals the values; null: they stay readable
- * @param onRows called with the number of rows moved so far
  * @returns what was stored, by table
  * @throws TruthRefusedError, TruthUnavailableError; Error of the source
  */
@@ -74,7 +83,7 @@ export async function fillDatabase(
   text: string,
   key: DataKey | null,
   { main, runs }: MovedRows,
-  onRows: (rows: number) => void = () => {},
+  { id, onRows, onReady }: MoveWatch,
 ): Promise<Map<string, TableDigest>> {
   // It also chooses the key of a database without rows.
   const { identity } = await PostgresTruth.connect(text, key);
@@ -83,16 +92,34 @@ export async function fillDatabase(
     const { rows } = await client.query(READ_STATE);
     if (main !== null && (rows[0].position !== '0' || rows[0].has_rows))
       throw new TruthRefusedError(
-        `${name} has rows already: name a database without, or, if an earlier move was cut short after it had stored them, ` +
-          'move main.mdb away',
+        `${name} has rows already, which are not of a move from this DATA_DIR: name a database without rows`,
       );
     await client.query(MOVE_ON);
-    const filling = new Filling(client, new RowSealing(key, identity), name, main === null);
+    const filling = new Filling(client, new RowSealing(key, identity), name, { id, joins: main === null });
     for (const portion of main ?? []) onRows(await filling.putFollowed(portion));
     for (const portion of runs) onRows(await filling.putRuns(portion));
-    await client.query(NAME_COMMIT, [randomUUID()]);
+    await client.query(NAME_COMMIT, [id]);
+    const moved = filling.digests.read();
+    onReady(moved);
     await client.query('COMMIT');
-    return filling.digests.read();
+    return moved;
+  });
+}
+
+/**
+ * Whether the rows of a move are in the database. If that move still runs there, it waits for its end.
+ * @throws TruthRefusedError, TruthUnavailableError
+ */
+export async function hasMoved(text: string, id: string): Promise<boolean> {
+  return withClient(text, async (client) => {
+    await client.query('BEGIN');
+    await client.query('SELECT FROM understudy.state FOR UPDATE');
+    const { rows } = await client.query(
+      'SELECT EXISTS (SELECT FROM understudy.commits WHERE box = $1) AS has',
+      [id],
+    );
+    await client.query('COMMIT');
+    return rows[0].has;
   });
 }
 
@@ -104,16 +131,22 @@ class Filling {
   readonly #name: string;
   readonly #joins: boolean;
   /** Under which the counters are added. */
-  readonly #box = randomUUID();
+  readonly #box: string;
   /** Whether the database already has the history of a usage meter. */
   readonly #known = new Map<string, boolean>();
   #rows = 0;
 
   /** @param joins whether the database has rows of other boxes */
-  constructor(client: Client, sealing: RowSealing, name: string, joins: boolean) {
+  constructor(
+    client: Client,
+    sealing: RowSealing,
+    name: string,
+    { id, joins }: { id: string; joins: boolean },
+  ) {
     this.#client = client;
     this.#sealing = sealing;
     this.#name = name;
+    this.#box = id;
     this.#joins = joins;
   }
 
@@ -159,8 +192,8 @@ class Filling {
     const { rowCount } = await this.#client.query(insert, [tables, keys, values]);
     if (rowCount !== rows.length)
       throw new TruthRefusedError(
-        `${this.#name} has some of these rows of ${[...new Set(tables)].join(', ')} already: if an earlier move was cut ` +
-          'short after it had stored them, move runs.mdb away',
+        `${this.#name} has some of these rows of ${[...new Set(tables)].join(', ')} already, which are not of a move from this ` +
+          'DATA_DIR: move runs.mdb away',
       );
     const { rows: stored } = await this.#client.query<{ value: Buffer | null }>(read, [tables, keys]);
     this.#compare(
@@ -308,7 +341,8 @@ async function withClient<Value>(
   work: (client: Client, address: DatabaseAddress) => Promise<Value>,
 ): Promise<Value> {
   const address = readDatabaseAddress(text);
-  const client = makeClient(address);
+  // Its name tells it from a box (BOXES).
+  const client = makeClient(address, undefined, { application_name: 'understudy move' });
   try {
     await client.connect();
     return await work(client, address);

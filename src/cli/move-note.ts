@@ -1,0 +1,48 @@
+/**
+ * The note of an `understudy move` that has begun to put files in place: by it the next one knows what an interrupted one has done.
+ * A file in DATA_DIR, removed when the move has ended. Main thread.
+ */
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { z } from 'zod';
+import { syncPath } from '../std/synced-path.ts';
+
+const note = z.object({
+  to: z.enum(['postgres', 'folder']),
+  /** Names the commit that has the rows in the database. */
+  id: z.string(),
+  rows: z.number(),
+  tables: z.number(),
+  /** Digests of the files whose rows were moved; null: there was no such file. Unused towards a folder. */
+  main: z.string().nullable(),
+  runs: z.string().nullable(),
+});
+
+export type MoveNote = z.infer<typeof note>;
+
+function notePath(dataDir: string): string {
+  return join(dataDir, 'move.json');
+}
+
+/** @returns null: no move was interrupted, or it had put no file in place */
+export function readMoveNote(dataDir: string): MoveNote | null {
+  try {
+    return note.parse(JSON.parse(readFileSync(notePath(dataDir), 'utf8')));
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw thrown;
+  }
+}
+
+/** It is on the disk when this returns. @throws Error of the file system */
+export function writeMoveNote(dataDir: string, written: MoveNote): void {
+  const path = notePath(dataDir);
+  writeFileSync(`${path}.partial`, JSON.stringify(written));
+  syncPath(`${path}.partial`);
+  renameSync(`${path}.partial`, path);
+  syncPath(dirname(path));
+}
+
+export function removeMoveNote(dataDir: string): void {
+  rmSync(notePath(dataDir), { force: true });
+}
