@@ -36,7 +36,7 @@ import type { CaptureReaderStart } from './capture-reader-protocol.ts';
  * How long a request waits while new exchanges are read. After that, the answer covers what was read, and
  * says so.
  */
-const CAPTURE_CATCH_UP_MS = 150;
+const CAPTURE_CATCH_UP_MS = 60;
 /** How the list of runs is read and saved. */
 const CAPTURE_LIST = {
   /** Maximum number of exchanges that are added before a question is answered. */

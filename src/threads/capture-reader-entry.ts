@@ -5,7 +5,6 @@
  * root of this process. It answers one question at a time, and runs until its channel closes. It ignores signals that
  * are sent to a whole process group, because they are for the parent.
  */
-import { constants, setPriority } from 'node:os';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { readRunCache } from '../captures/cache-page.ts';
 import { type HasTime, RunWithin } from '../captures/captured-runs.ts';
@@ -31,6 +30,7 @@ import { parseTextQuery, TextQueryError } from '../storage/text-index/text-query
 import { TextSearch } from '../storage/text-index/text-search.ts';
 import { RelegatedSteps } from '../teaching/relegated-steps.ts';
 import { explainStep } from '../teaching/step-explanation.ts';
+import { chooseRest } from './background-rest.ts';
 import { CaptureList } from './capture-list.ts';
 import type { CaptureReaderStart, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 import { ExplainingStudents } from './explaining-students.ts';
@@ -38,7 +38,7 @@ import { ExplainingStudents } from './explaining-students.ts';
 /** Time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
 /** The limit for a filtered page that has no result yet. It is longer, because each empty page costs a request. */
-const CAPTURE_EMPTY_PAGE_MS = 1_000;
+const CAPTURE_EMPTY_PAGE_MS = 120;
 /** How long a page of an export reads bodies. Other questions wait meanwhile. */
 const CAPTURE_EXPORT_READING_MS = 100;
 /** The limit for a run that is requested by its id. */
@@ -57,10 +57,14 @@ const CAPTURE_WINDOW_READING_MS = 200;
  * Longest time for reading older exchanges for figures; the answer says if there are more, and the next request
  * continues.
  */
-const CAPTURE_FIGURES_READING_MS = 1_000;
+const CAPTURE_FIGURES_READING_MS = 120;
 /** While no question waits, steps of relegation are looked for during this time, followed by the pause. */
 const STEPS_READING_AHEAD_MS = 5;
 const STEPS_PAUSE_MS = 15;
+/** While questions come, new exchanges are read at this interval, so that a question has few of them to read. */
+const FOLLOW_EVERY_MS = 500;
+/** This long after a question, further ones are likely. */
+const FOLLOW_MS = 30_000;
 /** Number of turns whose spans are one line of an export. */
 const SPAN_PAGE_TURNS = 500;
 /** JSON characters in one page of a conversation. Its last turn may exceed it. */
@@ -189,6 +193,16 @@ class CaptureLibrary {
     if (pause_ms !== null || !this.#readsAhead) return pause_ms;
     const hasTime = startTime(STEPS_READING_AHEAD_MS);
     return this.#steps.readAhead(this.#files, this.#list.last_id, hasTime) ? STEPS_PAUSE_MS : null;
+  }
+
+  /**
+   * Finds out which exchanges are new, so that background work reads them. @returns false if only questions do that
+   * @throws CaptureFileError
+   */
+  follow(): boolean {
+    if (this.#gathering !== null) return false;
+    this.#look();
+    return true;
   }
 
   /** Runs with a differing echo that this process found. */
@@ -415,6 +429,8 @@ let library: CaptureLibrary | null = null;
 let tail: Promise<void> = Promise.resolve();
 let waiting = 0;
 let isWorking = false;
+/** When the last question came, by performance.now(). */
+let askedAt = 0;
 
 async function answer(id: number, question: CaptureQuestion): Promise<void> {
   let answered: CaptureAnswer;
@@ -447,11 +463,17 @@ function take(message: ToCaptureReader): void {
     return;
   }
   waiting++;
+  askedAt = performance.now();
   tail = tail.then(async () => {
     await answer(message.id, message.question);
     waiting--;
   });
   void tail.then(work);
+}
+
+/** Finds new exchanges while further questions are likely. @returns false if they are not */
+function followsOn(): boolean {
+  return performance.now() - askedAt < FOLLOW_MS && library!.follow();
 }
 
 /** Runs while there are no questions. */
@@ -460,10 +482,15 @@ async function work(): Promise<void> {
   isWorking = true;
   try {
     while (waiting === 0) {
-      const pause_ms = library!.goOn();
+      const started = performance.now();
+      const { user, system } = process.cpuUsage();
+      const pause_ms = library!.goOn() ?? (followsOn() ? FOLLOW_EVERY_MS : null);
       tellDiffering();
       if (pause_ms === null) return;
-      await (pause_ms === 0 ? nextTurn() : pause(pause_ms));
+      const used = process.cpuUsage();
+      const cpuMs = (used.user - user + used.system - system) / 1_000;
+      const rest = Math.max(pause_ms, chooseRest(performance.now() - started, cpuMs));
+      await (rest === 0 ? nextTurn() : pause(rest));
     }
   } catch {
     // The next question reports the error.
@@ -472,8 +499,6 @@ async function work(): Promise<void> {
   }
 }
 
-// Processes that serve have priority over the process that reads.
-setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);
 process.once('disconnect', () => {

@@ -6,10 +6,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { indexVersion } from '../../src/captures/listed-run.ts';
 import type { CaptureAnswer, CaptureQuestion } from '../../src/domain/captured-run.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { RunIndex } from '../../src/storage/capture/run-index.ts';
 import { databasePaths } from '../../src/storage/lmdb/stores.ts';
 import { type CaptureReaderParts, CaptureReaderProcess } from '../../src/threads/capture-reader-process.ts';
 import { makeExchange } from '../storage/captured.ts';
@@ -134,5 +136,15 @@ describe('the capture reader', () => {
       await log.indexSome(decodeExchange, 1_000);
       expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [{ run_id: 'r', exchanges: turn }] });
     }
+    // Between questions, new exchanges are read, too.
+    await log.append([makeExchange({ run_id: 'r', seq: 4 })]);
+    await log.flush();
+    const readTo = async (): Promise<number> => {
+      const index = RunIndex.open(db, { data_key: null, version: indexVersion('1'), mode: 'read' });
+      const last = index?.state == null ? 0 : (JSON.parse(index.state) as { last_id: number }).last_id;
+      await index?.close();
+      return last;
+    };
+    await expect.poll(readTo, { timeout: 10_000 }).toBe(4);
   });
 });
