@@ -1,4 +1,4 @@
-/** A bare uWebSockets.js server that echoes JSON, with which steps are compared. Own process. */
+/** The baseline of the `steps` benchmark: a bare uWebSockets.js server that echoes JSON. Runs in its own process. */
 import uWS, { type HttpResponse } from 'uWebSockets.js';
 
 const app = uWS.App();

@@ -34,5 +34,5 @@ export function loadAddon(): (ByteEngine & Widths) | null {
   return addon === null ? null : { ...addon, kind: 'native' };
 }
 
-/** What runs here. */
+/** The functions in use: the addon's if it could be loaded, otherwise the fallback's. */
 export const byteEngine: ByteEngine = loadAddon() ?? fallback;

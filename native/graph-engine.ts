@@ -62,7 +62,7 @@ interface SharedChanges {
   enterVector(index: SharedHandle, id: number): void;
   /** Removes a vector; the last one takes its position, and the caller moves the numbers. */
   leaveVector(index: SharedHandle, id: number): void;
-  /** From now on the vector is compared one by one. */
+  /** From now on, every search compares this vector directly, without the graph. */
   awaitVector(index: SharedHandle, id: number): void;
   /** The vector is the graph's next point. */
   linkVector(index: SharedHandle, id: number): void;
@@ -77,7 +77,7 @@ interface SharedChanges {
    * Sets what a search filters by and returns. A search does not find a vector without it; an empty name removes it.
    */
   describeVector(index: SharedHandle, id: number, name: string, kind: string, family: string): void;
-  /** Memory beside vectors and graph. */
+  /** Bytes of memory in addition to the vectors and the graph. */
   measureShared(index: SharedHandle): number;
 }
 
@@ -88,7 +88,7 @@ export interface SharedSearches {
   /**
    * Searches like `HnswIndex.search`, with the same result.
    * @param projected the vector in the graph's form
-   * @param looks candidates of each walk, fewest first
+   * @param looks number of candidates of each walk, in ascending order
    * @param margins for each walk except the last: how far the last candidate must be below the last result
    * @param compared least number of candidates that are compared exactly
    * @param comparedMax null is returned if more vectors would have to be compared one by one
@@ -138,7 +138,8 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
    */
   addPoint(graph: Graph, vector: Float32Array, label: number): void;
   /**
-   * The point is not found any more. Allowed while the graph is being written. Throws if the point is already marked.
+   * From now on, no search finds the point. Allowed while the graph is being written. Throws if the point is already
+   * marked.
    */
   markRemoved(graph: Graph, label: number): void;
   /** Not allowed while the graph is being written. */

@@ -100,7 +100,7 @@ bool ReadText(napi_env env, napi_value value, std::string* into) {
   return true;
 }
 
-/** The same as UTF-16, which keeps texts with lone surrogates apart. */
+/** Reads a text as UTF-16, so that texts that differ only in lone surrogates stay different. */
 bool ReadWideText(napi_env env, napi_value value, std::u16string* into) {
   size_t length = 0;
   if (napi_get_value_string_utf16(env, value, nullptr, 0, &length) != napi_ok) {
@@ -489,7 +489,7 @@ napi_value MakeNull(napi_env env) {
   return napi_get_null(env, &value) == napi_ok ? value : nullptr;
 }
 
-/** A list of texts of any kind. */
+/** Makes a JavaScript array of texts: `textOf` returns the text of an item. */
 template <typename Items, typename TextOf>
 napi_value MakeTexts(napi_env env, const Items& items, TextOf textOf) {
   napi_value list;

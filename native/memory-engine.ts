@@ -45,7 +45,7 @@ const memoryFallback: MemoryEngine = {
   emptyMemory: () => NOT_THERE,
 };
 
-/** What runs here. */
+/** The functions in use: the addon's if it could be loaded, otherwise ones that only report failure. */
 export const memoryEngine: MemoryEngine = {
   ...(loadFunctions<MemoryEngine>('memory.node', ['makeMemory', 'mapMemory', 'unmapMemory', 'emptyMemory']) ??
     memoryFallback),

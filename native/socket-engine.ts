@@ -11,21 +11,22 @@ interface SocketEngine {
    * @param descriptor of a connected, open socket
    * @param head one byte per character, at most `SEND_HEAD_BYTES` of them
    * @param body follows the head
-   * @returns bytes sent of both; after a failure of the socket the system's error number, negative, once
+   * @returns number of bytes sent, of head and body together; if the socket has failed, the system's error number,
+   *   negative, once
    * @throws {RangeError} for an invalid descriptor, or a head that is too long
    */
   sendNow(descriptor: number, head: string, body: Uint8Array): number;
 
   /**
-   * From now on, the HTTP library, once it is loaded, accepts, reads and closes connections through the addon, on the
-   * ports that are opened with `openPort` (`sockets/connections.h`). It never sees bytes that two parsers could read
-   * differently. Instead it sees a request for `/MARKnn`, or, within a chunked body, a chunk `MARKnn`, where `nn` is
-   * the reason (`sockets/framing.h`).
+   * From now on, the HTTP library uses the addon to accept, read and close connections on ports that are opened with
+   * `openPort` (`sockets/connections.h`). The library may be loaded later. It never sees bytes that two parsers could
+   * read differently. Instead it sees a request for `/MARKnn`, or, within a chunked body, a chunk `MARKnn`, where `nn`
+   * is the reason (`sockets/framing.h`).
    * @returns the mark, the same for every call, which no client can know; '' if the system does not support it
    */
   watchConnections(): string;
   /**
-   * The same for TLS connections, whose bytes are checked after decryption (`sockets/plaintext.h`). Call it after
+   * Does the same for TLS connections, whose bytes are checked after decryption (`sockets/plaintext.h`). Call it after
    * `watchConnections`, and before the library creates its listeners.
    * @returns 1, or 0 if the library's decryption function is not found
    */
@@ -49,8 +50,8 @@ interface SocketEngine {
    */
   resumeAccepting(): number;
   /**
-   * Whether the head of the request for which the library now calls is known (`sockets/heads.h`). Call it first of all
-   * for each request, so that a later request cannot get the head of an earlier one.
+   * Finds out whether the head of the request that the library is delivering is known (`sockets/heads.h`). Call it
+   * first of all for each request, so that a later request cannot get the head of an earlier one.
    * @returns its slot; `UNKNOWN_HEAD` if it may be remembered; `PASSED_HEAD` if it may not; `RAW_HEAD` if `rawHead` has
    *   it
    */
@@ -82,8 +83,8 @@ export const PORT_KINDS = {
   secure: 1,
   /**
    * A request that asks for WebSocket and announces no body gets two additional headers: the mark, and a length of
-   * `SWITCHED_BYTES`. Everything that the client sends after it is then its body. The additional length header is
-   * removed from the answer.
+   * `SWITCHED_BYTES`. Everything that the client sends after the head then counts as its body. The additional length
+   * header is removed from the answer.
    */
   switches_protocols: 2,
 } as const;

@@ -68,7 +68,7 @@ bool MakeMark(char* into) {
   return is_read;
 }
 
-/** The library's own setting (src/config.ts sets it). */
+/** The library's limit, from its own environment variable (src/config.ts sets it). */
 uint32_t ReadHeadBytesMax() {
   const char* const text = std::getenv("UWS_HTTP_MAX_HEADERS_SIZE");
   const long bytes = text == nullptr ? 0 : std::atol(text);

@@ -121,7 +121,7 @@ function multiplyAdd(query: Float32Array, block: Int16Array, start: number): num
 const BLOCK_NUMBERS = 32;
 const SIGNS = 8;
 const EXPONENTS = 256;
-/** What the integers of a block count, by its exponent. */
+/** The value of 1 in the integers of a block, by the block's exponent. */
 const UNITS = Float64Array.from({ length: EXPONENTS }, (_, exponent) => 2 ** -exponent);
 
 function countPacked(dimensions: number): number {
@@ -184,5 +184,5 @@ export function loadVectorAddon(): (VectorEngine & Widths) | null {
   return addon === null ? null : { ...addon, kind: 'native' };
 }
 
-/** What runs here. */
+/** The functions in use: the addon's if it could be loaded, otherwise the fallback's. */
 export const vectorEngine: VectorEngine = loadVectorAddon() ?? vectorFallback;

@@ -12,7 +12,7 @@ namespace {
 /** Bytes compared at once. Within such a block, the first difference is found fast. */
 constexpr size_t kComparedBytes = 2048;
 
-/** The smaller of `most` and `limit`; 0 if `limit` is not a number. */
+/** `limit` cut to an integer in 0…`most`; 0 if it is NaN or negative. */
 inline size_t LimitLength(size_t most, double limit) {
   if (!(limit > 0)) return 0;
   return limit < static_cast<double>(most) ? static_cast<size_t>(limit) : most;

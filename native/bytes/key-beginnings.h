@@ -55,7 +55,8 @@ bool IsBeginning(const uint8_t* at, const uint8_t* end) {
 }
 
 /**
- * The pairs of bytes with which key beginnings start. Hardly one pair in a hundred of a token's pairs is among them.
+ * The pairs of bytes with which key beginnings start. Of the pairs of bytes in a token, hardly one in a hundred is
+ * among them.
  */
 struct Pairs {
   uint64_t bits[1024];

@@ -16,7 +16,7 @@
 
 namespace {
 
-/** A needle that contains a run. So it is searched only around runs. */
+/** A needle that contains a run, and is therefore searched for only around runs. */
 struct AnchoredNeedle {
   const uint8_t* needle;
   size_t size;
@@ -31,7 +31,7 @@ struct LooseNeedle {
   size_t size;
 };
 
-/** The needles of one search, by search method. Needles that do not fit are left to the caller. */
+/** The needles of one search, by search method. The caller must search for needles that do not fit. */
 struct NeedleSet {
   static constexpr size_t kAnchored = 64;
   static constexpr size_t kLoose = 4;

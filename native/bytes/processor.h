@@ -20,7 +20,10 @@ namespace {
 /** The additional instructions in use; level 0 uses none. */
 struct Processor {
   bool avx2;
-  /** 64 bytes at once, on processors that do not lower their clock for it: those with the wide multiplication. */
+  /**
+   * 64 bytes at once. Only processors with VPCLMULQDQ qualify, because older ones lower their clock for such
+   * instructions.
+   */
   bool wide;
   explicit Processor(uint32_t level) {
     __builtin_cpu_init();

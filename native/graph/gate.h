@@ -26,7 +26,7 @@ class Gate {
 
   void Leave() { state_.fetch_sub(1, std::memory_order_release); }
 
-  /** For one thread only, which must call `Open` before it calls this again. */
+  /** Only one thread may call this. It must call `Open` before it calls this again. */
   void Shut() {
     state_.fetch_or(kShut, std::memory_order_acquire);
     for (int look = 0; state_.load(std::memory_order_acquire) != kShut; look++) {

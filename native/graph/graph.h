@@ -69,7 +69,7 @@ class Graph {
   void BeginWriting() { writers_++; }
   void EndWriting() { writers_--; }
 
-  /** For the code that reads a file into it. */
+  /** For the code that reads a file into the graph. */
   Points& unread_points() { return points_; }
   void MarkRead(tableint id) { removed_[id] = true; }
 

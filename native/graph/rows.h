@@ -69,9 +69,9 @@ int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
 }
 
 #if defined(UNDERSTUDY_X64)
-/** So many steps fit into a 16-bit sum: each adds at most two products of 15 and 127. */
+/** The number of steps that fit into a 16-bit sum: each step adds at most two products of 15 and 127. */
 constexpr size_t kQuerySteps = 8;
-/** The same for two rows: products of 7 and 7. */
+/** The number of steps for two rows, whose products are at most 7 times 7. */
 constexpr size_t kRowSteps = 256;
 
 __attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
@@ -115,7 +115,10 @@ __attribute__((target("avx2"))) int32_t MultiplyAvx2(const int8_t* query, const 
   return AddLanes(sums);
 }
 
-/** Products of two rows' half bytes, in pairs: the instruction takes one operand unsigned. */
+/**
+ * Products of two rows' half bytes, added in pairs. The instruction needs one unsigned operand, so the signs of the
+ * first go to the second.
+ */
 __attribute__((target("avx2"))) inline __m256i MultiplyHalves(__m256i a, __m256i b) {
   const __m256i offset = _mm256_set1_epi8(kOffset);
   const __m256i first = _mm256_sub_epi8(a, offset);
@@ -157,7 +160,7 @@ uint32_t UseLevel([[maybe_unused]] uint32_t level) {
 // Chosen once, when the addon is loaded.
 const uint32_t kWidest = UseLevel(UINT32_MAX);
 
-/** A row: the numbers in half bytes, then the scale (the value of 1). */
+/** Reads the scale (the value of 1) of a row, which follows its numbers. */
 float ReadScale(const void* row, size_t bytes) {
   float scale;
   memcpy(&scale, static_cast<const uint8_t*>(row) + bytes, sizeof(scale));

@@ -38,7 +38,9 @@ struct Match {
   double similarity;
 };
 
-/** Like `best-matches.ts`: the most similar first, then the smaller id. */
+/**
+ * The best matches so far, in the order of `best-matches.ts`: the most similar first, and of equal ones the smaller id.
+ */
 class BestMatches {
  public:
   BestMatches(size_t k, double least) : k_(k), least_(least) { kept_.reserve(k + 1); }
@@ -110,7 +112,7 @@ class SharedIndex {
   /** The number of a kind or a family; kNoText if no vector has it. */
   uint32_t FindText(const std::u16string& text) const { return texts_.Find(text); }
 
-  /** The data beside vectors and graph. */
+  /** Bytes of the data in addition to the vectors and the graph. */
   size_t bytes() const {
     return (ids_.capacity() + places_.capacity() + id_of_point_.capacity()) * sizeof(uint32_t) +
            labels_.capacity() * sizeof(Label) + name_bytes_ + texts_.bytes() + pending_.size() * kSetEntryBytes;

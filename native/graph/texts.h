@@ -15,7 +15,7 @@ constexpr uint32_t kNoText = UINT32_MAX;
 
 class Texts {
  public:
-  /** The text's number, for one more label. */
+  /** Counts one more label with this text. @returns the text's number */
   uint32_t Take(const std::u16string& text) {
     auto [found, is_new] = numbers_.emplace(text, kNoText);
     if (is_new) {
@@ -33,7 +33,7 @@ class Texts {
     return found->second;
   }
 
-  /** One label less has the text. */
+  /** Counts one label fewer with this text. */
   void Give(uint32_t number) {
     if (number == kNoText || --entries_[number].uses > 0) return;
     bytes_ -= 2 * entries_[number].text->size() + kEntryBytes;

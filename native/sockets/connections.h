@@ -104,15 +104,18 @@ struct Connection {
   /** The received bytes are ciphertext: `plaintext.h` reads them after TLS. */
   const bool is_secure;
   bool is_refused = false;
-  /** The next head that is sent may announce the endless body, which a head of the other protocol must not contain. */
+  /**
+   * The next answer's head may announce the endless body. This line must be removed, because the new protocol forbids
+   * it.
+   */
   bool is_switching = false;
   /** The connection has switched protocols. */
   bool is_switched = false;
   /** For a secure connection. */
   records::Walker records;
-  /** Of its last head (`heads.h`). */
+  /** Slot of the last head (`heads.h`). */
   uint32_t head_slot = heads::kNoSlot;
-  /** Heads in a row that were not in its slot. */
+  /** Consecutive heads that were not in this slot. */
   uint8_t head_misses = 0;
 };
 
@@ -205,17 +208,20 @@ struct Arrived {
   size_t length = 0;
 };
 
-/** What this thread received last, until JavaScript asks for its head, and then what it asked for. */
+/**
+ * `arrived`: what this thread received last, until JavaScript asks for its head. `taken`: what JavaScript asked for
+ * last.
+ */
 inline thread_local Arrived arrived;
 inline thread_local Arrived taken;
 
 constexpr int32_t kUnknownHead = -1;
-/** It need not be remembered. */
+/** The head need not be remembered. */
 constexpr int32_t kPassedHead = -2;
-/** The library may have cut its values: `raw_heads` has it as it came. */
+/** The library may have cut values of the head; `raw_heads` has the head as received. */
 constexpr int32_t kRawHead = -3;
 
-/** A head as it came, and how many heads came before it in the bytes that the library is reading. */
+/** A head as received, and how many heads precede it in the bytes that the library is reading. */
 struct RawHead {
   uint32_t number;
   std::string bytes;
@@ -226,7 +232,7 @@ struct RawHead {
  * beginning or end of a value for spaces, and removes them.
  */
 inline thread_local std::vector<RawHead>* raw_heads = nullptr;
-/** Number of heads that JavaScript has asked for, of the bytes that the library is reading. */
+/** How many heads in the bytes that the library is reading JavaScript has asked for. */
 inline thread_local uint32_t heads_taken = 0;
 
 inline void ForgetRawHeads() {
@@ -453,7 +459,7 @@ inline void Refuse(int descriptor, Connection* connection, const framing::Findin
   connection->is_refused = true;
   connection->held = std::string();
   Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
-  // The answer may have ended before the body. Then the library reads again and closes only because of this call.
+  // The answer may have ended before the body. Then only this call makes the library read again, and close.
   if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
 }
 
@@ -548,7 +554,7 @@ inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bo
 }
 
 /**
- * Sends the data without that line, through `pass`.
+ * Sends the data through `pass`, without the length header that FindLength found.
  * @returns number of bytes sent; the line counts as sent with the bytes before it
  */
 template <typename Pass>

@@ -88,7 +88,10 @@ inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end, uint64_t*
   return at;
 }
 
-/** Where a head is, from the first of the bytes that were read with its end; negative if it began before them. */
+/**
+ * Offsets of a head in the bytes that were read last, which contain its end. `start` is negative if the head began
+ * earlier.
+ */
 struct HeadPlace {
   ptrdiff_t start;
   ptrdiff_t end;

@@ -21,7 +21,7 @@ constexpr size_t kHeadBytes = 8 << 10;
 /** After so many unknown heads in a row, a connection keeps no more heads. */
 constexpr uint8_t kMissesMax = 8;
 
-/** Bytes that must be equal. A line with another value may follow, whose name they include. */
+/** Bytes that must be equal. They may end with the name of a line whose value may differ. */
 struct Span {
   size_t start;
   size_t length;

@@ -269,7 +269,7 @@ struct Triggers {
       while (entry != 0 && entry + kEntry <= length) {
         const uint32_t* words = table + entry;
         if (words[2] <= kEntryBytes && memcmp(words + 3, folded + at, words[2]) == 0) found |= words[0];
-        // Each leads to an earlier one.
+        // Each entry leads to an earlier one.
         entry = words[1] < entry ? words[1] : 0;
       }
     }
