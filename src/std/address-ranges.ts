@@ -30,7 +30,10 @@ export function listRanges(subnets: readonly string[]): BlockList {
   return list;
 }
 
-/** `never`: link-local, multicast or a cloud's credentials; `private`: this machine or a private network. */
+/**
+ * `never` (must not be connected to): unspecified, link-local, multicast, or a cloud's credential service; `private`:
+ * this machine or a private network.
+ */
 type AddressReach = 'public' | 'private' | 'never';
 
 /** @returns null for anything but an IP address */

@@ -28,7 +28,7 @@ export class CertificateError extends Error {
 }
 
 const FILE_BYTES_MAX = 1 << 20;
-/** A group may read the key, as for mounted secrets. */
+/** Permissions that expose the key. The group's right to read is not one of them, because mounted secrets have it. */
 const OPEN_RIGHTS = 0o037;
 const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 

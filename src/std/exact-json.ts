@@ -23,7 +23,7 @@ const json = JSON as unknown as SourceJson;
  */
 const MAY_BE_UNUSUAL = /(?:^|[:,[])[ \t\r\n]*-?(?:\d{16}|\d+\.\d|\d+[eE]|0[.eE])|-0[\s,\]}]|-0$/;
 
-/** Texts up to this length are checked with it first. */
+/** Texts up to this length are first checked with `MAY_BE_UNUSUAL`. */
 const SHORT_TEXT = 4_096;
 
 /** A JSON number, and nothing else. */

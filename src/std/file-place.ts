@@ -21,7 +21,7 @@ export function isThere(path: string): boolean {
   }
 }
 
-/** The failed action, by the name of the system call; opening may be for either. */
+/** The failed action, by the name of the system call. A file may be opened to read or to write. */
 const DEEDS: Readonly<Record<string, string>> = {
   mkdir: 'make',
   scandir: 'list',
@@ -70,7 +70,7 @@ export function refuseWithoutRoom(path: string, bytes: number): void {
     const { bavail, bsize } = statfsSync(dirname(path));
     room = bavail * bsize;
   } catch {
-    // The writer gets the reason.
+    // The write itself reports the reason.
     return;
   }
   if (room >= bytes + COMMIT_BYTES) return;

@@ -1,7 +1,7 @@
 /**
- * Identifiers: ULIDs (github.com/ulid/spec), 26 characters of Crockford's base 32 that sort by the time they were
- * made; 48 bits of milliseconds, then 80 random bits. Any thread; sources in different threads do not coordinate,
- * 80 random bits keep them apart.
+ * Identifiers: ULIDs (github.com/ulid/spec), 26 characters of Crockford's base 32 that sort by the time they were made;
+ * 48 bits of milliseconds, then 80 random bits. Any thread; sources in different threads do not coordinate, but 80
+ * random bits keep their ids apart.
  */
 import { randomFillSync } from 'node:crypto';
 import { type Clock, systemClock } from './clock.ts';
@@ -14,7 +14,7 @@ const LAST = RANDOM_CHARACTERS - 1;
 /** Fills the array with random bytes and returns nothing. */
 type FillRandom = (target: Uint8Array) => void;
 
-/** Random bytes are fetched in batches: fetching costs the same for sixteen. */
+/** Random bytes are fetched in batches, because fetching sixteen costs as much. */
 const pool = new Uint8Array(1_024);
 let poolAt = pool.length;
 
@@ -37,7 +37,7 @@ export function createUlidSource(
   clock: Clock = systemClock,
   fillRandom: FillRandom = fillFromPool,
 ): () => string {
-  const random = new Uint8Array(RANDOM_CHARACTERS); // one base-32 digit a byte
+  const random = new Uint8Array(RANDOM_CHARACTERS); // one base-32 digit per byte
   let lastMs = -1;
   let timePart = '';
   /** The last id without its last character, in which most ids of a millisecond differ. */

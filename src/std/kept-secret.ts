@@ -46,7 +46,8 @@ function checksumOf(secret: string): string {
 }
 
 /**
- * Written under another name and then linked: of two processes that start at once, one creates it and both read it.
+ * The file is written under another name and then linked. So if two processes start at once, one creates it and both
+ * read it.
  */
 function makeSecret(file: string, loss: string): string {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;

@@ -6,10 +6,13 @@ import { DATA_KEY_BYTES } from './data-key.ts';
 
 /** Largest file: a key in any form, with white space. */
 const FILE_BYTES_MAX = 4_096;
-/** Random bytes have more of them. */
+/** Least number of different bytes in a key; random bytes have more. */
 const DISTINCT_BYTES_MIN = 16;
 
-/** Permissions with which other users could have read or changed it; a group may read it, as for mounted secrets. */
+/**
+ * Permissions with which other users could have read or changed the file. The group may read it, as with mounted
+ * secrets.
+ */
 const REFUSED_RIGHTS = 0o037;
 
 /**

@@ -1,5 +1,5 @@
 /**
- * Avoids that kept bytes keep larger memory alive. Any thread.
+ * Keeps stored bytes from holding a larger block of memory alive. Any thread.
  */
 
 /**

@@ -11,7 +11,7 @@ export class RecentMap<K, V> {
   #weight = 0;
 
   /**
-   * @param max maximum number of entries, or maximum weight; at least the last half of it is kept
+   * @param max maximum number of entries, or maximum weight; the most recent half of that is always kept
    */
   constructor(max: number) {
     this.#half = Math.max(1, max >>> 1);
@@ -25,7 +25,7 @@ export class RecentMap<K, V> {
     return this.#young.get(key) ?? this.#old.get(key);
   }
 
-  /** Finds only recently set entries. Setting an entry again that only `get` finds keeps it longer. */
+  /** Finds only recently set entries. To keep an entry that only `get` finds, set it again. */
   getRecent(key: K): V | undefined {
     return this.#young.get(key);
   }

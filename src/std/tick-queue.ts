@@ -9,7 +9,7 @@ export class TickQueue {
   /** Turns given in this tick. */
   #taken = 0;
 
-  /** @param turns pieces a tick */
+  /** @param turns pieces per tick */
   constructor(turns = 1) {
     this.#turns = turns;
   }

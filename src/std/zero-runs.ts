@@ -35,7 +35,7 @@ export function packZeroRuns(bytes: Uint8Array): Uint8Array {
 
 /**
  * @param length of the original bytes
- * @throws RangeError if `packZeroRuns` did not make this from that many bytes
+ * @throws RangeError if `packed` is not the result of `packZeroRuns` for that many bytes
  */
 export function unpackZeroRuns(packed: Uint8Array, length: number): Uint8Array {
   const bytes = new Uint8Array(length);

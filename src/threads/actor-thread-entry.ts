@@ -49,7 +49,7 @@ import type { Tables } from '../storage/tables.ts';
 import { logDamagedValues } from './damage-log.ts';
 import { SharedChanges } from './shared-changes.ts';
 
-/** A graph is saved if it was not changed for this time, or if a large part of it is new. */
+/** A graph is saved when it has not changed for this time, or when a large part of it is new. */
 const GRAPH_QUIET_MS = 10_000;
 
 /** What the main thread passes to every actor thread. */

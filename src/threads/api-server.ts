@@ -207,7 +207,7 @@ export class ApiServer {
       void this.#patternMakers.resume(this.#duty !== null).catch(() => {});
       void this.#deletions.resume();
     };
-    // From then on it is known whether this box is on duty.
+    // Retention starts later, because only then is it known whether this box is on duty.
     void resume().then(() => this.#retention.start());
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
     const { runs, main } = this.#parts.stores;
@@ -341,7 +341,7 @@ function openFindings(
 /**
  * Only the pattern index calls a remote service, so that all threads together keep its rate limit and share cached
  * vectors.
- * @returns null: the pattern index searches. This is also so without the addon
+ * @returns null if the pattern index must search, as it must without the addon
  */
 function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Embedder): PatternSearch | null {
   if (config.engines.vector_store === null || config.embedding.remote !== null) return null;

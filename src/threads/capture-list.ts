@@ -46,9 +46,11 @@ const CAPTURE_LIST = {
   /** The list is saved after this many new exchanges or changed runs. */
   exchanges_unsaved: 32_768,
   runs_unsaved: 500,
-  /** First words and verdicts that no question needs yet are read ahead: for this time, then follows the pause. */
+  /**
+   * First words and verdicts that no question needs yet are read ahead: for this time, and then after a pause again.
+   */
   reading_ms: 5,
-  /** A question reads older reported runs for this time. The rest is read between questions. */
+  /** A question reads older reported runs for at most this time. The rest is read between questions. */
   reported_ms: 50,
   pause_ms: 15,
   /** A run whose last exchange is younger is not read yet, because more exchanges are likely. */
@@ -71,7 +73,7 @@ interface NewestRuns {
   not_before: number;
 }
 
-/** The start of the reader; prices are always present. */
+/** The reader's start options; `prices` is never null. */
 type PricedStart = CaptureReaderStart & { prices: Prices };
 
 export class CaptureList {
@@ -240,8 +242,8 @@ export class CaptureList {
   }
 
   /**
-   * The list that contains a run. It is a list of this run alone if the run was dropped from the full list, or is not
-   * read yet.
+   * The list that contains a run. If the full list has dropped the run or has not read it yet, this is a list of the
+   * run alone.
    */
   listOf(runId: string): CapturedRuns {
     return this.#guard(() => {
@@ -416,7 +418,7 @@ export class CaptureList {
     this.#runs.last_id = this.#lastId;
   }
 
-  /** Finds the newest runs from the newest exchanges, while the list is behind. */
+  /** While the list is behind, finds the newest runs in the newest exchanges. */
   #followNewest(): void {
     if (this.#runs.last_id >= this.#lastId) {
       this.#newest = null;

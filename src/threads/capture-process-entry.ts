@@ -208,7 +208,7 @@ class Capture {
     }, SEAL_LOOK_MS).unref();
   }
 
-  /** Carries out orders to erase, or to write files again, also those that an earlier process has left. */
+  /** Carries out orders to erase exchanges or to rewrite files, including those that an earlier process has left. */
   #followOrders(log: CaptureLog): void {
     if (this.#orderTimer !== null) return;
     const { db } = this.#options;

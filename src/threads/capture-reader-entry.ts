@@ -49,7 +49,7 @@ const CAPTURE_SEARCH_READING_MS = 60;
 const CAPTURE_CACHE_READING_MS = 3_000;
 /** Longest time for examining turns for the sum over a period; the answer says if there are more. */
 const CAPTURE_CACHE_SUM_MS = 300;
-/** The same where the rest is examined between questions. */
+/** The limit for the same sum if the rest is examined between questions. */
 const CAPTURE_CACHE_SUM_AHEAD_MS = 30;
 /** Longest time for reading bodies for the sum over a window; runs that are not read by then do not count. */
 const CAPTURE_WINDOW_READING_MS = 200;
@@ -411,7 +411,10 @@ function startPage(): HasTime {
   return (found = 1) => (found === 0 ? mayBeEmpty() : hasTime());
 }
 
-/** Started by the first question, so that earlier work, such as a full-text search, does not count as reading. */
+/**
+ * The time starts when it is first asked for, so that earlier work, such as a full-text search, does not count as
+ * reading.
+ */
 function startTime(ms = CAPTURE_LIST_READING_MS): HasTime {
   let until: number | null = null;
   return () => {

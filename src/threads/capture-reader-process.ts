@@ -74,7 +74,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     this.#parts = parts;
   }
 
-  /** Runs in which the next request repeats an answer differently than it was read. */
+  /** Number of runs in which a request repeats the previous answer differently from what was captured. */
   get differing_runs(): number {
     return this.#differingRuns;
   }

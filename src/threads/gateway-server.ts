@@ -184,7 +184,10 @@ export class GatewayServer {
   }
 }
 
-/** Bounds of the queue for the writer: exchanges of all threads together, and this thread's share of the bytes. */
+/**
+ * Opens the queue for the writer. The limit on exchanges applies to all threads together; the limit on bytes is this
+ * thread's share.
+ */
 function openQueue(
   config: Config,
   writer: CaptureWriterClient,

@@ -1,5 +1,5 @@
 /**
- * Controls the proxy thread: starts it, connects its tunnels to the gateway, restarts it after an unexpected end.
+ * Controls the proxy thread: starts it, connects its tunnels to the gateway, and restarts it after an unexpected end.
  * Part of the composition root; main thread.
  */
 import { MessageChannel } from 'node:worker_threads';
@@ -158,7 +158,7 @@ export class ProxyThread {
     this.#restartMs = Math.min(this.#restartMs * 2, PROXY_RESTART_MS.last);
   }
 
-  /** A server's port for a host; servers take turns. null: the host is beyond the limit. */
+  /** The port for a host on one of the servers, which take turns; null if the limit on hosts is reached. */
   async #openRoute(route: ProxiedRoute): Promise<number | null> {
     const { servers } = this.#options;
     let ports = this.#routes.get(route.authority);

@@ -64,7 +64,7 @@ class LateProxy {
   }
 }
 
-/** @returns the main thread's server, and the proxy; null without one */
+/** @returns the main thread's server, and the proxy or null */
 export async function startServers(
   starting: Starting,
   started: StartedActors,

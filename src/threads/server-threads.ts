@@ -1,6 +1,6 @@
 /**
  * Controls the further server threads: starts them, connects them to the actor threads, answers their admin requests,
- * stops them. Part of the composition root; main thread.
+ * and stops them. Part of the composition root; main thread.
  */
 import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';

@@ -86,7 +86,7 @@ export class SharedLiveSource implements LiveSource {
   async replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
     const question: LiveQuestion = { replay: request, org_id: orgId };
     try {
-      // The store thread takes it as the begin of following, if it does not know that this thread follows.
+      // If the store thread does not know yet that this thread follows, it begins to send the stream at this question.
       if (!this.#listeners.has(orgId)) throw new Error('its last reader has left');
       return (await this.#store.askLive(question)) as ReplayReply;
     } catch (thrown) {
@@ -100,7 +100,7 @@ export class SharedLiveSource implements LiveSource {
 
   #follow(orgId: string, isOn: boolean): void {
     const question: LiveQuestion = { follow: orgId, is_on: isOn };
-    // If there is no store thread now, the next page tells it.
+    // A failure does no harm: the next `replay` tells the store thread that this thread follows.
     this.#store.askLive(question).catch(() => {});
   }
 

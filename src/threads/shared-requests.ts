@@ -71,7 +71,7 @@ export class SharedRequests implements SharedAccess {
     const hasCredential =
       headers.has('authorization') || headers.has('cookie') || /(?:^|&)ticket=/.test(query);
     const { refusal } = this;
-    // What needs no credential shows nothing that is shared.
+    // Routes that need no credential show nothing that is shared.
     if (!hasCredential) return null;
     if (refusal !== null) throw new CatalogueError('unavailable', refusal);
     const seen = headers.get(POSITION);

@@ -1,6 +1,6 @@
 /**
- * The histories of runs and usage meters on a box that shares them: this thread's journal, and the requests that must not be
- * answered from what another box has taken over. Server threads.
+ * The histories of runs and usage meters on a box that shares them: this thread's journal, and a guard against
+ * answering requests from state that another box has taken over. Server threads.
  */
 import type { JournalStore } from '../runtime/journal.ts';
 import { RUN_TABLES } from '../storage/shared/run-places.ts';

@@ -1,6 +1,6 @@
 /**
- * The store thread of a box that shares a PostgreSQL database with others: starts it, and starts it again if it ends by itself.
- * Main thread.
+ * The store thread of a box that shares a PostgreSQL database with others: starts it, and restarts it after an
+ * unexpected end. Main thread.
  */
 import { MessageChannel } from 'node:worker_threads';
 import type { Log } from '../log.ts';

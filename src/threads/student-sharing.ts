@@ -1,6 +1,6 @@
 /**
- * Starts the thread that shares the student through a bucket or folder, when STUDENT_BUCKET_URL is set, and starts it again if it
- * ends by itself. Main thread.
+ * Starts the thread that shares the student through a bucket or folder, if STUDENT_BUCKET_URL is set, and restarts it
+ * after an unexpected end. Main thread.
  */
 import type { Config } from '../config.ts';
 import type { Log } from '../log.ts';

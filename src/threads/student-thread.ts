@@ -121,7 +121,7 @@ interface Seat {
 
 export class StudentThread implements RelegationState {
   readonly #options: StudentThreadOptions;
-  /** All seats with a thread: at most one each that serves, loads, or finishes its last steps. */
+  /** All seats with a thread: at most one that serves, one that loads, and one that finishes its last steps. */
   readonly #seats = new Set<Seat>();
   readonly #seekers: StudentSeeker[] = [];
   #current: Seat | null = null;
@@ -320,7 +320,7 @@ export class StudentThread implements RelegationState {
   /**
    * Passes the runs to the next student. The next student does not learn of answers that the old one gives later, so
    * the upstream serves the rest of those runs.
-   * @param of passes only the runs of that side, and no answers
+   * @param of if given, only the runs of that side are passed, and no answers
    */
   async #handRunsOver(from: Seat, to: Seat, of: 'upstream' | null = null): Promise<void> {
     const copied = await withDeadline(
