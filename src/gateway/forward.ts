@@ -342,7 +342,7 @@ export class Forward implements AnswerHandler {
       for (const chunk of this.#unkeptAnswer) tee.add(tee.response, chunk);
     }
     this.#unkept = NO_PIECES;
-    // To create an array costs V8 a fraction of what it costs to empty one.
+    // V8 creates an array much faster than it empties one.
     if (this.#unkeptAnswer.length > 0) this.#unkeptAnswer = [];
   }
 

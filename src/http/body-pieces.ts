@@ -7,7 +7,7 @@
 /** Free memory for request bodies that a server thread keeps. Further pieces are dropped. */
 const FREE_BODY_PIECES_BYTES = 32 << 20;
 
-/** Size up to which a piece is kept in shared memory: allocating memory for each costs more than copying. */
+/** Pieces up to this size are copied into shared memory: allocating memory for each would cost more than copying. */
 const POOLED_BYTES = 8 * 1024;
 /** Size of a block of shared memory. One piece keeps the whole block alive, so at worst each piece costs this much. */
 const POOL_BYTES = 64 * 1024;

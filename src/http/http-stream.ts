@@ -68,7 +68,10 @@ export abstract class HttpStream {
   place = -1;
   /** The listener waits for the first body bytes before it passes the stream on. */
   isAwaited = false;
-  /** The client asks for another protocol. Everything after the head belongs to it, and the connection ends with the stream. */
+  /**
+   * The client asks for another protocol. Everything after the head belongs to that protocol, and the connection ends
+   * with the stream.
+   */
   is_switch = false;
   /** The owner calls `flush` or `end` after each write, in the same callback: nothing is sent automatically. */
   isFlushedByOwner = false;

@@ -1,7 +1,7 @@
 /**
  * The header lines of requests that a thread has seen. The library gives a request's lines one by one, each with two
  * texts and a call; an agent's requests all have the same lines, except for a few values. So the addon compares a head
- * byte by byte with the connection's last one, and this file gives the texts again. Server threads.
+ * byte by byte with the connection's last one. If they are equal, this file reuses the texts. Server threads.
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { HEAD_SLOTS, socketEngine } from '../../native/socket-engine.ts';
@@ -71,7 +71,7 @@ export function rememberHeaders(headers: readonly string[]): void {
     const name = headers[at - 1]!;
     if (READ_FIELDS.has(name)) return;
     if (!VARYING_FIELDS.has(name)) continue;
-    // The library gives only the first line of a name by itself.
+    // The library can look up only the first line of a name.
     if (names.has(name)) return;
     names.add(name);
     varying.push(at);
@@ -83,7 +83,7 @@ export function rememberHeaders(headers: readonly string[]): void {
   heads[slot] = isKept ? { headers: headers.slice(), varying, length_at } : undefined;
 }
 
-/** By a sum over the lengths of the texts that do not vary. */
+/** Hashes the lengths of the texts that do not vary. */
 function chooseSlot(headers: readonly string[]): number {
   let sum = headers.length;
   for (let at = 1; at < headers.length; at += 2)

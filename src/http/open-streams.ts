@@ -7,10 +7,10 @@ import type { HttpStream } from './http-stream.ts';
 
 /** How long a request with a length waits for the first bytes of its body before it is passed on. */
 const FIRST_BYTES_WAIT_MS = 10;
-/** Measurements within the time over which a rate is averaged. */
+/** Number of measurements within the time over which a rate is averaged. */
 const PACE_LOOKS = 4;
 
-/** The rate that a body must keep. A body that we hold back is not measured. */
+/** The lowest rate of a body. Time in which we do not read the body does not count. */
 export interface UploadPace {
   bytes_per_sec: number;
   /** On average over this time. */

@@ -1,11 +1,11 @@
 /**
- * The header values of a request as they came. The library takes bytes above 127 at the beginning or end of a value for
+ * The header values of a request, byte for byte. The library takes bytes above 127 at the beginning or end of a value for
  * spaces, and removes them. For heads with such bytes, the addon keeps the lines. Server threads.
  */
 import { socketEngine } from '../../native/socket-engine.ts';
 
 /**
- * Replaces the values by those that came, one byte per character. Call it if `takeHead` has returned `RAW_HEAD`.
+ * Replaces the values by the original ones, one byte per character. Call it if `takeHead` has returned `RAW_HEAD`.
  * @param headers name, value, name, value as the library gives them
  * @returns false if the addon's head has other lines
  */

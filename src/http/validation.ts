@@ -57,7 +57,7 @@ export function readInput(
   };
 }
 
-/** The last value of a repeated name counts, as in the recorded service. */
+/** The last value of a repeated name counts, as in the original service. */
 function readQuery(query: string, ...names: (readonly string[])[]): Record<string, string> {
   const values: Record<string, string> = {};
   // The server returns bytes as characters. A query outside ASCII was UTF-8.
@@ -74,7 +74,7 @@ function readQuery(query: string, ...names: (readonly string[])[]): Record<strin
 /** Matches a `Content-Encoding` that means no encoding, even if it names that several times. */
 const IDENTITY = /^\s*(identity\s*)?(,\s*(identity\s*)?)*$/i;
 
-/** A body that is not declared as JSON is a text, and a text is not an object: 422, as in the recorded service. */
+/** A body that is not declared as JSON is a text, and a text is not an object: 422, as in the original service. */
 function readBody({ headers, body }: ApiRequest, schema: z.ZodType): unknown {
   if (body.length === 0) return undefined;
   const encoding = headers.get('content-encoding');

@@ -91,8 +91,8 @@ export class AgentSteps {
   }
 
   /**
-   * A stream is in progress, which may be read after the scope of the run: until then the run takes steps.
-   * @returns to be called at the stream's end; only the first call counts
+   * Announces a stream that may be read after the scope of the run. The run takes steps until the stream ends.
+   * @returns a function to call at the stream's end; only its first call counts
    */
   expectStream(): () => void {
     this.#run.expect?.(1);
@@ -128,7 +128,7 @@ export class AgentSteps {
     }
   }
 
-  /** Whether an answer asked for the call and it has no result yet. */
+  /** Whether an answer asked for the call, and the call has no result yet. */
   awaits(id: string): boolean {
     return this.#calls.has(id);
   }

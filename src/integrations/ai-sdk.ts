@@ -20,7 +20,10 @@ const HAS_TELEMETRY = 'registerTelemetry' in ai;
 /** Generations in progress; with more, the oldest is forgotten. */
 const GENERATIONS_MAX = 1_000;
 
-/** A generation in progress: the run in which it began, wherever its stream is read. */
+/**
+ * A generation in progress. Its steps are logged to the run in which it began, even if its stream is read outside that
+ * run.
+ */
 interface Generation {
   steps: AgentSteps | null;
   end: () => void;
@@ -143,7 +146,7 @@ async function tell<Result>(
   }
 }
 
-/** After the present system messages, so that their cached part stays valid. */
+/** Adds a text after the present system messages, so that their cached part stays valid. */
 function addText(prompt: Prompt, text: string): Prompt {
   const place = prompt.findIndex(({ role }) => role !== 'system');
   return prompt.toSpliced(place < 0 ? prompt.length : place, 0, { role: 'system', content: text });

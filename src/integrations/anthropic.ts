@@ -257,8 +257,8 @@ function holdsInput(event: RawMessageStreamEvent): boolean {
 }
 
 /**
- * Builds a message from its events. It is complete at `message_stop`, because token counts may arrive as late
- * as that.
+ * Builds a message from its events. The message is complete only at `message_stop`, because token counts may arrive
+ * just before that event.
  */
 class StreamedAnswer {
   readonly #onAnswer: (answer: ModelAnswer) => void;

@@ -42,9 +42,10 @@ export function understudyMiddleware(options: WatchOptions = {}): langchain.Agen
 }
 
 /**
- * LangChain changes an error that leaves a middleware. From 1.2.10 on it replaces the error by its own class, except for
- * errors that LangGraph passes through (`is_bubble_up`): it asks once, right after the middleware has thrown, and the answer is
- * yes for that one time. Before, it writes a new message into the error: the first write changes nothing.
+ * Keeps LangChain from changing an error that leaves a middleware. From 1.2.10 on, LangChain replaces the error by its own
+ * class, unless `is_bubble_up` says that LangGraph must pass the error through. LangChain reads this property once, right
+ * after the middleware has thrown, and gets true for that one time. Older versions write a new message into the error;
+ * the first write has no effect.
  */
 function keepObject(thrown: unknown): void {
   if (!(thrown instanceof Error) || !Object.isExtensible(thrown)) return;

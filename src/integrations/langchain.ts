@@ -33,7 +33,7 @@ interface ToolAtWork {
 
 /** A run of LangChain's own: a chain, a model call or a tool call. */
 interface UnderWay {
-  /** The run in which its outermost run began, wherever a stream is read. */
+  /** Steps of the run in which LangChain's outermost run began, even if a stream is read elsewhere. */
   steps: AgentSteps | null;
   tool: ToolAtWork | null;
   /** Ends the watch of the outermost run. */
@@ -202,7 +202,7 @@ function readUpdates(output: unknown): unknown[] {
   return Array.isArray(messages) ? messages : [];
 }
 
-/** The versions of LangChain have it in different places. */
+/** The type of a message. Versions of LangChain have it in different places. */
 function typeOf(message: Partial<BaseMessage>): string {
   return message.type ?? message._getType?.() ?? '';
 }

@@ -59,7 +59,7 @@ export function watchRunner(runner: Runner, options: WatchOptions = {}): Runner 
   return runner;
 }
 
-/** A stream may be read after the scope of its run, which takes steps until then. */
+/** Lets a run take steps until its stream has been read, which may be after the scope of the run. */
 function watchStreams(runner: Runner, options: WatchOptions): void {
   const { run } = runner;
   const watched = async (...args: unknown[]): Promise<unknown> => {
@@ -115,7 +115,10 @@ interface Told {
   span: ReturnType<typeof getCurrentSpan>;
 }
 
-/** Each of what is kept for a run: calls, their ids, interventions in progress. The oldest is forgotten when there are more. */
+/**
+ * Maximum number of calls, of ids of calls and of interventions in progress that are kept for a run. Beyond it, the
+ * oldest is forgotten.
+ */
 const KEPT_MAX = 1_000;
 
 const turnsOfRuns = new WeakMap<AgentSteps, Turns>();
@@ -183,7 +186,7 @@ class Turns {
     this.heard();
     const rest = [...this.#ended.values()].filter((ended) => ended.context === context);
     this.#log(rest, '', '');
-    // A tool may have had the last word.
+    // The output may be the result of a tool.
     if (rest.some(({ result }) => result.observation === output)) return;
     this.#steps.answered({ text: output, thinking: '', calls: [], tokens: this.#takeTokens(context) });
   }

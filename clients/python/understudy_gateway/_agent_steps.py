@@ -130,7 +130,7 @@ class AgentSteps:
             answer = _Answer(tokens)
             # The text beside the calls is shorter and clearer than the reasoning. It is logged with the first call.
             thought = text or thinking
-            # An earlier call with the same id gets no result any more.
+            # Forget earlier calls with the same ids: no result for them will arrive any more.
             for call in calls:
                 while self._forget(call.id):
                     pass

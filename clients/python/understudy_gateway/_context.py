@@ -1,4 +1,7 @@
-"""Values that belong to a context: the current run and the current label. Any context may leave a scope."""
+"""Values that are held per `contextvars` context: the current run and the current label.
+
+A scope may be left in another context than the one that entered it.
+"""
 
 from __future__ import annotations
 

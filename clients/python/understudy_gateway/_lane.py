@@ -27,13 +27,13 @@ class Lane:
         self.state = "waiting"
         self.is_busy = False
         self.attempts = 0
-        # Events that were queued, and events that were sent or dropped.
+        # Number of events that were queued, and of events that were sent or dropped.
         self.accepted = 1
         self.settled = 0
         self._is_restarted = False
-        # Until then `run_start` waits for an integration to name its framework. The run's first event ends the wait.
+        # Time until which `run_start` waits for an integration to name its framework. The run's first event ends the wait.
         self.held_until = time.monotonic() + hold_s if hold_s > 0 else 0.0
-        # `run_finish` waits until then for the last answers that an integration still expects, or for the rest of a stream.
+        # Time until which `run_finish` waits for answers that an integration still expects, or for the rest of a stream.
         self.finish_held_until = 0.0
         # Each step of a stream restarts the wait of `run_finish` with this length; 0: it does not wait for streams.
         self.stream_hold_s = 0.0

@@ -93,8 +93,8 @@ def _begin_answer(deadline: float, sock: socket.socket, *arguments: Any, **optio
 
 
 class SeenPosition:
-    """The highest position in answers of a service with several boxes; it goes with each request, so that another box shows at
-    least as much. A service with one box sends none."""
+    """The highest position in answers of a service with several boxes. The client sends it with each request, so that another
+    box shows at least that state. A service with one box sends no position."""
 
     def __init__(self) -> None:
         # Replaced as a whole, so that threads need no lock.
@@ -102,7 +102,7 @@ class SeenPosition:
 
     def headers(self) -> Dict[str, str]:
         position, seen_at = self._seen
-        # Beyond it, no box is still behind. The database may have been restored to an earlier position.
+        # After this time, every box has the position, unless the database was restored to an earlier one.
         if position == 0 or time.monotonic() - seen_at > _POSITION_KEPT_S:
             return {}
         return {"x-svc-position": str(position)}

@@ -2,7 +2,7 @@
 
     from understudy_gateway.anthropic import understudy_middleware
 
-    client = Anthropic(middleware=[understudy_middleware()])      # AsyncAnthropic likewise
+    client = Anthropic(middleware=[understudy_middleware()])      # or AsyncAnthropic
     with u.run(task="..."):
         client.messages.create(...)
 

@@ -60,7 +60,7 @@ async def _watch(
 
 
 def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any, List[HookMatcher]]] = None) -> Dict[Any, Any]:
-    """`ClaudeAgentOptions(hooks=understudy_hooks())`: interventions reach the agent beside a tool's result.
+    """`ClaudeAgentOptions(hooks=understudy_hooks())`: interventions reach the agent together with a tool's result.
 
     own: your own hooks, which still work. These hooks do not keep an agent from stopping.
     """

@@ -41,9 +41,9 @@ export interface StepWaiter {
 export interface SentStep {
   /** Version of the student that received it. */
   readonly student_version: number;
-  /** Tells that the upstream serves the step, so the student's answer no longer counts. */
+  /** Tells the student that the upstream serves the step, so the student's answer no longer counts. */
   abandon(): void;
-  /** Tells that the step is not served at all. */
+  /** Tells the student that the step is not served at all. */
   cancel(): void;
   /** Shadow mode and audits: hands over the upstream's answer. */
   compare(status: number, headers: string[], body: Uint8Array<ArrayBuffer>): void;

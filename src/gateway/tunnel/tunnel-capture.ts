@@ -73,8 +73,8 @@ export class TunnelCapture implements TunnelTap {
   readonly #waiting: Piece[] = [];
   #waitingBytes = 0;
   /**
-   * The piece that is being read. A message has its stamps: the client may have the answer, and send the next request
-   * on another connection, before the question is inflated here.
+   * The piece that is being read. Its messages get its stamps, and not those of the moment at which they are inflated:
+   * by then the client may have the answer, and may have sent the next request on another connection.
    */
   #piece: Piece | null = null;
   /** The connection is over; its capture ends with the last message. */

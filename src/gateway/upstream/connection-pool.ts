@@ -69,7 +69,7 @@ export class ConnectionPool implements ConnectionOwner {
     connection.begin(request, handler);
   }
 
-  /** From now on no connection is kept. Requests in progress and later ones are finished. */
+  /** From now on no connection is kept after its answer. Requests in progress and later ones still get their answers. */
   close(): void {
     this.#isClosing = true;
     for (const connection of this.#idle.splice(0)) connection.destroy(closing());

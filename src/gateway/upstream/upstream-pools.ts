@@ -16,7 +16,7 @@ export interface Upstream {
   origin: string;
   /** Value of Host. */
   host: string;
-  /** Path of the base, put before the client's; '' for none. */
+  /** Path of the base, which precedes the client's path; '' for none. */
   base_path: string;
   /** Trusted authorities; undefined for the usual ones. The certificate is verified in any case. */
   trust: SecureContext | undefined;
