@@ -17,7 +17,8 @@ import {
 import type { FindingPlace, IndexedRow } from '../../src/domain/finding-rows.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { AcceptId, VectorIndex } from '../../src/search/vector-index.ts';
-import { FINDINGS_ADAPTER, type LoadedFindings, type NewVector, type StoredFinding } from './adapter.ts';
+import type { NewVector } from '../../src/storage/ports/finding-index.ts';
+import { FINDINGS_ADAPTER, type LoadedFindings, type StoredFinding } from './adapter.ts';
 import {
   type EmbedderFacts,
   FINDINGS_INDEX_KIND,

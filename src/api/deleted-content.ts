@@ -106,7 +106,7 @@ export class DeletedContent {
     );
     await this.#removePatterns('e1', org_id, project_id);
     if (project_id === null) await this.#removePatterns('e2', org_id, null);
-    if (project_id === null) await accounts.removeOrganizationRows(org_id);
+    if (project_id === null) await accounts.removeAllOfOrganization(org_id);
     forget();
   }
 

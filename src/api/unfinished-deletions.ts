@@ -46,7 +46,7 @@ export class UnfinishedDeletions {
   async #resumeAccounts(): Promise<void> {
     const { accounts } = this.#stores;
     for (const user_id of accounts.deletions.listAccounts(DELETED_ACCOUNTS_RESUMED)) {
-      await accounts.removeUserRows(user_id);
+      await accounts.removeAllOfUser(user_id);
       await accounts.transact((tx) => tx.deletions.endAccount(user_id));
     }
   }

@@ -41,6 +41,7 @@ import { systemClock } from '../std/clock.ts';
 import { newUlid } from '../std/id.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import { runOwnThread } from '../std/own-thread.ts';
+import { TableFindingIndex } from '../storage/accounts/finding-index.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
 import { openMainJournal, openMainTables } from '../storage/lmdb/main-store.ts';
 import type { DatabasePaths } from '../storage/lmdb/stores.ts';
@@ -186,7 +187,7 @@ function storeAdapters(
   opened: { close(): Promise<void> }[],
   changes: SharedChanges,
 ) {
-  const findings = new FindingsAdapter(tables);
+  const findings = new FindingsAdapter(new TableFindingIndex(tables));
   const adapters = patternAdapters(options, tables, services, logger, opened);
   changes.follow({ asker: services.asker, findings, patterns: adapters[PATTERN_STORE_ADAPTER] });
   return { [FINDINGS_ADAPTER]: findings, ...adapters };

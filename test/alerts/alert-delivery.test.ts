@@ -216,14 +216,14 @@ describe('the alerts of an organization', () => {
       expect(stores.accounts.alerts.listOutbox().at(-1)).toMatchObject({ org_id });
     }
     expect([eventsOf(first!).length, eventsOf(second!).length]).toEqual([1, 1]);
-    await stores.accounts.removeOrganizationRows('org_1');
+    await stores.accounts.removeAllOfOrganization('org_1');
     expect(stores.accounts.alerts.list('org_1')).toEqual([]);
     expect(eventsOf(first!)).toEqual([]);
     expect(stores.accounts.alerts.findState(first!)).toBeNull();
     expect(stores.accounts.alerts.listOutbox()).toMatchObject([{ org_id: 'org_2' }]);
     expect(stores.accounts.alerts.list('org_2')).toEqual([second]);
     expect(eventsOf(second!)).toHaveLength(1);
-    await stores.accounts.removeOrganizationRows('org_2');
+    await stores.accounts.removeAllOfOrganization('org_2');
     expect(stores.accounts.alerts.listOutbox()).toEqual([]);
   });
 });

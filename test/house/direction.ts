@@ -272,8 +272,8 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 };
 
 /**
- * The tables of a store. Beside storage itself, only these files know them: the one that hands them to actors, and
- * actors that keep their own rows. Everything else asks a port.
+ * The tables of a store. Beside storage itself, only these files know them: the one that hands them to actors, and the
+ * pattern index, which keeps its own rows. Everything else asks a port.
  */
 const TABLES = 'src/storage/tables.ts';
 const TABLE_ROOMS: readonly Room[] = ['storage', 'lmdb', 'postgres', 'accounts'];
@@ -281,7 +281,6 @@ const TABLE_USERS: readonly string[] = [
   'src/threads/actor-thread-entry.ts',
   'actors/pattern-index/store-parts.ts',
   'actors/pattern-index/removal.ts',
-  'actors/findings-index/adapter.ts',
 ];
 
 /** Packages that only some rooms may import. */

@@ -170,7 +170,7 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
             tx.searches.save({ org_id: org, user_id: 'usr_a' }, 'outcome:failure', NOW);
             tx.marks.change(OPERATOR, NOW, { run_id: 'r', org_id: org, log_org: org }, { mark: 'bad' });
           });
-        await accounts.removeOrganizationRows('org');
+        await accounts.removeAllOfOrganization('org');
         const has = (org_id: string) => [
           accounts.profiles.list(org_id, null).length,
           accounts.searches.list({ org_id, user_id: 'usr_a' }).length,

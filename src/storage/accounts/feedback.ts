@@ -38,6 +38,7 @@ export class TableFeedbackWork extends TableFeedbackReads implements FeedbackWor
     return feedback;
   }
 
+  /** Updates the count after a row was removed. */
   forget(): void {
     countRow(this.#tx, FEEDBACK, [], -1);
   }

@@ -100,6 +100,7 @@ export class TableInvitationWork extends TableInvitationReads implements Invitat
     return settled;
   }
 
+  /** Removes an invitation in any state, with all rows that refer to it. */
   forget(invitation: Invitation): void {
     const { org_id, id } = invitation;
     if (this.#tx.get<string>(BY_EMAIL, emailRow(invitation)) === id)

@@ -138,6 +138,7 @@ export class TableKeyWork extends TableKeyReads implements KeyWork {
     return ended;
   }
 
+  /** Removes a key with all its index rows. */
   remove(id: string): void {
     const record = this.find(id);
     if (record === undefined) return;

@@ -65,6 +65,7 @@ export class TableProjectWork extends TableProjectReads implements ProjectWork {
     this.forget({ org_id, id });
   }
 
+  /** Removes the record alone. */
   forget({ org_id, id }: Pick<Project, 'org_id' | 'id'>): void {
     this.#tx.write({ op: 'remove', table: PROJECTS, row: [org_id, id] });
     countRow(this.#tx, PROJECTS, [org_id], -1);

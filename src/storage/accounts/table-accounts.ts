@@ -113,7 +113,7 @@ export class TableAccounts extends TableAccountReads implements Accounts {
     return this.#tables.transact((tx) => work(new TableAccountWork(tx)));
   }
 
-  removeOrganizationRows(org_id: string): Promise<void> {
+  removeAllOfOrganization(org_id: string): Promise<void> {
     return removeOrganizationRows(this.#tables, org_id);
   }
 
@@ -121,7 +121,7 @@ export class TableAccounts extends TableAccountReads implements Accounts {
     return removePatternSources(this.#tables, tier, org_id, project_id);
   }
 
-  removeUserRows(user_id: string): Promise<void> {
+  removeAllOfUser(user_id: string): Promise<void> {
     return removeUserRows(this.#tables, user_id);
   }
 }

@@ -79,13 +79,13 @@ export interface Accounts extends AccountReads {
    * payments and the audit log stay. Works in portions, between which other work runs. Rejects with an Error of the
    * store; the next call removes the rest.
    */
-  removeOrganizationRows(org_id: string): Promise<void>;
+  removeAllOfOrganization(org_id: string): Promise<void>;
   /**
    * Removes what the pattern index remembers about the traces of a scope's patterns. Otherwise like {@link
-   * removeOrganizationRows}.
+   * removeAllOfOrganization}.
    * @param project_id null: of the whole organization
    */
   removePatternSources(tier: Tier, org_id: string, project_id: string | null): Promise<void>;
-  /** Removes what a deleted user has written to the operator. Otherwise like {@link removeOrganizationRows}. */
-  removeUserRows(user_id: string): Promise<void>;
+  /** Removes what a deleted user has written to the operator. Otherwise like {@link removeAllOfOrganization}. */
+  removeAllOfUser(user_id: string): Promise<void>;
 }

@@ -11,6 +11,4 @@ export interface FeedbackReads {
 /** What a transaction may do. */
 export interface FeedbackWork extends FeedbackReads {
   add(fields: Pick<Feedback, 'user_id' | 'message' | 'page'>, nowMs: number): Feedback;
-  /** Updates the count after a row was removed. */
-  forget(): void;
 }

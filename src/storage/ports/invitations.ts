@@ -29,6 +29,4 @@ export interface InvitationWork extends InvitationReads {
   ): { invitation: Invitation; created: boolean };
   /** Ends a pending invitation. */
   settle(invitation: Invitation, status: 'accepted' | 'revoked'): Invitation;
-  /** Removes an invitation in any state, with all rows that refer to it. */
-  forget(invitation: Invitation): void;
 }

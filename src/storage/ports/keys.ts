@@ -64,6 +64,4 @@ export interface KeyWork extends KeyReads {
    * @returns the record after the change; null for an unknown id
    */
   end(id: string, end: { revoked_at: string } | { expires_at: string }): KeyRecord | null;
-  /** Removes a key with all its index rows. */
-  remove(id: string): void;
 }

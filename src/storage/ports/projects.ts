@@ -18,6 +18,4 @@ export interface ProjectWork extends ProjectReads {
   put(project: Project): void;
   /** Removes the record and notes that the project's data is to be removed. */
   remove(project: Project, nowMs: number): void;
-  /** Removes the record alone. */
-  forget(project: Pick<Project, 'org_id' | 'id'>): void;
 }

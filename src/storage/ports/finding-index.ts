@@ -1,0 +1,44 @@
+/** What the findings index keeps of code bases. Each change is atomic. Types; actor thread. */
+import type { AuditEntry } from '../../domain/account.ts';
+import type { Codebase, Finding } from '../../domain/finding.ts';
+import type { IndexedRow } from '../../domain/finding-rows.ts';
+
+/** A finding as the index knows it. */
+export interface IndexedFinding extends IndexedRow {
+  seq: number;
+}
+
+/** A finding to store. */
+export interface NewFinding {
+  codebase: Codebase;
+  /** Where to store it, unless another box has stored one there. */
+  seq: number;
+  finding: Finding;
+  indexed: IndexedRow;
+  /** Findings to remove in the same transaction, to make room. */
+  evicted: readonly number[];
+}
+
+export interface NewVector {
+  seq: number;
+  vector: Uint8Array;
+}
+
+/** Changes reject with an Error of the store. */
+export interface FindingIndexStore {
+  /** The next sequence number of a code base. */
+  readNextSeq(codebase: Codebase): number;
+  /** Findings without their texts, in the order of their sequence numbers. @param after null: from the first */
+  listIndexed(codebase: Codebase, after: number | null, limit: number): IndexedFinding[];
+  /** @returns the sequence number under which the finding is stored */
+  store(finding: NewFinding): Promise<number>;
+  /** @param audit entry that is written with the removal; null: no entry */
+  remove(codebase: Codebase, seqs: readonly number[], audit: AuditEntry | null): Promise<void>;
+  /** @param is_last whether every finding then has a vector of this embedder */
+  embed(
+    codebase: Codebase,
+    embedder_id: string,
+    vectors: readonly NewVector[],
+    is_last: boolean,
+  ): Promise<void>;
+}
