@@ -1,9 +1,9 @@
-/** A box that cannot share its database ends its start with one line that says why, and keeps no password in it. Own processes. */
+/** A box that cannot share its database ends its start with one line that says why, and keeps no password in it. Test thread, and one process. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/storage/postgres/truth.ts';
-import { CliChild } from '../cli/child.ts';
+import { type RunCommand, runCli } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
 import { SECRET } from '../fixtures/control-plane.ts';
 import { findFreePort } from '../fixtures/free-port.ts';
@@ -21,16 +21,16 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-async function refusal(env: Record<string, string>): Promise<string> {
+async function refusal(env: Record<string, string>, run: RunCommand = runHere): Promise<string> {
   const given = { DATA_DIR: makeFolder(), PORT: '0', AUTH_JWT_SECRET: SECRET, ...env };
-  const { code, stdout, stderr } = await new CliChild(['serve'], { env: given }).ended;
+  const { code, stdout, stderr } = await run(['serve'], given);
   expect({ stdout, isRefused: code !== 0 }).toEqual({ stdout: '', isRefused: true });
   expect(stderr.trim().split('\n')).toHaveLength(1);
   return stderr;
 }
 
 it('without the tables it names the command that makes them', async () => {
-  expect(await refusal({ AUTH_DB_URL: empty })).toContain('understudy migrate makes them');
+  expect(await refusal({ AUTH_DB_URL: empty }, runCli)).toContain('understudy migrate makes them');
 });
 
 it('the service does not start with a wrong password, or without a server', async () => {
