@@ -5,7 +5,6 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { CliChild } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
 import type { Answer, ControlPlaneChild, Person } from '../fixtures/control-plane.ts';
 import { SECRET } from '../fixtures/control-plane.ts';
@@ -283,8 +282,7 @@ it('a box has only a view, and does not start beside one', async () => {
   const dir = makeFolder();
   writeFileSync(join(dir, 'runs.mdb'), '');
   const env = { DATA_DIR: dir, AUTH_DB_URL: boxes.address, AUTH_JWT_SECRET: SECRET };
-  await using child = new CliChild(['serve', '--port', '0'], { env, cwd: dir });
-  const { code, stderr } = await child.ended;
+  const { code, stderr } = await runHere(['serve', '--port', '0'], env);
   expect(code).toBe(1);
   expect(stderr).toMatch(/has runs\.mdb, .*"understudy move --to postgres" moves what is in it/);
   const backup = await runHere(['backup', '--out', join(dir, 'backup')], { DATA_DIR: a.dir });
