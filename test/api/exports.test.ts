@@ -1,9 +1,11 @@
 /** Lists as files over HTTP, against the whole product: what the list shows, all pages, strangers. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { PAGE_LIMIT_MAX } from '../../src/contract/limits.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 
 const api = new ApiChild({ VECTOR_STORE_URL: 'embedded:' });
-const RUNS = 120;
+/** Two pages. */
+const RUNS = PAGE_LIMIT_MAX + 1;
 
 beforeAll(async () => {
   await api.start();
@@ -57,4 +59,13 @@ it('an export that cannot be read is refused before the file begins', async () =
   await response.text();
   const { response: head, text } = await download('/v1/export/runs', 'HEAD');
   expect([head.status, text]).toEqual([200, '']);
+});
+
+it('an export of six pages contains each run once, in order', { tags: 'long' }, async () => {
+  const all = Array.from({ length: 5 * PAGE_LIMIT_MAX + 30 }, (_, at) => `run-${at}`);
+  for (const run_id of all.slice(RUNS))
+    expect((await api.post('/v1/monitor/runs', { run_id })).status).toBe(200);
+  const { text } = await download('/v1/export/runs?format=csv');
+  const [, ...rows] = text.trimEnd().split('\r\n');
+  expect(rows.map((row) => row.split(',')[0])).toEqual(all.reverse());
 });
