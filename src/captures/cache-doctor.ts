@@ -1,9 +1,9 @@
 /**
- * Determines how each turn used the provider's prompt cache, and why it read less than it could have. Pure except for
- * its source; capture reader and command line.
+ * Determines how each turn used the provider's prompt cache, and why a turn read less than it could have. Pure except
+ * for its source; capture reader and command line.
  *
- * A turn could have read what the provider reported as cached for the previous turn, which is what that turn read and
- * wrote. A cause is named only if the bytes or the times of both requests prove it.
+ * A turn could have read all that the previous turn read from the cache or wrote to it, as the provider reported. A
+ * cause is named only if the bytes or the times of both requests prove it.
  *
  * Memory: at most KEPT_CHARS characters of prompts of the last turns, and as many characters of the last agents' tools
  * and system prompts.
@@ -40,7 +40,9 @@ const LEAST_TOKENS = 1_024;
 const LEAST_TOKENS_MOST = 4_096;
 /** OpenAI caches in steps of this many tokens. */
 const STEP_TOKENS = 128;
-/** Agents of runs whose last turn is remembered, to find messages that a client has rewritten. */
+/**
+ * Maximum number of agents, over all runs, whose last turn is remembered to find messages that a client has rewritten.
+ */
 const REMEMBERED_AGENTS = 10_000;
 /** Failed turns that are passed over to find the turn before them. */
 const PASSED_TURNS = 64;
@@ -166,7 +168,7 @@ export class CacheDoctor {
 
   /**
    * The agent's last turn in this run, if the client has rewritten one of its messages. The prompt then still has most
-   * of them.
+   * of that turn's messages.
    */
   #findRewritten(runId: string | null, agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
     const id = agent === null ? undefined : this.#lastOfAgent.get(keyOfAgent(runId, agent));
@@ -231,7 +233,7 @@ export class CacheDoctor {
   }
 }
 
-/** Whether the provider cached nothing new, so that the next turn is compared with the earlier turn. */
+/** Whether the provider cached nothing new for this turn, so that the next turn is compared with the turn before it. */
 function isPassedOver(record: ListedExchange): boolean {
   return record.kind !== 'turn' || record.served_by === 'student' || hasFailed(record);
 }

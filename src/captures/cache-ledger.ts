@@ -1,7 +1,8 @@
 /**
- * What turns lost by cache misses, by day, agent, cause and place. The exchanges are divided into parts by id. The
- * ledger examines each exchange once and keeps sums for each part. For a question it adds these sums up. It begins with
- * the newest part, and goes back only as far as needed. Pure except for its source; capture reader and command line.
+ * Keeps what turns lost by cache misses, by day, agent, cause and place. The exchanges are divided into parts by id.
+ * The ledger examines each exchange once and keeps sums for each part. For a question it adds these sums up. It begins
+ * with the newest part, and goes back only as far as needed. Pure except for its source; capture reader and command
+ * line.
  *
  * Memory: at most PART_CELLS sums of some hundred bytes for each part, and MAX_PARTS parts; older exchanges are not
  * examined. Further sums of a part count under {@link OTHER_AGENTS}, without a place. At most two cache doctors at a
@@ -58,8 +59,8 @@ interface CacheChanges {
 }
 
 /**
- * Turns of one day and agent with the same cause and place. The cell without a cause has all turns of that day and
- * agent.
+ * Sums of turns of one day and agent with the same cause and place. The cell without a cause sums all turns of that day
+ * and agent.
  */
 interface Cell {
   day: string;
@@ -86,7 +87,7 @@ export class CacheLedger {
     this.#kept = kept;
   }
 
-  /** Reads what is stored. It throws when the store is damaged, so it runs when the first question comes. */
+  /** Reads the stored parts, at the first question, because it throws if the store is damaged. */
   #load(): void {
     for (const { first_id, value } of this.#kept?.cacheParts() ?? [])
       this.#parts.set(first_id, LedgerPart.from(first_id, value));
@@ -184,7 +185,7 @@ export class CacheLedger {
     for (const part of this.#parts.values()) if (part.is_complete) this.#unkept.add(part);
   }
 
-  /** Deleted exchanges must not count, so a part that had some of them is examined again. */
+  /** Drops parts with deleted exchanges, which must not count. Such a part is examined again. */
   #forgetBefore(firstId: number): void {
     this.#dropParts((from_id, part) => from_id + PART_IDS <= firstId || part.first_id < firstId);
   }

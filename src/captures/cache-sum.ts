@@ -67,7 +67,7 @@ export function totalsOf({ verdict, lost_tokens, cost_usd, is_estimate }: CacheL
 export function missOf(look: CacheLook, runId: string): SummedMisses | null {
   const { verdict, cause, agent, difference, lost_tokens, cost_usd } = look;
   if (verdict !== 'miss' || cause === null) return null;
-  // The place is left out: message numbers, and the tools in another order, differ from turn to turn.
+  // The place is left out, because message numbers and the order of tools differ from turn to turn.
   const isOrder = cause === 'tools_reordered';
   const place = isOrder ? null : (difference?.place.replace(/^message .*/, 'a message') ?? null);
   return { cause, agent, place, misses: 1, lost_tokens, cost_usd, runs: [runId] };

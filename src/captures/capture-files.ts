@@ -36,7 +36,7 @@ interface CapturePart {
 
 /** How capture files are read. */
 interface CaptureFilesOptions extends Pick<ReaderOptions, 'cache_bytes' | 'data_key'> {
-  /** Is told of each damaged exchange, which then counts as missing. Absent: a damaged exchange throws an error. */
+  /** Receives each damaged exchange, which then counts as missing. Absent: a damaged exchange throws an error. */
   unreadable?: UnreadableExchanges;
 }
 
@@ -148,7 +148,7 @@ export class CaptureFiles implements ExchangeSource {
     } catch (error) {
       const { unreadable } = this.#options;
       if (unreadable === undefined || !(error instanceof CaptureFileError)) throw error;
-      // The exchange exists; it cannot be read now.
+      // The exchange exists, but cannot be read now.
       if (error.code === 'remote') throw error;
       unreadable.note(id, error.path);
       return undefined;

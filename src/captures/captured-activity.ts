@@ -41,7 +41,7 @@ export class RecentExchanges {
   readonly #unkept = new Set<FiguresPart>();
   readonly #gone: number[] = [];
   #range: IdRange = { first_id: 1, last_id: 0 };
-  /** All exchanges that ended at this time or later are included. */
+  /** The figures include all exchanges that ended at this time or later. */
   #whole_from_ms = Number.NEGATIVE_INFINITY;
 
   constructor({

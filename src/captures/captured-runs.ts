@@ -85,11 +85,11 @@ export interface RunPageQuestion {
   /** Runs that began with an earlier exchange are not shown; absent: all are shown. */
   not_before?: number;
   /**
-   * false: the counts of the page may be too small. Then a page of the newest runs tests only the runs up to its end, so
-   * that all pages together test each run once.
+   * false: the page's counts may be too small. Then a page of the newest runs tests no runs beyond its end, so that all
+   * pages together test each run once.
    */
   is_counted?: boolean;
-  /** true: first words and verdicts of all rows are read. If time ends before, the page is short. */
+  /** true: first words and verdicts of all rows are read. If the time ends before that, the page is short. */
   is_read?: boolean;
 }
 
@@ -105,9 +105,9 @@ export interface CapturedRunPage {
   runs: CapturedRunRow[];
   /** null: no more rows. */
   next: PagePlace | null;
-  /** Matching runs among the searched ones. */
+  /** Number of searched runs that match. */
   matched: number;
-  /** Runs that may match but are not read yet. */
+  /** Number of runs that may match but are not read yet. */
   unread: number;
   /** Number of searched runs. If it is smaller than the number of all runs, older runs are still being loaded. */
   scanned: number;
@@ -174,7 +174,7 @@ interface CapturedRunsOptions {
   /** Maximum number of runs in the list. */
   max?: number;
   prices?: Prices;
-  /** External statements about runs; may be absent. */
+  /** External statements about runs; absent: there are none. */
   said?: SaidOfRuns;
   /** Called once for each run in which a request repeats an answer differently. */
   onDiffering?: () => void;
@@ -213,7 +213,7 @@ export class CapturedRuns {
   readonly #orphans = new Map<string, ChildRunName[]>();
   /** Loaded runs, ascending by their first exchange, from `#loadedTo` on. */
   #order: ListedRun[] = [];
-  /** The runs of `#order`, if all are loaded, and the reported ones. */
+  /** If all runs are loaded: the runs of `#order`, and the reported runs. */
   readonly #table: RunTable;
   /** Runs that began before this exchange are not loaded yet; 0 when all runs are loaded. */
   #loadedTo: number;
@@ -256,7 +256,7 @@ export class CapturedRuns {
     this.#max = max;
     this.#prices = prices;
     this.#kept = kept?.rows ?? null;
-    // New exchanges have larger ids than the stored rows include.
+    // New exchanges have larger ids than those that the stored rows include.
     this.#loadedTo = kept === null ? 0 : kept.state.last_id + 1;
     this.#count = kept?.state.runs ?? 0;
     this.last_id = kept?.state.last_id ?? 0;
@@ -964,7 +964,7 @@ export class CapturedRuns {
     if (this.#wanted.size > CAPTURE_WANTED_RUNS) this.#wanted.delete(this.#wanted.values().next().value!);
   }
 
-  /** Takes over what another reader found out about the same exchanges. */
+  /** Adopts what another reader found out about the same exchanges. */
   #takeStored(run: ListedRun): void {
     const stored = this.#findStored(run.tally);
     if (stored === null) return;

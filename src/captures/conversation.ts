@@ -55,7 +55,7 @@ export interface ToldExchange
   link: TurnLink | null;
   /** Number of its conversation in the run, from 1 on; null for an exchange that is not a turn. */
   conversation: number | null;
-  /** The earlier exchange that this one continues; null when it begins a conversation. */
+  /** The earlier exchange that this one continues; null if this one begins a conversation. */
   follows: number | null;
   /** null when the same as in the turn before. */
   system: TurnBlock[] | null;

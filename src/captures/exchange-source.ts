@@ -19,7 +19,7 @@ export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'rele
 
 /** Read access to a capture database. */
 export interface ExchangeSource {
-  /** Records without headers by id, ascending, without erased ones; optionally of one run, or from an id on. */
+  /** Records without headers, ascending by id, except erased ones; optionally only of one run, or from an id on. */
   summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
   /** The first and the last id, if known without a listing; no exchange lies outside of them. */
   range?(): { first_id: number; last_id: number };
@@ -29,7 +29,7 @@ export interface ExchangeSource {
   body(id: number, side: BodySide): Uint8Array | undefined;
   /** The stored copy in the decoders' form; undefined when the exchange does not exist. */
   copy(id: number): StoredExchange | undefined;
-  /** When the last of the exchanges before this one ended; absent or minus infinity: ids are in the order of the ends. */
+  /** The latest end of an exchange with a smaller id. Absent or minus infinity: exchanges ended in the order of ids. */
   endedBefore?(id: number): number;
   /** Releases memory that reading has used. Must not be called during a listing. */
   release?(): Promise<void>;

@@ -94,7 +94,7 @@ export class FigureCube {
     for (const part of this.#parts.values()) if (part.is_complete) this.#unkept.add(part);
   }
 
-  /** Reads what is stored. It throws when the store is damaged, so it runs when the first question comes. */
+  /** Reads the stored parts, at the first question, because it throws if the store is damaged. */
   #load(): void {
     for (const { first_id, value } of this.#kept?.figureParts() ?? [])
       this.#parts.set(first_id, CubePart.from(first_id, value));
@@ -365,7 +365,8 @@ function fits(cell: Cell, { from_day, to_day, where }: FigureQuestion): boolean 
 }
 
 /**
- * An exchange counts for each tool that its answer called, for each of its tags, and for one value of other dimensions.
+ * The values under which a cell counts: each tool that the answers called, each tag, or the single value of another
+ * dimension.
  */
 function namesOf(cell: Cell, by: FigureDimension): readonly (string | null)[] {
   const values = valuesIn(cell, by);

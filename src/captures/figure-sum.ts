@@ -88,7 +88,7 @@ export class FigureSum {
     const usage = readFreshUsage(exchange.shape, exchange.usage);
     const { usd, basis, is_unknown } = priceExchange(exchange, prices);
     this.#exchanges += 1;
-    // Counted as on Home. A run's row also counts failed results of tools.
+    // The dashboard's Home counts errors in the same way. A run's row also counts failed results of tools.
     if (hasFailed(exchange) || (exchange.aborted && exchange.stop_reason === null)) this.#errors += 1;
     this.#inputTokens += usage.input_tokens ?? 0;
     this.#outputTokens += usage.output_tokens ?? 0;

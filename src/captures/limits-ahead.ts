@@ -1,6 +1,6 @@
 /**
- * The rate limits of each credential: what remains, when it runs out at the current rate, and which runs used it. The
- * source is the answers of the last hours. Pure except for its source; capture reader and command line.
+ * Tells for each credential's rate limits what remains, when it runs out at the current rate, and which runs used it.
+ * The source is the answers of the last hours. Pure except for its source; capture reader and command line.
  *
  * Bounds: LOOKED_EXCHANGES of the newest exchanges, LOOKED_CREDENTIALS credentials, and one answer per SAMPLE_MS for
  * each credential. Memory: about 60 bytes for each of these exchanges, which are read once.
@@ -62,7 +62,7 @@ interface Client {
 
 interface RunTokens {
   tokens: number;
-  /** An exchange of the run. It tells the run's name if the run has joined another one since. */
+  /** An exchange of the run, from which the run's present name is read: the run may have been joined with another. */
   id: number;
 }
 

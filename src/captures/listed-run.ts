@@ -14,8 +14,8 @@ import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
 
 /**
- * Version of the rows' format. Raise it when the content of rows or of the figures beside them changes, or runs are judged
- * differently.
+ * Version of the rows' format. Raise it when the content of rows or of the figures stored with them changes, or when
+ * runs are judged differently.
  */
 const ROW_FORMAT = 10;
 
@@ -41,7 +41,7 @@ export interface ListedRun {
   is_in_order: boolean;
   /** 0 before the first exchange. */
   first_turn_id: number;
-  /** The user's first words; null when not read yet. */
+  /** The user's first words; null if not read yet. */
   task: string | null;
   /**
    * Verdict on the captured copy, up to the run's exchange `judged_id`; null if not judged yet. `is_whole`: the run's

@@ -8,7 +8,7 @@ import { canonicalJson, parseExact } from '../std/exact-json.ts';
 
 /** Characters that are shown before and after the first difference of two texts. */
 const SHOWN_CHARS = 60;
-/** A time or an id is looked for in this many characters around the difference. */
+/** A time or an id is searched for in this many characters around the difference. */
 const NEAR_CHARS = 48;
 
 const MONTHS =

@@ -83,7 +83,7 @@ class RunColumns {
 export class RunChains {
   readonly #only: string | null;
   readonly #most: number;
-  /** Number of forgotten runs, because there are too many newer ones; and number of their exchanges. */
+  /** Number of runs that were forgotten because there are too many newer ones, and number of their exchanges. */
   forgotten = 0;
   forgotten_exchanges = 0;
   /** Exchanges that were skipped because they are not indexed yet, so that their runs are unknown. */

@@ -188,7 +188,7 @@ function listTags({ listed }: RunEntry, { tags }: RunMarks): readonly string[] {
   return tags.length === 0 ? sent : [...tags, ...sent];
 }
 
-/** Fingerprints of the credentials of captured requests, and the API key that reported the run. */
+/** Fingerprints of the credentials of captured requests, and the id of the API key that reported the run. */
 function listKeys({ listed, reported }: RunEntry): readonly string[] {
   const sent = listed?.tally.summary.keys ?? NOTHING;
   return reported === null || reported.key_id === '' ? sent : [...sent, reported.key_id];
@@ -200,7 +200,7 @@ function listNotes({ listed }: RunEntry, { note }: RunMarks): readonly string[] 
   return note === '' ? notes : [...notes, note];
 }
 
-/** Marks of the captured run. Without such marks: those of the reported run that it was joined with. */
+/** Marks of the captured run; if it has none, those of the reported run that it was joined with. */
 function marksOf({ listed, reported }: RunEntry, said: SaidOfRuns): RunMarks {
   const marks = said.marksOf(idOf({ listed, reported }));
   return isUnmarked(marks) && reported !== null ? said.marksOf(reported.run_id) : marks;

@@ -3,10 +3,10 @@
  * the page of the dashboard, `inspect`, `trace`, `distill`, `loop` and exports. docs/traces.md says when a run is
  * golden. Pure; capture reader, command line.
  *
- * The verdict concerns only the captured copy. External statements about the run, such as an outcome or a
- * mark, are applied when it is shown (domain/run-mark.ts), because they may come later.
+ * The verdict concerns only the captured copy. External statements about the run, such as an outcome or a mark, are
+ * applied when it is shown (domain/run-mark.ts), because they may come later.
  *
- * Memory: that of a GoldenTally, an EchoCheck and a CapturedMonitor, and MAX_DIFFERENCES differences.
+ * Memory: a GoldenTally, an EchoCheck, a CapturedMonitor, and MAX_DIFFERENCES differences.
  */
 import { CapturedMonitor, NEAR_END } from '../domain/captured-monitor.ts';
 import { EchoCheck, type EchoDifference } from '../domain/echo.ts';
@@ -44,7 +44,7 @@ export class RunJudge {
   add({ record, turn, link, conversation }: JudgedStep): void {
     this.#tally.add(record, link, turn?.conversation ?? null);
     if (record.kind !== 'turn') return;
-    // The last turn, in the order of seq, shows whether the run has ended.
+    // The turn with the highest seq shows whether the run has ended.
     if (record.seq === null || record.seq >= this.#lastSeq) {
       this.#lastSeq = record.seq ?? this.#lastSeq;
       this.#lastCallsTools = turn?.answer.content.some(({ type }) => type === 'tool_call') ?? false;

@@ -1,6 +1,6 @@
 /**
  * Full-text matches for the query of one page of the run list: which runs contain a text, and where. The index contains
- * only words. So only a run's texts show whether the words of a phrase are adjacent. Pure except for its sources;
+ * only words, so only a run's texts show whether the words of a phrase are adjacent. Pure except for its sources;
  * capture reader.
  *
  * Memory: the matches for the texts of one query, and the places in the runs that were read.

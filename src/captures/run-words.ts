@@ -1,4 +1,4 @@
-/** Where commands find external statements about captured runs (storage/run-words.ts). Command line; reads only. */
+/** Gives commands external statements about captured runs (storage/run-words.ts). Command line; reads only. */
 import { dirname, resolve } from 'node:path';
 import type { CaptureOwner, RunWords } from '../domain/run-mark.ts';
 import { type SaidOfRuns, saidBy } from './run-entry.ts';

@@ -34,7 +34,7 @@ export interface TracedRun extends ChainedRun {
   kind: ChildKind | null;
   /** Provider of the run's first turn; without turns, of its first exchange. */
   provider: string;
-  /** The first known one. */
+  /** The first known model of the run. */
   model: string | null;
   note: string;
   started_ms: number;
@@ -136,7 +136,7 @@ function writeHead(run: TracedRun, task: string, { outcome, mark }: RunWords): s
   return `${JSON.stringify(head).slice(0, -1)},"turns":[`;
 }
 
-/** The subject of the run: the user's first words, without what the client adds. */
+/** The subject of the run: the user's first words, without text that the client adds. */
 export function readTask(turn: NormalTurn): string {
   for (const { role, content } of turn.request.messages) {
     const text = role === 'user' ? stripClientWords(textOf(content)) : '';

@@ -2,7 +2,7 @@
  * What a turn adds to earlier turns: the results of tool calls, with the time that they took, and monitors that fired.
  * Pure; capture reader.
  *
- * Memory: that of a CapturedMonitor, and the ends of the last MAX_ENDS turns.
+ * Memory: a CapturedMonitor, and the ends of the last MAX_ENDS turns.
  */
 import { CapturedMonitor, type JudgedStep } from '../domain/captured-monitor.ts';
 import { hasFailed } from '../domain/golden.ts';
