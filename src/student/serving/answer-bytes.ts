@@ -1,8 +1,8 @@
 /**
- * Reads what an answer says directly from its bytes. Audits compare with this reading, and steps are taught
- * only if this reading agrees with that of src/providers. The two readers share no code except the decoding of
- * content codings, so a fault in either reader becomes visible. This reader reads text and calls of the three wires
- * that students serve. Pure; the student's thread, the capture reader and the command line.
+ * Reads the text and calls of an answer directly from its bytes. Audits compare with this reading, and a step is taught
+ * only if this reading agrees with that of src/providers. The two readers share no code except the decoding of content
+ * codings, so a fault in either reader becomes visible. This reader reads text and calls of the three wires that
+ * students serve. Pure; the student's thread, the capture reader and the command line.
  */
 
 import type { RelegationWire } from '../../domain/exchange.ts';
@@ -56,8 +56,8 @@ export function readAnswerBytes(
 }
 
 /**
- * Whether two readings of one answer differ in what an agent acts on: the calls and their arguments, with numbers
- * compared to the digit; without calls, the text.
+ * Whether two readings of one answer differ in what an agent acts on: the calls and their arguments, or the text if
+ * there are no calls. Numbers are compared digit by digit.
  */
 export function readingsDiffer(a: readonly TurnBlock[], b: readonly TurnBlock[]): boolean {
   const calls = [callsOf(a), callsOf(b)];

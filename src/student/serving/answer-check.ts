@@ -17,7 +17,9 @@ export interface AskedOn {
   body: JsonObject;
 }
 
-/** Bytes of UTF-8 per token. They are deliberately few, so that the estimated number of tokens is rather too large. */
+/**
+ * Bytes of UTF-8 per token: deliberately few, so that the number of tokens is overestimated rather than underestimated.
+ */
 const BYTES_A_TOKEN = 2;
 
 /**

@@ -21,7 +21,8 @@ export const messagesWire: Wire = {
   readRequest: readNormalMessages,
   findBreaches: (body, { api_version }) => findBreaches(body, api_version),
   readSettings: readMessagesSettings,
-  // If the student answered, the next request would refer to an answer that the provider does not know.
+  // The student must not answer, because the next request would then refer to an answer that the provider does not
+  // know.
   findUnsupported: ({ thread }) => (thread == null ? '' : 'asks the provider to keep the conversation'),
   endsWithUser,
   stopWords: ({ stop_sequences: stops }) => asArray(stops).filter((stop) => typeof stop === 'string'),

@@ -1,7 +1,7 @@
 /**
  * Rules that chat-completions and responses share. As far as we know, the API would refuse a request that breaks one of
- * them. A rule that golden requests broke does not count for their agent. Pure; teaching and the student's thread.
- * Source: OpenAI's API reference, and its error answers.
+ * them. A rule that an agent's golden requests broke does not count for that agent. Pure; teaching and the student's
+ * thread. Source: OpenAI's API reference, and its error answers.
  */
 
 import type { JsonObject } from '../../providers/json-reading.ts';

@@ -4,11 +4,12 @@
  * shows what a served step saves and what a cold cache costs. The student's thread.
  *
  * A request with markers (`cache_control`) writes its prefix up to each marker, and reads the longest prefix that an
- * earlier request wrote, at most LOOK_BACK_BLOCKS before a marker. A request without markers writes and reads any prefix
- * that ends with a message, as providers do that cache by themselves. An entry lives for five minutes after its last
- * use, or for an hour if the marker says so.
+ * earlier request wrote, at most LOOK_BACK_BLOCKS before a marker. A request without markers writes and reads any
+ * prefix that ends with a message, as with providers that cache automatically. An entry lives for five minutes after
+ * its last use, or for an hour if the marker says so.
  *
- * Prefixes are compared by hash. The provider keeps a cache for each account, but the simulation has one for all.
+ * Prefixes are compared by hash. The provider keeps a cache for each account, but the simulation has one cache for all
+ * accounts.
  */
 
 import type { NormalRequest, TurnBlock } from '../../domain/turn.ts';
@@ -18,7 +19,7 @@ import { hashString } from '../model/json-values.ts';
 /** Maximum number of prefixes that are remembered; the least recently written ones are forgotten. */
 const PREFIXES = 100_000;
 /**
- * Number of prefix ends kept per request without a marker: the first ones, which several conversations share, and the
+ * Number of prefix ends kept for a request without markers: the first ones, which several conversations share, and the
  * last ones.
  */
 const ENDS = { first: 3, last: 64 } as const;

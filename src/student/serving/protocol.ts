@@ -12,8 +12,8 @@ import { UNCOVERED_REASONS } from '../model/decision.ts';
 import type { WatchedAgentReport } from '../model/drift-watch.ts';
 
 /**
- * Versions of the Messages API that a student speaks. Answers and their events are the same in both. The newer version
- * refuses some requests that the older one accepts.
+ * Versions of the Messages API that a student supports. Answers and their events are the same in both. The newer
+ * version refuses some requests that the older one accepts.
  */
 export const API_VERSIONS = ['2023-06-01', '2026-10-21'] as const;
 export type ApiVersion = (typeof API_VERSIONS)[number];
@@ -82,7 +82,7 @@ export interface ServedStep {
   is_stream: boolean;
   /** For the header `request-id`, or `x-request-id`. */
   request_id: string;
-  /** Approximate tokens that the upstream was spared. */
+  /** Approximate number of tokens that the upstream did not have to process. */
   input_tokens: number;
   output_tokens: number;
 }
@@ -103,7 +103,7 @@ export type StudentMessage =
 /** Why the student's thread hands a step back. */
 export const DECLINE_REASONS = [
   ...UNCOVERED_REASONS,
-  /** The upstream has taken over the run, or gave the last answer of the conversation. */
+  /** The upstream has taken over the run, or has given the conversation's last answer. */
   'taken_over',
   /** The student does not know the conversation so far: it began elsewhere, before a restart, or long ago. */
   'unknown_run',

@@ -2,9 +2,9 @@
  * Finds requests that the Messages API would refuse, so that a student never answers a request to which the upstream
  * would answer 400. Only the parsed body is read. These rules become outdated, so the breach of each rule has a name. A
  * breach does not send a step to the upstream if golden requests of the agent broke the same rule and the upstream
- * accepted them. In doubt, the upstream serves: a request with anything that neither the rules nor golden requests know
- * goes to the upstream. Pure; teaching and the student's thread. Source: Anthropic's API reference, "Create a message",
- * and its error answers.
+ * accepted them. In doubt, the upstream serves: a request goes to the upstream if it has anything that neither the
+ * rules nor golden requests know. Pure; teaching and the student's thread. Source: Anthropic's API reference, "Create a
+ * message", and its error answers.
  */
 
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';

@@ -96,8 +96,7 @@ export class ServedRuns {
   }
 
   /**
-   * Adopts the state of the previous thread. Runs that the upstream serves by this thread's knowledge stay with the
-   * upstream.
+   * Adopts the state of the previous thread. Runs that this thread knows to be served by the upstream stay with it.
    */
   restore(copy: ServedRunsCopy): void {
     for (const [run, server] of copy.runs) {

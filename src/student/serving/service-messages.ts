@@ -12,7 +12,7 @@ import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 /** Maximum length of an answer when the client sets none, because this API requires one. Every model allows it. */
 const SERVICE_ANSWER_TOKENS = 4_096;
 
-/** Limit of the Messages API; other wires allow more. */
+/** Highest temperature of the Messages API; other wires allow more. */
 const TEMPERATURE_MAX = 1;
 const CALL_ID = /^[\w-]+$/;
 

@@ -128,8 +128,7 @@ interface ReadStep {
 }
 
 /**
- * Facts about a step, remembered for comparisons and in case the server thread withdraws the step. They must stay
- * small.
+ * Facts about a step, remembered for comparisons and in case the server thread withdraws the step. Keep them small.
  */
 interface Handled {
   wire: RelegationWire;
@@ -366,8 +365,8 @@ export class StepHandler {
   /**
    * Sends an answer, if it may be served and is not audited.
    * @param service the request to the service; null: no request
-   * @param judging how to decide whether the upstream's answer is equivalent, and the form whose evidence counts.
-   * Without a form, the evidence of the kind counts.
+   * @param judging how to decide whether the upstream's answer is equivalent, and the form of answer whose evidence
+   *   counts; without a form, the evidence of the kind counts
    */
   #give(
     message: StepRequest,
@@ -449,7 +448,7 @@ export class StepHandler {
     this.#options.ledger?.add(agent, entry.counted);
   }
 
-  /** Subtracts the amounts of a step that was served too late, so that the client did not get the answer. */
+  /** Subtracts the amounts of a step whose answer came too late to reach the client. */
   #takeBack({ agent, step, ...counted }: NonNullable<Handled['counted']>): void {
     this.#savings.takenBack(step);
     const { input_tokens = 0, output_tokens = 0, saved_micro_usd = null } = counted;
@@ -492,7 +491,7 @@ export class StepHandler {
     if (upstreamAnswer === null) return;
     const callIds = upstreamAnswer.content.flatMap((block) => (block.type === 'tool_call' ? [block.id] : []));
     const upstreamContent = readAnswerBytes(entry.wire, message.headers, message.body);
-    // The same bytes are read in two ways. If the results differ, the upstream's answer is unknown.
+    // Two readers read the same bytes. If their results differ, the upstream's answer is unknown.
     const reading_differs =
       upstreamContent !== null && readingsDiffer(upstreamAnswer.content, upstreamContent);
     const agreed =

@@ -1,11 +1,11 @@
 /**
  * Computes what the student saves: the price that the upstream would have charged for the steps that the student
- * served, minus the additional price of later upstream steps, because their prompt cache is colder. The
- * student's thread, after the answer is on its way.
+ * served, minus what later upstream steps cost more because their prompt cache is colder. The student's thread, after
+ * the answer is on its way.
  *
- * The cache is simulated (prompt-cache.ts) for agents whose golden runs used one. The simulation counts
- * characters; golden runs of the agent give the tokens per character. If the simulation does not know the
- * conversation, because it began before this thread, the means of golden runs are used.
+ * The cache is simulated (prompt-cache.ts) for agents whose golden runs used one. The simulation counts characters;
+ * golden runs of the agent give the tokens per character. If the simulation does not know the conversation, because it
+ * began before this thread, the means of golden runs are used.
  */
 
 import { costOfUsage, findPrice, type Prices } from '../../domain/price.ts';

@@ -32,7 +32,7 @@ export interface WireAnswer {
 export interface Wire {
   readonly name: RelegationWire;
   /**
-   * The JSON key, in quotes, under which a later request has the ids of an answer's calls.
+   * The JSON key, in quotes, under which a later request contains the ids of an answer's calls.
    */
   readonly result_id_key: string;
   readRequest(body: JsonObject, reading: NormalReading): NormalRequest;
