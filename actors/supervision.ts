@@ -142,7 +142,7 @@ export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0
 export const SERVER_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
 
 /**
- * The kinds among them whose actors run on the thread that first asks for them, because a run's requests usually
+ * The kinds of `SERVER_KINDS` whose actors run on the thread that first asks for them, because a run's requests usually
  * share a connection.
  */
 export const MOVING_KINDS: readonly string[] = [RUN_KIND];

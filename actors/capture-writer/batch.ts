@@ -385,7 +385,7 @@ const HAS_RUN = 4;
 /** Bits from here on hold the position of the end cause plus one; 0 for no cause. */
 const END_CAUSE_AT = 8;
 
-/** Writes eight 64-bit floats; NaN represents null. */
+/** Writes seven 64-bit floats, in which NaN represents null, and two 32-bit integers: the status and the flags. */
 function writeNumbers(exchange: FinishedExchange, view: DataView, at: number): void {
   view.setFloat64(at, exchange.started_at_ms, true);
   view.setFloat64(at + 8, exchange.first_byte_ms ?? Number.NaN, true);

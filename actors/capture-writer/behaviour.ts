@@ -43,14 +43,14 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 
 /** Delay from an append, or from the start, to the first pass. */
 const TIDY_AFTER_MS = 300;
-/** Maximum number and bytes of exchanges within `TIDY_AFTER_MS` that count as little traffic. */
+/** Up to this number and these bytes of exchanges within `TIDY_AFTER_MS`, traffic counts as little. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
 /** Pause between two passes over a backlog, and the longest pass under load. */
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MAX_MS = 1_000;
 /**
- * From this number of appends in progress on, the writer counts as behind. Passes then get at most this share of one
- * core.
+ * From this number of appends in progress on, the writer counts as behind. The passes of postponed work then get at
+ * most this share of one core.
  */
 const BEHIND_APPENDS = 3;
 const BEHIND_SHARE = 0.05;

@@ -46,7 +46,7 @@ export class BodyMemory {
     this.#part = part;
   }
 
-  /** @returns a cell of at least `bytes` bytes, or the longest cell for the beginning; its content is undefined */
+  /** @returns a cell of at least `bytes` bytes, or the longest cell if none is long enough; its content is undefined */
   take(bytes: number): Uint8Array {
     let wanted = 0;
     while (wanted < SIZES.length - 1 && SIZES[wanted]! < bytes) wanted++;
@@ -72,7 +72,7 @@ export class BodyMemory {
     else byteEngine.copyBytesAside(from, into, at);
   }
 
-  /** Returns a cell. No thread may read it afterwards. Other memory than cells is ignored. */
+  /** Returns a cell. No thread may read it afterwards. Memory that is not a cell is ignored. */
   give(cell: Uint8Array): void {
     const cut = this.#cuts.get(cell);
     if (cut === undefined) return;

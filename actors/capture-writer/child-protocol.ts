@@ -7,7 +7,7 @@ import type { ExpiredCaptures, LogState } from '../../src/domain/writer-state.ts
 import type { BatchPlaces } from './batch.ts';
 import type { MappedMemoryPlace } from './mapped-memory.ts';
 
-/** The descriptor of the mapped memory in the capture process; the channel has the one before it. */
+/** The descriptor of the mapped memory in the capture process; the channel has descriptor 3. */
 export const MEMORY_DESCRIPTOR = 4;
 
 /**

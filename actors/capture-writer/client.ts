@@ -89,11 +89,11 @@ export class CaptureWriterClient {
   /**
    * Stores a batch, which must not be changed any more.
    * @returns exchanges that cannot be stored because of their content
-   * @throws CaptureFailure with code `capture_failed`: not everything is stored, and the batch may be sent again;
-   *   with any other code: unknown
+   * @throws CaptureFailure with code `capture_failed` if not everything is stored, and the batch may be sent again;
+   *   with another code if it is unknown what is stored
    */
   async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
-    // Check this before the batch is sent. If the thread ends later, it is unknown whether the batch was written.
+    // Checked before the batch is sent: if the thread ends later, it is unknown whether the batch was written.
     if (!this.alive) throw new CaptureFailure('writer_down');
     const appended = await this.#send(batch);
     batch.set_apart.push(...(appended.set_apart ?? []));

@@ -9,7 +9,9 @@ export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
 /** A fault counts until the capture process has run for this time without another fault. */
 export const CAPTURE_CALM_MS = 5 * 60_000;
 
-/** Numbers of crashes after which a file is set aside: without a stored exchange in between, and in total. */
+/**
+ * Numbers of crashes after which a file is set aside: consecutive ones without a stored exchange in between, and all.
+ */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;
 /**

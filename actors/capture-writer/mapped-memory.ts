@@ -33,7 +33,7 @@ export interface MappedMemory {
   bytes: number;
 }
 
-/** The facts that a process needs that inherits the descriptor. */
+/** The facts that a process needs if it inherits the descriptor. */
 export interface MappedMemoryPlace {
   bytes: number;
 }

@@ -53,7 +53,7 @@ const TRIES = 3;
 const OPEN_TRIES = 8;
 /** After this many failed starts in a row, waiting callers get the error. */
 const STARTS = 6;
-/** Interval of the checks, and the number of unanswered checks after which a process counts as hung and is ended. */
+/** Interval of the checks, and the number of unanswered checks after which the process counts as hung and is ended. */
 const WATCH_MS = 5_000;
 const WATCHES = 6;
 /** Maximum time that the stats wait for a busy process. */
@@ -211,7 +211,7 @@ export class CaptureProcess {
   #state: FileState | null = null;
   /** The request for the process's state that is in progress. */
   #asking: Promise<void> | null = null;
-  /** The end of the queue of appends: each is sent after the previous one is answered. */
+  /** Resolves after the last queued append. Each append is sent after the previous one is answered. */
   #tail: Promise<unknown> = Promise.resolve();
   #watch: NodeJS.Timeout | null = null;
   #unanswered = 0;

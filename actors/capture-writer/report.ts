@@ -16,7 +16,7 @@ const ADVICE: Readonly<Record<PlaceCause, string>> = {
   disk_full:
     'the disk is full. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Make room there',
   disk_error:
-    'the disk or its file system refuses. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Look at the disk and at who may write there',
+    'the disk or its file system refuses the write. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Check the disk and its permissions',
   damaged:
     'the file is damaged. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Move the file away: a new one is begun at once',
 };

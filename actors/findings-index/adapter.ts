@@ -27,10 +27,10 @@ export interface StoredFinding {
   seq: number;
 }
 
-/** Code bases of which the thread knows that it has read them. Beyond it, every code base counts as read. */
+/** Maximum number of code bases that the thread remembers having read. Beyond it, every code base counts as read. */
 const READ_CODEBASES = 10_000;
 
-/** The operations that behaviours name in `context.io`; each is atomic. */
+/** The operations that behaviours name in `context.io`; each write is atomic. */
 export class FindingsAdapter {
   readonly #store: FindingIndexStore;
   readonly #read = new Map<string, Codebase>();
@@ -40,7 +40,7 @@ export class FindingsAdapter {
     this.#store = store;
   }
 
-  /** The code bases among these of which an index may be in memory. @param codebases null: all */
+  /** The given code bases whose index may be in memory. @param codebases null: all */
   knownOf(codebases: readonly Codebase[] | null): Codebase[] {
     if (codebases === null) return [...this.#read.values()];
     return codebases.filter((codebase) => this.#hasReadMore || this.#read.has(nameOf(codebase)));
@@ -48,7 +48,7 @@ export class FindingsAdapter {
 
   /**
    * Loads the findings without their texts. The index is the only writer of this box, and writes nothing meanwhile. If
-   * another box writes, the index is told so (client.ts), and loads again.
+   * another box writes, the index is told so (client.ts) and loads the rows again.
    */
   async load(codebase: Codebase): Promise<LoadedFindings> {
     if (this.#read.size < READ_CODEBASES) this.#read.set(nameOf(codebase), codebase);

@@ -54,8 +54,8 @@ interface Index {
   /** Findings without a vector of the embedder. */
   unembedded: Set<number>;
   /**
-   * All findings, the longest unused first. A finding is used when it is stored, recalled or read by its id. After a
-   * start the order is that of storing.
+   * All findings, the longest unused first. Storing, recalling or reading a finding by its id counts as use. After a
+   * start, the order is that of storing.
    */
   by_use: Set<number>;
   /** Findings that a store in progress removes, to make room. */
@@ -293,8 +293,8 @@ function outcomeHandlers(
       index.is_exclusive = false;
       if (outcome.ok) {
         fill(index, outcome.value as LoadedFindings, waiting.request.embedder, makeIndex);
-        // This message is answered from what was read after it came. Otherwise it would never be answered while other boxes
-        // write all the time.
+        // This message is answered from the rows read after it arrived, even if they are stale. Otherwise it would
+        // never be answered while other boxes write constantly.
         const isStale = index.is_stale;
         index.is_stale = false;
         if (!attempt(index, waiting, context)) index.waiting.unshift(waiting);
@@ -429,7 +429,7 @@ function use(index: Index, seq: number): void {
   index.by_use.add(seq);
 }
 
-/** undefined: the request means every finding. */
+/** The findings that a request may see; undefined: all of them. */
 function filterOf(
   index: Index,
   request: FindingFilter & { project_id: string | null; hidden?: readonly string[] },

@@ -20,7 +20,7 @@ import {
 /** Deadline of every request. Loading a full code base takes a fraction of this time. */
 const DEADLINE_MS = 15_000;
 
-/** Pause before an index that did not answer is told again. */
+/** Pause before the message to an index that did not answer is sent again. */
 const TELL_AGAIN_MS = 1_000;
 
 /** Tells the index of a code base that another box has changed its rows. Resolves when it knows. */

@@ -78,8 +78,9 @@ export interface SubscribingAsker extends Asker {
 export interface LiveSource {
   /**
    * Subscribes to the organization's events, in order; `previous_id` reveals lost events.
-   * @param onAhead called with an id up to which there may be events that were not published. If events with higher ids have
-   *   been published, the numbering has begun again, and readers must come again with the ids that they have
+   * @param onAhead called with an id up to which there may be events that were not published. If events with higher ids
+   *   were published before, the numbering has begun again, and readers must subscribe again with the ids that they
+   *   have
    * @returns a function that ends the subscription
    */
   subscribe(

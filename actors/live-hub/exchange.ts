@@ -1,11 +1,11 @@
 /**
- * The live stream that several boxes share: takes events from the hubs of this box to the database, and reads what all boxes have
- * stored for the organizations that have readers here. One thread of a box has it, the store thread; any thread asks
- * it.
+ * The live stream that several boxes share: writes events from the hubs of this box to the database, and reads what all
+ * boxes have stored for the organizations that have readers here. It runs on the store thread of the box; any thread sends
+ * it questions.
  *
- * An organization with readers here has a feed: its latest events in a ring, which is filled from the database only. So events
- * of this box and of others have one order and one numbering, and a reader may go on at any box. A feed ends with its
- * last reader.
+ * An organization with readers here has a feed: its latest events in a ring, which is filled from the database only. So
+ * events of this box and of others have one order and one numbering, and a reader may continue at any box. A feed ends
+ * with its last reader.
  */
 import { type Clock, systemClock } from '../../src/std/clock.ts';
 import type {
@@ -24,7 +24,7 @@ interface ExchangeOptions {
   ring_bytes: number;
   /** Age at which an event is no longer delivered; null: no limit. */
   max_age_ms: number | null;
-  /** Interval of the looks for events of other boxes, while there are readers. */
+  /** Interval of the checks for events of other boxes, while there are readers. */
   poll_ms: number;
   /** Interval at which events are written, all of the interval in one statement. */
   write_ms: number;
@@ -33,7 +33,10 @@ interface ExchangeOptions {
 }
 
 const INTERVALS = { poll_ms: 100, write_ms: 50, want_ms: 30_000 } as const;
-/** How long an organization counts as wanted without asking again: less than the database keeps it after its last reader. */
+/**
+ * How long an organization counts as wanted after the database said so. The database keeps it longer than this after
+ * its last reader.
+ */
 const WANTED_MS = 60_000;
 /** Interval at which expired events are removed from the database. */
 const EXPIRE_MS = 3_600_000;
@@ -51,22 +54,25 @@ export type LiveFollower = (told: LiveTold) => void;
 
 interface Page {
   request: ReplayRequest;
-  /** Whether events from before the ring have been read for it. */
+  /** Whether events older than the ring have been read for this page. */
   was_read: boolean;
-  /** Number of the first read that began after the question: it has every event that the reader can have seen elsewhere. */
+  /**
+   * Number of the first read that began after the question. This read has every event that the reader can have seen on
+   * another box.
+   */
   first_read: number;
   settle: (reply: ReplayReply | Error) => void;
 }
 
 interface Feed {
-  /** null: it has to be read, from `from_id` on. */
+  /** null: the events must be read first, from `from_id` on. */
   ring: EventRing | null;
   from_id: number;
   /** Number of the last read of the database that has begun. */
   reads: number;
   /** Id up to which events may be missing in the database. */
   lost_id: number;
-  /** What was published, or skipped, up to here. */
+  /** Id up to which events were published or skipped. */
   told_id: number;
   followers: Set<LiveFollower>;
   pages: Page[];
@@ -157,7 +163,7 @@ export class LiveExchange {
 
   /**
    * Stores events for the readers of all boxes, or drops them if no box has any.
-   * @throws Error: they may or may not be stored
+   * @throws Error if it is unknown whether they are stored
    */
   offer(batch: LiveBatch): Promise<void> {
     if (this.#isAway) return Promise.reject(new Error('the database is away'));
@@ -249,7 +255,7 @@ export class LiveExchange {
     }
   }
 
-  /** The database was restored from a backup: it goes on with ids that readers already have. */
+  /** Handles a database that was restored from a backup: it assigns ids again that readers already have. */
   #beginAgain(feed: Feed, { org_id, last_id, lost_id }: LiveHead): void {
     feed.lost_id = lost_id;
     feed.told_id = last_id;
@@ -291,7 +297,7 @@ export class LiveExchange {
         ring.advance(entry.id);
         continue;
       }
-      // The database has only names that hubs have sent.
+      // The event's name is valid, because the database has only names that hubs have sent.
       const event = { ...entry.event, id: entry.id } as NumberedEvent;
       ring.push(event);
       if (entry.id > feed.told_id) publications.push({ ...event, previous_id });
@@ -315,7 +321,7 @@ export class LiveExchange {
     const newer: Page[] = [];
     for (const page of pages) {
       const { after_id, project_id, limit } = page.request;
-      // Another box may have shown what this one has not read yet.
+      // Another box may have shown events that this one has not read yet.
       if (after_id !== null && after_id > ring.last_id && feed.reads < page.first_read) newer.push(page);
       else if (
         after_id !== null &&

@@ -100,6 +100,6 @@ export type LiveQuestion =
 export interface LiveTold {
   org_id: string;
   publications: LivePublication[];
-  /** Id up to which there may be events, published or not; below earlier ones only if the numbering has begun again. */
+  /** Id up to which there may be events, published or not. It decreases only when the numbering has begun again. */
   ahead_id: number;
 }

@@ -4,7 +4,7 @@
 
 import type { NumberedEvent, ReplayReply } from './protocol.ts';
 
-/** Estimated size of an event beside its text: the object, and its entry in the list. */
+/** Estimated size of an event in addition to its text: the object, and its entry in the list. */
 const EVENT_OVERHEAD_BYTES = 100;
 
 export class EventRing {
@@ -27,7 +27,7 @@ export class EventRing {
     this.#maxBytes = maxBytes;
   }
 
-  /** Id of the newest event, which may be older than this actor instance. */
+  /** Id of the newest event, which may have been published before this actor started. */
   get last_id(): number {
     return this.#lastId;
   }

@@ -1,6 +1,7 @@
 /**
- * The live hub of a box that shares its stream with others: gathers an organization's events while earlier ones are on their way to the
- * store thread, and sends them on, several at once. Ids and the latest events are in the database (exchange.ts). In memory. Server threads.
+ * The live hub of a box that shares its stream with others: gathers an organization's events while earlier ones are on
+ * their way to the store thread, and sends them on, several at once. Ids and the latest events are in the database
+ * (exchange.ts); this actor stores nothing. Server threads.
  */
 import type { Behaviour, Context, Outcome, Refusal } from '../../src/runtime/protocol.ts';
 import type { LiveBatch, LiveEntry, LiveForget } from '../../src/storage/shared/live.ts';
@@ -9,7 +10,10 @@ import { LIVE_HUB_KIND, type LiveHubProtocol, LiveMessage } from './protocol.ts'
 /** The adapter that takes batches to the store thread: `send(batch: LiveBatch)` resolves when the batch is stored or dropped. */
 export const LIVE_OUTBOX_ADAPTER = 'live-outbox';
 
-/** Maximum events and characters of their texts that wait. Beyond either, all of them are dropped, and readers are informed. */
+/**
+ * Maximum events and characters of their texts that wait. Beyond either, all waiting events are dropped, and readers
+ * are informed.
+ */
 const WAITING_EVENTS = 10_000;
 const WAITING_CHARACTERS = 16 << 20;
 /** Events in one batch. */

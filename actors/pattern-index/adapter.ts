@@ -52,9 +52,9 @@ export class PatternStoreAdapter {
   }
 
   /**
-   * Brings changes of other boxes into memory, soon.
+   * Brings changes of other boxes into memory.
    * @param changed null: anything may have changed
-   * @returns when they are there
+   * @returns when they are in memory
    */
   follow(changed: readonly ChangedPattern[] | null): Promise<void> {
     // A store that opens later reads all rows.

@@ -10,7 +10,7 @@ import { type MergedPattern, PATTERN_INDEX_KIND, type PatternIndexProtocol } fro
 /** Name of the adapter that the thread provides; see `adapter.ts`. */
 export const PATTERN_STORE_ADAPTER = 'pattern_store';
 
-/** What to report about imported patterns, in order. */
+/** What to report about added patterns. */
 interface Told {
   scope: PatternScope;
   /** By index in the request; null if nothing is to be reported, because the pattern maker reports it. */

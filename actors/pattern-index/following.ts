@@ -1,6 +1,6 @@
 /**
- * Brings what other boxes changed in the shared rows of patterns into memory: new patterns, new vectors and removals. It runs
- * alone, like an intake. Actor thread.
+ * Updates memory with other boxes' changes to the shared rows of patterns: new patterns, new vectors and removals. It
+ * excludes other writes, like an intake. Actor thread.
  */
 import type { PatternScope, Tier } from '../../src/domain/pattern.ts';
 import {

@@ -63,7 +63,7 @@ export class GraphKeeper {
     if (home.index.unlinked === 0) return;
     this.#untended.add(home);
     const unsaved = this.#unsaved.get(home);
-    // This is the first vector that causes a graph. Earlier vectors go into the graph with it.
+    // This vector is the first that makes a graph necessary. Earlier vectors go into the graph with it.
     if (unsaved === undefined)
       this.#unsaved.set(home, { count: home.index.unlinked, at_ms: performance.now() });
     else {

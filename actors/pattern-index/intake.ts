@@ -51,7 +51,7 @@ interface Draft {
   before: PatternRow | null;
 }
 
-/** What this trace has produced, not on disk yet. */
+/** What a trace has produced; not on disk yet. */
 interface DraftSource {
   row: RowKey;
   value: SourceRow;
@@ -70,7 +70,9 @@ class ChangedMeanwhileError extends Error {
   override readonly name = 'ChangedMeanwhileError';
 }
 
-/** How often an intake decides again, because another box has changed what it decided from. */
+/**
+ * Maximum number of attempts of an intake. It decides again if another box has changed the rows on which it decided.
+ */
 const ATTEMPTS = 5;
 
 /** Number of similar patterns that are compared. The nearest one with the same lesson is taken. */

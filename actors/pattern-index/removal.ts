@@ -81,7 +81,7 @@ export function* listEmbedders(tables: Pick<Tables, 'range'>): Iterable<string> 
     for (const { row } of tables.range(PATTERN_VECTORS, range)) found = String(row[0]);
     if (found === undefined) return;
     yield found;
-    // This part is the greatest text, so the key sorts after all keys of this embedder.
+    // The last part is greater than any text, so the key sorts after all keys of this embedder.
     after = [found, '\u{10ffff}'];
   }
 }

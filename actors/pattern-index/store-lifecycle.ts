@@ -54,7 +54,7 @@ export function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Longest time of work before other work of the thread runs. */
+/** How long work may run before other work of the thread gets a turn. */
 export const STRETCH_MS = 5;
 /** How often long work reports its progress. */
 export const PROGRESS_EVERY_MS = 5_000;

@@ -160,7 +160,7 @@ export class PatternMakingAdapter {
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Passes the turn directly to the next waiting caller, so that no later caller comes before it. */
+  /** Passes the turn directly to the next waiting caller, so that no later caller overtakes it. */
   #passTurn(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;
@@ -181,7 +181,7 @@ async function findPatternsInTurns(trace: Trace): Promise<PatternCandidate[]> {
   }
 }
 
-/** The work is retried unless the other side said that it can never succeed. */
+/** Makes a retryable error, unless the other side said that the work can never succeed. */
 function unavailable(message: string, thrown: unknown): PortError {
   const retryable = !(thrown instanceof CatalogueError) || thrown.retryable || thrown.code === 'internal';
   return new PortError('unavailable', message, retryable, { cause: thrown });

@@ -17,7 +17,7 @@ const DISTILL_MODEL_MS = 15_000;
 const DISTILL_MODEL_ANSWER_BYTES = 256 << 10;
 
 interface ModelOptions {
-  /** Base of the service, up to and with `/v1`, or the whole address of its chat completions. */
+  /** Base URL of the service, including `/v1`, or the whole URL of its chat completions. */
   url: string;
   model: string;
   /** '' for a service without keys. */

@@ -40,7 +40,7 @@ export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInte
       if (!(cost >= 0 && rate_per_s > 0 && burst >= 1 && Number.isFinite(cost + rate_per_s + burst))) {
         return context.refuse(BAD_LIMIT);
       }
-      // For the time until now, the bucket refills at the old limit's rate. Tokens beyond the new burst are lost.
+      // Until now, the bucket has refilled at the old limit's rate. Tokens beyond the new burst are lost.
       const before =
         bucket.tokens === null ? burst : Math.min(burst, countTokens(bucket, context.monotonic_ms));
       const allowed = before + ROUNDING >= cost;

@@ -52,8 +52,9 @@ export type ReadLimit = (part?: number | null) => RateLimit;
 const PARTS = 256;
 
 /**
- * One box's part of a limit that several boxes share: its rate and burst are divided among them. The burst is at least
- * 1, so that no key is locked out; with more boxes than the burst, they allow more at once.
+ * One box's part of a limit that several boxes share: its rate and burst are divided among them. The burst of each box
+ * is at least 1, so that no key is locked out. So if there are more boxes than the burst, the boxes together allow more
+ * than the burst.
  * @param countBoxes ≥ 1
  */
 export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLimit {
@@ -64,7 +65,7 @@ export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLim
     let known = parts.get(asked);
     if (known === undefined) {
       if (parts.size >= PARTS) parts.clear();
-      // A third of a burst of three is one.
+      // The added fraction makes a third of a burst of three one, despite rounding.
       const burst = Math.max(1, Math.floor(limit.burst * asked + 1e-9));
       known = { rate_per_s: limit.rate_per_s * asked, burst };
       parts.set(asked, known);

@@ -1,8 +1,8 @@
 /**
- * Divides the rates of keys among boxes that share a database: tells the others how many requests of a key arrive here, and uses the part
- * that they leave (src/domain/rate-division.ts has the rules). Keys whose requests are far below the limit are not followed; their
- * rates are divided equally. One thread of a box has it, the store thread.
- * Any thread.
+ * Divides the rates of keys among boxes that share a database: tells the others how many requests of a key arrive here,
+ * and uses the part that they leave to this box (src/domain/rate-division.ts has the rules). Keys whose requests are
+ * far below the limit are not followed; their rates are divided equally. The store thread of the box runs it; any
+ * thread could.
  */
 import {
   divideRate,
@@ -16,12 +16,12 @@ import type { ReadLimit } from './client.ts';
 import type { RateShares } from './shares.ts';
 import { type RateTable, type ReadNs, readMonotonicNs } from './table.ts';
 
-/** Keys whose parts one round changes. The others have to wait for the next one. */
+/** Maximum number of keys whose parts one round changes. The others wait for the next round. */
 const ROUND_KEYS = 256;
 const NS_PER_S = 1e9;
 
 interface Followed {
-  /** Version in the database; 0: it is not there. */
+  /** Version in the database; 0: the database has no entry. */
   version: number;
   parts: RateDivision;
 }
@@ -43,14 +43,14 @@ export class RateExchange {
   readonly #limit: ReadLimit;
   readonly #now: ReadNs;
   #followed = new Map<number, Followed>();
-  /** What this box uses of each followed key. */
+  /** The part of each followed key's rate that this box uses. */
   #used = new Map<number, number>();
   #demands = new Map<number, number>();
   #epoch: string | null = null;
   #version = 0;
   #lookedAtNs: number;
 
-  /** @param limit of this box, and of all boxes together with the part 1 */
+  /** @param limit the limit for a part of the whole: with 1, that of all boxes together */
   constructor({ table, shares }: RateMemory, limit: ReadLimit, now: ReadNs = readMonotonicNs) {
     this.#table = table;
     this.#shares = shares;
@@ -72,7 +72,7 @@ export class RateExchange {
     this.#apply();
     this.#look(1 / live.size);
     const changes = this.#plan(box, live);
-    // What this box gives up, it gives up before it says so.
+    // This box stops using a part before it tells the others that it gives it up.
     for (const { key, parts } of changes) {
       const held = parts?.get(box)?.held;
       if (held !== undefined && held < (this.#used.get(key) ?? 1 / live.size)) this.#used.set(key, held);
@@ -84,7 +84,7 @@ export class RateExchange {
   async #read(session: RatesSession): Promise<void> {
     let delta = await session.readRates(this.#version);
     if (delta.epoch !== this.#epoch) {
-      // The database has lost all entries, and gets them again from those who know them.
+      // The database has lost all entries. Each box writes those that it knows again.
       for (const followed of this.#followed.values()) followed.version = 0;
       this.#epoch = delta.epoch;
       if (this.#version !== 0) delta = await session.readRates(0);
@@ -101,7 +101,7 @@ export class RateExchange {
     this.#used.delete(key);
   }
 
-  /** Counts what has arrived since the last look. */
+  /** Measures the demand since the last look. */
   #look(equal: number): void {
     const now = this.#now();
     const seconds = Math.max(0.1, (now - this.#lookedAtNs) / NS_PER_S);
@@ -110,7 +110,7 @@ export class RateExchange {
     const arrived = new Map<number, number>();
     for (const { key, asked, refused } of this.#shares.takeDemands()) {
       const rate = asked / seconds / rate_per_s;
-      // A burst may be too great for this box although its rate is low.
+      // A burst may exceed this box's part although the rate is low.
       const demand = refused === 0 ? rate : Math.max(rate, asked / burst);
       arrived.set(key, Math.max(demand, arrived.get(key) ?? 0));
     }
@@ -133,7 +133,7 @@ export class RateExchange {
     for (const key of [...this.#followed.keys(), ...greatest.map(([wantedKey]) => wantedKey)]) {
       const known = this.#followed.get(key);
       const parts = divideRate(known?.parts ?? null, box, live, this.#demands.get(key) ?? 0);
-      // The database has lost it.
+      // The database has lost the entry.
       if (parts === null && known?.version === 0) this.#forget(key);
       else if (parts !== undefined) changes.push({ key, parts });
       else if (known?.version === 0) changes.push({ key, parts: known.parts });
@@ -180,7 +180,7 @@ function decodeParts(data: string): RateDivision {
   return new Map(entries.map(([box, demand, held]) => [box, { demand, held }]));
 }
 
-/** Downwards, so that the parts do not grow by it. */
+/** Rounds down, so that the sum of the parts does not grow. */
 function round(part: number): number {
   return Math.floor(part * 1e6) / 1e6;
 }

@@ -1,14 +1,17 @@
 /**
- * What the threads of a box know of rates that several boxes divide: for each slot of the rate table (table.ts) the key's digest,
- * how many requests were taken and refused there, and the part of the rate that this box may use; and a list of all
- * keys whose rates are not divided equally, for slots that are opened later. In memory that all threads share. Any thread; the
- * store thread writes the parts.
+ * What the threads of a box know about rates that several boxes divide. For each slot of the rate table (table.ts): the
+ * key's digest, how many requests were taken and refused there, and the part of the rate that this box may use. For
+ * slots that are opened later: a list of all keys whose rates are not divided equally. The memory is shared by all
+ * threads. Any thread; the store thread writes the parts.
  */
 import { hash } from 'node:crypto';
 
 /** Parts are stored as millionths; 0 stands for an equal part. */
 const UNITS = 1_000_000;
-/** Entries of the list. The database stores half as many keys, and a box follows it with some delay. */
+/**
+ * Entries of the list. It has twice as many as the database has keys, because a box follows the database with some
+ * delay.
+ */
 const LISTED = 2_048;
 const DIGEST_BYTES = 6;
 const BYTES_PER_SLOT = 8 + 3 * 4;
@@ -90,17 +93,17 @@ export class RateShares {
     if (!isAllowed) Atomics.add(this.#refused, slot, 1);
   }
 
-  /** Part of the rate that this box may use; null: an equal one. */
+  /** Part of the rate that this box may use; null: an equal part. */
   partOfSlot(slot: number): number | null {
     return toPart(Atomics.load(this.#parts, slot));
   }
 
-  /** The same for a key that may have no slot. */
+  /** Part of the rate of a key that may have no slot; null: an equal part. */
   partOfKey(key: string): number | null {
     return toPart(this.#unitsOf(digestOf(key)));
   }
 
-  /** Begins to count again. @returns what was counted, where there was something */
+  /** Resets the counts. @returns the slots with a count above zero */
   takeDemands(): SlotDemand[] {
     const demands: SlotDemand[] = [];
     const used = Atomics.load(this.#used, 0);
@@ -115,7 +118,7 @@ export class RateShares {
 
   /**
    * Replaces all parts. Only the store thread calls it.
-   * @param parts by digest; the other keys have equal ones
+   * @param parts by digest; all other keys are divided equally
    * @param onSlot called before a slot's part changes
    */
   write(

@@ -106,8 +106,9 @@ export class RateTable {
   }
 
   /**
-   * Prepares a slot for a greater limit: its bucket keeps the tokens that it has, and the new ones come with time. Without it, as many
-   * more would be there at once. A smaller limit needs no preparation: the tokens become fewer in proportion.
+   * Prepares a slot for a greater limit: its bucket keeps the tokens that it has, and further ones come with time.
+   * Otherwise the additional tokens would be there at once. A smaller limit needs no preparation, because the tokens
+   * decrease in proportion.
    */
   keepTokens(slot: number, before: RateLimit, after: RateLimit): void {
     for (;;) {

@@ -105,7 +105,7 @@ interface KeyLookup {
 interface RunInternal {
   looked_up: Outcome<string | null, Lookup>;
   keys_looked_up: Outcome<KnownKey[], KeyLookup>;
-  /** The number that is passed along is the start time of the run. */
+  /** The outcome of gathering steps, with the start time of the run. */
   gathered: Outcome<GatheredSteps | null, number>;
   /** Deletes the next portion of the run. */
   sweep: null;

@@ -1,6 +1,6 @@
 /**
- * The stored state of a finished run: its values without the names of the fields, which would be most of it. Pure; server
- * threads.
+ * The stored state of a finished run: its values without the names of the fields, which would take most of the space.
+ * Pure; server threads.
  */
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import { type PackedScores, packScores, type RunFacts, type RunState } from '../../src/domain/run.ts';
@@ -39,7 +39,7 @@ const FIELDS = [
   'left_to_delete',
 ] as const satisfies readonly (keyof RunState)[];
 
-/** Fields that are stored apart, or that a finished run does not have. */
+/** Fields that are stored separately, or that a finished run does not have. */
 type OtherField = 'facts' | 'monitors' | 'last';
 type Missing =
   | Exclude<keyof RunFacts, (typeof FACTS)[number]>

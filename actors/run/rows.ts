@@ -77,7 +77,7 @@ export function stepRows(
   ];
 }
 
-/** What a running run's readers on other boxes need besides. */
+/** The totals of a running run, which readers on other boxes need in addition. */
 export function totalsRow(state: RunState): RowWrite {
   const { org_id, run_id } = state.facts!;
   return { op: 'put', table: RUN_TOTALS, row: [org_id, run_id], value: totalsOf(state) };

@@ -42,8 +42,8 @@ export class UsageMeterClient {
   /**
    * Adds to the counters of this day. Stored when this resolves.
    * @param counts whole numbers ≥ 0
-   * @param once names the intervention among them. An intervention with this name is counted once, while it is among
-   *   the organization's last {@link USAGE_ONCE_NAMES}; the other counts are added each time
+   * @param once names the intervention in `counts`. It is counted only once while its name is among the organization's
+   *   last {@link USAGE_ONCE_NAMES}; the other counts are added each time
    * @throws CatalogueError `unavailable` if it cannot be counted now
    */
   count(orgId: string, projectId: string, counts: Partial<UsageCounts>, once?: string): Promise<CountReply> {

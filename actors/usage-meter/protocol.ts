@@ -12,7 +12,7 @@ interface InterveneRequest {
   project_id: string;
   /** Maximum number of interventions of both kinds in this UTC month; null: no cap. */
   cap: number | null;
-  /** Number of patterns found, which are served if it is allowed. */
+  /** Number of patterns found, which are served if the intervention is allowed. */
   patterns: number;
 }
 

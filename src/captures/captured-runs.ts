@@ -174,7 +174,7 @@ interface CapturedRunsOptions {
   /** Maximum number of runs in the list. */
   max?: number;
   prices?: Prices;
-  /** External statements about runs; absent: there are none. */
+  /** External statements about runs; absent: no statements. */
   said?: SaidOfRuns;
   /** Called once for each run in which a request repeats an answer differently. */
   onDiffering?: () => void;

@@ -40,7 +40,7 @@ const STOPPED: ReadonlySet<CaptureReason> = new Set(['writer_killed', 'writer_do
 
 const PLACE_WORDS: Readonly<Partial<Record<string, string>>> = {
   disk_full: 'the disk is full. Free some space on it',
-  disk_error: 'the disk or its file system refuses',
+  disk_error: 'the disk or its file system refuses the write',
   damaged: 'the capture database is damaged',
 };
 
