@@ -13,6 +13,7 @@ import { type AnswerTemplate, fillTemplate } from '../student/model/answer-templ
 import type { StudentBlock } from '../student/model/decision.ts';
 import {
   areGrounded,
+  differInUntoldOptions,
   type FreeArguments,
   Ground,
   haveOtherMeanings,
@@ -26,7 +27,7 @@ import {
   type Wording,
 } from '../student/model/equivalence.ts';
 import type { StepContext } from '../student/model/extraction.ts';
-import { canonicalText, hashString, isNumber, isObject } from '../student/model/json-values.ts';
+import { canonicalText, hashString, isObject } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
 import { LOOKS, READS } from '../student/model/look-calls.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
@@ -81,9 +82,6 @@ const PATH_SEEN = 0.05;
 /** Minimum share of runs that make the main calls at once or later, if only a few runs go another way. */
 const OTHER_WAY = 0.9;
 const OTHER_RUNS = 2;
-/** Names of arguments that determine how much a look shows; their values are numbers and switches. */
-const OPTIONS =
-  /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
 /** Maximum number of words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
 /**
@@ -498,11 +496,11 @@ class Labelling {
     const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
     if (this.#countRuns(ofOther) < OTHER_RUNS || this.#countRuns(ofMain) < this.#countRuns(ofOther))
       return false;
+    if (this.#haveOtherOptions(main, other, members)) return true;
     const isWay =
       this.#looksFirst(main, other, ofMain) ||
       (!this.#isFinal(other) &&
-        (this.#haveOtherOptions(main, other, members) ||
-          this.#areOtherLooks(main, other, members) ||
+        (this.#areOtherLooks(main, other, members) ||
           (this.#shareMade(main, ofOther) >= OTHER_WAY && this.#leavesLooksOut(main, other, members))));
     if (!isWay) return false;
     return !this.#areSeparated(ofMain, ofOther);
@@ -572,14 +570,11 @@ class Labelling {
     other: readonly number[],
     members: readonly number[][],
   ): boolean {
-    const tools = [...this.#toolsOf(main), ...this.#toolsOf(other)];
-    if (!tools.every((name) => LOOKS.test(name) || READS.test(name))) return false;
     const chosen = sample(membersOf(other, members), COMPARED);
     return chosen.every((i) => {
       const filled = this.#fill(main[0]!, i);
-      return (
-        filled !== null && nameWithoutOptions(filled) === nameWithoutOptions(this.#stage.examples[i]!.content)
-      );
+      const { content } = this.#stage.examples[i]!;
+      return filled !== null && differInUntoldOptions(filled, content as StudentBlock[], this.#grounds[i]!);
     });
   }
 
@@ -811,23 +806,6 @@ function isLookOrTask(name: string): boolean {
 /** The calls of an answer in the form in which runs are compared. */
 function callsOf(content: readonly StudentBlock[]): string[] {
   return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));
-}
-
-/** The calls of an answer without options. */
-function nameWithoutOptions(content: readonly StudentBlock[]): string {
-  const calls = content.flatMap((block) => {
-    if (block.type !== 'tool_call') return [];
-    const { input } = block;
-    const kept = isObject(input)
-      ? Object.entries(input).filter(([key, value]) => !isOption(key, value))
-      : input;
-    return [`${JSON.stringify(block.name)}${canonicalText(kept)}`];
-  });
-  return calls.join('\n');
-}
-
-function isOption(key: string, value: unknown): boolean {
-  return OPTIONS.test(key) && (isNumber(value) || typeof value === 'boolean');
 }
 
 function sameCalls(a: AnswerTemplate, b: AnswerTemplate): boolean {

@@ -413,6 +413,26 @@ describe('another path of few runs', () => {
     expect(agrees).toEqual([true, true, true, false]);
   });
 
+  it('is another answer if the step names how much the lookup shows', () => {
+    const makeOne = (i: number): LearnedStep[] =>
+      makeParallel(i, [[of(i, 'search', { limit: 20 })], [of(i, 'note')]]);
+    const student = makeStudent(range(60).flatMap(makeOne));
+    const agrees = (task: string, limit: number): boolean => {
+      const step = digest([user(task)], TOOLS);
+      const content = callAnswer('search', { id: orderOf(99), limit }).content;
+      return student.agrees(step, student.propose(step), content);
+    };
+    // No golden run has these limits.
+    expect([30, 70].map((limit) => agrees(`Look at ${orderOf(99)}.`, limit))).toEqual([true, true]);
+    expect([30, 70].map((limit) => agrees(`Look at ${orderOf(99)}, 70 results.`, limit))).toEqual([
+      true,
+      false,
+    ]);
+    const note = callAnswer('note', { id: orderOf(99), limit: 20 }).content;
+    const [noted] = makeOne(99);
+    expect(student.agrees(noted!.step, student.propose(noted!.step), note)).toBe(false);
+  });
+
   it('is the same answer if few runs omit a lookup', () => {
     const makeLook = (i: number): LearnedStep[] =>
       makeParallel(i, [...(i % 12 === 5 ? [] : [[of(i, 'get_order')]]), [of(i, 'note')], [of(i, 'search')]]);
@@ -542,7 +562,8 @@ describe('another path of few runs', () => {
 });
 
 it('a count that no step holds is not part of the wording', () => {
-  const COUNTS = [13, 14, 15];
+  // The ids contain these digits, too.
+  const COUNTS = [3, 4, 5];
   const makeCounted = (i: number): LearnedStep[] => {
     const id = orderOf(i);
     // Nothing in the step tells how many.

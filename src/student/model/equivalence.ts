@@ -27,7 +27,7 @@ import {
 } from './agreement.ts';
 import type { StudentBlock } from './decision.ts';
 import { canonicalText, hashString, isObject, isPrimitive, textOfPrimitive } from './json-values.ts';
-import { isLookCall } from './look-calls.ts';
+import { differInOptions, isLookCall } from './look-calls.ts';
 import type { StepDigest } from './step.ts';
 
 /** The content of golden texts with one label at one place. Plain JSON. */
@@ -355,6 +355,19 @@ export function differInLooks(
   return added.some(({ name }) => tools.has(name)) ? null : [...tools, ...added.map(({ name }) => name)];
 }
 
+/**
+ * Whether two answers make the same looks, and differ only in how much these show. The step must not contain such a
+ * number: it may ask for it.
+ */
+export function differInUntoldOptions(
+  given: readonly StudentBlock[],
+  other: readonly StudentBlock[],
+  ground: Ground,
+): boolean {
+  const values = differInOptions(given, other);
+  return values?.every((value) => typeof value === 'boolean' || !ground.holds(String(value))) === true;
+}
+
 function callsIn(content: readonly StudentBlock[]): Extract<StudentBlock, { type: 'tool_call' }>[] {
   return content.filter((block) => block.type === 'tool_call');
 }
@@ -403,7 +416,10 @@ export class KnownWordings {
     other: readonly StudentBlock[],
     ground: Ground,
   ): boolean {
-    return this.#compare(label, given, other, (place, a, b) => this.#isWording(label, place, a, b, ground));
+    return (
+      differInUntoldOptions(given, other, ground) ||
+      this.#compare(label, given, other, (place, a, b) => this.#isWording(label, place, a, b, ground))
+    );
   }
 
   /** Whether two answers with this label have the same values, in whatever words. */
@@ -413,6 +429,7 @@ export class KnownWordings {
     other: readonly StudentBlock[],
     ground: Ground,
   ): boolean {
+    if (differInUntoldOptions(given, other, ground)) return true;
     return this.#compare(label, given, other, (place, a, b) => {
       const known = this.#known.get(`${label} ${place}`);
       return known === undefined

@@ -737,12 +737,21 @@ export function looksOccasional(value: unknown): boolean {
   );
 }
 
-/** Whether a value occurs in the step's context, as a value or inside a text, in any way of writing. */
+/** A number that ids and dates contain by chance. */
+const SHORT_NUMBER = /^\d{1,2}$/;
+const DIGITS = /(?<![\p{L}\p{N}])\d+(?![\p{L}\p{N}])/gu;
+
+/**
+ * Whether a value occurs in the step's context, as a value or inside a text, in any way of writing. A number of one or two
+ * digits must stand alone.
+ */
 export function standsIn(value: Primitive, context: StepContext): boolean {
   const needle = textOfPrimitive(value).toLowerCase();
   const plain = canonicalNumber(needle.replaceAll(',', ''));
+  const isShort = SHORT_NUMBER.test(needle);
   const visit = (at: unknown): boolean => {
-    if (typeof at === 'string') return at.toLowerCase().includes(needle);
+    if (typeof at === 'string')
+      return isShort ? at.match(DIGITS)?.includes(needle) === true : at.toLowerCase().includes(needle);
     const digits = digitsOf(at);
     if (digits !== null) return canonicalNumber(digits) === plain;
     if (isPrimitive(at)) return at === value;
