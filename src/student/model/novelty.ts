@@ -5,6 +5,7 @@
  * student's thread queries.
  */
 
+import { hashString } from './json-values.ts';
 import { MARK } from './step-marks.ts';
 
 /** The golden values at one place. Plain JSON. */
@@ -50,6 +51,15 @@ const SINGLE_WORD = 0.6;
 /** If a share of new words exceeds the largest golden share by this much, it is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
+/** Names of months: where golden runs had some, another one is not new. `May` is also another word. */
+const MONTHS: ReadonlySet<number> = new Set(
+  (
+    'january february march april june july august september october november december ' +
+    'jan feb mar apr jun jul aug sep sept oct nov dec'
+  )
+    .split(' ')
+    .map((name) => hashString(name)),
+);
 /** Share of the golden runs, and minimum number of them, whose new words in results show that such words are usual. */
 const USUAL = { share: 0.1, runs: 4, most: 0.95 } as const;
 /** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */
@@ -91,7 +101,10 @@ export function learnNovelty(
       const words = [...values.keys()].slice(0, WORDS);
       const measured = { kind, place, ...measureWords(steps, kind, place, values) };
       memory.words.push({ ...measured, words });
-      ofSeveral.push({ ...measured, words: words.filter((word) => values.get(word)!.several) });
+      ofSeveral.push({
+        ...measured,
+        words: words.filter((word) => MONTHS.has(word) || values.get(word)!.several),
+      });
     } else memory.places.push(rememberPlace(seen, steps.length, decisive.has(place)));
   }
   const runs = new Set(steps.map(({ run_id }) => run_id)).size;
@@ -193,7 +206,8 @@ function measureWords(
     for (let m = 0; m < marks.length; m += 3) {
       if (marks[m] !== kind || marks[m + 1] !== place) continue;
       words++;
-      if (!values.get(marks[m + 2]!)!.several) singles++;
+      const word = marks[m + 2]!;
+      if (!values.get(word)!.several && !MONTHS.has(word)) singles++;
     }
     if (words === 0) continue;
     count++;
@@ -219,7 +233,11 @@ export class NoveltyIndex {
       if (absence > 0) this.#expected.push({ key: keyOf(kind, place), absence });
     }
     for (const { kind, place, words, share, surprise } of memory.words)
-      this.#words.set(keyOf(kind, place), { share, surprise, words: new Set(words) });
+      this.#words.set(keyOf(kind, place), {
+        share,
+        surprise,
+        words: new Set(words.some((word) => MONTHS.has(word)) ? [...words, ...MONTHS] : words),
+      });
     this.#newPlace = memory.new_place;
   }
 

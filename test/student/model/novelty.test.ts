@@ -1,5 +1,6 @@
 /** What is new in a step: a missing part counts only if each golden step had it, and a new word counts once. */
 import { describe, expect, it } from 'vitest';
+import { hashString } from '../../../src/student/model/json-values.ts';
 import { learnNovelty, NoveltyIndex } from '../../../src/student/model/novelty.ts';
 import { MARK } from '../../../src/student/model/step-marks.ts';
 
@@ -68,5 +69,17 @@ describe('new words', () => {
 
   it('of the task stay a surprise, although golden runs had such words', () => {
     expect(learn(20, () => 100).measure(step(7_000, 100))).toBeGreaterThan(0.2);
+  });
+
+  it('that name a month are not new where golden runs named other months', () => {
+    const [march, june, may] = ['march', 'june', 'may'].map((name) => hashString(name)) as [
+      number,
+      number,
+      number,
+    ];
+    const novelty = learn(2, (name) => (name === 100 ? march : name));
+    expect(novelty.measure(step(100, june))).toBe(0);
+    expect(novelty.measure(step(100, may))).toBeGreaterThan(0.3);
+    expect(learn(2, (name) => name).measure(step(june, 100))).toBeGreaterThan(0.3);
   });
 });
