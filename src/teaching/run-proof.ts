@@ -6,7 +6,6 @@
 
 import type { StudentBlock } from '../student/model/decision.ts';
 import { differInLooks } from '../student/model/equivalence.ts';
-import { isLookCall } from '../student/model/look-calls.ts';
 import { canonicalCall } from './later-calls.ts';
 
 /** A step of the run; the answer is null if no student could give it. */
@@ -47,26 +46,18 @@ function isCorrection(
 }
 
 /**
- * Whether the answer only looks up what the run looks up later with the same arguments, or the answers differ only in
- * lookups and the run makes all calls of this answer at this step or later. Another lookup with the same tool is another
- * answer.
+ * Whether both answers differ only in lookups, and the run makes all calls of this answer at this step or later. Another
+ * lookup with the same tool is another answer. So is a lookup in the place of a call that changes something, even if the
+ * run makes that lookup later: the next page of a table comes after the changes to this one.
  */
 function isMadeAnyway(
   given: readonly StudentBlock[],
   golden: readonly StudentBlock[],
   rest: readonly RunStep[],
 ): boolean {
-  const later = new Set(rest.flatMap(({ answer }) => listCalls(answer?.content ?? [])));
-  const own = listCalls(given);
-  if (differInLooks(given, golden) !== null) {
-    const made = new Set(listCalls(golden));
-    return own.every((call) => made.has(call) || later.has(call));
-  }
-  const calls = golden.flatMap((block) => (block.type === 'tool_call' ? [block.name] : []));
-  const areOtherLooks = given.every(
-    (block) => block.type === 'text' || (isLookCall(block) && !calls.includes(block.name)),
-  );
-  return calls.length > 0 && own.length > 0 && areOtherLooks && own.every((call) => later.has(call));
+  if (differInLooks(given, golden) === null) return false;
+  const made = new Set([golden, ...rest.map(({ answer }) => answer?.content ?? [])].flatMap(listCalls));
+  return listCalls(given).every((call) => made.has(call));
 }
 
 function listCalls(content: readonly StudentBlock[]): string[] {
