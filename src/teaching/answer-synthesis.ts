@@ -509,14 +509,31 @@ const PARTS_OF_VALUE = /[\p{L}\p{N}_-]+/gu;
  * `cat jobs/·.json` are two commands.
  */
 function leaveOutKnown(value: string, context: StepContext): string {
-  const known = new Set<string>();
+  const texts: string[] = [];
   for (const { name, value: source } of context.step.sources) {
     // Text that is equal in all steps carries no information.
     if (name === 'system' || name === 'progress') continue;
-    const text = typeof source === 'string' ? source : JSON.stringify(source);
-    for (const [part] of text.matchAll(PARTS_OF_VALUE)) known.add(part);
+    texts.push(typeof source === 'string' ? source : JSON.stringify(source));
   }
-  return value.replace(PARTS_OF_VALUE, (part) => (/\d/.test(part) || known.has(part) ? '·' : part));
+  return value.replace(PARTS_OF_VALUE, (part) =>
+    /\d/.test(part) || texts.some((text) => hasPart(text, part)) ? '·' : part,
+  );
+}
+
+const PART_CHARACTER = /[\p{L}\p{N}_-]/u;
+
+/** Whether a text has a part that is not within a longer part. */
+function hasPart(text: string, part: string): boolean {
+  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + 1)) {
+    const end = at + part.length;
+    const [before, after] = [text[at - 1], text[end]];
+    if (
+      (before === undefined || !PART_CHARACTER.test(before)) &&
+      (after === undefined || !PART_CHARACTER.test(after))
+    )
+      return true;
+  }
+  return false;
 }
 
 function hasValueOf(text: string, contexts: readonly StepContext[]): boolean {

@@ -396,12 +396,22 @@ const MONTHS = [
   'December',
 ];
 
+/** Ways of writing an amount. */
+const OF_AMOUNTS: ReadonlySet<Writing> = new Set([
+  'plain',
+  'fixed2',
+  'grouped',
+  'grouped2',
+  'hundredths',
+  'grouped_hundredths',
+]);
+
 /** @returns undefined when the value cannot be written this way */
 export function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
   if (writing === 'same') return value;
   if (value === null || typeof value === 'boolean') return writing === 'text' ? String(value) : undefined;
   const text = textOfPrimitive(value);
-  const amount = amountOf(value);
+  const amount = OF_AMOUNTS.has(writing) ? amountOf(value) : undefined;
   switch (writing) {
     case 'text':
       return text;
