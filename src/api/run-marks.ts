@@ -9,7 +9,7 @@ import { maskSecrets } from '../domain/patterns/text.ts';
 import { type CaptureOwner, type RunMarkChange, type RunMarkRow, readMarks } from '../domain/run-mark.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
-import { type Clock, systemClock } from '../std/clock.ts';
+import { systemClock } from '../std/clock.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
 import type { Accounts } from '../storage/ports/accounts.ts';
 import type { MarkedRun } from '../storage/ports/marks.ts';
@@ -28,10 +28,7 @@ interface MarkServices {
 /** A change that removes all marks. */
 const CLEARED: RunMarkChange = { mark: null, tags: null, note: null, feedback_score: null };
 
-export function runMarkHandlers(
-  services: MarkServices,
-  clock: Clock = systemClock,
-): HandlersOf<typeof RUN_MARKS_API> {
+export function runMarkHandlers(services: MarkServices): HandlersOf<typeof RUN_MARKS_API> {
   const { accounts } = services.stores;
   return {
     readRunMarks: async ({ tenant, params }) => {
@@ -44,13 +41,13 @@ export function runMarkHandlers(
       const run = await findMarkable(services, tenant, params.id);
       const about = { ...run, log_org: tenant.org_id };
       return {
-        body: showMarks(run.run_id, await writeMarks(accounts, actor, clock.wallMs(), about, change)),
+        body: showMarks(run.run_id, await writeMarks(accounts, actor, systemClock.wallMs(), about, change)),
       };
     },
     clearRunMarks: async ({ tenant, params, request }) => {
       const actor = tenantAuditActor(tenant, request);
       const run = await findMarkable(services, tenant, params.id);
-      await writeMarks(accounts, actor, clock.wallMs(), { ...run, log_org: tenant.org_id }, CLEARED);
+      await writeMarks(accounts, actor, systemClock.wallMs(), { ...run, log_org: tenant.org_id }, CLEARED);
       return { status: 204 };
     },
   };

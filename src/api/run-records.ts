@@ -19,7 +19,7 @@ import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
-import { type Clock, systemClock } from '../std/clock.ts';
+import { systemClock } from '../std/clock.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
 import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { RunReads } from '../storage/ports/run-reads.ts';
@@ -38,15 +38,16 @@ type StepRecord = z.output<typeof stepRecord>;
 type ValuesQuery = z.output<(typeof RUN_RECORDS)['listRunValues']['query']>;
 type ListQuery = z.output<(typeof RUN_RECORDS)['listRuns']['query']>;
 
-export function runRecordHandlers(
-  services: { asker: Asker; stores: Stores; deleted: DeletedView },
-  clock: Clock = systemClock,
-): HandlersOf<typeof RUN_RECORDS> {
+export function runRecordHandlers(services: {
+  asker: Asker;
+  stores: Stores;
+  deleted: DeletedView;
+}): HandlersOf<typeof RUN_RECORDS> {
   const { deleted } = services;
   const hidden = new HiddenRuns(services.stores.run_records, deleted);
   const actors = new RunClient(services.asker);
   const { run_records: runs } = services.stores;
-  const lists = new RunLists(services.stores, deleted, clock);
+  const lists = new RunLists(services.stores, deleted);
 
   const totals = new RunningTotals(services.stores.run_reads, actors);
 
@@ -58,7 +59,7 @@ export function runRecordHandlers(
       const totals_now = present.get(row) ?? null;
       const counted = totals_now === null ? row : { ...row, ...totals_now };
       const marks = readMarks(services.stores.accounts.marks.find(row));
-      return describeRun(counted, start, marks, clock.wallMs());
+      return describeRun(counted, start, marks, systemClock.wallMs());
     });
   };
 
@@ -102,13 +103,11 @@ type StoredPage = Omit<z.output<typeof runPage>, 'runs'> & { found: StoredRun[] 
 class RunLists {
   readonly #runs: RunRecords;
   readonly #deleted: DeletedView;
-  readonly #clock: Clock;
   readonly #searched: SearchedRuns;
 
-  constructor({ run_records, accounts }: Stores, deleted: DeletedView, clock: Clock) {
+  constructor({ run_records, accounts }: Stores, deleted: DeletedView) {
     this.#runs = run_records;
     this.#deleted = deleted;
-    this.#clock = clock;
     this.#searched = new SearchedRuns(run_records, accounts);
   }
 
@@ -134,7 +133,7 @@ class RunLists {
       field,
       contains: contains ?? '',
       limit,
-      now_ms: this.#clock.wallMs(),
+      now_ms: systemClock.wallMs(),
     });
   }
 
@@ -158,7 +157,7 @@ class RunLists {
       isAllowed,
       after: readRunPlace(asked, query.cursor),
       limit: query.limit,
-      now_ms: this.#clock.wallMs(),
+      now_ms: systemClock.wallMs(),
     });
     // Leaves out runs that were deleted after the search.
     const found = this.#runs.findAll(runs);

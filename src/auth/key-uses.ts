@@ -2,7 +2,7 @@
  * Counts requests by API key and UTC day, in memory, and adds the counts to the rows at intervals. A crash loses the
  * last moments. While more than KEY_USES_WAITING keys wait, further ones are not counted. Server threads.
  */
-import { type Clock, systemClock } from '../std/clock.ts';
+import { systemClock } from '../std/clock.ts';
 import type { Accounts } from '../storage/ports/accounts.ts';
 
 /** Interval of the writes, and maximum number of keys whose uses wait. */
@@ -11,14 +11,12 @@ const KEY_USES_WAITING = 10_000;
 
 export class KeyUses {
   readonly #accounts: Pick<Accounts, 'transact'>;
-  readonly #clock: Clock;
   #waiting = new Map<string, number>();
   #timer: NodeJS.Timeout | null = null;
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(accounts: Pick<Accounts, 'transact'>, clock: Clock = systemClock) {
+  constructor(accounts: Pick<Accounts, 'transact'>) {
     this.#accounts = accounts;
-    this.#clock = clock;
   }
 
   count(id: string): void {
@@ -35,7 +33,7 @@ export class KeyUses {
     const counted = this.#waiting;
     if (counted.size === 0) return this.#writing;
     this.#waiting = new Map();
-    const day = dayOf(this.#clock.wallMs());
+    const day = dayOf(systemClock.wallMs());
     const written = this.#accounts.transact(({ keys }) => {
       for (const [id, requests] of counted) keys.addRequests(id, day, requests);
     });
