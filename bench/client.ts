@@ -31,7 +31,7 @@ interface AgentFigures {
   queuedBytes: number;
 }
 
-/** How fast steps are sent that all wait at the same time. */
+/** How many steps a second are sent by runs that all wait for answers at the same time. */
 interface Pace {
   round_trip_ms: number;
   runs: number;

@@ -12,7 +12,7 @@ export interface Curve {
 const PLOT_WIDTH = 442;
 const HEIGHT = 360;
 const LEFT = 48;
-/** Of a letter, on the average, and of the figure behind a name. */
+/** Average width of a letter, and width of the figure after a name. */
 const LETTER = 6.3;
 const FIGURE = 60;
 const TOP = 36;
@@ -20,7 +20,7 @@ const BOTTOM = 44;
 const COLOURS = ['#2563eb', '#16a34a', '#d97706', '#dc2626', '#7c3aed', '#0891b2'];
 
 interface Drawing {
-  /** Stands above the drawing. */
+  /** The heading above the drawing. */
   title: string;
   /** Caption that explains the numbers and the figures. */
   axis: string;

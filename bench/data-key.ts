@@ -1,6 +1,7 @@
 /**
- * What a data key costs: measures the same service and the same capture log with a key and without, in turns. Own process, with two
- * services and an upstream: `node bench/data-key.ts`, about two minutes. Prints medians and the medians of ratios.
+ * What a data key costs: measures the same service and the same capture log with a key and without, alternating. Own
+ * process, with two services and an upstream: `node bench/data-key.ts`, about two minutes. Prints medians and the
+ * medians of ratios.
  */
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -158,7 +159,7 @@ async function measureStorage(dataKey: Uint8Array | null, batch: number): Promis
   return { append_us: (user + system) / exchanges.length, bytes, read_us };
 }
 
-/** In turns, and the order changes each round. The first round warms up. */
+/** Measures both alternately, in an order that changes each round. The first round warms up. */
 async function compare(
   what: string,
   unit: string,

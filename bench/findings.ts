@@ -54,8 +54,8 @@ const QUICK: Plan = {
 };
 
 /**
- * The contract's limit for 10,000 idle readers. It is compared with the memory that the process uses more with them
- * than without.
+ * The contract's limit for 10,000 idle readers. It is compared with the additional memory that the process uses with
+ * them.
  */
 const READERS_BYTES_MAX = 300e6;
 const CONNECTIONS = 8;

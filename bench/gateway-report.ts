@@ -220,7 +220,7 @@ function printProxied(result: GatewayResult): void {
 function printExports(result: GatewayResult): void {
   for (const { connections, bytes, rounds, exported } of result.exports) {
     console.log(
-      `\nExport of spans, ${bytes / 1024} KB × ${connections} connections, in turns, medians of ${rounds.length}`,
+      `\nExport of spans, ${bytes / 1024} KB × ${connections} connections, alternating, medians of ${rounds.length}`,
     );
     const row = (way: 'off' | 'on') => {
       const pick = (of: (sample: LoadSample) => number) => takeMedian(rounds.map((round) => of(round[way])));

@@ -89,7 +89,7 @@ export interface ProxiedCell {
   rounds: Partial<Record<ProxyName, ProxiedResult & { cpuUs: number }>>[];
 }
 
-/** The same load on a gateway that exports spans and on one that does not, in turns. */
+/** The same load on a gateway that exports spans and on one that does not, alternating. */
 export interface ExportCell {
   connections: number;
   bytes: number;

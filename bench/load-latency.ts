@@ -1,6 +1,7 @@
 /**
- * What a proxy adds to one request at a time: one raw keep-alive socket to each target, with requests in turn in short
- * blocks, so that the machine's other work slows all targets alike. Runs in the load process.
+ * Measures what a proxy adds to one request at a time. Each target has one raw keep-alive socket. Short blocks of
+ * requests go to one target after the other, so that the machine's other work slows all targets alike. Runs in the load
+ * process.
  */
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';

@@ -130,7 +130,7 @@ export class OrderRun {
   readonly #stream: boolean;
   readonly #system: string;
 
-  /** @param prompt behind the system prompt's own words */
+  /** @param prompt text that is appended to the system prompt */
   constructor(
     order: Order,
     stream = false,

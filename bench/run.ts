@@ -16,7 +16,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   packing            bytes under a load that never pauses, beside those at rest
   cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
   scale              steps, rows and retrieval with 1 and 2 API boxes over one PostgreSQL, beside one box alone
-  outage             the gateway while the API's shared database is away, in turns with when it is there
+  outage             the gateway while the API's shared database is away, compared with when it is there
   start              processor time, memory and idle time of 1, 4 and 16 server threads
   peers              600 KB and 4 KB through other proxies, as far as installed, and through the gateway
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
@@ -41,7 +41,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   --minutes N        of soak
   --exchanges N,M    of growth: sizes, instead of 20000,100000,300000
   --runs N,M         of growth: sizes, instead of 1000,50000,200000
-  --before DIR       of packing and start: another checkout, measured in turns with this one
+  --before DIR       of packing and start: another checkout, measured alternately with this one
   --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads, for bench/profile.ts
   --node-flags="F G" of gateway: flags for the Node that runs the gateway with capture
   --save             write bench/results even when something was left out

@@ -1,7 +1,7 @@
 /**
  * What threads cost before the first request: `npm run bench -- start`. Measures the processor time of the start,
  * private memory and idle processor time of the service with every engine and 1, 4 and 16 server threads. With --before
- * it also measures another checkout, in turns. Own process.
+ * it also measures another checkout, alternating. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -10,7 +10,7 @@ import { type Quantiles, takeQuantiles } from './quantiles.ts';
 
 /** Requests that each connection sends, one after another. */
 export interface StepJob {
-  /** The targets get requests in turn in short blocks, so that the machine's other work affects all alike. */
+  /** Short blocks of requests go to one target after the other, so that the machine's other work affects all alike. */
   targets: { name: string; port: number; key: string }[];
   connections: number;
   /** Steps of each connection to each target. */
@@ -20,17 +20,17 @@ export interface StepJob {
   /** Run ids are `<prefix>-<number>`. */
   prefix: string;
   /**
-   * The run of a connection's n-th step: the connection's own run, or each time the next of `runs`, which all
+   * The run of a connection's n-th step: `own`: the connection's own run; a number: the next of so many runs, which all
    * connections share.
    */
   runs: 'own' | number;
   /**
    * There are twice as many connections as agents, and each request takes the connection that has been free for
-   * longest. So do agents whose client has a pool or is behind a proxy. Only if each connection has its run.
+   * longest. Agents whose client has a pool or is behind a proxy send like this. Only with `runs: 'own'`.
    */
   is_pooled?: boolean;
   /**
-   * Each connection first starts its run, as an agent does, which is not measured. Only if each connection has its run.
+   * Each connection first starts its run, as an agent does; the start is not measured. Only with `runs: 'own'`.
    */
   starts_own?: boolean;
   /** step_index of the first step; number of the first run that is started. */

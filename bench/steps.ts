@@ -1,6 +1,6 @@
 /**
  * What logging and scoring a step costs: `npm run bench -- steps`. It compares the product (`understudy serve`, one
- * server thread, one actor thread) with a bare uWebSockets.js echo of the same JSON, in one run and in turns: the time
+ * server thread, one actor thread) with a bare uWebSockets.js echo of the same JSON, alternating in one run: the time
  * that a step adds at one connection, requests a second at eight, how the cost changes along one run of 5,000 steps,
  * and how cost and memory change from one live run to 100,000. Own process.
  */
@@ -170,7 +170,7 @@ async function measureLiveRuns(
   return live;
 }
 
-/** Measures echo and step in turns, and returns the medians over the rounds. */
+/** Measures echo and step alternately, and returns the medians over the rounds. */
 async function measureBeside(
   ask: (job: StepJob) => Promise<StepResult>,
   targets: () => StepJob['targets'],
