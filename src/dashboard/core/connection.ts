@@ -26,7 +26,7 @@ document.addEventListener('visibilitychange', () => {
   if (document.visibilityState === 'visible') back.dispatchEvent(new Event('back'));
 });
 
-/** @returns stops it */
+/** @returns a function that stops the notifications */
 export function onBack(listener: () => void): () => void {
   back.addEventListener('back', listener);
   return () => back.removeEventListener('back', listener);

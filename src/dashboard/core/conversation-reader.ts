@@ -1,4 +1,4 @@
-/** Reads a captured run page by page, and then again and again the turns that were added. Browser. */
+/** Reads a captured run page by page, and then repeatedly the turns that were added. Browser. */
 import { call } from './api.ts';
 import type { CapturedRun, CapturedTurn } from './captured.ts';
 import { keepEqual } from './keep-equal.ts';

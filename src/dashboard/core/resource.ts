@@ -57,7 +57,7 @@ class Watched<T> implements Resource<T> {
     this.#every_ms = every_ms;
   }
 
-  /** @returns ends it */
+  /** @returns a function that ends the reading */
   start(): () => void {
     this.refresh();
     // A reader who comes back to the page sees the present state.

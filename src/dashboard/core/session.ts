@@ -167,7 +167,7 @@ async function useLink(): Promise<void> {
   forgetLink(token);
 }
 
-/** Unless another link was opened meanwhile. */
+/** Forgets this link's token, unless another link was opened meanwhile. */
 function forgetLink(token: string): void {
   if (linkToken === token) linkToken = null;
 }

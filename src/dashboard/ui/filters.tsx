@@ -38,7 +38,7 @@ function FilterField({
   maxLength?: number;
 }) {
   const [typed, setTyped] = useState(value);
-  /** The last values of this field and of the address. The one that has changed is the newer one. */
+  /** The last value that the field and the address both had. Whichever of them differs from it is newer. */
   const told = useRef(value);
   useEffect(() => {
     if (value === told.current) return;

@@ -75,7 +75,7 @@ function QueryChoice({
   label: string;
   any: string;
   options: readonly Option[];
-  /** The query may also have conditions on them that are no option. */
+  /** Fields on which the query may have conditions that are not among the options. */
   fields?: readonly string[];
 }) {
   const words = options.map(([of]) => of);
