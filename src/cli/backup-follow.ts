@@ -56,7 +56,9 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
   }
 }
 
-/** @throws BackupError if the service has ended the command. After a success, a supervisor would not start it again */
+/**
+ * @throws BackupError if the service has ended the command, because a supervisor would not restart it after a success
+ */
 function refuseLongRead(readMs: number): void {
   if (readMs < READ_AGES.asked_ms) return;
   throw new BackupError(

@@ -27,16 +27,16 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; defa
                        sealed files beside it are also read
   --out DIR            the student's folder: new, empty, or made by this command
   --target-error E     share of served steps that may be wrong, 0.001 to 0.5; default: ${TARGET_ERROR_DEFAULT}
-  --min-served N       held-out steps that it must serve before its error rate counts; default: ${SERVED_MIN_DEFAULT}
+  --min-served N       held-out steps that the student must serve before its error rate counts; default: ${SERVED_MIN_DEFAULT}
   --never-serve NAME   a tool whose calls are never served; repeatable, or separated by commas
-  --final-cost C       how many times as much as another error an error of a call costs that changes something for good,
+  --final-cost C       cost of an error in a call that changes something for good, as a multiple of any other error's,
                        1 to 100; default: ${FINAL_COST}. Such calls need more golden runs
-  --since WHEN         teaches only runs that began then or later: 90m, 12h, 7d before the round, or a time such as
+  --since WHEN         teach only from runs that began then or later: 90m, 12h, 7d before the round, or a time such as
                        2026-05-01 or 2026-05-01T12:00Z
   --tier TIER          e1, e2 or e3, for the line that says how to import the patterns; default: e2
   --share S            share of the runs that a new version serves, 0 to 1; default: 1. See understudy student publish --share
-  --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
-                       the agents and kinds of answers in which it agreed with golden answers
+  --student KIND       exemplar (default): answers from golden steps. http: the gateway asks a cheaper model, for the
+                       agents and kinds of answers in which it agreed with golden answers
   --endpoint URL       of kind http: base address of the service, or the address of its requests, which ends with
                        /v1/messages or /v1/chat/completions and so sets the style; its key is SVC_STUDENT_KEY
   --model NAME         of kind http: the name of the model
@@ -65,7 +65,10 @@ export interface DistillFlags {
   /** Share of the runs that the published version serves. */
   share: number;
   student: StudentKind;
-  /** Share of the golden runs held out for a service; null: as many as it needs. */
+  /**
+   * For a student that calls a service: share of the golden runs held out from teaching; null: as many as its
+   * calibration needs.
+   */
   held_out: number | null;
   json: boolean;
   help: boolean;

@@ -89,7 +89,9 @@ function layOutLook(view: InspectView, look: CacheLook): string {
       const about = look.is_estimate ? 'about ' : '';
       const cost = look.cost_usd === null ? '' : `, ${formatDollars(look.cost_usd)}`;
       const lost = `lost ${about}${formatCount(look.lost_tokens)} tokens${cost}`;
-      const against = dim(`(${read} of ${formatCount(look.expected_tokens)}, beside #${look.compared_with})`);
+      const against = dim(
+        `(${read} of ${formatCount(look.expected_tokens)}, compared with #${look.compared_with})`,
+      );
       const text = `${head}  ${bad('miss')}   ${lost} ${against}\n${layOutPart(view, 'why', look.words)}`;
       return look.difference === null ? text : text + layOutDifference(view, look.difference);
     }

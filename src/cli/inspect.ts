@@ -43,8 +43,8 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
        understudy inspect [--db FILE] --step N [--student DIR] [--json]
 
   --db FILE        capture database; default: DATA_DIR/capture.mdb. Its sealed files are also read. If you name one of
-                   these, only that file is read. A running gateway may be writing to it. Or a
-                   bucket (CAPTURE_BUCKET_URL of gateways): the runs of all of them; gateway=NAME in its query picks one
+                   these, only that file is read. A running gateway may be writing to it. FILE may also be a bucket
+                   (CAPTURE_BUCKET_URL of gateways): the runs of all of them; gateway=NAME in its query picks one
   QUERY            runs that match, captured and reported, in the query's order: 'status:failed tool:run_tests cost:>0.5
                    "date parser" since:7d sort:cost'. docs/queries.md lists the fields
   --export FORMAT  the runs as a file on standard output: csv, jsonl, parquet, or their turns as otlp (docs/export.md)
@@ -70,7 +70,7 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
 The table has a line for each run, the latest last:
   TURNS     model turns / all exchanges        IN, OUT   tokens, as the providers count them
   ERR       failed calls and tools             GAPS      x-svc-seq numbers that are missing
-  GOLDEN    yes, or the reason in short (--run has all of it). A golden run was captured completely, every failed call
+  GOLDEN    yes, or the reason in short (--run shows all of it). A golden run was captured completely, every failed call
             was retried with success, its last turn ended by itself, and no monitored run says otherwise
 
 Examples:
@@ -111,7 +111,7 @@ export interface OpenSource {
   count?: number;
   /** Verdicts that the service has kept. */
   kept?: KeptVerdict;
-  /** The same verdicts with the runs' first words. */
+  /** The kept verdicts, with the runs' first words. */
   keptRun?: FindStoredRun;
   /** Sums of cache misses that the service has kept. */
   keptCache?: (prices: Prices) => KeptCacheParts | null;

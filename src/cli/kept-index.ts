@@ -62,7 +62,7 @@ export class KeptIndex {
     return parts === null ? null : { cacheParts: () => parts };
   }
 
-  /** The same with sums of figures. */
+  /** Sums of figures at these prices; null: none are stored for these captures, or they are damaged. */
   figureParts(source: ExchangeSource, prices: Prices): KeptFigureParts | null {
     const parts = this.#readParts(source, prices, (index) => index.figureParts());
     return parts === null ? null : { figureParts: () => parts };

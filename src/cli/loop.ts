@@ -30,8 +30,8 @@ ${DISTILL_FLAGS_HELP}; with --every one line of JSON per round
 
 The gate: the student must serve at least --min-served of the held-out steps, and at most --target-error of these may be
 wrong, also among those that it serves in a row from the beginning of a run. Not worse: of the steps that were also held
-out for the published student, it must serve as many rightly, less 2 % at most, unless the published student misses the
-target there.
+out for the published student, it may serve at most 2 % fewer correctly, unless the published student misses the target
+there.
 
 Examples:
   understudy loop --out student --once

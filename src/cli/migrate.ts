@@ -7,10 +7,10 @@ import { readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Makes the tables of this version in the PostgreSQL database that AUTH_DB_URL names (docs/scale.md). It goes forward only, changes
-everything or nothing, and two at the same time wait for each other. Run it before the first start of a box, and with each
-new version before its boxes start. The user of AUTH_DB_URL must be allowed to create a schema in the database; the boxes may use another
-user, with fewer rights.
+const HELP = `Makes the tables of this version in the PostgreSQL database that AUTH_DB_URL names (docs/scale.md). It only goes
+forward, and changes everything or nothing. If two run at the same time, one waits for the other. Run it before the
+first start of a box, and with each new version before its boxes start. The user of AUTH_DB_URL must be allowed to
+create a schema in the database; the boxes may use another user, with fewer rights.
 
 Usage: understudy migrate [--check]
 

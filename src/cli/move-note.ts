@@ -1,6 +1,6 @@
 /**
- * The note of an `understudy move` that has begun to put files in place: by it the next one knows what an interrupted one has done.
- * A file in DATA_DIR, removed when the move has ended. Main thread.
+ * The note of an `understudy move` that has begun to put files in place. If it is interrupted, the next `understudy
+ * move` learns from the note what was done. A file in DATA_DIR, removed when the move has ended. Main thread.
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -13,7 +13,7 @@ const note = z.object({
   id: z.string(),
   rows: z.number(),
   tables: z.number(),
-  /** Digests of the files whose rows were moved; null: there was no such file. Unused towards a folder. */
+  /** Digests of the files whose rows were moved; null: there was no such file. Unused with `--to folder`. */
   main: z.string().nullable(),
   runs: z.string().nullable(),
 });
@@ -34,7 +34,7 @@ export function readMoveNote(dataDir: string): MoveNote | null {
   }
 }
 
-/** It is on the disk when this returns. @throws Error of the file system */
+/** Writes the note, which is on the disk when this returns. @throws Error of the file system */
 export function writeMoveNote(dataDir: string, written: MoveNote): void {
   const path = notePath(dataDir);
   writeFileSync(`${path}.partial`, JSON.stringify(written));

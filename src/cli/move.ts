@@ -28,7 +28,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Moves the databases of DATA_DIR (accounts, keys, patterns, findings, traces, runs, usage and so on) into the PostgreSQL database
 that AUTH_DB_URL names, or back. Captures stay where they are (docs/scale.md). All services that use either must be stopped. Everything is
-moved or nothing: rows are compared by count and SHA-256 before they count.
+moved or nothing: rows are compared by number and SHA-256 before the move takes effect.
 
 --to postgres needs a database that "understudy migrate" has prepared and that has no rows; its user must own the tables. Afterwards
 main.mdb is called main.mdb.moved, and runs.mdb runs.mdb.moved. Remove both when the boxes run. A DATA_DIR that has only runs.mdb adds its
@@ -45,7 +45,7 @@ Examples:
 `;
 
 interface MovePlace {
-  /** Of the database. Secret. */
+  /** Address of the database. Secret. */
   address: string;
   data_dir: string;
   /** Secret; null: no encryption. */
@@ -59,7 +59,7 @@ interface Moved {
   isContinued: boolean;
 }
 
-/** Takes the number of rows so far. */
+/** Receives the number of rows moved so far. */
 type Teller = (rows: number) => void;
 
 /** @returns the exit status */
@@ -149,7 +149,7 @@ async function moveIn(place: MovePlace, tell: Teller): Promise<Moved> {
   return { ...countRows(moved), isContinued: false };
 }
 
-/** Ends a move whose rows are in the database, if the files have the same rows still. */
+/** Completes a move whose rows are in the database, if the files still have the same rows. */
 async function completeMove({ data_dir, data_key }: MovePlace, note: MoveNote): Promise<Moved> {
   const [{ RowFile }, , , { MovedRuns }] = await loadBoth();
   const paths = databasePaths(data_dir, data_key);
@@ -195,7 +195,7 @@ async function moveOut({ address, data_dir, data_key }: MovePlace, tell: Teller)
     endMoveOut(data_dir);
     return { rows: note.rows, tables: note.tables, isContinued: true };
   }
-  // Of an interrupted move; without main.mdb no service has used it.
+  // This file is left from an interrupted move: without main.mdb, no service has used it.
   if (wasInterrupted) rmSync(runs, { force: true });
   for (const path of [main, runs])
     if (existsSync(path))

@@ -1,7 +1,7 @@
 /**
- * Ends the process with one line when its Node is too old for the sources, or when `npm ci` left packages out. To be imported
- * before anything else by what npm's scripts, the tutorial and the command line run. Plain JavaScript that any Node since 14 reads.
- * Main thread.
+ * Ends the process with one line when its Node is too old for the sources, or when `npm ci` left packages out. Programs
+ * that npm's scripts, the tutorial and the command line run import this file before anything else. Plain JavaScript
+ * that any Node since 14 reads. Main thread.
  */
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -9,7 +9,7 @@ import { relative } from 'node:path';
 const [major, minor] = process.versions.node.split('.').map(Number);
 if (major < 22 || (major === 22 && minor < 18)) {
   process.stderr.write(
-    `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 ${sayCommand()}\n`,
+    `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 ${sayCommand()}\n`,
   );
   process.exit(1);
 }

@@ -32,7 +32,7 @@ until Ctrl-C.
   --to URL       with --from: where they go; default: the gateway of this machine, so that the new run is captured
   --model NAME   with --from: ask this model instead of the agent's
   --run ID       with --from: the id of the new run; default: RUN and a time
-  --verify CMD   a shell command that judges the result after COMMAND has ended; its exit status becomes this one's. With
+  --verify CMD   a shell command that judges the result after COMMAND has ended; its exit status becomes replay's. With
                  --from, the new run gets the tag verify:passed or verify:failed, and a note
   --json         the result as one JSON document, on standard output
 

@@ -569,7 +569,7 @@ describe('--cache', () => {
     const { status, out } = await inspect(['--run', 'mend-1', '--cache'], twoTurns);
     expect(status).toBe(0);
     expect(out).toContain('#1  first  read 0 tokens');
-    expect(out).toContain('#2  miss   lost 5,000 tokens, $0.01725 (read 0 of 5,000, beside #1)');
+    expect(out).toContain('#2  miss   lost 5,000 tokens, $0.01725 (read 0 of 5,000, compared with #1)');
     expect(out).toMatch(
       /why +The same tools are in another order\n +where +tool 1 \(Edit\), after 9 characters\n/,
     );

@@ -42,7 +42,7 @@ it.each([
   expect(runOnOldNode(first.split(' ').slice(1), name)).toEqual({
     status: 1,
     stdout: '',
-    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 ${again}\n`,
+    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 ${again}\n`,
   });
 });
 
@@ -52,7 +52,7 @@ for (const [at, folder] of workspaces.entries())
     expect(runOnOldNode(words, 'prepack', folder)).toEqual({
       status: 1,
       stdout: '',
-      stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 npm pack --workspaces\n`,
+      stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 npm pack --workspaces\n`,
     });
   });
 
@@ -70,7 +70,7 @@ it.each([
   expect(runOnOldNode(words)).toEqual({
     status: 1,
     stdout: '',
-    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 node ${words.join(' ')}\n`,
+    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 node ${words.join(' ')}\n`,
   });
 });
 
