@@ -377,7 +377,7 @@ function explain(now: SeenPrompt, { before, parts, is_estimate }: Expectation): 
     if (!is_estimate && next === undefined)
       return tell('not_marked', ' at the end of the cached part or after it');
     if (!is_estimate && next! - end > LOOK_BACK_BLOCKS)
-      return tell('too_far_back', `: ${next! - end}, and it looks back ${LOOK_BACK_BLOCKS}`);
+      return tell('too_far_back', `: ${next! - end}; it searches ${LOOK_BACK_BLOCKS}`);
   }
   if (now.started_ms < before.ready_ms) return tell('not_ready');
   return explainByTime(now, before, tell);

@@ -32,8 +32,9 @@ export type MissCause = keyof typeof MISS_CAUSES;
 /** How a turn used the cache. */
 export const CACHE_VERDICTS = ['hit', 'miss', 'first', 'too_short', 'not_told'] as const;
 /**
- * `hit`: it read all that the cache held. `miss`: it read less. `first`: no earlier prompt begins like it.
- * `too_short`: providers do not cache prompts of this length. `not_told`: the answer reports no cache counts.
+ * `hit`: the turn read all that the cache held. `miss`: it read less. `first`: no earlier prompt has the same
+ * beginning. `too_short`: providers do not cache prompts of this length. `not_told`: the answer reports no cache
+ * counts.
  */
 export type CacheVerdict = (typeof CACHE_VERDICTS)[number];
 
@@ -58,7 +59,10 @@ export interface CacheLook {
   /** A readable name of the agent: its tools, or the first words of its system prompt; '' without both. */
   agent: string;
   verdict: CacheVerdict;
-  /** The earlier exchange whose prompt it could have read; null: no earlier prompt begins like it. */
+  /**
+   * The earlier exchange whose prompt this turn could have read from the cache; null: no earlier prompt has the same
+   * beginning.
+   */
   compared_with: number | null;
   /**
    * Tokens of that prompt that the provider had cached. An estimate if `is_estimate` is true; null: unknown.

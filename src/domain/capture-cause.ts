@@ -16,7 +16,7 @@ export const FAILURE_CAUSES = [
   'writer_down',
   /** The writer accepts no further batches at the moment. */
   'writer_busy',
-  /** The writer ended, or was too slow, while it had the batch: it may or may not be stored. */
+  /** The writer ended, or was too slow, while it had the batch, which may or may not be stored. */
   'lost_with_writer',
   'writer_killed',
 ] as const;
@@ -74,7 +74,7 @@ export function zeroCounts<Cause extends string>(causes: readonly Cause[]): Reco
 
 /** LMDB's error numbers for a file with damaged pages. */
 const DAMAGE_NUMBERS = new Set([-30797, -30796, -30795, -30794, -30793, -30778]);
-/** LMDB refuses a key or a value. */
+/** LMDB's error number for a key or a value that it refuses. */
 const BAD_VALUE_NUMBER = -30781;
 /** Error codes of a file that is not readable as a capture file. */
 const DAMAGE_CODES = new Set(['not_a_capture', 'truncated', 'damaged', 'newer_format']);
@@ -97,7 +97,7 @@ export function findPlaceCause(thrown: unknown): PlaceCause | null {
   return SYSTEM_CODE.test(code) || code === 'missing' || code === 'unreadable' ? 'disk_error' : null;
 }
 
-/** An exchange that is not stored because of its content, although the rest of its batch is. */
+/** An exchange that is not stored because of its content, while the rest of its batch is stored. */
 export interface SetApart {
   cause: 'unstorable';
   provider: string;

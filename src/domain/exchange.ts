@@ -34,7 +34,7 @@ export type ApiShape =
  * once.
  */
 export interface RequestForm {
-  /** Flat [name, value, …] in wire order. A varying value is that of one such request. */
+  /** Flat [name, value, …] in wire order. Each varying value is taken from one of these requests. */
   headers: readonly string[];
   /** Positions of the varying values, in ascending order. */
   varying: readonly number[];

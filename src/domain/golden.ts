@@ -132,7 +132,7 @@ const NAMED_IDS = 5;
 export interface GoldenWires {
   /** Whether runs of such turns can be golden. */
   canBeGolden(shape: ApiShape | null): boolean;
-  /** Whether this stop word means that the model ended its turn by itself. */
+  /** Whether this stop reason means that the model ended its turn by itself. */
   endsItself(shape: ApiShape, stop_reason: string): boolean;
 }
 
@@ -273,7 +273,7 @@ export class GoldenTally {
     };
     if (this.#turns === 0) say('no_turn', 'it has no model turn');
     if (this.#listOf('sideCall').count > 0)
-      say('side_call', `${this.#listOf('sideCall').name()}: a call of the client beside its work`);
+      say('side_call', `${this.#listOf('sideCall').name()}: a side call of the client`);
     this.#judgeCompleteness(say);
     const { count: aborted } = this.#listOf('aborted');
     if (aborted > 0)

@@ -4,7 +4,7 @@
  * so, and says that it takes a part before it uses it. Pure; any thread.
  */
 
-/** What one box has of a key's rate. */
+/** One box's entry about a key's rate. */
 interface BoxPart {
   /** Requests that arrive there, as a part of the key's rate: 0 … 1. */
   demand: number;
@@ -19,19 +19,23 @@ export type RateDivision = ReadonlyMap<string, BoxPart>;
 const RESERVED = 0.1;
 /** Demand of all boxes together below which they divide the rate equally. */
 const IDLE = 0.01;
-/** What remains of the demand from one look to the next without new requests. */
+/** The share of the demand that remains at the next look if no requests arrive. */
 const DECAY = 0.7;
 /** Smaller changes of a part, and of a demand, are not worth writing. */
 const SMALL = { held: 0.005, demand: 0.05 };
 /** Sums of fractions may be slightly wrong. */
 const ROUNDING = 1e-9;
 
-/** The part of a box that nothing is known of, if there are so many. */
+/** The part of a box about which nothing is known. @param boxes number of all boxes */
 export function reservedPart(boxes: number): number {
   return RESERVED / boxes;
 }
 
-/** Demand after a look. @param before at the last look @param now of the time since then */
+/**
+ * The demand as of this look.
+ * @param before the demand as of the last look
+ * @param now the demand measured since then
+ */
 export function followDemand(before: number, now: number): number {
   const demand = Math.min(1, Math.max(now, before * DECAY));
   return demand < IDLE / 2 ? 0 : demand;
@@ -41,7 +45,7 @@ export function followDemand(before: number, now: number): number {
  * What a box writes about a key.
  * @param known the key's division; null: its rate is divided equally
  * @param live boxes that live, with this one
- * @returns the division to write; null: from now on the rate is divided equally; undefined: nothing is to be written
+ * @returns the division to write; null: from now on the rate is divided equally; undefined: nothing needs to be written
  */
 export function divideRate(
   known: RateDivision | null,
@@ -54,7 +58,7 @@ export function divideRate(
   const equal = 1 / live.size;
   const former = known?.get(box);
   const parts = new Map<string, BoxPart>();
-  // A box that came later has the reserved part only, until it says more (RateExchange).
+  // A box that joined later has only the reserved part, until it writes an entry (RateExchange).
   const unknown = known === null ? equal : reservedPart(live.size);
   for (const other of live) parts.set(other, known?.get(other) ?? { demand: 0, held: unknown });
   const own = { demand, held: former?.held ?? unknown };

@@ -14,7 +14,7 @@ export const RUN_STARTS = 'run_starts';
 export const RUN_STEPS = 'run_steps';
 /**
  * Steps of finished runs, many in each row (gathered-steps.ts); key {@link runStepKey} of the last of them. In the
- * table of single steps each such row would lie alone in a page that the removed rows left.
+ * table of single steps, each such row would be alone in a page from which the other rows were removed.
  */
 export const RUN_GATHERED_STEPS = 'run_gathered_steps';
 /**

@@ -71,7 +71,7 @@ export interface StepDigest {
   features: Uint8Array;
 }
 
-/** A step in which unknown texts are '', and which of them are unknown. */
+/** A step whose unknown texts are '', with a flag for each that is unknown. */
 interface ToldStep extends MonitorStep {
   action_input: string;
   observation: string;

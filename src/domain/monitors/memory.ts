@@ -93,7 +93,7 @@ export interface Streak {
   calm: number;
 }
 
-/** A call, as it is also stored for steps that no longer have a slot. */
+/** A call in the form that stays stored when the step no longer has a slot. */
 interface CallRecord {
   call: number;
   outcome: number;

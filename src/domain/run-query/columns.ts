@@ -377,7 +377,7 @@ class TextColumn<Run> extends Column<Run> {
   }
 }
 
-/** A bit for each value that a run has, and one for each of which that is unknown. */
+/** For each run: a bit for each value that it has, and a bit for each value that it may have. */
 class ChoiceColumn<Run> extends Column<Run> {
   readonly #values: readonly string[];
   readonly #test: (run: Run, value: string) => Verdict;
