@@ -1,7 +1,7 @@
 /**
- * How the product grows with cores: `npm run bench -- cores`. Gateway (beside nginx with as many workers), steps and
- * retrieval with 1, 2, 4, … server threads, each variant bound to as many cores, all in alternating rounds. The load
- * runs on the other cores, so at the last point of a machine it shares the target's cores. Own process.
+ * How the product grows with cores: `npm run bench -- cores`. Gateway (compared with nginx with as many workers), steps
+ * and retrieval with 1, 2, 4, … server threads, each variant bound to as many cores, all in alternating rounds. The
+ * load runs on the other cores, so at the last point of a machine it shares the target's cores. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';

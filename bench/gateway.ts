@@ -152,7 +152,7 @@ class Load {
 
 /**
  * Lets one target run, and stops the gateways among the others. An idle gateway packs what it stored. That would take a
- * core from the measured target, or keep a core awake for it.
+ * core from the measured target, or keep a core awake that it then uses.
  */
 function leaveAlone(target: Pick<Target, 'pid'>, targets: readonly Target[]): void {
   for (const { pid, dataDir } of targets) if (pid !== null && dataDir !== null) process.kill(pid, 'SIGSTOP');

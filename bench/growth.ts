@@ -237,7 +237,7 @@ interface Series {
   name: string;
   values: number[];
   unit: 'B' | 'µs' | 'ms' | 'MB';
-  /** It is not judged, because it includes everything else that the machine did. */
+  /** Whether the series is not judged, because it includes everything else that the machine did. */
   isNoisy: boolean;
 }
 

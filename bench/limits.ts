@@ -79,7 +79,7 @@ async function measure({ takes, rounds }: LimitsOptions, limit: typeof LIMIT, ke
   return best;
 }
 
-/** The other thread's processor time counts for the process, so both together are divided by what both took. */
+/** The processor time of the process includes the other thread's, so it is divided by the takes of both threads. */
 async function measureContended({ takes, rounds }: LimitsOptions): Promise<number> {
   const memory = allocateRateTable(2);
   const generation = new RateTable(memory).open(0);

@@ -91,7 +91,7 @@ async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
 
 const PORTKEY_BANNER_MS = 3_000;
 
-/** It imports for a minute on a busy machine. */
+/** On a busy machine, LiteLLM loads its modules for a minute. */
 const LITELLM_START_MS = 180_000;
 
 /**
@@ -153,7 +153,7 @@ backend provider
   return ['haproxy', ['-db', '-f', file]];
 }
 
-/** It writes the traffic, as the gateway does. */
+/** mitmproxy writes the traffic to a file, as the gateway does. */
 function mitmLine(port: number, upstreamPort: number, dir: string): [string, string[]] {
   const upstream = `reverse:http://127.0.0.1:${upstreamPort}`;
   const args = ['-q', '--mode', upstream, '--listen-host', '127.0.0.1', '-p', String(port)];

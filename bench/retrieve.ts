@@ -30,7 +30,7 @@ interface RetrieveBenchOptions {
 interface SizeReport {
   patterns: number;
   imports_per_s: number;
-  /** Until the graph had the last import. */
+  /** Seconds until the graph contained the last import. */
   linked_after_s: number;
   one: Quantiles;
   eight: Quantiles;
@@ -39,7 +39,7 @@ interface SizeReport {
   cpu_us: { one: number; eight: number };
   /** The threads that take most, at eight connections. */
   thread_cpu_us: number[];
-  /** The same texts once more at one connection, whose vectors are cached. */
+  /** The same texts once more, at one connection, when their vectors are cached. */
   again: Quantiles;
   found_share: number;
   rss_bytes: number;

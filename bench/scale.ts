@@ -1,7 +1,8 @@
 /**
- * Several API boxes over one PostgreSQL database: `npm run bench -- scale`. Steps, written rows and retrieval with one and two
- * boxes, beside one box with its own database, in alternating rounds. Load, boxes and database share the machine's cores. So the
- * processor time of boxes and database, each by itself, says more than the requests per second. Own process.
+ * Several API boxes over one PostgreSQL database: `npm run bench -- scale`. Steps, written rows and retrieval with one
+ * and two boxes, compared with one box with its own database, in alternating rounds. Load, boxes and database share the
+ * machine's cores. So the processor time of boxes and database, each by itself, says more than the requests per second.
+ * Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';

@@ -31,9 +31,9 @@ interface SearchTimes {
   runs: number;
   /** The first search of the process, including everything that it reads. */
   first_us: number;
-  /** Until the exchanges and runs are found. */
+  /** Time until the exchanges and runs are found. */
   find_us: Quantiles;
-  /** Until the page with the places of the words has arrived. */
+  /** Time until the page with the places of the words has arrived. */
   page_us: Quantiles;
 }
 

@@ -14,7 +14,7 @@ import { type Provenance, saveResult, takeProvenance } from './results.ts';
 
 export interface StartFigures {
   threads: number;
-  /** Until it listens. */
+  /** Time until the service listens. */
   start_ms: number;
   /** Processor time of the whole process tree until it is idle. */
   start_cpu_ms: number;

@@ -247,7 +247,7 @@ async function measureCpus(): Promise<CpuFigures[]> {
 /** Runs everything, prints the figures, and writes the result file if `save` is set. */
 export async function runStorageBench(options: { save: boolean } = { save: true }): Promise<object> {
   const sizes: SizeFigures[] = [];
-  console.log('bytes an exchange on disk, beside gzip of its bodies; CPU µs and ms an exchange');
+  console.log('bytes an exchange on disk, compared with gzip of its bodies; CPU µs and ms an exchange');
   for (const size of CASES) {
     const figures = await measureSize(size);
     sizes.push(figures);

@@ -53,7 +53,7 @@ export function findBinaries() {
       const path = join(dirname(require.resolve(name)), BINARY);
       if (existsSync(path)) found.push({ name: `${name}/${BINARY}`, path });
     } catch {
-      // Of another platform.
+      // The binary belongs to another platform.
     }
   }
   return found;

@@ -22,7 +22,7 @@ export interface VectorEngine {
     count: number,
     similarities: Float64Array,
   ): number;
-  /** The same for packed vectors (src/search/packed-vector.ts). */
+  /** Like `compareShort`, for packed vectors (src/search/packed-vector.ts). */
   comparePacked(
     query: Float32Array,
     blocks: readonly Uint8Array[],

@@ -44,7 +44,7 @@ bool IsEscape(const Bytes& bytes, size_t at) {
 }
 
 #if defined(ASKS_PROCESSOR)
-/** Of 32 positions, those where an escape may begin. */
+/** Marks those of 32 positions at which an escape may begin. */
 __attribute__((target("avx2"))) inline __m256i MarkEscapes(const uint8_t* place) {
   const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
   const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place + 1));

@@ -198,7 +198,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const
     }
     marks->is_open[group] = _mm512_testn_epi8_mask(loose, loose) != 0;
   }
-  // Done later, because a wide load of bytes that narrow stores have just written waits until these are complete.
+  // A separate loop: a wide load of bytes that narrow stores have just written would wait for these stores.
   for (size_t group = 0; group < groups; group++) {
     if (HoldRunWide(marks->run + 1 + group * kGroupWindows)) marks->is_open[group] = true;
   }

@@ -51,7 +51,7 @@ class Texts {
   size_t bytes() const { return bytes_; }
 
  private:
-  /** Estimated size of an entry besides its text. */
+  /** Estimated size of an entry in addition to its text. */
   static constexpr size_t kEntryBytes = 100;
 
   struct Entry {

@@ -89,7 +89,7 @@ inline bool Read(const char* bytes, size_t length, const uint32_t* varying, size
   return true;
 }
 
-/** Of this thread. Freed with the thread. */
+/** The slots of this thread, freed with it. */
 inline thread_local std::array<Head, kSlots> slots;
 
 }  // namespace heads

@@ -73,7 +73,7 @@ interface Cell {
 
 export class CacheLedger {
   readonly #prices: Prices;
-  /** null: it is loaded. */
+  /** The stored parts that must still be loaded; null: they are loaded. */
   #kept: KeptCacheParts | null;
   /** Parts by their first id. */
   readonly #parts = new Map<number, LedgerPart>();
@@ -262,7 +262,7 @@ class LedgerPart {
     return this.#batch.length === 0 && this.next_id > Math.min(lastId, this.from_id + PART_IDS - 1);
   }
 
-  /** @returns whether all of it is examined; false if there was no time */
+  /** @returns whether the whole part is examined; false if time ran out */
   read(source: ExchangeSource, lastId: number, doctor: CacheDoctor, hasTime: () => boolean): boolean {
     const end = Math.min(lastId + 1, this.from_id + PART_IDS);
     while (this.#batch.length > 0 || this.next_id < end) {

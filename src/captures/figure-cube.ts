@@ -63,7 +63,7 @@ export class FigureCube {
   /** The sums of complete parts together, because most parts have the same values. */
   readonly #merged = new Map<string, Cell>();
   readonly #isMerged = new Set<CubePart>();
-  /** null: it is loaded. */
+  /** The stored parts that must still be loaded; null: they are loaded. */
   #kept: KeptFigureParts | null;
   /** Complete parts that are not stored yet. */
   readonly #unkept = new Set<CubePart>();

@@ -57,7 +57,7 @@ export interface ListedRun {
   estimated_turns: number;
   /** Its child runs, the first NAMED_CHILD_RUNS. */
   children: readonly ChildRunName[];
-  /** Its place in the table of all runs (run-table.ts); -1 without one. */
+  /** The run's slot in the table of all runs (run-table.ts); -1 without one. */
   slot: number;
 }
 

@@ -70,7 +70,7 @@ export function describeRun(source: ExchangeSource, chains: RunChains, run: Chai
   return described;
 }
 
-/** What a trace needs besides the exchanges. */
+/** What a trace needs in addition to the exchanges. */
 export interface TraceOptions {
   /** External statements about the run. */
   words: RunWords;

@@ -1,4 +1,4 @@
-/** Finds a run that marks are about, captured or reported. Main thread of the command line. */
+/** Finds the run, captured or reported, to which marks belong. Main thread of the command line. */
 import { resolve } from 'node:path';
 import { readCaptureOwner } from '../auth/owner.ts';
 import { askRunWords } from '../captures/run-words.ts';

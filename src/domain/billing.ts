@@ -281,7 +281,7 @@ function readSubscription(
   if (id === null) return null;
   const items = list(record(object.items).data).map(record);
   const priced = items.map((item) => planOfPrice(record(item.price), plans)).find((plan) => plan !== null);
-  // Newer versions of the processor's API keep the period with the item.
+  // In newer versions of the processor's API, the item has the period.
   const start = seconds(object.current_period_start) ?? seconds(items[0]?.current_period_start);
   const end = seconds(object.current_period_end) ?? seconds(items[0]?.current_period_end);
   return {

@@ -126,7 +126,8 @@ export class PathCover {
 }
 
 /**
- * A path's UTF-8 bytes in reverse, one character per byte. A slash is one byte, and a native function reverses them.
+ * A path's UTF-8 bytes in reverse, one character per byte. Bytes are reversed instead of characters because a native
+ * function can do it; a slash is a single byte.
  */
 function reversePath(path: string): string {
   let start = 0;

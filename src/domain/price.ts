@@ -27,7 +27,9 @@ export interface Price extends TierPrice {
 
 /** The part of a tier's name that says that Anthropic computed the answer in the US only (`usage.inference_geo`). */
 const US_TIER = 'us';
-/** Its factor of all rates: the same for all models that have the choice (platform.claude.com, "Data residency"). */
+/**
+ * The factor of this tier for all rates, the same for all models that offer it (platform.claude.com, "Data residency").
+ */
 const US_FACTOR = 1.1;
 
 /** Prices by model name; a name may contain `*` for any characters. */

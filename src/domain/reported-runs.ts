@@ -31,7 +31,7 @@ interface RowSnapshots {
 const ROWS_AT_ONCE = 200;
 /** A run may be listed up to this much later than a run that began after it. It is still found. */
 const LATE_MS = 5_000;
-/** The same for runs of several boxes, whose clocks differ by a minute at most. */
+/** The same time for runs of several boxes, whose clocks differ by at most a minute. */
 export const LATE_AMONG_BOXES_MS = 65_000;
 /** Running and ended runs that each call rereads. */
 const LOOKED_AT = { going_on: 500, ended: 100 } as const;

@@ -44,7 +44,7 @@ interface LegacyStep {
   tokens_used: number;
 }
 
-/** The validated facts of a trace besides its steps. */
+/** The validated facts of a trace, except its steps. */
 interface TraceHead {
   trace_id: string;
   run_id: string;

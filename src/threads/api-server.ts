@@ -212,7 +212,7 @@ export class ApiServer {
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
     const { runs, main } = this.#parts.stores;
     const isStopped = () => this.#isDraining;
-    // Of boxes that share a database, those with GW_ORG check the alerts and send the messages.
+    // If boxes share a database, those with GW_ORG check the alerts and send the messages.
     if (this.#parts.shared === null || this.#hasOrganization) this.#alerts.start();
     this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
       .then(() => listOldRows(runs, OUTCOME_LISTING, isStopped))

@@ -86,7 +86,7 @@ export class SharedLiveSource implements LiveSource {
   async replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
     const question: LiveQuestion = { replay: request, org_id: orgId };
     try {
-      // If the store thread does not know yet that this thread follows, it begins to send the stream at this question.
+      // A store thread that does not know yet that this thread follows begins to send the stream at this question.
       if (!this.#listeners.has(orgId)) throw new Error('its last reader has left');
       return (await this.#store.askLive(question)) as ReplayReply;
     } catch (thrown) {

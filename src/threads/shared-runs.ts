@@ -8,7 +8,7 @@ import { RunsClient } from '../storage/shared/runs-client.ts';
 import { SharedRunsJournal } from '../storage/shared/runs-journal.ts';
 import type { StoreSeat } from '../storage/shared/seat.ts';
 
-/** Of this thread's open journals; more than one only while a host starts again. */
+/** The clients of this thread's open journals; more than one only while a host restarts. */
 const clients = new Set<RunsClient>();
 
 export function openRunsJournal(seat: StoreSeat): JournalStore {

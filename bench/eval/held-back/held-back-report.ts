@@ -57,7 +57,7 @@ function cells({ steps, served, wrong, audited, refused, runs, runs_served }: Tr
   ];
 }
 
-/** Wrong of served, for each agent's kinds of answers that were wrong. */
+/** For each agent's kinds of answers with errors: the number of wrong ones and of served ones. */
 function tellKinds(live: HeldBackStage['live']): string {
   return Object.entries(live)
     .flatMap(([name, { kinds }]) =>

@@ -96,7 +96,7 @@ export function judgeRuns(student: OfflineStudent, runs: readonly RecordedRun[])
     figures.steps += steps.length;
     if (right === steps.length) figures.runs_served++;
   }
-  // The same as served runs, because there are no audits.
+  // Equal to `runs_served`, because there are no audits.
   figures.runs_covered = figures.runs_served;
   return figures;
 }

@@ -30,7 +30,7 @@ export interface TrialFigures {
   reasons: Record<string, Refusals>;
   /** Runs in which the student served every step, each with a right answer. */
   runs_served: number;
-  /** The same, but audited steps count as served. */
+  /** Like `runs_served`, but audited steps count as served. */
   runs_covered: number;
   /** Served answers, by the tools that they call. */
   kinds: Record<string, { served: number; wrong: number }>;

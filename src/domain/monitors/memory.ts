@@ -51,7 +51,7 @@ export const COUNTER = {
   /** Changes in total, and steps that looked something up. */
   changes: 6,
   reads: 7,
-  /** Summaries of the work so far, and the ordinal of the last one. */
+  /** Number of steps that summarize the work so far, and the ordinal of the last one. */
   recaps: 8,
   recap_at: 9,
   /** Number of successive failing steps with the same signature. */

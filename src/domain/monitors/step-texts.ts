@@ -11,7 +11,7 @@ import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from '.
 
 /** Characters read of each text: this many from the beginning, half as many from the end. */
 export const READ_CHARACTERS = 4096;
-/** The words among the first characters of the result, up to this number, are its head. */
+/** The head of a result: the words within this many characters from its beginning. */
 const HEAD_CHARACTERS = 160;
 
 /** Index of each count. */

@@ -119,7 +119,7 @@ export class RunColumns<Run> {
   }
 
   /**
-   * Reads the runs in slots, without `findText`. It is valid until {@link touch} or {@link clear}.
+   * A reader of the runs in slots, without `findText`, which is valid until {@link touch} or {@link clear}.
    * @param direct reads the fields without a column
    */
   reader(direct: RunReader<Run>, nowMs: number): RunReader<number> {

@@ -96,7 +96,8 @@ export class ServedRuns {
   }
 
   /**
-   * Adopts the state of the previous thread. Runs that this thread knows to be served by the upstream stay with it.
+   * Adopts the state of the previous thread. Runs that, as this thread knows, the upstream serves stay with the
+   * upstream.
    */
   restore(copy: ServedRunsCopy): void {
     for (const [run, server] of copy.runs) {

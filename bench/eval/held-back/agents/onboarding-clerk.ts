@@ -41,7 +41,7 @@ interface Department {
   name: string;
   accounts: readonly { system: string; groups: readonly string[] }[];
   equipment: readonly string[];
-  /** With the number of days after the first one. */
+  /** `after`: the number of days after the first day. */
   sessions: readonly { topic: string; after: number }[];
 }
 

@@ -251,7 +251,7 @@ class CheckerRun implements Run {
     }
   }
 
-  /** More was billed than delivered. */
+  /** Matches a text that gives the billed quantity as the delivered one. */
   get #falseCount(): RegExp {
     return new RegExp(`only ${this.#papers.invoice.quantity}\\b`);
   }

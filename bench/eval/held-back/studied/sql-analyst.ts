@@ -204,7 +204,7 @@ class AnalystRun implements Run {
     this.#rows = query(this.#database, this.#sql)!;
   }
 
-  /** One spelling of it. */
+  /** One spelling of the query. */
   get #sql(): string {
     return word(createPrng(1), spellQuery(this.#asked), {});
   }
