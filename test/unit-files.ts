@@ -18,7 +18,7 @@ export const UNIT = [
   'test/gateway/{known-headers,run-labels}.test.ts',
   'test/gateway/upstream/response-parser.test.ts',
   'test/http/{allowed-hosts,recorded-cases}.test.ts',
-  'test/actors/{live-exchange,live-hub,shared-hub,rate-bucket,run,usage-meter,capture-batch,fault-history}.test.ts',
+  'test/actors/{live-exchange,live-hub,shared-hub,rate-bucket,rate-exchange,run,usage-meter,capture-batch,fault-history}.test.ts',
   'test/api/{byte-stream,capture-exports,clock-jumps,declared-bounds,dispatch}.test.ts',
   'test/api/{experiments,patterns,retrieve,stream-credentials}.test.ts',
   'test/bench/{growth,held-back-judges,held-back-offline,soak}.test.ts',
