@@ -1,7 +1,7 @@
 /**
  * How long background work of the capture reader rests after a piece of work. If the machine has no spare time, the work
- * leaves most of it to processes that serve. A lower priority of the whole process would also delay its answers: beside
- * busy processes, it gets a thirtieth of the time. Pure; capture reader.
+ * leaves most of it to processes that serve. A lower priority of the whole process would also delay its answers: at nice
+ * 10, it gets a tenth of the time of each busy thread. Pure; capture reader.
  */
 
 /** If a piece took this many times its processor time, other processes wanted the same cores. */

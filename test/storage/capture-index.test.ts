@@ -237,6 +237,17 @@ describe('runs without a label', () => {
     expect(runs(readAll(log.stats().path))).toEqual(['conv_1', 'conv_1', 'conv_3']);
   });
 
+  it.each([
+    ['while exchanges are stored', true],
+    ['later', false],
+  ])('of a late turn and its continuation in one batch are found %s', async (_when, reads) => {
+    const log = await openLog(makeFolder(), reads);
+    // The client changed the answer, so only the first message shows what the request continues.
+    await log.append([ask('a changed b', 'y', { arrival: 2 }), ask('a', 'x', { arrival: 1 })]);
+    await indexAll(log);
+    expect(runs(readAll(log.stats().path))).toEqual(['conv_1', 'conv_1']);
+  });
+
   it('are found while exchanges are stored, also of raw ones, unless further batches wait', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const log = await CaptureLog.open({ path, redact: true, decode, pressed_rate: 1 });

@@ -50,6 +50,8 @@ export class ExchangeIndex {
   readonly #waiting = new WaitingFacts();
   readonly #tell: TellIndexed | null;
   readonly #runHeaders: readonly string[];
+  /** Facts that are being added. Their exchanges cannot be read from the file yet. */
+  #adding: readonly ExchangeFacts[] = [];
   /** Last id whose summary is written. */
   #stored: number;
   /** Summaries to write: those of the ids after `#stored`, without gaps. */
@@ -115,9 +117,14 @@ export class ExchangeIndex {
 
   /** Takes the facts of exchanges that are about to be stored, in id order. Facts that cannot be indexed yet wait. */
   add(facts: readonly ExchangeFacts[]): void {
-    for (const told of facts) {
-      if (told.record.id === this.indexed + 1) this.#index(told);
-      else this.#waiting.add(told);
+    this.#adding = facts;
+    try {
+      for (const told of facts) {
+        if (told.record.id === this.indexed + 1) this.#index(told);
+        else this.#waiting.add(told);
+      }
+    } finally {
+      this.#adding = [];
     }
   }
 
@@ -175,6 +182,8 @@ export class ExchangeIndex {
 
   #readEntry(id: number): DecodedEntry | null {
     if (id < this.#firstId || this.#reader === null) return null;
+    const told = this.#adding.find(({ record }) => record.id === id);
+    if (told !== undefined) return told.entry;
     try {
       return this.#readFacts(id)?.entry ?? null;
     } catch (error) {
