@@ -93,9 +93,9 @@ export const FINDINGS_INDEX_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per run in use, about 10 KB of memory each. Agents pause for minutes between steps, so runs stay in
- * memory, up to `max_live` (500 MB per thread); beyond it, the longest unused run is stored as a snapshot. Looking up
- * a repeated step takes an io slot, so there are many.
+ * One actor per run in use, about 10 KB of memory each. Agents pause for minutes between steps, so runs stay in memory,
+ * up to `max_live` (500 MB per thread); beyond it, the longest unused run is stored as a snapshot. There are many io
+ * slots, because looking up a repeated step takes one.
  */
 export const RUN_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,

@@ -48,7 +48,7 @@ export const PATTERN_MAKING_ADAPTER = 'pattern-making';
 
 /** Delay before the second attempt. It doubles for each further attempt. */
 const RETRY_AFTER_MS = 1_000;
-/** Interval at which the actor checks for callers that wait for the trace of another request. */
+/** Interval at which the actor checks whether a trace is done for which another request waits. */
 const WAIT_MS = 50;
 const ERROR_CHARACTERS = 300;
 

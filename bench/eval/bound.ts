@@ -153,7 +153,7 @@ function judgeServed(
     }
 }
 
-/** Whether a form is a whole kind, or the rest of a kind of which other forms are separate. */
+/** Whether a form is a whole kind, or what remains of a kind after other forms were separated from it. */
 function isKind(form: string): boolean {
   return form === kindOfForm(form);
 }

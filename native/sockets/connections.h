@@ -251,7 +251,7 @@ inline void KeepRawHeads(const framing::Scanner& scanner, const char* bytes) {
 /** The head that TakeHead was asked for, if it is a raw one; otherwise nullptr. */
 inline const std::string* TakenRawHead() {
   if (raw_heads == nullptr) return nullptr;
-  // They are in order, and one read can bring thousands of small ones.
+  // A binary search: the heads are in order, and one read can bring thousands of small ones.
   const auto found = std::lower_bound(raw_heads->begin(), raw_heads->end(), heads_taken,
                                       [](const RawHead& head, uint32_t count) { return head.number + 1 < count; });
   return found != raw_heads->end() && found->number + 1 == heads_taken ? &found->bytes : nullptr;

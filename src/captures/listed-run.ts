@@ -37,7 +37,9 @@ export interface ListedRun {
   tally: RunTally;
   /** The exchange that was added last; null before the first. */
   last: PlacedExchange | null;
-  /** false if an exchange was stored after a later exchange. Then the tally must be made again before judging. */
+  /**
+   * false if an exchange was stored after a later exchange. The tally must then be made again before the run is judged.
+   */
   is_in_order: boolean;
   /** 0 before the first exchange. */
   first_turn_id: number;

@@ -29,7 +29,7 @@ interface RowSnapshots {
 
 /** Number of rows that are read between two checks of the time, about a millisecond. */
 const ROWS_AT_ONCE = 200;
-/** A run may be listed up to this much later than a run that began after it. It is still found. */
+/** A run is found even if it is listed up to this much later than a run that began after it. */
 const LATE_MS = 5_000;
 /** The same time for runs of several boxes, whose clocks differ by at most a minute. */
 export const LATE_AMONG_BOXES_MS = 65_000;
@@ -98,7 +98,8 @@ export class ReportedRuns {
   }
 
   /**
-   * Reads new runs, and older ones while there is time, at least a few: on a slow machine the rest may take all of it.
+   * Reads new runs, and older ones while there is time. It reads at least a few older ones, because on a slow machine
+   * the other reads may take all the time.
    * @returns whether there is more to read
    */
   follow(hasTime: () => boolean): boolean {

@@ -24,7 +24,8 @@ const loading = new Map<Worker, Promise<unknown>>();
 // Registers every thread, however it is started: a forgotten one would end the process only occasionally, without a
 // visible reason.
 process.on('worker', (thread) => {
-  // Threads of a pool send a message when their modules are loaded; the other threads here send none before.
+  // Threads of a pool send a message when their modules are loaded; the other threads of this program send no message
+  // earlier.
   if (!loading.has(thread)) watchLoading(thread, once(thread, 'message'));
 });
 

@@ -72,7 +72,7 @@ export interface HostOptions {
     run_headers?: readonly string[];
     /** DATA_DIR; absent: the folder of `db`. */
     data_dir?: string;
-    /** The memory that the capture process also maps; absent: it maps none. */
+    /** The memory that the capture process also maps; absent: no such memory. */
     memory?: MappedMemoryPlace & { descriptor: number };
   };
   /** The databases with the journals of persistent kinds; null: the process has no such kinds (the gateway alone). */

@@ -193,7 +193,7 @@ export function readAllCpu(): number {
   );
 }
 
-/** The fields of /proc/self/stat behind the command's name, the state first. */
+/** The fields of /proc/self/stat after the command's name; the first one is the state. */
 function readOwnStat(): number[] {
   try {
     const stat = readFileSync('/proc/self/stat', 'latin1');

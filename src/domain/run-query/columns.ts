@@ -206,7 +206,8 @@ export class RunColumns<Run> {
   }
 
   /**
-   * Replaces a column with too many lists. Most of them may be lists that runs had before.
+   * Clears a column with too many lists if most of them are former lists of runs that have changed; otherwise replaces
+   * the column.
    * @returns whether the column must be filled again
    */
   #limitNames(field: string): boolean {
