@@ -233,7 +233,7 @@ class Readers {
     return this.#ask({ do: 'open', port, key: PRODUCT_KEY, readers, org_id });
   }
 
-  /** Resolves when they listen, to a promise that resolves when all have received the events. */
+  /** Resolves when the readers listen. `report` resolves when all of them have received the events. */
   async hear(events: number): Promise<{ report: Promise<ReadersReport> }> {
     await this.#ask({ do: 'hear', events });
     return { report: this.#next<ReadersReport>() };

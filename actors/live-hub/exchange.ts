@@ -311,7 +311,7 @@ export class LiveExchange {
     return isMore;
   }
 
-  /** Answers the pages that can be answered, or lets older events be read for them. */
+  /** Answers the pages that can be answered. For the others it causes older events to be read. */
   #answerPages(feed: Feed): void {
     const { ring, pages } = feed;
     if (ring === null || ring.last_id < feed.told_id) return;

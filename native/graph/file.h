@@ -28,7 +28,7 @@ constexpr uint8_t kMark = 1;
 
 /** Maximum levels of a point. hnswlib draws far fewer for the number of points that an index may have. */
 constexpr size_t kFloorsMax = 64;
-/** Initial capacity, and at least twice the number of points. It grows when more arrive. */
+/** A graph that was read has room for twice its points, at least for this many, at most for the file's capacity. */
 constexpr size_t kRoomMin = 1 << 12;
 /** Seed for the levels of points that are added later; the default seed of the generator. */
 constexpr size_t kSeedOfRead = 1;

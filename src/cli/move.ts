@@ -304,7 +304,9 @@ async function writeFolder(
   }
 }
 
-/** Loads the modules of both storages late: one loads LMDB, the other the driver of PostgreSQL. */
+/**
+ * Loads the modules of both storages only when needed, because one loads LMDB, and the other the driver of PostgreSQL.
+ */
 function loadBoth() {
   return Promise.all([
     import('../storage/lmdb/row-file.ts'),
