@@ -50,7 +50,7 @@ it.each(['disk_full', 'disk_error', 'damaged'] as const)('the log says what to d
   tell({ type: 'failing', cause, reason: 'why' });
   expect(lines.map(({ level }) => level)).toEqual(['error', 'info']);
   expect(lines[0]).toMatchObject({ fields: { cause, reason: 'why' } });
-  expect(lines[0]!.message).toMatch(/^exchanges cannot be stored: .*(Make|Look|Move) /);
+  expect(lines[0]!.message).toMatch(/^exchanges cannot be stored: .*(Make|Check|Move) /);
 });
 
 it('drops are logged by cause', () => {

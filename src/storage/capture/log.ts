@@ -12,7 +12,7 @@
  */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
 import type { LocalKeep } from '../../domain/local-keep.ts';
@@ -22,6 +22,7 @@ import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import type { OpenSnapshot } from '../lmdb/snapshots.ts';
 import { Offload, type OffloadState, type OffloadStep } from '../offload/offload.ts';
 import { TextIndex, type TextIndexState } from '../text-index/text-index.ts';
+import { AppendLoad } from './append-load.ts';
 import { AttachmentStore } from './attachments.ts';
 import { BatchEncoder, type EncodedBatch } from './batch-encoder.ts';
 import { hasOrder } from './erase-order.ts';
@@ -68,13 +69,9 @@ const INDEX_BATCH = 256;
 const FLUSH_INDEX_MS = 200;
 /** Longest time that a flush writes the full-text index. The waiting texts need less, unless the machine is busy. */
 const FLUSH_TEXT_MS = 1_000;
-/**
- * Before a rotation, all but this many exchanges are indexed for a limited time, in slices. The pauses between them let
- * exchanges be stored: without pauses the log stores one batch for each slice, and under load exchanges are dropped.
- */
+/** Before a rotation, all but this many exchanges are indexed for a limited time, in slices. */
 const ROTATE_BACKLOG = 500;
 const ROTATE_SLICE_MS = 20;
-const ROTATE_PAUSE_MS = 20;
 const ROTATE_INDEX_MS = 30_000;
 /** Longest time that an erasure packs or indexes before other calls get their turn. */
 const ERASE_SLICE_MS = 20;
@@ -173,8 +170,7 @@ export class CaptureLog {
     WithheldCause,
     number
   >;
-  /** Appends that wait for earlier calls. */
-  #waitingAppends = 0;
+  readonly #appends: AppendLoad;
   /** Tidying passes so far. */
   #passes = 0;
   #closed = false;
@@ -200,18 +196,27 @@ export class CaptureLog {
     const { path, data_key, first_id } = options;
     makeFolder(dirname(path));
     const release = (file: number): void => log.#rawFiles.release(file);
-    const sealed = new SealedFiles(path, data_key ?? null, release, options.decode ?? null);
+    const appends = new AppendLoad();
+    const rest = (tookMs: number) => appends.rest(tookMs);
+    const sealed = new SealedFiles({
+      path,
+      data_key: data_key ?? null,
+      release,
+      decode: options.decode ?? null,
+      rest,
+    });
     await ensureCaptureFile(path, Math.max(sealed.last_id + 1, first_id ?? 1), [], data_key);
-    const log = new CaptureLog(options, sealed);
+    const log = new CaptureLog(options, sealed, appends);
     sealed.resume();
     return log;
   }
 
-  private constructor(options: CaptureLogOptions, sealed: SealedFiles) {
+  private constructor(options: CaptureLogOptions, sealed: SealedFiles, appends: AppendLoad) {
     const { path, redact, fault } = options;
     const dataKey = options.data_key ?? null;
     this.#options = options;
     this.#sealed = sealed;
+    this.#appends = appends;
     this.#offload = Offload.open({
       path,
       data_key: dataKey,
@@ -283,9 +288,9 @@ export class CaptureLog {
    * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used
    */
   append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
-    this.#waitingAppends++;
+    const beginStoring = this.#appends.begin();
     return this.#enqueue(() => {
-      this.#waitingAppends--;
+      beginStoring();
       return this.#append(batch);
     });
   }
@@ -362,7 +367,7 @@ export class CaptureLog {
    */
   #isBehind(exchanges: number, bytes: number): boolean {
     if (exchanges >= BEHIND.exchanges || bytes >= BEHIND.bytes) return true;
-    return this.#waitingAppends >= BEHIND.appends || this.#live.index.isFull;
+    return this.#appends.waiting >= BEHIND.appends || this.#live.index.isFull;
   }
 
   #commit(encoded: EncodedBatch): void {
@@ -731,8 +736,9 @@ export class CaptureLog {
     if (decode === undefined) return;
     const deadline = performance.now() + ROTATE_INDEX_MS;
     while (this.#isIndexBehind() && performance.now() < deadline && !this.#ending.signal.aborted) {
+      const start = performance.now();
       if ((await this.indexSome(decode, ROTATE_SLICE_MS)) === 0) break;
-      await pause(ROTATE_PAUSE_MS);
+      await this.#appends.rest(performance.now() - start);
     }
   }
 
@@ -744,7 +750,8 @@ export class CaptureLog {
     const lastId = this.#live.next_id - 1;
     if (lastId < firstId) return null;
     const start = performance.now();
-    while (decode !== undefined && performance.now() - start < SEAL_INDEX_MS) {
+    // New exchanges wait meanwhile, so a large backlog is left to the sealing.
+    while (decode !== undefined && !this.#isIndexBehind() && performance.now() - start < SEAL_INDEX_MS) {
       if ((await this.#indexSome(decode, SEAL_INDEX_MS)) === 0) break;
     }
     fault?.('seal');

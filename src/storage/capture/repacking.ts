@@ -107,9 +107,10 @@ export function repackBlock(
 const READER_CACHE_BYTES = 1 << 20;
 
 /**
- * Packs the raw blocks of a file without a writer, one block per tick: a file that is being sealed, or a copy.
+ * Packs the raw blocks of a file without a writer: a file that is being sealed, or a copy.
  * @param folder folder of the raw files
  * @param release called with the raw file of each block once the packed block is on disk
+ * @param rest called after each block with the time that it took, ms
  * @returns number of unreadable blocks, which stay unchanged
  * @throws the storage's error
  */
@@ -118,6 +119,7 @@ export async function repackAll(
   folder: string,
   release: (file: number) => void = () => {},
   dataKey: Uint8Array | null = null,
+  rest: (tookMs: number) => Promise<void> = () => nextTick(),
 ): Promise<number> {
   const env = openCaptureEnv(path, 'write', dataKey);
   try {
@@ -125,13 +127,14 @@ export async function repackAll(
     const packed: number[] = [];
     let unread = 0;
     for (const { key, file } of listWaiting(env)) {
+      const start = performance.now();
       const pieces = repackBlock(env, folder, key, nextPiece);
       if (pieces === null) unread++;
       else {
         nextPiece += pieces;
         packed.push(file);
       }
-      await nextTick();
+      await rest(performance.now() - start);
     }
     await syncEnv(env);
     for (const file of packed) release(file);

@@ -5,7 +5,6 @@
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { setImmediate as nextTick } from 'node:timers/promises';
 import { syncPath } from '../../std/synced-path.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { BlockReader } from './blocks.ts';
@@ -26,11 +25,24 @@ import type { DecodeExchange } from './stored-copy.ts';
 /** A live file that was replaced by a new one and is not sealed yet. */
 export type MovedFile = Pick<SealedFile, 'path' | 'first_id' | 'last_id'>;
 
+interface SealedFilesOptions {
+  /** Of the live file. */
+  path: string;
+  data_key: Uint8Array | null;
+  /** Called with the raw file of each block once the packed block is on disk. */
+  release: (file: number) => void;
+  /** Completes the index of a file before it is sealed; null: the index stays as it is. */
+  decode: DecodeExchange | null;
+  /** Lets exchanges be stored. @param tookMs time of the sealing since the last call, ms */
+  rest: (tookMs: number) => Promise<void>;
+}
+
 export class SealedFiles {
   readonly #path: string;
   readonly #dataKey: Uint8Array | null;
   readonly #release: (file: number) => void;
   readonly #decode: DecodeExchange | null;
+  readonly #rest: (tookMs: number) => Promise<void>;
   #count: number;
   #lastId: number;
   /** Files that an earlier process left before they were sealed. */
@@ -40,21 +52,12 @@ export class SealedFiles {
   /** The last indexed exchange of each file whose index is not complete, in the order of the files. */
   readonly #indexed = new Map<MovedFile, number>();
 
-  /**
-   * @param path of the live file
-   * @param release called with the raw file of each block once the packed block is on disk
-   * @param decode completes the index of a file before it is sealed; null: the index stays as it is
-   */
-  constructor(
-    path: string,
-    dataKey: Uint8Array | null,
-    release: (file: number) => void,
-    decode: DecodeExchange | null,
-  ) {
+  constructor({ path, data_key, release, decode, rest }: SealedFilesOptions) {
     this.#path = path;
-    this.#dataKey = dataKey;
+    this.#dataKey = data_key;
     this.#release = release;
     this.#decode = decode;
+    this.#rest = rest;
     const sealed = listSealed(path);
     this.#count = new Set(sealed.map((file) => file.first_id)).size;
     this.#lastId = sealed.reduce((last, file) => Math.max(last, file.last_id), 0);
@@ -137,9 +140,8 @@ export class SealedFiles {
     const { path: aside, first_id, last_id } = moved;
     const target = sealedPath(this.#path, first_id, last_id, false);
     if (!existsSync(target)) {
-      await repackAll(aside, rawFolder(aside), this.#release, this.#dataKey);
-      const note = (indexed: number) => this.#indexed.set(moved, indexed);
-      if (this.#decode !== null) await completeIndex(aside, this.#decode, this.#dataKey, note);
+      await repackAll(aside, rawFolder(aside), this.#release, this.#dataKey, this.#rest);
+      await this.#completeIndex(moved);
       const partial = `${target}.part`;
       rmSync(partial, { force: true });
       const env = openCaptureEnv(aside, 'read', this.#dataKey);
@@ -159,44 +161,40 @@ export class SealedFiles {
     syncPath(dirname(target));
     return target;
   }
+
+  /** Indexes the rest of a file that takes no more exchanges. */
+  async #completeIndex(moved: MovedFile): Promise<void> {
+    const decode = this.#decode;
+    if (decode === null) return;
+    const { path } = moved;
+    const env = openCaptureEnv(path, 'write', this.#dataKey);
+    try {
+      const index = new ExchangeIndex(env, new BlockReader(env, path, CACHE_BYTES), decode);
+      let start = performance.now();
+      while (index.indexNext(decode)) {
+        if (index.pending >= INDEX_BATCH) index.store();
+        const tookMs = performance.now() - start;
+        if (tookMs < INDEX_MS) continue;
+        this.#indexed.set(moved, index.stored);
+        await this.#rest(tookMs);
+        start = performance.now();
+      }
+      index.store();
+      this.#indexed.set(moved, index.stored);
+      await syncEnv(env);
+      removeCheckpoint(path);
+    } finally {
+      await closeEnv(env);
+    }
+  }
 }
 
 /** Memory for what the index reads. */
 const CACHE_BYTES = 16 << 20;
 /** Number of exchanges to index before each write. */
 const INDEX_BATCH = 256;
-/** Longest time of indexing between two turns of the event loop. */
+/** Longest time of indexing between two pauses. */
 const INDEX_MS = 20;
-
-/**
- * Indexes the rest of a file that takes no more exchanges.
- * @param note called with the last exchange in the stored index, from time to time
- */
-async function completeIndex(
-  path: string,
-  decode: DecodeExchange,
-  dataKey: Uint8Array | null,
-  note: (indexed: number) => void,
-): Promise<void> {
-  const env = openCaptureEnv(path, 'write', dataKey);
-  try {
-    const index = new ExchangeIndex(env, new BlockReader(env, path, CACHE_BYTES), decode);
-    let start = performance.now();
-    while (index.indexNext(decode)) {
-      if (index.pending >= INDEX_BATCH) index.store();
-      if (performance.now() - start < INDEX_MS) continue;
-      note(index.stored);
-      await nextTick();
-      start = performance.now();
-    }
-    index.store();
-    note(index.stored);
-    await syncEnv(env);
-    removeCheckpoint(path);
-  } finally {
-    await closeEnv(env);
-  }
-}
 
 /** The raw files that a file needs until it is sealed. */
 function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
