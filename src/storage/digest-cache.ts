@@ -34,7 +34,7 @@ interface DigestRow {
 const DIGESTS = 'digests';
 const TOTALS = 'totals';
 const TOTAL_KEY = ['bytes'];
-/** Bytes of rows that are written together. */
+/** Maximum bytes of rows that are written together. */
 const BATCH_BYTES = 1_048_576;
 const BATCH_ROWS = 1_000;
 /** Longest unpacked digest of one run. */

@@ -2,9 +2,9 @@
  * Ends processes that read a database in one transaction for too long. Such a transaction keeps LMDB from reusing
  * pages that were freed since, so the file grows with each write and never shrinks. The commands and the capture
  * reader renew their transactions with each call; a copy for a backup is one transaction. Ending a reader is safe:
- * it changes nothing, and a process that is ended in a write transaction leaves the state before it. Capture
- * process for captures, main thread for the databases of DATA_DIR. A process is ended only if the system says that
- * it maps the file (Linux), because its id may come from another container that shares the file.
+ * it changes nothing, and a process that is ended in a write transaction leaves the state before it. Runs in the
+ * capture process for captures, and on the main thread for the databases of DATA_DIR. A process is ended only if the
+ * system says that it maps the file (Linux), because its id may come from another container that shares the file.
  */
 import { readFileSync, realpathSync } from 'node:fs';
 import { type Clock, systemClock } from '../std/clock.ts';

@@ -5,7 +5,7 @@ import { removeRows } from './accounts/row-removal.ts';
 import type { Experiments } from './ports/experiments.ts';
 import type { Row, RowRange, Tables } from './tables.ts';
 
-/** Runs that are read at once, which takes a few milliseconds. */
+/** Maximum number of runs that are read at once, which takes a few milliseconds. */
 const RUNS_AT_ONCE = 250;
 
 export class TableExperiments implements Experiments {

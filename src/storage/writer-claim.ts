@@ -52,7 +52,7 @@ const ANSWER_MS = 1_000;
  * next question shows that.
  */
 const SILENCE_MS = 3_000;
-/** Bound for an answer such as `123 running\n`. */
+/** Maximum length of an answer such as `123 running\n`. */
 const ANSWER_CHARACTERS = 32;
 
 /**

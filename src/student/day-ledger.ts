@@ -9,7 +9,7 @@ import type { LedgerReport, LedgerRow, LedgerTotal } from '../domain/student-led
 import { boundError } from './model/error-bound.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
 
-/** Bounds of the ledger: days, agents per day, and the size of its file. */
+/** Maximum number of days of the ledger, of agents per day, and of bytes of its file. */
 export const LEDGER = { days: 90, agents: 100, file_bytes: 8 << 20 } as const;
 /** How soon a change of the ledger is written. */
 const LEDGER_SAVE_MS = 2_000;

@@ -48,7 +48,7 @@ export class StudentSharing {
   readonly #directory: string;
   readonly #place: StudentPlace;
   readonly #source: string;
-  /** The content of serving.json; null before the first look. */
+  /** The content of serving.json; null before the first check. */
   #shared: string | null = null;
   /** The digest of the manifest that serving.json names. */
   #manifest: string | null = null;
@@ -128,7 +128,7 @@ export class StudentSharing {
 export class StudentFollowing {
   readonly #directory: string;
   readonly #place: StudentPlace;
-  /** Digest of the manifest that serves in this directory; undefined before the first look. */
+  /** Digest of the manifest that serves in this directory; undefined before the first check. */
   #manifest: string | null | undefined;
   #orders: string | null = null;
 

@@ -35,15 +35,15 @@ const CHOSEN = 60;
 const READ = 24;
 const LINED = 24;
 const RECKONED = 24;
-/** Ways to find a value in one element of a list. */
+/** Maximum number of ways to find a value in one element of a list. */
 const HITS = 3;
-/** Sources that may name an element or a line. */
+/** Maximum number of sources that may name an element or a line. */
 const NAMING = 6;
-/** Days, times and numbers of the step from which values are computed. */
+/** Maximum number of days, times and numbers of a step that are tried as inputs of a computed value. */
 const BASES = 24;
-/** Tools whose calls are counted. */
+/** Maximum number of tools whose calls are counted. */
 const COUNTED = 8;
-/** Words of a short text, whose place counts. */
+/** Maximum number of words of a text that counts as short. Only in a short text does the place of a word count. */
 const SHORT_WORDS = 8;
 
 /** Rules that find the value in this step. */

@@ -506,7 +506,7 @@ class Labelling {
     return !this.#areSeparated(ofMain, ofOther);
   }
 
-  /** Whether the main way first only looks, and later makes the calls that the other way makes at once. */
+  /** Whether the main way first only looks things up, and later makes the calls that the other way makes at once. */
   #looksFirst(main: readonly number[], other: readonly number[], ofMain: readonly number[]): boolean {
     return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
   }
@@ -544,7 +544,7 @@ class Labelling {
   }
 
   /**
-   * Whether the calls that only the other way makes are looks, or enough runs of the main way make these calls later.
+   * Whether the calls that only the other way makes are lookups, or enough runs of the main way make these calls later.
    * In the second case, enough runs must also show that the order of the calls does not matter.
    */
   #leavesLooksOut(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
@@ -590,7 +590,7 @@ class Labelling {
     );
   }
 
-  /** The groups of calls that some runs make at once and other runs make only after this look. */
+  /** The groups of calls that some runs make at once and other runs make only after this lookup. */
   #findPathsWithout(
     look: readonly number[],
     groups: readonly number[][],
@@ -784,7 +784,7 @@ class Labelling {
 
 /**
  * Tools of the additional calls of an answer; null if it lacks one of these calls, or if an additional call
- * is not a look.
+ * is not a lookup.
  */
 function looksBeside(calls: readonly string[], content: readonly StudentBlock[]): string[] | null {
   const own = new Set(calls);
@@ -827,7 +827,7 @@ function sample(all: readonly number[], most: number): readonly number[] {
 
 /** The style of a situation counts if the situation has at least this share of a label's steps. */
 const SITUATION_SHARE = 0.1;
-/** Texts, and tokens of steps, that the search for situations examines. */
+/** Maximum number of texts, and of tokens of steps, that the search for situations examines. */
 const STYLE_TEXTS = 300;
 const TOKEN_COLUMNS = 3_000;
 const TOKEN_KIND = 99;

@@ -1,8 +1,8 @@
 /**
  * Finds final tools. In golden runs, calls of other tools hardly ever come after calls of a final tool. An agent can
- * notice a wrong lookup from the next result, but cannot undo a wrong call of a final tool. A tool that only looks is never
- * final, even if an agent does nothing else. An agent whose only tool is a shell uses it for lookups, too. For such an
- * agent, a later call with a different input counts as a lookup. Pure; teaching.
+ * notice a wrong lookup from the next result, but cannot undo a wrong call of a final tool. A tool that only looks
+ * things up is never final, even if an agent does nothing else. An agent whose only tool is a shell uses it for
+ * lookups, too. For such an agent, a later call with a different input counts as a lookup. Pure; teaching.
  */
 
 import { canonicalText } from '../student/model/json-values.ts';

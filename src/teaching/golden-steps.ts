@@ -237,7 +237,7 @@ interface Taken {
   bytes: number;
 }
 
-/** Bound on one run's unpacked steps. */
+/** Maximum bytes of one run's unpacked steps. */
 const PACKED_STEPS_BYTES = 512 * 1_048_576;
 
 /** A golden run whose steps are packed. */

@@ -12,7 +12,7 @@ export const DISTILL_BOUNDS = {
    * Maximum number of times that a round starts again after it ran out of memory, each time with half of these bounds.
    */
   halvings: 6,
-  /** Patterns that are extracted from the runs. */
+  /** Maximum number of patterns that are extracted from the runs. */
   patterns: 2_000,
 } as const;
 /**

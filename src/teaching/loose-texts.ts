@@ -47,7 +47,10 @@ export const LOOSE_RUNS = 5;
 const DERIVED_VALUES = 3;
 /** Share of the texts that may have something else where a rule finds a value: the place may be misjudged. */
 const ELSE_SHARE = 0.1;
-/** Groups of similar texts, texts of a group that are compared, and texts of a group that are tried as the template. */
+/**
+ * Maximum number of groups of similar texts, of texts of a group that are compared, and of texts of a group that are
+ * tried as the template.
+ */
 const GROUPS = 8;
 const COMPARED = 40;
 const TRIED = 3;
@@ -55,7 +58,7 @@ const TRIED = 3;
 const FIRST = { texts: 8, share: 0.25 } as const;
 /** A word is taken from the steps if this share of the texts with it have it there, and at most this share of all texts. */
 const TAKEN = { share: 0.9, most: 0.7 } as const;
-/** Pieces of the longest value. */
+/** Maximum number of pieces of a value. */
 const VALUE_PIECES = 8;
 /** A text with more values is a list or a table. So are texts whose numbers of values differ more, without the extremes. */
 const VALUES = { most: 12, differ: 4, extremes: 0.1 } as const;

@@ -38,18 +38,18 @@ const MADE = { share: 0.9, chance: 0.05 } as const;
 /** Minimum number of runs that do without the usual lookup. */
 const RUNS_WITHOUT = 4;
 
-/** A step with an answer that differs from the usual one in looks. */
+/** A step with an answer that differs from the usual one only in lookups. */
 interface OtherStep {
   step: number;
   /** The class of the usual answer. */
   usual: number;
-  /** Tools of the looks that differ. */
+  /** Tools of the lookups that differ. */
   tools: readonly string[];
   /** Whether the run makes all usual calls at this step or later. */
   is_made: boolean;
 }
 
-/** @returns the tools of the looks that differ, by label of the usual answer */
+/** @returns the tools of the lookups that differ, by label of the usual answer */
 export function assignOtherLooks(stage: LabelledSteps): OtherLooks[] {
   const found = Map.groupBy(
     findOthers(stage),

@@ -54,7 +54,7 @@ import type { TrainingForm } from './training-lines.ts';
 /** How long a student may serve after its round. */
 const STUDENT_VALID_MS = 30 * 24 * 3_600_000;
 
-/** Cache per open file: enough for a run's exchanges and the blocks on which they are based. */
+/** Maximum bytes of the cache per open file: enough for a run's exchanges and the blocks on which they are based. */
 const CACHE_BYTES = 4 * 1024 * 1024;
 
 /** Version of the code that makes digests of runs; change it when digests change. */

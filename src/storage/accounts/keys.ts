@@ -7,7 +7,7 @@ import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, countRows } from './page.ts';
 import { requireRoom } from './room.ts';
 
-/** Keys of one organization. One more is refused with 409. */
+/** Maximum number of keys of one organization. One more is refused with 409. */
 const KEYS_PER_ORG_MAX = 5_000;
 
 const BY_HASH = 'api_keys';

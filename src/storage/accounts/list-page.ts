@@ -7,7 +7,7 @@ import type { RowKey } from '../../runtime/protocol.ts';
 import type { ListPlace, OldestFirst, ScannedPage } from '../ports/page.ts';
 import type { Row, TableReader, Tables } from '../tables.ts';
 
-/** Rows that are read before other requests get a turn. */
+/** Maximum number of rows that are read before other requests get a turn. */
 export const PAGE_SLICE_ROWS = 100;
 
 export interface ListRange {

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RowKey } from '../../runtime/protocol.ts';
 import type { Row, Tables, TableTransaction } from '../tables.ts';
 
-/** Rows that are read in one portion; only a few may match. */
+/** Maximum number of rows that are read in one portion; only a few may match. */
 const LOOKED_ROWS = 500;
 
 /**

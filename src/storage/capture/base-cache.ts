@@ -39,7 +39,10 @@ export interface BaseEntry {
  * beginning as the one before.
  */
 const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i));
-/** Bytes of a fingerprint. A fingerprint is only a hint: candidates are compared byte for byte from the beginning. */
+/**
+ * Number of bytes of a fingerprint. A fingerprint is only a hint: candidates are compared byte for byte from the
+ * beginning.
+ */
 const PRINT_BYTES = 256;
 /** The factor is odd and has spread bits, so that the same bytes at another place give another fingerprint. */
 const PLACE_FACTOR = 0x9e3779b1;

@@ -1,6 +1,6 @@
 /**
  * Renames a damaged capture file, so that a new one can take its place. The damaged file is kept whole and never
- * deleted. Capture process; the names any thread.
+ * deleted. Runs in the capture process; any thread may use the names.
  *   capture.damaged-20261122T190709123.mdb the damaged file; `understudy inspect` shows what is readable
  *   capture.damaged-20261122T190709123.mdb.raw/ its raw files, which were not packed yet
  *   capture.1-5321.damaged-20261122T190709123.mdb the same for a file that was about to be sealed

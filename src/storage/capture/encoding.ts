@@ -146,7 +146,7 @@ function makeStream(body: Buffer, coding: Coding): zlib.Gunzip | zlib.BrotliDeco
   }
 }
 
-/** Decodes up to the damage, to the end of a cut-off stream, or to `max` bytes. */
+/** Decodes as much as possible: up to the first damaged byte, to the end of a cut-off stream, or up to `max` bytes. */
 async function decodeWhatCanBe(body: Buffer, coding: Coding, max: number): Promise<Buffer> {
   if (coding !== 'zstd') return await decodeStream(body, coding, max);
   let whole: { bytes: Buffer; end: number };

@@ -18,7 +18,7 @@ import { listWithheld, type PreparedExchange } from './prepared-exchange.ts';
 import { encodeMeta } from './record.ts';
 import type { BodyPlace } from './stored-copy.ts';
 
-/** Memory for the bodies of bases. */
+/** Maximum bytes of memory for the bodies of bases. */
 const BASE_CACHE_BYTES = 64 << 20;
 /** Longer responses are not kept in a base. */
 const RESPONSE_BASE_BYTES_MAX = 256 << 10;

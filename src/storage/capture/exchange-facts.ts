@@ -1,7 +1,7 @@
 /**
  * What the index needs of one exchange: its record, and what a decoder finds in its bodies. Usually read once, while
  * the exchange is stored and its bodies are in memory. If there is no time then, it is read later from the stored
- * copy. Capture process; commands that rewrite a capture file.
+ * copy. Runs in the capture process, and on the command line in commands that rewrite a capture file.
  */
 import { type ClientRun, nameSideRun, readClientRun } from '../../domain/client-run.ts';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
@@ -82,8 +82,8 @@ export class FactsReader {
 }
 
 /**
- * Bytes of facts that may wait for earlier exchanges to be indexed. Beyond it, facts are dropped and read again from
- * the stored copy.
+ * Maximum bytes of facts that may wait for earlier exchanges to be indexed. Beyond it, facts are dropped and read again
+ * from the stored copy.
  */
 const WAITING_BYTES = 32 << 20;
 /** Estimates: a record with its headers, and one hash of a conversation. */

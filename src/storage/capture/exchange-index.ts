@@ -1,7 +1,7 @@
 /**
  * The writer's side of the exchange index. It takes the facts of each exchange (exchange-facts.ts), finds the run of
- * each turn (turn-links.ts), and stores the summaries (summary-table.ts). Readers use only the stored table. Capture
- * process; commands that rewrite a capture file.
+ * each turn (turn-links.ts), and stores the summaries (summary-table.ts). Readers use only the stored table. Runs in
+ * the capture process, and on the command line in commands that rewrite a capture file.
  * Exchanges are indexed in id order. Facts usually arrive while the exchange is stored. An exchange that was stored
  * without facts, under pressure, is read later (`indexNext`), and the facts of later exchanges wait for it.
  */

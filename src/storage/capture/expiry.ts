@@ -54,7 +54,7 @@ const NOTHING_EXPIRED: ExpiredCaptures = { files: 0, exchanges: 0, attachments: 
 const DAY_MS = 86_400_000;
 /** The live file is sealed when its first exchange is this old. */
 const SEAL_AFTER_MS = DAY_MS;
-/** Memory for reading the first and the last block of a file. */
+/** Maximum bytes of memory for reading the first and the last block of a file. */
 const CACHE_BYTES = 1 << 20;
 
 interface Span {

@@ -7,8 +7,8 @@
  * and a block whose dictionary contains a changed exchange is packed without a dictionary.
  *
  * Exchanges are erased from the last to the first, so between two transactions each remaining exchange can be read.
- * Afterwards, the erased bytes are still in unused parts of the file (../lmdb/unused-bytes.ts overwrites them). Capture
- * process; the command line while no other process writes.
+ * Afterwards, the erased bytes are still in unused parts of the file (../lmdb/unused-bytes.ts overwrites them). Runs in
+ * the capture process, and on the command line while no other process writes.
  */
 import { listDigests } from './attachments.ts';
 import { closeBlock, openBlock } from './block-sealing.ts';

@@ -1,8 +1,8 @@
 /**
  * The last used id, in a separate file beside the database. If the database is damaged, a new one continues after
  * that id. The writer updates the file after each commit, in place and without a sync, in a few microseconds, so it
- * may be one batch behind. The file also proves that the database was created by this program. Capture process; the
- * main thread reads it at the start.
+ * may be one batch behind. The file also proves that the database was created by this program. The capture process
+ * writes the file, and the main thread reads it at the start.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 

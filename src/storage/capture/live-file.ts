@@ -28,7 +28,7 @@ import {
 import { encodeWaiting, listWaiting, repackBlock, type WaitingBlock } from './repacking.ts';
 import type { DecodeExchange } from './stored-copy.ts';
 
-/** Memory for what the index reads. */
+/** Maximum bytes of memory for what the index reads. */
 const INDEX_CACHE_BYTES = 16 << 20;
 
 /**

@@ -1,8 +1,8 @@
 /**
  * Carries out an order to erase exchanges (erase-order.ts) while exchanges are stored: in the live file, in the sealed
  * files, in the full-text index, and the attachments. Steps that must not run during a write pause the log for a few
- * milliseconds at a time. Each step can be repeated; the order ends after the last one. Capture process; the command
- * line while no other process writes.
+ * milliseconds at a time. Each step can be repeated; the order ends after the last one. Runs in the capture process,
+ * and on the command line while no other process writes.
  *
  * Files are changed in place, so the cost depends on what is erased and not on what is stored: each file with erased
  * exchanges is searched once for exchanges that were stored against them, and its unused bytes are overwritten. A sealed
@@ -36,7 +36,7 @@ import { removeRunIndex } from './run-index.ts';
 /** Longest slice of work that holds up the log, and the pause after each slice. */
 const SLICE_MS = 10;
 const PAUSE_MS = 15;
-/** Memory for what is read of a sealed file. */
+/** Maximum bytes of memory for what is read of a sealed file. */
 const CACHE_BYTES = 4 << 20;
 
 /** The methods of the log that an erasure needs. */

@@ -2,8 +2,8 @@
  * Carries out an order to write capture files again (rewrite-order.ts) while exchanges are stored: to give unused space
  * back, or to change the data key. The live file is sealed first. Then one sealed file after the other is written beside
  * the old one and takes its place, so each file can be read at each moment. Files that need no change are skipped, so a
- * repeated order continues where the earlier one was cut short. Capture process; the command line while no other process
- * writes.
+ * repeated order continues where the earlier one was cut short. Runs in the capture process, and on the command line
+ * while no other process writes.
  *
  * During a change of the key, attachments exist under the names of both keys, because a file's own key names them. Those
  * of the old key stay until `understudy rekey` has changed the other databases, too.

@@ -45,7 +45,7 @@ export interface RawPlace {
 const ALIGNMENT_BYTES = 4_096;
 /** Parts of at least this size are written in place; only their bytes outside whole pages are copied. */
 const DIRECT_BYTES = 32 << 10;
-/** Limits of one write: total bytes, and copied bytes. */
+/** Maximum number of bytes of one write: in total, and copied. */
 const WRITE_BYTES = 2 << 20;
 const COPIED_BYTES = 1 << 20;
 /** Maximum number of concurrent writes. A disk is faster when the next write is already queued. */
@@ -57,7 +57,7 @@ const BLOCK_COPIED_BYTES_MAX = 4 << 20;
 const FILE_BYTES = 64 << 20;
 /** A disk with a lower direct write rate is written through the page cache for the next file. */
 const SLOW_BYTES_PER_MS = 48 << 10;
-/** Bytes over which the write rate is measured. */
+/** Number of bytes over which the write rate is measured. */
 const SLOW_SAMPLE_BYTES = 16 << 20;
 
 const NAME = /^(\d+)\.raw$/;

@@ -14,7 +14,7 @@ import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
 import { blockEnd, type RunMoves, SummaryTable } from './summary-table.ts';
 
-/** Memory for decompressed blocks, and the same again for bodies. */
+/** Maximum bytes of memory for decompressed blocks, and the same again for bodies. */
 const CAPTURE_READER_CACHE_BYTES = 32 << 20;
 
 export interface ReaderOptions {

@@ -103,7 +103,7 @@ export function repackBlock(
   return pieces.length;
 }
 
-/** Memory for finding the number of the next piece. */
+/** Maximum bytes of memory for finding the number of the next piece. */
 const READER_CACHE_BYTES = 1 << 20;
 
 /**

@@ -189,7 +189,7 @@ export class SealedFiles {
   }
 }
 
-/** Memory for what the index reads. */
+/** Maximum bytes of memory for what the index reads. */
 const CACHE_BYTES = 16 << 20;
 /** Number of exchanges to index before each write. */
 const INDEX_BATCH = 256;

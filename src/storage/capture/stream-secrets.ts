@@ -14,7 +14,7 @@ import { MASK } from '../../redaction/mask.ts';
 import { findSecrets, type Wanted } from '../../redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
 
-/** Limits for the pieces of a streamed text and for the frames of a body. A body that exceeds them is withheld. */
+/** Maximum number of pieces of a streamed text, and of frames of a body. A body that exceeds them is withheld. */
 const STREAM_PIECES_MAX = 1_000_000;
 const STREAM_FRAMES_MAX = 250_000;
 

@@ -1,6 +1,6 @@
 /**
- * Links each turn to the earlier turn that it continues, which determines its run. Capture process; commands that
- * rewrite a capture file.
+ * Links each turn to the earlier turn that it continues, which determines its run. Runs in the capture process, and
+ * on the command line in commands that rewrite a capture file.
  * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name
  * (src/domain/client-run.ts). Without such headers, it belongs to the run of the earlier turn whose conversation it
  * continues. The evidence for that, strongest first:

@@ -1,8 +1,8 @@
 /**
  * The latest turns of a capture file, indexed by the parts that later requests repeat, and the format of their rows
  * in the table `tails`. A request finds the turn that it continues among those that arrived earlier, in whatever
- * order they were stored. A turn that is stored late finds the turns that continue it. Capture process, and readers
- * on any thread.
+ * order they were stored. A turn that is stored late finds the turns that continue it. Used by the capture process,
+ * and by readers on any thread.
  * Bounds: the latest INDEXED_TURNS_KNOWN turns; for each key, the latest MAX_CANDIDATES of them.
  */
 import { hash } from 'node:crypto';

@@ -108,7 +108,7 @@ export function applyChange(environment: Environment, change: Change): void {
   }
 }
 
-/** Bytes of the longest change without database name, key and value. */
+/** Number of bytes of the longest change without database name, key and value. */
 const CHANGE_HEAD_BYTES = 8;
 
 /** Bytes that {@link writeChange} writes for a put or a removal. */

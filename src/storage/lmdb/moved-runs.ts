@@ -10,9 +10,9 @@ import type { Tables } from '../tables.ts';
 import { RowFile } from './row-file.ts';
 import { encodeRow, LmdbTables } from './tables.ts';
 
-/** Steps that are read at a time. */
+/** Maximum number of steps that are read at a time. */
 const STEPS = 1_000;
-/** Rows in a portion. */
+/** Maximum number of rows in a portion. */
 const ROWS = 1_000;
 
 export class MovedRuns {

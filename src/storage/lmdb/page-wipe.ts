@@ -27,7 +27,7 @@ import { DamagedTreeError, walkUsedPages } from './used-pages.ts';
 /** Duration of a slice of work, and of the pause after it. */
 const SLICE_MS = 1;
 const PAUSE_MS = 9;
-/** Bytes and ranges that are overwritten in one transaction, while the writer's lock is held. */
+/** Maximum number of bytes and of ranges that are overwritten in one transaction, while the writer's lock is held. */
 const BATCH_BYTES = 128 << 10;
 const BATCH_RANGES = 32;
 /** The pages of the two heads. */

@@ -7,7 +7,7 @@ import { listTables } from './deletion-mark.ts';
 import { Environment, TABLE_PREFIX } from './environment.ts';
 import { JOURNAL, SNAPSHOTS } from './journal.ts';
 
-/** Rows that are read or written at a time. */
+/** Maximum number of rows that are read or written at a time. */
 const ROWS = 1_000;
 const BYTES = 4 << 20;
 

@@ -1,7 +1,8 @@
 /**
- * Loads everything into a view while reads go on (view.ts). What comes is compared with the view, and only differences
- * are kept, in a database of the file. At the end, one transaction applies them. So each read sees either all of the
- * former rows or all of the new ones. Any thread; the one that applies changes.
+ * Loads all rows into a view again while reads go on (view.ts). Each row that arrives is compared with the view. Only
+ * differences are stored, in a separate LMDB database of the view's file. At the end, one transaction applies them, so
+ * each read sees either all of the former rows or all of the new ones. Any thread; only the thread that applies changes
+ * to the view uses it.
  */
 import type { StoredRow } from '../shared/truth.ts';
 import { applyChange, type Change, changeBytes, readChanges, writeChange } from './changes.ts';

@@ -1,6 +1,6 @@
 /**
  * Which boxes live, how they divide rates, and the live stream's events in memory, for tests: the reference implementation for
- * ../postgres/live.ts. It outlives its sessions. Any thread; each belongs to one thread.
+ * ../postgres/live.ts. It outlives its sessions. Any thread; each instance belongs to one thread.
  */
 import type {
   LiveBatch,
@@ -16,7 +16,7 @@ import type { RatesDelta, RateWrite, StoredRate } from '../shared/rates.ts';
 import { TruthUnavailableError } from '../shared/truth.ts';
 import type { MemoryTrouble } from './truth.ts';
 
-/** Ids that a crash skips. */
+/** Number of ids that a crash skips. */
 const ID_BLOCK = 10_000;
 
 interface Org {

@@ -1,6 +1,6 @@
 /**
  * The common runs in memory, for tests: the reference implementation for ../postgres/runs.ts. It outlives its sessions.
- * Any thread; each belongs to one thread.
+ * Any thread; each instance belongs to one thread.
  */
 import {
   type ActorCommit,

@@ -32,7 +32,7 @@ import {
   type OffloadedContent,
 } from './offloaded-file.ts';
 
-/** Exchanges that are read between two checks. */
+/** Number of exchanges that are read between two checks. */
 const CHECKED_AFTER = 256;
 const CACHE_BYTES = 8 << 20;
 

@@ -33,7 +33,7 @@ import { makeDraft, makeWhole, PackBuilder, type PackReader, readDraft } from '.
 const BYTES_PER_MS = 32 << 10;
 /** The file without blocks is sent in parts of this size. */
 const INDEX_PART_BYTES = 16 << 20;
-/** Bound of the cache of each capture database. The copies that were fetched first are removed first. */
+/** Maximum bytes of the cache of each capture database. The copies that were fetched first are removed first. */
 const CACHE_BYTES = 1 << 30;
 
 type Call<Name extends BucketCall['name']> = Extract<BucketCall, { name: Name }>;

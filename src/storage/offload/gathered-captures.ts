@@ -22,7 +22,7 @@ import { listGateways, RemoteFiles, readManifest } from './remote-files.ts';
 
 /** Maximum number of gateways; further ones are reported as not read. */
 const GATEWAYS_MAX = 256;
-/** Files of a gateway whose names of runs are kept after the files are gone. */
+/** Maximum number of files of a gateway whose names of runs are kept after the files are gone. */
 const GONE_MAX = 4_096;
 
 interface GatherOptions {

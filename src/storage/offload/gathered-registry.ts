@@ -1,7 +1,7 @@
 /**
  * The list of captures that were gathered from a bucket: which file of which gateway has which ids here. The bucket's thread
  * writes it, and readers follow it. An exchange keeps its id here for as long as the folder exists, so links to the
- * exchange stay right. Capture reader, its pool thread.
+ * exchange stay right. Runs in the capture reader, on its pool thread.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

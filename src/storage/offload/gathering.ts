@@ -13,9 +13,9 @@ import { registryPath } from './gathered-registry.ts';
 import { GatheredTexts } from './gathered-texts.ts';
 import type { GatheringPlace } from './gathering-place.ts';
 
-/** Pause between two looks at the bucket. */
+/** Pause between two checks of the bucket. */
 const LOOK_MS = 10_000;
-/** How long the first question waits for the first look, if nothing is here yet. */
+/** How long the first question waits for the first check, if nothing is here yet. */
 const FIRST_MS = 15_000;
 
 export class Gathering {
@@ -27,7 +27,7 @@ export class Gathering {
   #report: GatherReport = { failure: null, gateways: {} };
   #lookedMs: number | null = null;
   #timer: NodeJS.Timeout | null = null;
-  /** The first look; null before it begins. */
+  /** The first check; null before it begins. */
   #first: Promise<void> | null = null;
 
   constructor({ place, folder }: GatheringPlace, dataKey: Uint8Array | null) {
@@ -38,7 +38,7 @@ export class Gathering {
     this.texts = new GatheredTexts(this.files, folder);
   }
 
-  /** Begins to follow. Resolves at once if something is here, and otherwise after the first look, or FIRST_MS. */
+  /** Begins to follow. Resolves at once if something is here, and otherwise after the first check, or FIRST_MS. */
   async begin(): Promise<void> {
     this.#first ??= this.#look();
     if (isThere(registryPath(this.#folder)) || this.#lookedMs !== null) return;

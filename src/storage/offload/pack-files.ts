@@ -40,7 +40,7 @@ const PACK_BYTES = 4 << 20;
 /** A larger block stays in the file, because objects pass through memory. */
 const BLOCK_BYTES_MAX = 32 << 20;
 const EMPTY = Buffer.alloc(0);
-/** Rows of one transaction. */
+/** Maximum number of rows of one transaction. */
 const BATCH_ROWS = 512;
 const CACHE_BYTES = 1 << 20;
 

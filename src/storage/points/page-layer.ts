@@ -6,9 +6,12 @@
 import { constants } from 'node:zlib';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 
-/** Bytes of pages in a piece, before compression. The whole piece is in memory. */
+/** How many bytes of pages, before compression, fill a piece. The whole piece is in memory. */
 const PIECE_BYTES = 8 << 20;
-/** Bounds a piece whose pages are all zeros: each takes only four bytes. */
+/**
+ * Maximum number of pages in a piece. It bounds a piece whose pages are all zeros, because each of these takes only
+ * four bytes.
+ */
 const PIECE_PAGES = 1 << 16;
 const ZERO_PAGE = 0x8000_0000;
 /** The fastest level is enough: captures are already compressed, and the gaps in LMDB's pages compress easily. */

@@ -18,7 +18,7 @@ import { walkUsedPages } from '../lmdb/used-pages.ts';
 /** Page size of files that are no databases. */
 const PLAIN_PAGE_BYTES = 4_096;
 const READ_BYTES = 1 << 20;
-/** Bytes that are read between two turns of the event loop. */
+/** Maximum bytes that are read between two turns of the event loop. */
 const TURN_BYTES = 4 << 20;
 /** The header of a page: its number and flags. */
 const HEADER_BYTES = HEAD_AT;

@@ -5,9 +5,9 @@
  * because they only call the functions.
  */
 
-/** Events of an organization that stay readable. */
+/** Maximum number of events of an organization that stay readable. */
 export const LIVE_KEPT_EVENTS = 10_000;
-/** Ids that one synced commit reserves. A crash may skip up to this many. */
+/** Number of ids that one synced commit reserves. A crash may skip up to this many. */
 const ID_BLOCK = 10_000;
 /** A box that has said nothing for this long does not count. */
 export const LIVE_BOX = "interval '15 seconds'";

@@ -6,7 +6,10 @@
 
 import { LIVE_BOX } from './live-schema.ts';
 
-/** Keys whose rates are not divided equally. A further one is not stored, and its rate stays divided equally. */
+/**
+ * Maximum number of keys whose rates are not divided equally. A further one is not stored, and its rate stays divided
+ * equally.
+ */
 export const DIVIDED_KEYS = 1_024;
 /** A removed entry stays for so long, so that every box learns of it. A session that is silent for longer has ended. */
 const REMOVED = "interval '10 minutes'";

@@ -172,7 +172,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 `;
 
-/** Actors that one call lets go of; every box gets a row for each. */
+/** Maximum number of actors that one call lets go of; every box gets a row for each. */
 const RELEASED = 5_000;
 /** Box under which counters of departed boxes are kept. */
 const DEPARTED = "'00000000-0000-0000-0000-000000000000'::uuid";

@@ -26,10 +26,10 @@ import { PostgresRuns } from './runs.ts';
 
 /** The boxes write times into common rows. With clocks further apart, keys and sessions would end at wrong times. */
 const CLOCKS_APART_MS = 60_000;
-/** Rows that one answer brings; with more, or more bytes, the view loads everything. */
+/** Maximum number of rows that one answer brings. With more, or with more bytes, the view loads everything. */
 const DELTA_ROWS = 10_000;
 const DELTA_BYTES = 64 << 20;
-/** Rows in one piece while everything is loaded. */
+/** Maximum number of rows in one piece while everything is loaded. */
 const LOAD_ROWS = 2_000;
 
 const FOLLOW = `

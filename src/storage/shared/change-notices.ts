@@ -1,11 +1,15 @@
 /**
  * Counts the notices of rows that other boxes changed, and which of them the threads with indexes in memory have applied.
  * A request with a position waits for both: the view shows the rows before an index knows them. After a restart of the store thread
- * it waits until the followers of the former one have come back and know all rows. One thread of a box has it. Any thread.
+ * it waits until the followers of the former one have come back and know all rows. Any thread; only one thread of a box
+ * has an instance.
  */
 import type { SeatState } from './seat.ts';
 
-/** How long former followers may take to come back. One that does not has ended, too. */
+/**
+ * How long followers of the former store thread may take to connect again. One that has not connected by then counts as
+ * ended.
+ */
 const BACK_MS = 10_000;
 
 export class ChangeNotices<Follower> {

@@ -1,6 +1,6 @@
 /**
  * Connects a view to the database (truth.ts): sends the box's commits, several in one statement, and applies what all
- * boxes commit. One thread of a box has it. Any thread.
+ * boxes commit. Any thread; only one thread of a box has an instance.
  *
  * At most one statement runs. Commits that come meanwhile wait, and then go together. If the connection breaks, the
  * batch stays: the next session says whether it was decided, and otherwise it is sent again. So each proposal is
@@ -18,7 +18,7 @@ import {
 import type { View } from './view.ts';
 
 export interface FollowerTimes {
-  /** Interval of the looks for commits of other boxes, if no hint arrives. */
+  /** How often commits of other boxes are searched for, if no hint arrives. */
   poll_ms: number;
   /** How long a commit waits for the database. After that, its caller gets an error. */
   patience_ms: number;
@@ -173,7 +173,7 @@ export class Follower implements Committer {
     await this.#running;
   }
 
-  /** Ends the pause between two looks. */
+  /** Ends the pause between two searches. */
   #signal(): void {
     if (this.#session !== null) this.#wake?.();
   }

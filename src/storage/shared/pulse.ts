@@ -1,6 +1,6 @@
 /**
  * What a box does all the time beside its commits, over a separate connection: it says that it lives, and does a round
- * of other work. One thread of a box has it. Any thread.
+ * of other work. Any thread; only one thread of a box has an instance.
  */
 import { randomUUID } from 'node:crypto';
 import type { LiveSession, LiveTruth } from './live.ts';

@@ -1,7 +1,7 @@
 /**
  * Sends a box's commits and takings of runs to the database, those of all threads in one statement each, and both
- * together. One thread of a box has it, beside the follower (follower.ts), whose view shows the rows that every box
- * follows. Any thread.
+ * together. Any thread; only one thread of a box has an instance, beside the follower (follower.ts), whose view shows
+ * the rows that every box follows.
  *
  * At most one batch of commits is under way; what comes meanwhile goes with the next. If the connection breaks, the batch
  * stays: the next session says whether it was stored, and otherwise it is sent again.

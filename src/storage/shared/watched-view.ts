@@ -1,6 +1,6 @@
 /**
  * A view that reports what other boxes changed. It knows the box's own commits, so that nothing is read again after
- * them. On the thread that applies changes; any thread.
+ * them. Any thread; only the thread that applies changes to the view uses it.
  */
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { TableTransaction } from '../tables.ts';

@@ -12,7 +12,10 @@ import { RecentMap } from '../../std/recent-map.ts';
 /** Maximum number of remembered beginnings of conversations, about 100 bytes each. */
 const KNOWN_BEGINNINGS = 100_000;
 
-/** Setups whose marks are remembered: comparing the texts of a setup takes a tenth of the time of marking them. */
+/**
+ * Maximum number of setups whose marks are remembered: comparing the texts of a setup takes a tenth of the time of
+ * marking them.
+ */
 const KNOWN_SETUPS = 8;
 /** Longer setups are not remembered. */
 const SETUP_CHARS = 1 << 18;

@@ -7,9 +7,9 @@
  */
 import { eachWord } from './words.ts';
 
-/** Indexed characters of one exchange. */
+/** Maximum number of characters of one exchange that are indexed. */
 export const TEXT_CHARS = 8 << 20;
-/** Indexed different words of one exchange. */
+/** Maximum number of different words of one exchange that are indexed. */
 const EXCHANGE_WORDS = 50_000;
 /** Maximum number of words of exchanges. A word counts once for each exchange, and takes about 16 bytes. */
 const SEGMENT_POSTINGS = 200_000;

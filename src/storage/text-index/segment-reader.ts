@@ -20,7 +20,7 @@ import {
 } from './segment-format.ts';
 import { VarintReader } from './varint.ts';
 
-/** Bytes of unpacked blocks of words; a larger block is not cached. */
+/** Maximum bytes of unpacked blocks of words that are cached. A larger block is not cached. */
 const CACHE_BYTES = 16 << 20;
 const CONTENTS_MAX = 64 << 20;
 

@@ -13,7 +13,7 @@ export interface WordPlaces {
 }
 
 const WORDS = 600;
-/** Places of one word that are compared. */
+/** Maximum number of places of one word that are compared. */
 const SAME_WORD = 12;
 
 export function placeWords(text: string): WordPlaces {

@@ -23,7 +23,7 @@ export const DAY_READINGS: readonly DayReading[] = [
   { is_day_first: true, is_next_week: true },
 ];
 
-/** Characters of a text that are searched, and days that are found. */
+/** Maximum number of characters of a text that are searched, and of days that are found. */
 const TEXT_CHARACTERS = 3_000;
 const DAYS = 8;
 

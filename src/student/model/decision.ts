@@ -1,6 +1,6 @@
 /**
  * What the student says about a live step: the answer if it can serve the step, otherwise the reason why it cannot.
- * Types only; made on the student's thread, counted on server threads.
+ * Types only; the student's thread makes decisions, and server threads count them.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';

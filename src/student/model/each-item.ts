@@ -1,6 +1,6 @@
 /**
- * Lists whose elements each produce one call, or one element of another list. Pure; teaching proposes, the
- * student's thread applies.
+ * Lists whose elements each produce one call, or one element of another list. Pure; teaching proposes rules, and the
+ * student's thread applies them.
  */
 
 import { applyRule, type ExtractionRule, StepContext } from './extraction.ts';

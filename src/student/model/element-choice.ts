@@ -1,7 +1,7 @@
 /**
  * Chooses an element of a list by other parts of the context: the element that a task names, or the first, last,
  * smallest or largest of the elements that pass a filter, such as the earliest train after the time in the task. Pure;
- * teaching proposes, the student's thread applies.
+ * teaching proposes rules, and the student's thread applies them.
  */
 
 import { findNamed, readWords, type WordPlaces } from './common-run.ts';

@@ -61,8 +61,8 @@ export interface Wording {
 export type LooksBeside = readonly [label: number, tools: readonly string[]];
 
 /**
- * Tools of the looks in which golden answers differ from the answer with this label: they look up something besides, first,
- * later, or with another tool.
+ * Tools of the lookups in which golden answers differ from the answer with this label: they look up something besides,
+ * first, later, or with another tool.
  */
 export type OtherLooks = LooksBeside;
 
@@ -356,7 +356,7 @@ export function differInLooks(
 }
 
 /**
- * Whether two answers make the same looks, and differ only in how much these show. The step must not contain such a
+ * Whether two answers make the same lookups, and differ only in how much these show. The step must not contain such a
  * number: it may ask for it.
  */
 export function differInUntoldOptions(

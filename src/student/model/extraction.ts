@@ -1,7 +1,7 @@
 /**
  * Rules that find a value of an answer in another step's context. A rule names a source, a path in its JSON, a span of
  * the text at that path, and a way of writing. Rules are proposed from one golden step and kept if they are right on
- * all others. Pure; teaching proposes, the student's thread applies.
+ * all others. Pure; teaching proposes rules, and the student's thread applies them.
  */
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';

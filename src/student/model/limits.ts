@@ -1,6 +1,6 @@
 /** Bounds that several parts of a student share. Constants only; any thread. */
 
-/** Golden runs that a student needs. */
+/** Minimum number of golden runs that a student needs. */
 export const GOLDEN_RUNS_MIN = 12;
 /**
  * Bounds on what a student's core reads of a step, and on what it learns. Lengths are in UTF-16 units unless a name
@@ -15,14 +15,17 @@ export const STUDENT_CORE = {
   result: 5_000,
   call: 1_500,
   string: 1_200,
-  /** Approximate bytes of system prompts whose sentences are kept: enough for the largest prompt that is served. */
+  /**
+   * Maximum number of bytes, approximately, of system prompts whose sentences are kept: enough for the largest prompt
+   * that is served.
+   */
   prompts_kept_bytes: 32 << 20,
   system_sentences: 300,
-  /** Sentences of the system prompt whose numbers are compared one by one. */
+  /** Maximum number of sentences of the system prompt whose numbers are compared one by one. */
   system_numbers: 60,
   /**
-   * Values that are distinguished in one sentence of the system prompt, in the whole prompt, and in the
-   * task's fixed wording.
+   * Maximum number of values that are distinguished in one sentence of the system prompt, in the whole prompt, and in
+   * the task's fixed wording.
    */
   sentence_values: 32,
   system_values: 160,
@@ -33,18 +36,21 @@ export const STUDENT_CORE = {
    */
   task_wording: { beginning: 12_000, end: 4_000 },
   fixed_value_runs: 8,
-  /** Values that are part of an agent's rule. */
+  /** Maximum number of values that are part of an agent's rule. */
   fixed_values: 400,
-  /** Total of the blocks of a system prompt that are kept for comparison. All further blocks count as one block. */
+  /**
+   * Maximum total length of the blocks of a system prompt that are kept for comparison. All further blocks count as one
+   * block.
+   */
   prompt_characters: 512 << 10,
   /**
    * Longest sentence of a system prompt that may have changing places. A longer one is compared as a whole.
    */
   pattern_characters: 4_000,
   pattern_words: 400,
-  /** Words of an agent's fixed sentences that cannot be names. */
+  /** Maximum number of words of an agent's fixed sentences that cannot be names. */
   fixed_words: 4_000,
-  /** Cost of the fingerprint of tools and settings: at most two units for each byte of a served body. */
+  /** Maximum cost of the fingerprint of tools and settings: at most two units for each byte of a served body. */
   scope_read: 4 << 20,
   scope_depth: 200,
   /** Longest result that is read as JSON. Of a longer result, only the beginning and the end are read, as text. */
@@ -52,7 +58,10 @@ export const STUDENT_CORE = {
   json_depth: 8,
   json_items: 40,
   json_nodes: 400,
-  /** Earlier messages that are read, calls among them that are remembered, earlier results of one tool. */
+  /**
+   * Maximum number of earlier messages that are read, of calls among them that are remembered, and of earlier results
+   * of one tool.
+   */
   messages_back: 48,
   calls_back: 64,
   results_back: 3,

@@ -1,6 +1,7 @@
 /**
  * Summaries of a list: its number of elements, the sum of a field, its values joined. A summary covers all elements, or
- * only the elements with a given value in a field. Pure; teaching proposes, the student's thread applies.
+ * only the elements with a given value in a field. Pure; teaching proposes rules, and the student's thread applies
+ * them.
  */
 
 import { amountOf, isNumber, isObject, isPrimitive, type Primitive, textOfPrimitive } from './json-values.ts';

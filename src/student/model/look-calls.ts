@@ -15,7 +15,7 @@ export const READS = /^(?:query|tail|head|count)(?:[_A-Z-]|$)/;
 const CHANGES =
   /\b(?:insert|update|delete|drop|alter|create|replace|truncate|grant|merge|write|exec|execute|call|set|rm|mv)\b/i;
 
-/** Names of arguments that determine how much a look shows; their values are numbers and switches. */
+/** Names of arguments that determine how much a lookup shows; their values are numbers and switches. */
 const OPTIONS =
   /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
 

@@ -1,8 +1,8 @@
 /**
  * Measures what is new in a step. A value that no golden step had is a surprise at a place where values repeat, but not
  * at a place where each run has a different value. By Good and Turing ("The population frequencies of species", 1953),
- * the probability that the next value is new is about the share of values seen once. Pure; teaching learns, the
- * student's thread queries.
+ * the probability that the next value is new is about the share of values seen once. Pure; teaching learns the values,
+ * and the student's thread compares steps with them.
  */
 
 import { hashString } from './json-values.ts';

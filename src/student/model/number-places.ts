@@ -17,7 +17,10 @@ const SUM = '[+]';
 const TIMES = ' × ';
 const BEHIND = 'behind ';
 
-/** Bounds for one step: numbers, elements per list, summed fields, and numbers of the task. */
+/**
+ * Maximum numbers for one step: of numbers, elements per list, elements and fields that are summed, and numbers and
+ * tokens of the task.
+ */
 const NUMBERS = 120;
 const LIST_ITEMS = 8;
 const SUMMED_ITEMS = 40;

@@ -1,7 +1,7 @@
 /**
  * Compares pairs of numbers of a step: a requested amount and the available amount, a sum and a total. A relation that
  * changes from step to step may determine the answer. A step that breaks a constant relation is unusual. Pure; teaching
- * learns it, the student's thread queries it.
+ * learns the relations, and the student's thread checks them.
  */
 
 import { hashString } from './json-values.ts';

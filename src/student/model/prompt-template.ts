@@ -1,7 +1,7 @@
 /**
  * What an agent's golden prompts have in common: their sentences, in order, and the places where values changed. A
- * prompt that does not fit belongs to another agent. Plain data, and the check of a live prompt; pure; the student's
- * thread. `prompt-template-fit.ts` makes a template.
+ * prompt that does not fit belongs to another agent. This file has the plain data of a template and the check of a live
+ * prompt. Pure; the student's thread. `prompt-template-fit.ts` makes a template.
  */
 
 import { forbidsSomething, isCommonWord, isCompanyWord } from './common-words.ts';

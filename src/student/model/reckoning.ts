@@ -1,6 +1,7 @@
 /**
  * A value computed from two others, or from one and a constant: the end of a meeting from its beginning and length, the
- * next page from the present one, the difference of two amounts. Pure; teaching proposes, the student's thread applies.
+ * next page from the present one, the difference of two amounts. Pure; teaching proposes rules, and the student's
+ * thread applies them.
  */
 
 import { findDurations, minutesBetween, shiftMoment } from './day-words.ts';
@@ -87,7 +88,7 @@ export function listAmounts({ step }: ReckoningContext): { from: string; path: s
 
 /** Longest time by which a value is moved in the same way everywhere. */
 const SHIFT_MINUTES = 62 * 1_440;
-/** Durations of a text that are tried. */
+/** Maximum number of durations of a text that are tried. */
 const DURATIONS = 3;
 const TEXTS = ['task', 'said'] as const;
 

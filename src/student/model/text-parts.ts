@@ -1,6 +1,6 @@
 /**
- * Pieces of addresses, paths and dotted names: a text cut at a sign, and a piece cut again. Pure; teaching proposes,
- * the student's thread applies.
+ * Pieces of addresses, paths and dotted names: a text cut at a sign, and a piece cut again. Pure; teaching proposes
+ * rules, and the student's thread applies them.
  */
 
 /** One cut: the n-th piece, negative from the end; or the text before the last sign, or after the first. */

@@ -75,7 +75,7 @@ export function findBreaches(value: unknown, version: ApiVersion): string[] {
   return [...breaches].sort().slice(0, BREACHES);
 }
 
-/** Bounds on a breach's name, and on breaches of one request. */
+/** Maximum length of a breach's name, and maximum number of breaches of one request. */
 const NAME_CHARACTERS = 64;
 const BREACHES = 20;
 

@@ -1,4 +1,7 @@
-/** Writes the request to the service behind a student, for its wire. Pure; teaching and the student's thread. */
+/**
+ * Builds the JSON body of a request to the service behind a student, in the wire format of that service. Pure; teaching
+ * and the student's thread.
+ */
 
 import type { JsonObject } from '../../providers/json-reading.ts';
 import type { StudentKind } from '../model/manifest.ts';

@@ -16,7 +16,7 @@ import { RecentMap } from '../../std/recent-map.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import { type CacheUse, PromptCache, type RequestPrefixes, readPrefixes } from './prompt-cache.ts';
 
-/** Agents whose use of tokens and cache is remembered. */
+/** Maximum number of agents whose use of tokens and cache is remembered. */
 const AGENTS = 1_000;
 
 /** The facts on which a step's price depends; small. */

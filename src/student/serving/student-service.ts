@@ -16,8 +16,8 @@ import { writeServiceRequest } from './service-request.ts';
 import type { ServiceStep } from './service-step.ts';
 
 /**
- * How long the gateway does not ask a service that failed too often. After this pause it asks once; another failure
- * starts the pause again.
+ * How long a service is not asked after too many failures in a row. After this pause, steps ask it again. The next
+ * failure starts the pause again.
  */
 export const SERVICE_REST_MS = 15_000;
 /** Largest answer of the service behind a student, in bytes. */

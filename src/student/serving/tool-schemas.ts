@@ -12,7 +12,7 @@ import { type Schema, Validator } from '@cfworker/json-schema';
 import { roundedNumber } from '../../std/exact-json.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** Bounds on the schema of a tool: its length as JSON, and the number of places that a check may visit. */
+/** Maximum length of the schema of a tool as JSON, and maximum number of places that a check may visit. */
 export const TOOL_SCHEMA_CHARACTERS = 64 << 10;
 const TOOL_SCHEMA_WEIGHT = 20_000;
 /** Maximum number of compiled schemas that are kept. */
