@@ -1,7 +1,7 @@
 /**
  * Delivers the messages of alerts that wait in `main.mdb`, each at least once. A message leaves the outbox when its
  * destination has accepted it. If the process is killed before the answer arrives, the message is sent again with the
- * same id. Server threads; one instance for all.
+ * same id. Server threads; one instance serves all of them.
  */
 import type { AlertDelivery, AlertDestination } from '../domain/alert.ts';
 import { isDue } from '../domain/alert.ts';
@@ -14,7 +14,7 @@ import { type Message, SendError, sendWebhook } from './send-webhook.ts';
 
 /** Maximum duration of one attempt. */
 const ATTEMPT_MS = 10_000;
-/** Concurrent attempts. */
+/** Maximum number of concurrent attempts. */
 const ATTEMPTS_AT_ONCE = 4;
 /** Interval of reading the outbox, which is also read after each check of the alerts. */
 const OUTBOX_EVERY_MS = 5_000;

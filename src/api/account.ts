@@ -18,7 +18,7 @@ import { deleteOrganization } from './organization-deletion.ts';
 import { showInvitation } from './organizations.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
-/** Answers of /auth/bootstrap that a thread caches, and for how long (document 1, Limits). */
+/** Maximum number of answers of /auth/bootstrap that a thread caches, and for how long (document 1, Limits). */
 const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
 
 /** Maximum number of organizations that a refusal names. */

@@ -1,7 +1,7 @@
 /**
  * Work that one box does for all boxes that share a database: interrupted deletions and traces, and deletion by age. A box has the
  * duty for a while and renews it; if it does not, another one takes it. Two boxes on duty at once, for example because
- * their clocks differ, do some work twice, which changes nothing. Server threads; one instance for all.
+ * their clocks differ, do some work twice, which changes nothing. Server threads; one instance serves all of them.
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, systemClock } from '../std/clock.ts';

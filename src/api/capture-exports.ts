@@ -14,13 +14,13 @@ import { type ExportPage, type FileToSend, sendFile, sendList } from './exports.
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { readRunPlace } from './run-query.ts';
 
-/** Runs per page. Unless the order is newest first, each page is a pass over the whole list. */
+/** Maximum number of runs per page. Unless the order is newest first, each page is a pass over the whole list. */
 const PAGE_RUNS = 1_000;
-/** How long a file waits for its list, between two looks and in all. */
+/** How long a file waits for its list: until it asks again, and in all. */
 const WAIT_MS = { pause: 200, most: 60_000 } as const;
 /** Captures belong to the operator. */
 const owner = '';
-/** Turns of one page, which contains their full texts. */
+/** Maximum number of turns of one page, which contains their full texts. */
 const PAGE_TURNS = 50;
 
 export function captureExportHandlers(

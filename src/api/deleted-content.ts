@@ -1,7 +1,7 @@
 /**
- * Removes the data of a deleted project or organization in portions, between which requests run: runs, traces,
- * patterns, findings and experiments. A note of the deletion stays until no more late data can arrive. With it, the
- * next start continues an interrupted deletion. Server threads.
+ * Removes the data of a deleted project or organization: runs, traces, patterns, findings and experiments. It removes
+ * them in portions, so that requests get their turn in between. A record of the deletion is kept until no late writes
+ * can arrive. With this record, the service continues an interrupted deletion after a restart. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FindingsClient } from '../../actors/findings-index/client.ts';

@@ -10,7 +10,10 @@ import { RecentMap } from '../std/recent-map.ts';
 import type { AccountReads } from '../storage/ports/accounts.ts';
 import type { DeletedScope } from '../storage/ports/deletions.ts';
 
-/** Organizations and projects whose deletion status a thread caches. The oldest are looked up again. */
+/**
+ * Maximum number of organizations and projects whose deletion status a thread caches. Beyond it, the oldest leave the
+ * cache and are looked up again.
+ */
 const DELETED_NAMES_REMEMBERED = 10_000;
 
 const NONE: ReadonlySet<string> = new Set();

@@ -228,7 +228,7 @@ interface End {
   params: readonly (readonly [name: string, at: number])[];
 }
 
-/** Cache of resolved paths: all steps of a run use the same path. */
+/** Maximum number of resolved paths that are cached, because all steps of a run use the same path. */
 const KNOWN_PATHS = 256;
 /** Longer paths are not cached. */
 const KNOWN_PATH_CHARACTERS = 256;

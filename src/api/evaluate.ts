@@ -19,7 +19,7 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { findProfile } from './profiles.ts';
 
-/** Time of scoring after which other requests get a turn. */
+/** How long scoring goes on before other requests get a turn. */
 const SLICE_MS = 3;
 /** Length of a digest. At this length, collisions among the digests that a meter remembers are improbable. */
 const NAME_BYTES = 16;

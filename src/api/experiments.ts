@@ -12,7 +12,7 @@ import type { Experiments } from '../storage/ports/experiments.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
-/** Runs between which other requests get no turn; they take a few milliseconds. */
+/** Number of runs that are read, in a few milliseconds, before other requests get a turn. */
 const RUNS_A_TURN = 250;
 
 export function experimentHandlers(services: {

@@ -14,7 +14,7 @@ import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 import { encodeEvent, encodeOpening, HEARTBEAT } from '../http/event-stream.ts';
 
-/** Readers of the live stream on one server thread. One more is refused. */
+/** Maximum number of readers of the live stream on one server thread. One more is refused. */
 const LIVE_READERS = 20_000;
 
 export interface LiveReadersOptions {
@@ -57,7 +57,9 @@ const HEARTBEATS_A_CHECK = 2;
  * Heartbeats are spread over this many ticks, because ten thousand writes at once would delay every other request.
  */
 const HEARTBEAT_TICKS = 60;
-/** Pages without progress after which a reader goes live, although more was published than the hub returns. */
+/**
+ * Number of pages without progress after which a reader goes live, although more was published than the hub returns.
+ */
 const MAX_STANDING_PAGES = 5;
 
 interface Reader {

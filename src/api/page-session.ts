@@ -1,6 +1,6 @@
 /**
- * Signs the dashboard's reader in and out: exchanges a token for a cookie, and removes it (src/auth/page-session.ts).
- * Server threads.
+ * Signs the dashboard's user in (exchanges a token for a cookie) and out (removes the cookie;
+ * src/auth/page-session.ts). Server threads.
  */
 import { clearCookie, refuseForeignPage, writeCookie } from '../auth/page-session.ts';
 import type { ApiReply, ApiRequest, ApiRoute } from '../contract/route.ts';

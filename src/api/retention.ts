@@ -1,7 +1,7 @@
 /**
  * Deletes runs, traces and findings that are older than the operator's limit (`RETENTION_DAYS…`), a few at a time, with
  * pauses for requests. After a stop or a crash it continues where it was, because each pass examines what exists. Live
- * events are deleted with their hub (actors/live-hub). Server threads; one instance for all.
+ * events are deleted with their hub (actors/live-hub). Server threads; one instance serves all of them.
  */
 
 import type { FindingsClient } from '../../actors/findings-index/client.ts';

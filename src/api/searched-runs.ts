@@ -20,14 +20,14 @@ import { KnownMarks } from './known-marks.ts';
 
 /** Maximum number of searched runs of one organization, the newest ones. */
 const SEARCHED_RUNS = 100_000;
-/** Runs of all organizations that a thread keeps in memory. */
+/** Maximum number of runs of all organizations that a thread keeps in memory. */
 const RUNS_IN_MEMORY = 150_000;
 /**
  * Maximum time that a search waits for runs that are not read yet. After it, the answer says that it is
  * incomplete.
  */
 const SEARCH_READING_MS = 250;
-/** Duration of one part of a search, and number of runs that it tests at once. */
+/** How long one part of a search takes, and number of runs that it tests at once. */
 const PART = { ms: 5, runs: 4_096 } as const;
 
 const PLACES: Omit<PlaceReader<ReportedRun>, 'key'> = {

@@ -1,6 +1,6 @@
 /**
- * Resumes deletions that a stop or a crash interrupted, at the start and periodically. Server threads; one instance for
- * all.
+ * Resumes deletions that a stop or a crash interrupted, at the start and periodically. Server threads; one instance
+ * serves all of them.
  */
 import { RunClient } from '../../actors/run/client.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';

@@ -14,7 +14,7 @@ import type { KeyRecord } from '../storage/ports/keys.ts';
 import type { Stores } from '../storage/ports/stores.ts';
 import { chooseOrganization, chooseProject } from './access.ts';
 
-/** Keys that one answer ranks by their requests: the newest ones. */
+/** Maximum number of keys that one answer ranks by their requests: the newest ones. */
 const KEY_USAGE_READ = 1_000;
 
 const DAY_MS = 86_400_000;

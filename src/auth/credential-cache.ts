@@ -7,7 +7,9 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import type { Revocations } from './revocations.ts';
 
-/** Verified credentials that a server thread keeps, and for how long (document 2: about 60 seconds). */
+/**
+ * Maximum number of verified credentials that a server thread keeps, and for how long (document 2: about 60 seconds).
+ */
 export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 
 interface Remembered<Value> {

@@ -6,7 +6,10 @@
 import { decodeJwt } from 'jose';
 import { CatalogueError } from '../errors.ts';
 
-/** Length of a token in the dashboard's cookie. Browsers keep 4,096 characters of a cookie, name and attributes included. */
+/**
+ * Maximum length of a token in the dashboard's cookie. Browsers keep 4,096 characters of a cookie, name and attributes
+ * included.
+ */
 const SESSION_COOKIE_CHARACTERS = 3_900;
 
 /** Parts of a request. Header names in lower case. */

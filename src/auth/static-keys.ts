@@ -3,7 +3,7 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import type { CredentialKind } from './authenticator.ts';
 import type { StaticPrincipal } from './principal.ts';
 
-/** Hexadecimal digits of the digest that identify a key in logs and audits. */
+/** Number of hexadecimal digits of the digest that identify a key in logs and audits. */
 const NAME_DIGITS = 12;
 
 export class StaticKeys implements CredentialKind {

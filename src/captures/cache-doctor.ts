@@ -44,7 +44,7 @@ const STEP_TOKENS = 128;
  * Maximum number of agents, over all runs, whose last turn is remembered to find messages that a client has rewritten.
  */
 const REMEMBERED_AGENTS = 10_000;
-/** Failed turns that are passed over to find the turn before them. */
+/** Maximum number of failed turns that are passed over to find the turn before them. */
 const PASSED_TURNS = 64;
 /** Number of blocks that Anthropic checks before a cache point. */
 const LOOK_BACK_BLOCKS = 20;

@@ -12,7 +12,7 @@ import {
 } from '../domain/cache-miss.ts';
 
 const SUMMED_CAUSES = 1_024;
-/** Runs named for each group. */
+/** Maximum number of runs named for each group. */
 const NAMED_RUNS = 3;
 
 /** The sum over some turns. */

@@ -185,7 +185,7 @@ interface CapturedRunsOptions {
   fetches_later?: boolean;
 }
 
-/** Rows loaded in one batch. */
+/** Maximum number of rows loaded in one batch. */
 const LOADED_AT_ONCE = 2_048;
 /** A page loads stored rows for this long. Then it searches the loaded ones. */
 const LOADING_MS = 200;

@@ -45,7 +45,7 @@ interface FigureChanges {
   parts_gone: number[];
 }
 
-/** Exchanges that are read between two checks of the time. */
+/** Number of exchanges that are read between two checks of the time. */
 const READ_AT_ONCE = 256;
 
 /** Sums of exchanges that have the same values. */

@@ -37,7 +37,7 @@ export const MAX_SEEN_HASHES = 200_000;
 const JUDGED_RUNS = 4_096;
 const JUDGED_EXCHANGES = 16_384;
 
-/** Exchanges in one pass: their summaries are listed first, and then the relevant ones are read. */
+/** Maximum number of exchanges in one pass: their summaries are listed first, and then the relevant ones are read. */
 const LISTED_EXCHANGES = 512;
 
 /** Maximum number of models, notes and providers listed for one run. */

@@ -6,7 +6,7 @@ import type { MissCause, PromptDifference } from '../domain/cache-miss.ts';
 import type { PromptPart } from '../providers/prompt-parts.ts';
 import { canonicalJson, parseExact } from '../std/exact-json.ts';
 
-/** Characters that are shown before and after the first difference of two texts. */
+/** Maximum number of characters that are shown before and after the first difference of two texts. */
 const SHOWN_CHARS = 60;
 /** A time or an id is searched for in this many characters around the difference. */
 const NEAR_CHARS = 48;

@@ -29,7 +29,7 @@ export interface ChainedRun {
 
 const KEY_BYTES = 16;
 const KEY_WORDS = KEY_BYTES / 4;
-/** Exchanges per piece of the chain. */
+/** Number of exchanges per piece of the chain. */
 const PIECE = 65_536;
 /** Number of records between two pauses in which the source may release memory and signals are handled. */
 const ADDED_AT_ONCE = 20_000;

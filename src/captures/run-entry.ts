@@ -294,7 +294,10 @@ function makeChoices(
   };
 }
 
-/** Counts how often a monitor fired; approximate near the end of a run whose steps were not reported. */
+/**
+ * Counts how often a monitor fired. If the run's steps were not reported, the count comes from the verdict, which knows
+ * only firings near the end of the run.
+ */
 function countFired({ listed, reported }: RunEntry, monitor: MonitorName): number {
   if (reported !== null) return reported.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0;
   const reason = listed!.verdict?.reasons.find(

@@ -27,7 +27,7 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** Upper bounds of --every and --keep. */
+/** Maximum values of --every and --keep. */
 const EVERY_MAX_DAYS = 1;
 const KEEP_MAX_DAYS = 3_650;
 

@@ -9,8 +9,8 @@ import { spawn } from 'node:child_process';
 const END_WATCH_MS = { look: 250, patience: 3_000 } as const;
 
 /**
- * Watches its parent process until that has ended, and kills it after the given time. Because it is the parent, a reused
- * process number is never killed.
+ * Watches its parent process, and kills it if it still runs after the given time. If the parent ends before, this
+ * process has another parent and exits. So it never kills a process that reuses the number.
  */
 const WATCHER = `
 const [pid, ms] = process.argv.slice(1).map(Number);
@@ -24,7 +24,8 @@ setInterval(() => {
 `;
 
 /**
- * Ends this process with status 1 when it still exists after its grace period, and kills it a little later.
+ * Ends this process with status 1 if it still exists after its grace period. If that fails, a small process kills it a
+ * little later.
  * @param tell called before it is ended
  */
 export function watchEnd(graceMs: number, tell: () => void): void {

@@ -29,7 +29,7 @@ const OUTPUT_CHARS = 65_536;
 /** Maximum number of columns of a name that a client chose. An id that the API accepts fits. `--json` has whole names. */
 const NAME_COLUMNS = ID_CHARACTERS;
 
-/** Runs that a terminal shows without --limit. */
+/** Maximum number of runs that a terminal shows without --limit. */
 export const TERMINAL_RUNS = 200;
 
 const SHORT_REASONS: Record<GoldenCode, string> = {

@@ -27,9 +27,9 @@ import { formatCount, formatMs, type InspectView, nameAll } from './inspect-view
 import { EXIT, UsageError } from './io.ts';
 import { type Cell, formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
 
-/** Runs that are written at once. */
+/** Maximum number of runs that are written at once. */
 const PAGE_RUNS = 500;
-/** Columns of first words on a wide terminal. */
+/** Number of columns for a run's first words on a wide terminal. */
 const TASK_COLUMNS = 60;
 
 /**

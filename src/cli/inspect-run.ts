@@ -24,11 +24,11 @@ import { EXIT } from './io.ts';
 import { layOutComparison } from './step-page.ts';
 import { formatJson, makeHarmless, makeHarmlessLine, wrapText } from './terminal-text.ts';
 
-/** Characters and lines of a text that are shown without --full. */
+/** Maximum numbers of characters and of lines of a text that are shown without --full. */
 const SHOWN_CHARS = 1200;
 const SHOWN_LINES = 16;
 
-/** Characters of a system prompt that are shown without --full. */
+/** Maximum number of characters of a system prompt that are shown without --full. */
 const SHOWN_SYSTEM_CHARS = 300;
 
 /**

@@ -88,7 +88,10 @@ Exit status: 0 done, 1 failed (no such database, run, exchange or body; somethin
 2 wrong use.
 `;
 
-/** Cache of unpacked blocks per open file: exchanges are read in order. */
+/**
+ * Maximum bytes of unpacked blocks that are cached per open file. A small cache is enough, because exchanges are read
+ * in order.
+ */
 const CACHE_BYTES = 8 * 1024 * 1024;
 
 /** Surroundings that tests may replace. */

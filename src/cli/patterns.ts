@@ -49,7 +49,7 @@ Examples:
 Exit status: 0 done, 1 failed (no such file or database, a line that is not a pattern), 2 wrong use.
 `;
 
-/** Characters of a line; the longest pattern has fewer. */
+/** Maximum number of characters of a line. The longest pattern has fewer. */
 const LINE_CHARACTERS = 1_000_000;
 
 /** @returns the exit status */

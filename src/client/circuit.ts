@@ -10,7 +10,7 @@
 
 export type CircuitState = 'closed' | 'open' | 'half-open';
 
-/** Server errors in a row. */
+/** Number of server errors in a row that open the circuit. */
 const FAILURES_MAX = 5;
 const COOL_DOWN_MS = 1_000;
 const COOL_DOWN_MAX_MS = 30_000;

@@ -1,8 +1,8 @@
 /**
  * Sends requests while the calling thread is blocked, because the process is about to end and its event loop has
- * stopped. A worker thread sends them, and the caller waits for it up to a time limit. Main thread and workers alike.
- * A request that was in progress when the process ended is sent again. That is safe: the service counts each event of
- * a run once.
+ * stopped. A worker thread sends them, and the caller waits for it up to a time limit. Runs on the main thread and on
+ * workers. A request that was in progress when the process ended is sent again. That is safe: the service counts each
+ * event of a run once.
  */
 import { Worker } from 'node:worker_threads';
 
@@ -17,7 +17,7 @@ export interface LastRequests {
   lanes: { method: string; target: string; body: string | undefined }[][];
 }
 
-/** Connections of the worker. */
+/** Maximum number of connections of the worker. */
 const CONNECTIONS_MAX = 12;
 
 /** The worker's source as text, because a bundler would lose a separate file. */

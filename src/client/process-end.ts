@@ -1,6 +1,6 @@
 /**
  * What a client does at the end of its process, so that runs do not stay `running`. One set of listeners for all clients. A signal
- * that nothing handles still ends everything at once. Main thread and workers alike.
+ * that nothing handles still ends everything at once. Runs on the main thread and on workers.
  *
  * - Nothing left to do (`beforeExit`): the process waits for what is queued.
  * - An uncaught exception or rejection: open runs end as failures. The listener only watches (`uncaughtExceptionMonitor`), so

@@ -30,7 +30,7 @@ const LINGER_MS = 5;
  * would cost more than everything else done while the agent waits.
  */
 const IDLE_LOOKS = 20;
-/** Attempts to send an event that causes server errors, before it is dropped. */
+/** Maximum number of attempts to send an event that causes server errors, before it is dropped. */
 const ATTEMPTS = 5;
 /** How soon the sender checks again whether the probe of another request has closed the circuit. */
 const PROBE_WAIT_MS = 100;

@@ -19,7 +19,7 @@ import {
   wordFlag,
 } from './values.ts';
 
-/** Origins in CORS_ALLOWED_ORIGINS. */
+/** Maximum number of origins in CORS_ALLOWED_ORIGINS. */
 const CORS_ORIGINS_MAX = 1_000;
 
 /** Origins that `CORS_ALLOW_DEV_ORIGINS` adds (document 4, "CORS"). */

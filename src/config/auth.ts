@@ -4,7 +4,7 @@ import { foldEmail } from '../domain/account.ts';
 import { ConfigError } from './config-error.ts';
 import { keys, secret, splitList, type Values, type VariableTable } from './values.ts';
 
-/** Addresses in OPERATORS. */
+/** Maximum number of addresses in OPERATORS. */
 const OPERATORS_MAX = 1_000;
 
 /** Value of AUTH_JWT_ISSUER or AUTH_JWT_AUDIENCE that accepts any claim. */

@@ -22,14 +22,14 @@ import {
 /** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */
 export const CAPTURE_BYTES_MAX = 1 << 30;
 
-/** Models in GW_PRICES. */
+/** Maximum number of models in GW_PRICES. */
 const PRICED_MODELS_MAX = 1_000;
 
-/** Tiers of a model in GW_PRICES, and characters of a tier's name. */
+/** Maximum number of tiers of a model in GW_PRICES, and of characters of a tier's name. */
 const PRICED_TIERS_MAX = 20;
 const TIER_CHARS_MAX = 64;
 
-/** Headers that SVC_RUN_HEADERS may name. */
+/** Maximum number of headers that SVC_RUN_HEADERS may name. */
 const RUN_HEADERS_MAX = 16;
 
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');

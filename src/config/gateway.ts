@@ -8,7 +8,7 @@ import { readTls, readUpstreamCa } from './certificates.ts';
 import { ConfigError } from './config-error.ts';
 import { base, host, parseJson, path, port, type Values, type VariableTable } from './values.ts';
 
-/** Length of GW_ROUTES, or of the file that it names. */
+/** Maximum length of GW_ROUTES, or of the file that it names. */
 const ROUTES_FILE_BYTES = 256 << 10;
 
 export interface GatewayConfig {

@@ -27,7 +27,7 @@ const THREADS_BY_CORES: readonly { cores: number; server: number; actor: number;
 /** A hundred years: who keeps content longer keeps it for good. */
 const RETENTION_DAYS_MAX = 36_500;
 
-/** Names in ALLOWED_HOSTS. */
+/** Maximum number of names in ALLOWED_HOSTS. */
 const ALLOWED_HOSTS_MAX = 1_000;
 
 /** A start waits for twice the drain until a process that ends is gone (CLAIM_PATIENCE_MS). */

@@ -14,10 +14,10 @@ export type Values<Table extends VariableTable> = {
   [Name in keyof Table]: z.output<Table[Name][0]> | (Table[Name][1] extends undefined ? null : never);
 };
 
-/** GW_NOTE and --note, which are written into every exchange. */
+/** Maximum length of GW_NOTE and --note, which are written into every exchange. */
 const NOTE_CHARACTERS = 200;
 
-/** Keys in SVC_KEYS. Each is compared with every credential. */
+/** Maximum number of keys in SVC_KEYS. Each is compared with every credential. */
 export const STATIC_KEYS_MAX = 1_000;
 
 /** @throws ConfigError when the text is not allowed */

@@ -6,7 +6,7 @@ import { identifier, integer, list, text } from './fields.ts';
 import { RUN_NAME_CHARACTERS, RUN_TASK_CHARACTERS } from './limits.ts';
 import { projectField, scoreFields, scoresSchema, stepFields } from './runs.ts';
 
-/** Steps of one evaluation. */
+/** Maximum number of steps of one evaluation. */
 export const EVALUATE_STEPS_MAX = 1_000;
 
 /** A previous step. Without an index, its place in the list counts. */

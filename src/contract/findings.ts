@@ -24,7 +24,7 @@ import { CODEBASE_ID_CHARACTERS, CURSOR_CHARACTERS, FINDINGS_TOP_K } from './lim
  * object has no meaning.
  */
 export const FINDING_METADATA_CHARACTERS = 16_384;
-/** Paths in one request for coverage or invalidation. */
+/** Maximum number of paths in one request for coverage or invalidation. */
 export const FINDING_PATHS = 10_000;
 
 /**

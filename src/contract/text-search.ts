@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { TEXT_PLACES } from '../domain/placed-text.ts';
 import { nextCursor } from './fields.ts';
 
-/** Length of a search. */
+/** Maximum length of a searched text. */
 export const TEXT_SEARCH_CHARACTERS = 1_000;
 
 const foundText = z.object({

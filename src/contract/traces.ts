@@ -17,7 +17,7 @@ import {
 } from './fields.ts';
 import { CURSOR_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS, STEP_TOKENS_MAX } from './limits.ts';
 
-/** Calls of a v2 trace, or steps of a legacy trace. The size of a body limits them sooner. */
+/** Maximum number of calls of a v2 trace, or of steps of a legacy trace. The size of a body limits them sooner. */
 const TRACE_ITEMS_SENT = 500_000;
 
 /** A text of a trace. It may be as long as a body; TRACE_BOUNDS limits what is stored of it. */

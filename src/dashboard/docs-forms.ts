@@ -5,7 +5,7 @@
  */
 
 const KEY = 'understudy-docs-key';
-/** Shown characters of an answer; a stream may be endless. */
+/** Maximum number of characters of an answer that are shown, because a stream may be endless. */
 const SHOWN_CHARACTERS = 100_000;
 
 interface BuiltRequest {

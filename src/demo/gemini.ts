@@ -30,7 +30,10 @@ const STATUS_NAMES: Record<number, string> = {
   503: 'UNAVAILABLE',
 };
 
-/** The parts of a request for a script; model and streaming are in the path. */
+/**
+ * Extracts from a request what a script needs. The path has the model and says whether to stream, so the caller passes
+ * both.
+ */
 export function readGemini(
   body: JsonObject,
   model: string,

@@ -1,6 +1,6 @@
 /**
  * The causes and the cost of a miss: a provider read less of a prompt from its cache than it could have.
- * Types, words and sums; pure; any thread.
+ * This file has types, words and sums. Pure; any thread.
  */
 
 import type { TokenUsage } from './exchange.ts';

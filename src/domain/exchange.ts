@@ -1,6 +1,7 @@
 /**
  * The exchange: one request and its answer as the gateway saw them, in the three forms it takes on its way.
- * Pure types and rules; used on server threads (made), actor threads (stored, indexed) and in the command line (read).
+ * Pure types and rules. Server threads make exchanges, the capture process stores and indexes them, and the capture
+ * reader and the command line read them.
  *
  *   CapturedExchange   server thread → capture writer. Raw: still holds credentials, never touches a disk.
  *   ExchangeEntry      what the decoder read out of the stored copy, later and off the hot path.

@@ -1,8 +1,8 @@
 /**
  * A sketch of a system prompt: 36 characters that are equal for equal prompts and mostly equal for prompts
  * that differ in noise (a date, a session's id, a listing of files). It distinguishes agents whose
- * conversations begin in the same way. Pure; made where stored copies are read, compared by the index, never
- * on a server thread.
+ * conversations begin in the same way. Pure; sketches are made where stored copies are read and compared by the index,
+ * never on a server thread.
  *
  * Method: the prompt is cut into words at white space, quotes and brackets. Words with a digit (numbers,
  * dates, ids, paths of temporary folders) and names of days and months are left out. Each pair of adjacent

@@ -1,6 +1,7 @@
 /**
  * The provider hosts whose tunnels the proxy decrypts: the list, its syntax for operators, and the check of a host.
- * Other tunnels are forwarded without decryption. Pure; main thread at the start, proxy thread for each tunnel.
+ * Other tunnels are forwarded without decryption. Pure; called on the main thread at the start, and on the proxy thread
+ * for each tunnel.
  */
 
 /**

@@ -19,7 +19,7 @@ export type RateDivision = ReadonlyMap<string, BoxPart>;
 const RESERVED = 0.1;
 /** Demand of all boxes together below which they divide the rate equally. */
 const IDLE = 0.01;
-/** The share of the demand that remains at the next look if no requests arrive. */
+/** The share of the demand that remains at the next measurement if no requests arrive. */
 const DECAY = 0.7;
 /** Smaller changes of a part, and of a demand, are not worth writing. */
 const SMALL = { held: 0.005, demand: 0.05 };
@@ -32,8 +32,8 @@ export function reservedPart(boxes: number): number {
 }
 
 /**
- * The demand as of this look.
- * @param before the demand as of the last look
+ * The demand as of this measurement.
+ * @param before the demand as of the last measurement
  * @param now the demand measured since then
  */
 export function followDemand(before: number, now: number): number {

@@ -33,7 +33,7 @@ const ROWS_AT_ONCE = 200;
 const LATE_MS = 5_000;
 /** The same time for runs of several boxes, whose clocks differ by at most a minute. */
 export const LATE_AMONG_BOXES_MS = 65_000;
-/** Running and ended runs that each call rereads. */
+/** Maximum numbers of running runs and of ended runs that each call rereads. */
 const LOOKED_AT = { going_on: 500, ended: 100 } as const;
 /** Maximum number of names that runs share. */
 const SHARED_NAMES = 10_000;

@@ -98,7 +98,7 @@ export interface CaptureOwner {
   org: string | null;
   /** Verified addresses of operators. */
   emails: readonly string[];
-  /** The user whom the terminal's link signs in; null without such a link. */
+  /** The user who signs in with the link that the service prints in the terminal; null if it prints none. */
   owner: { issuer: string; subject: string } | null;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Replaces src/client/ambient.ts. On platforms with a global AsyncLocalStorage (Vercel), a run is ambient
- * through every await. On others, only code before the first await finds it; pass the run explicitly. Edge
- * functions; any thread.
+ * through every await. On others, only code before the first await finds it; pass the run explicitly. Runs in edge
+ * functions, on any thread.
  */
 
 /** A run, with the runs around it. */

@@ -1,5 +1,5 @@
 /**
- * Replaces src/client/environment.ts: reads the platform's `process.env`, if there is one. Edge functions;
+ * Replaces src/client/environment.ts: reads the platform's `process.env`, if there is one. Runs in edge functions, on
  * any thread.
  */
 

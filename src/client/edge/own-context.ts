@@ -1,4 +1,6 @@
-/** Replaces src/client/own-context.ts, with functions that every platform has. Edge functions; any thread. */
+/**
+ * Replaces src/client/own-context.ts, with functions that every platform has. Runs in edge functions, on any thread.
+ */
 
 /** A timer that can be restarted. */
 export interface Timer {

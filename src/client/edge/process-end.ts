@@ -1,6 +1,6 @@
 /**
  * Replaces src/client/process-end.ts. The platform stops a function after its answer, without an end of a
- * process. Call `context.waitUntil(understudy.flush())` before that. Edge functions; any thread.
+ * process. Call `context.waitUntil(understudy.flush())` before that. Runs in edge functions, on any thread.
  */
 
 /** @returns does nothing */

@@ -1,4 +1,4 @@
-/** Replaces src/client/transport.ts, using only `fetch`. Edge functions; any thread. */
+/** Replaces src/client/transport.ts, using only `fetch`. Runs in edge functions, on any thread. */
 import { ConnectionError, TimeoutError, UnexpectedAnswerError } from '../errors.ts';
 import { SeenPosition } from '../seen-position.ts';
 import type { Answer, OpenAnswer, Request } from '../transport.ts';

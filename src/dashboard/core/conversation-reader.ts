@@ -6,7 +6,7 @@ import type { ChildRun } from './waterfall.ts';
 
 /** Maximum number of turns that the service returns in one page. */
 const PAGE_TURNS = 100;
-/** Turns that are read at first; more on demand. */
+/** Maximum number of turns that are read at first. More are read on demand. */
 const TURNS_AT_ONCE = 300;
 
 export interface ReadConversation {

@@ -9,7 +9,7 @@ import { type LiveMessage, type LiveState, useLive } from './live.ts';
 
 /** Delay between the first event and reading the changed runs. */
 const SETTLE_MS = 700;
-/** Runs beyond the first page that are read at once; others wait for the next reading. */
+/** Maximum number of runs beyond the first page that are read at once; others wait for the next reading. */
 const READ_AT_ONCE = 20;
 
 interface FollowedList {

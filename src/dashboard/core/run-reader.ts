@@ -16,7 +16,7 @@ export interface ReadRun {
 }
 
 const PAGE_STEPS = 200;
-/** Steps that are read at first, and each time the reader wants more. */
+/** Maximum number of steps that are read at first, and each time the reader wants more. */
 const WANTED_STEPS = 1_000;
 
 interface Page {

@@ -52,9 +52,9 @@ export const organization = computed<Organization | null>(() => {
   return find(namedOrganization.value) ?? find(localStorage.getItem(ORGANIZATION)) ?? own ?? null;
 });
 
-/** The last role that was read, and the organization in which the reader has it. */
+/** The role that was fetched last, and the organization in which the user has it. */
 const roleRead = signal<{ org_id: string; role: Role } | null>(null);
-/** The reader's role there; null: unknown, or no role. */
+/** The user's role in the selected organization; null: unknown, or no role. */
 export const role = computed<Role | null>(() => {
   const read = roleRead.value;
   // An address may have selected another organization since.

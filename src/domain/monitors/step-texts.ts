@@ -9,7 +9,7 @@ import { FUNCTION_WORDS, NEGATIONS, RETRY_WORDS } from './lexicon.ts';
 import { ALL_TRIGGERS, packTriggers, TRIGGER_WORDS } from './triggers.ts';
 import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from './words.ts';
 
-/** Characters read of each text: this many from the beginning, half as many from the end. */
+/** Maximum number of characters that are read from the beginning of each text. Half as many are read from its end. */
 export const READ_CHARACTERS = 4096;
 /** The head of a result: the words within this many characters from its beginning. */
 const HEAD_CHARACTERS = 160;

@@ -18,7 +18,7 @@ import { BETWEEN_TEXTS, type LowerNames, type NameLists, type RunReader, type Ve
 const LISTS_OF_NAMES = 8_192;
 /** Fields in which each run has its own names. */
 const OWN_NAMES: ReadonlySet<string> = new Set(['task', 'run']);
-/** Slots that are read ahead in one piece, which takes about a millisecond. */
+/** Maximum number of slots that are read ahead in one piece, which takes about a millisecond. */
 const SLOTS_AT_ONCE = 1_024;
 
 /** How the status of a run depends on the time. */
