@@ -21,10 +21,13 @@ export const DEFAULTS = {
   AUTH_FAIL_RATE_PER_SEC: 5,
 } as const;
 
-/** Connections of one public address. Loopback and private networks may have any number, because proxies are there. */
+/**
+ * Maximum number of connections of one public address. Loopback and private networks may have any number, because
+ * proxies are there.
+ */
 export const PUBLIC_ADDRESS_CONNECTIONS = 1_000;
 
-/** Silence after which a tunnel ends at once when the service stops. */
+/** How long a tunnel must have been silent to end at once when the service stops. */
 export const TUNNEL_IDLE_MS = 1_000;
 
 /** Largest head of a request. uWebSockets.js reads it from UWS_HTTP_MAX_HEADERS_SIZE when it loads. */
@@ -37,31 +40,37 @@ export const DRAIN_DEADLINE_MS = 30_000;
 /** How long a start waits for a process that still drains, and then writes what it has captured. */
 export const CLAIM_PATIENCE_MS = 2 * DRAIN_DEADLINE_MS;
 
-/** Zstd frames of one body: up to `free` decompress without a budget, up to `most` at all. */
+/** Maximum number of Zstd frames of one body: up to `free` decompress without a budget, up to `most` at all. */
 export const ZSTD_FRAMES = { free: 256, most: 65_536 } as const;
 /** Size from which on an image or document inside a body is stored once, by its SHA-256. */
 export const ATTACHMENT_BYTES_MIN = KIB;
 
-/** Child runs that a captured run names. It only counts further ones. */
+/** Maximum number of child runs that a captured run names. Further ones are only counted. */
 export const NAMED_CHILD_RUNS = 50;
 
-/** Identifiers that callers choose (document 4, "v1"), in code points. */
+/** Maximum length of identifiers that callers choose (document 4, "v1"), in code points. */
 export const ID_CHARACTERS = 128;
-/** Rows that one page of a filtered list reads. A page that reaches the bound is short and has a cursor. */
+/**
+ * Maximum number of rows that one page of a filtered list reads. A page that reaches the bound is short and has a
+ * cursor.
+ */
 export const PAGE_SCAN_ROWS = 300;
-/** Length of a bearer credential. JWTs of large identity providers are shorter. */
+/** Maximum length of a bearer credential. JWTs of large identity providers are shorter. */
 export const CREDENTIAL_CHARACTERS = 8_192;
 
-/** A ticket for the live stream: how long it is valid, and its length. It travels in a query, so in a head of 64 KiB. */
+/**
+ * How long a ticket for the live stream is valid, and its maximum length. It travels in a query, so in a head of 64
+ * KiB.
+ */
 export const STREAM_TICKET = { seconds: 60, characters: 32_768 } as const;
 
 /** How long a request to the payment processor may take, with the retry of its library. */
 export const BILLING_REQUEST_MS = 10_000;
 
-/** Name of a model, in code points. */
+/** Maximum length of the name of a model, in code points. */
 export const MODEL_CHARACTERS = 200;
 
-/** Beginning of a text that is embedded, in UTF-16 units. */
+/** Maximum number of UTF-16 units that are embedded, from the beginning of a text. */
 export const EMBEDDING_TEXT_CHARACTERS = 4_096;
 
 /** Bounds of the dashboard's first page: exchanges, parts of the period, and runs that are read. */

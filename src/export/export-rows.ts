@@ -8,7 +8,10 @@ import { writeCsvHead, writeCsvRow } from './csv.ts';
 export const EXPORT_FORMATS = ['csv', 'jsonl', 'parquet'] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 
-/** Rows of one group of Parquet, and characters of texts after which a smaller group is written. */
+/**
+ * Maximum number of rows of one group of Parquet, and number of characters of texts after which a smaller group is
+ * written.
+ */
 const GROUP = { rows: 5_000, characters: 8 << 20 } as const;
 
 const NO_BYTES = new Uint8Array();

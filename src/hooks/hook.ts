@@ -8,9 +8,9 @@ import { type HookEvent, isClient, readHookEvent } from './event.ts';
 import { sweepJournals } from './run-journal.ts';
 import { reportEvent } from './run-reporter.ts';
 
-/** Time from the start of the process to the last answer that it waits for. */
+/** Longest time from the start of the process to the last answer that it waits for. */
 const TIMEOUT_MS = 1_500;
-/** Time from the deadline to the exit in any case: a client may never close the input. */
+/** Longest time from the deadline to the exit, because a client may never close the input. */
 const GRACE_MS = 1_000;
 /** Larger inputs are not read; inputs include the results of tools. */
 const INPUT_BYTES_MAX = 32 * 1024 * 1024;

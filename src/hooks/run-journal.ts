@@ -10,7 +10,7 @@ import { makeFolder } from '../std/folder.ts';
 
 /** Longer than a session stays open. */
 const KEPT_MS = 7 * 24 * 3_600_000;
-/** Files checked in one clean-up; the next one continues with the rest. */
+/** Maximum number of files that are checked in one clean-up; the next one continues with the rest. */
 const SWEPT_FILES = 1_000;
 /**
  * Two hooks that a client starts for one event start within this time. A later repeat of the same tool call starts

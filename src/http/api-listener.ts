@@ -11,8 +11,8 @@ import type { HttpStream } from './http-stream.ts';
 import { STATUS_CODES } from './status-codes.ts';
 
 /**
- * Bytes beyond a body's limit that are read and dropped, so that the client reads its 413. Then the connection is
- * closed.
+ * Maximum number of bytes beyond a body's limit that are read and dropped, so that the client reads its 413. Then the
+ * connection is closed.
  */
 const DROPPED_BODY_BYTES = 64 << 20;
 /** Maximum bytes of incomplete request bodies on a server thread. Beyond it the oldest request gets 503. */

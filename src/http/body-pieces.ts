@@ -4,7 +4,7 @@
  * long before the heap itself has grown. Server threads, shared by all their listeners.
  */
 
-/** Free memory for request bodies that a server thread keeps. Further pieces are dropped. */
+/** Maximum bytes of free memory for request bodies that a server thread keeps. Further pieces are dropped. */
 const FREE_BODY_PIECES_BYTES = 32 << 20;
 
 /** Pieces up to this size are copied into shared memory: allocating memory for each would cost more than copying. */
@@ -14,7 +14,10 @@ const POOL_BYTES = 64 * 1024;
 let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let poolUsed = 0;
 
-/** Memory of one body that is reused at its end. Further pieces are released as they are forwarded, or collected. */
+/**
+ * Maximum bytes of the memory of one body that are reused at its end. Further pieces are released as they are
+ * forwarded, or collected.
+ */
 const TAKEN_BYTES_MAX = 1 << 20;
 /** Sizes of memory that is reused. The library reads at most the last size at once. */
 const SIZES = [16, 32, 64, 128, 192, 256, 384, 512].map((kib) => kib * 1024);

@@ -9,7 +9,7 @@ import { loadedServer } from './server.ts';
 
 /** Maximum number of connections if the operator sets no limit. */
 const CONNECTIONS_MAX = 100_000;
-/** Descriptors that are reserved for other purposes than connections and their upstreams. */
+/** Number of descriptors that are reserved for other purposes than connections and their upstreams. */
 const DESCRIPTORS_KEPT = 256;
 
 interface ConnectionCaps {

@@ -103,7 +103,7 @@ function refuse(what: string, offset: number): never {
   throw new CatalogueError('malformed_request', `The body ${what}, at offset ${offset}`);
 }
 
-/** Bytes of a text that are read one by one before the native search takes over. */
+/** Number of bytes of a text that are read one by one before the native search takes over. */
 const SHORT_TEXT_BYTES = 32;
 
 /** @returns the index of the closing quote, or the buffer's length */

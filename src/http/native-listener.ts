@@ -45,7 +45,7 @@ interface AddressListener {
   listen(host: string, port: number, options: number, done: (socket: us_listen_socket | false) => void): void;
 }
 
-/** Attempts at a free port. */
+/** Maximum number of attempts to find a free port. */
 const PORT_TRIES = 5;
 
 export type NativeModule = typeof import('uWebSockets.js');

@@ -35,7 +35,10 @@ const SILENCE_LOOK_MS = 2_000;
  */
 const LINGER_MS = 2_000;
 
-/** Requests of one connection that may wait for the answer to an earlier one. Beyond it the connection is closed. */
+/**
+ * Maximum number of requests of one connection that may wait for the answer to an earlier one. Beyond it the connection
+ * is closed.
+ */
 const PIPELINED_MAX = 1_000;
 
 /** Numbers of refusals (`framing-guard.ts`). */

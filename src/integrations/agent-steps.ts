@@ -51,7 +51,7 @@ interface PendingCall {
   answer: { tokens: number };
 }
 
-/** Calls that wait for their results; with more, the oldest is forgotten. */
+/** Maximum number of calls that wait for their results; with more, the oldest is forgotten. */
 const CALLS_MAX = 1_000;
 
 const stepsOfRuns = new WeakMap<WatchedRun, AgentSteps>();

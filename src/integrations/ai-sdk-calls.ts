@@ -40,7 +40,7 @@ interface Output {
 /** Calls of streamed answers that wait for their results. Until then, the generation and the run continue. */
 const openCalls = new WeakMap<AgentSteps, Map<string, () => void>>();
 
-/** Open calls of a run; with more, the oldest is forgotten. */
+/** Maximum number of open calls of a run; with more, the oldest is forgotten. */
 const OPEN_CALLS_MAX = 1_000;
 
 /** Logs the results of tools since the model's last answer. */

@@ -17,7 +17,7 @@ requirePeer(INTEGRATION, 'ai', '>=5.0.0 <8');
 /** Since `ai` 7. */
 const HAS_TELEMETRY = 'registerTelemetry' in ai;
 
-/** Generations in progress; with more, the oldest is forgotten. */
+/** Maximum number of generations in progress; with more, the oldest is forgotten. */
 const GENERATIONS_MAX = 1_000;
 
 /**

@@ -15,9 +15,9 @@ import { RUN_QUERY_BOUNDS } from '../domain/run-query/run-query.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { type ApiAnswer, answer, type CallApi, type Tool } from './tool-answer.ts';
 
-/** Runs of one result. */
+/** Maximum and usual number of runs of one result. */
 const RUNS = { most: 50, usual: 10 } as const;
-/** Turns or steps per request. */
+/** Maximum number of turns or steps per request. */
 const PAGE_TURNS = 50;
 const RESULT_CHARACTERS = 24_000;
 const TEXT_CHARACTERS = 800;

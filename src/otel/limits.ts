@@ -38,12 +38,12 @@ export const OTEL_EXPORT = {
   heap_mb: 512,
   restart_ms: { first: 1_000, last: 60_000 },
   ends_per_batch: 3,
-  /** Size of a collector's answer. */
+  /** Maximum size of a collector's answer. */
   answer_bytes: 64 << 10,
-  /** Runs that are remembered, and turns that a start reads again. */
+  /** Maximum number of runs that are remembered, and of turns that a start reads again. */
   runs: 10_000,
   looked_back: 2_000,
-  /** Tool calls of one turn, and characters of a text and of a conversation. */
+  /** Maximum number of tool calls of one turn, and of characters of a text and of a conversation. */
   tools_per_turn: 128,
   text_characters: 32_768,
   messages_characters: 131_072,

@@ -214,7 +214,7 @@ function leaveOutBilling(blocks: readonly string[]): readonly string[] {
   return blocks.some(isBilling) ? blocks.filter((block) => !isBilling(block)) : blocks;
 }
 
-/** Text buffered before hashing: each call of the hash costs as much as 200 characters. */
+/** How many characters are buffered before they are hashed. Each call of the hash costs as much as 200 characters. */
 const WAITING_CHARS = 4_096;
 
 /** One running hash, which can be read at any point. */

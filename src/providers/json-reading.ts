@@ -6,7 +6,7 @@
 
 import { isRawNumber, parseExact, roundedNumber } from '../std/exact-json.ts';
 
-/** Deepest JSON of a body that is read as a turn. A deeper body is stored and marked undecodable. */
+/** Maximum depth of the JSON of a body that is read as a turn. A deeper body is stored and marked undecodable. */
 const TURN_JSON_LEVELS = 512;
 
 /** Largest count that is believed. One absurd count would falsify every sum that includes it. */

@@ -151,7 +151,7 @@ function readAnswer(
   return { answer: { ...emptyAnswer(), usage: answer.usage, error }, is_cut_off };
 }
 
-/** Words of an error answer: the provider's message, or the beginning of its text. */
+/** The message of an error answer, or the beginning of its body if that is not JSON; null if the body is empty. */
 function readErrorAnswer(bytes: Uint8Array): string | null {
   const text = new TextDecoder().decode(bytes);
   try {

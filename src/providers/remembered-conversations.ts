@@ -13,7 +13,10 @@ import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 const REMEMBERED_CHARS = 16 << 20;
 const SHORT_CHARS = 16_384;
 const CANDIDATES = 8;
-/** Last messages after which the hash state is kept: clients change these when they move a cache marker. */
+/**
+ * Maximum number of last messages after which the hash state is kept: clients change these when they move a cache
+ * marker.
+ */
 export const KEPT_STATES = 8;
 
 /** The hash after a message. */

@@ -1,7 +1,7 @@
 /**
  * Finds the wire format of an exchange whose path shows none: a proxy, a tenant's prefix or a private server may serve
- * a provider's API under any path. The request and the beginning of the answer must agree. Pure; where stored copies
- * are indexed.
+ * a provider's API under any path. The request and the beginning of the answer must agree. Pure; runs where stored
+ * copies are indexed.
  */
 import type { ApiShape } from '../domain/exchange.ts';
 import { classifyRequest } from './classify.ts';

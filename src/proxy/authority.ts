@@ -1,7 +1,7 @@
 /**
  * The local certificate authority of proxy mode. Its key is created once and stays in DATA_DIR/secrets; its certificate
  * is beside the data, for clients to trust. The certificate is limited to the configured hosts, so that a stolen key
- * opens no others. Main thread and command line, to create it; proxy thread, to sign with it.
+ * opens no others. The main thread and the command line create it, and the proxy thread signs with it.
  */
 import { createHash, createPrivateKey, createPublicKey, randomBytes, webcrypto } from 'node:crypto';
 import {

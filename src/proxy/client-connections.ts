@@ -8,7 +8,9 @@ import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
 import { isNear, networkOf } from '../std/network-address.ts';
 import type { TunnelCounts } from './tunnel-counts.ts';
 
-/** Connections without a tunnel: of all addresses, and of one. Beyond either, the oldest is closed. */
+/**
+ * Maximum number of connections without a tunnel: of all addresses, and of one. Beyond either, the oldest is closed.
+ */
 export const PROXY_HEADS_MAX = 256;
 export const PROXY_HEADS_PER_ADDRESS = 64;
 

@@ -15,7 +15,9 @@ import {
 import type { TLSSocket } from 'node:tls';
 import { HTTP_HEAD_BYTES, UPSTREAM_HEAD_BYTES } from '../limits.ts';
 
-/** Concurrent requests on one HTTP/2 connection, and how long a connection without any is kept. */
+/**
+ * Maximum number of concurrent requests on one HTTP/2 connection, and how long a connection without requests is kept.
+ */
 const PROXY_STREAMS_MAX = 100;
 const PROXY_SESSION_IDLE_MS = 60_000;
 

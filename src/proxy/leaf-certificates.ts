@@ -7,7 +7,7 @@ import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Authority } from './authority.ts';
 import { PROXY_LEAF_HOURS } from './authority.ts';
 
-/** Certificates that are kept, one per host. */
+/** Maximum number of certificates that are kept, one per host. */
 const PROXY_LEAVES_MAX = 256;
 
 const HOUR_MS = 3_600_000;

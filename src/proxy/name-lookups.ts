@@ -8,7 +8,10 @@
  */
 import { type LookupAddress, lookup } from 'node:dns';
 
-/** Concurrent lookups for blind tunnels. libuv gives lookups two of its four threads; the other is the gateway's. */
+/**
+ * Maximum number of concurrent lookups for blind tunnels. libuv gives lookups two of its four threads; the other is the
+ * gateway's.
+ */
 const PROXY_LOOKUPS_AT_ONCE = 1;
 
 /** Like `dns.lookup` with `all`. */

@@ -18,7 +18,7 @@ import { type BlindReach, ReachableAddresses, UnreachableError } from './reachab
 import { agreeWithClient, PROXY_HANDSHAKE_MS, passToGateway } from './terminated-tunnel.ts';
 import type { TunnelCounts, TunnelRefusal } from './tunnel-counts.ts';
 
-/** Bound on a CONNECT's head, and on its duration. */
+/** Maximum size of a CONNECT's head, and longest time for its arrival. */
 const PROXY_HEAD_BYTES = 16 << 10;
 const PROXY_HEAD_MS = 10_000;
 

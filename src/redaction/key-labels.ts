@@ -5,7 +5,7 @@
  * Sources: RFC 6750 (Bearer), RFC 7617 (Basic), AWS Signature Version 4.
  */
 
-/** Bytes before a token that are searched for a label or a scheme. */
+/** Maximum number of bytes before a token that are searched for a label or a scheme. */
 const CONTEXT_BYTES = 64;
 
 const SPACE = new Uint8Array(256);

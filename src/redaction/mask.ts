@@ -23,7 +23,7 @@ const KEYS: Wanted = { needles: [], packed: new Uint8Array(0), shapes: true };
 /** No real key is longer; a caller that scans part of a text starts this much before the part. */
 export const SCAN_MARGIN_BYTES = 8_192;
 
-/** Bytes of texts that are examined together. */
+/** Maximum number of bytes of texts that are examined together. */
 const TOGETHER_BYTES = 8_192;
 const together = Buffer.allocUnsafeSlow(TOGETHER_BYTES);
 /** More base64 than fits, so it is never searched for. */

@@ -21,7 +21,10 @@ const SECRET_NAMES = new Set([
   'x-goog-credential',
 ]);
 
-/** Percent-decodes bytewise (latin1), repeatedly but at most four times. */
+/**
+ * Percent-decodes bytewise (latin1), repeatedly but at most four times. Then turns each `+` into a space, and removes
+ * surrounding white space.
+ */
 function decodeName(raw: string): string {
   let name = raw;
   for (let round = 0; round < 4 && name.includes('%'); round++) {

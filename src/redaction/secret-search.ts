@@ -34,7 +34,7 @@ export function findSecrets(
   return findWritten(bytes, wanted, work, from, to, 0);
 }
 
-/** Nested encodings that are decoded: UTF-16 with URL escapes in JSON escapes. */
+/** Maximum number of nested encodings that are decoded, for example UTF-16 with URL escapes in JSON escapes. */
 const WRITINGS = 3;
 
 function findWritten(

@@ -1,6 +1,6 @@
 /**
  * Finds the recorded exchange that a request repeats, and where a request differs from the expected one. Pure except
- * for its run; command line.
+ * for reading its run; command line.
  */
 
 import { commonLength, findDifference } from '../captures/prompt-difference.ts';
@@ -30,7 +30,7 @@ type Match =
   /** The path has no recorded exchange, or all of its exchanges were served. */
   | { type: 'unknown'; where: string };
 
-/** Characters shown on both sides of a difference. */
+/** Number of characters that are shown on both sides of a difference. */
 const SHOWN_CHARS = 40;
 
 /** Serves each exchange once, in the run's order; a repeated request gets the same answer again. */

@@ -251,7 +251,8 @@ export function countHosts({ hosts, servers }: Placement): number {
 }
 
 /**
- * The thread of an address: its kind's pin; for a moving kind, the owner if there is one; otherwise by its hash.
+ * The host of an address. A kind with a pin has its pinned host, unless its actors run on server threads. An actor of a
+ * moving kind has the host that claimed it, if there is one. Otherwise the hash decides.
  * @returns 0 … countHosts(placement) − 1; the same in every thread of a process
  */
 export function placeAddress(placement: Placement, to: ActorAddress): number {

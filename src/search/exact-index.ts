@@ -18,7 +18,7 @@ import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 /** Initial room of the first block, which then doubles: there may be many indexes with a single vector. */
 const FIRST_CAPACITY = 1;
 export const BLOCK_BITS = 10;
-/** Vectors in a full block. */
+/** Number of vectors in a full block. */
 const BLOCK = 1 << BLOCK_BITS;
 const ID_MAX = 2 ** 32 - 1;
 /** Approximate memory of one entry in the Map and in the list of ids. */

@@ -25,7 +25,10 @@ interface GraphList {
 }
 
 const FORMAT = 1;
-/** Bytes that are read, and vectors whose checksum is computed, before searches of the thread may run again. */
+/**
+ * Maximum number of bytes that are read, or of vectors whose checksum is computed, before searches of the thread may
+ * run again.
+ */
 const READ_BYTES = 256 << 10;
 const SUM_STRETCH = 200;
 

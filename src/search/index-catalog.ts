@@ -1,7 +1,8 @@
 /**
  * Indexes that threads share, by name. One thread creates and changes them; other threads search them directly, with
  * the same results. A reader never waits: while an index is being changed, a search returns null, and the reader asks
- * the index's thread instead. Shared indexes are freed with the thread that made them. Any thread; one of them writes.
+ * the index's thread instead. Shared indexes are freed with the thread that made them. Any thread; only one thread
+ * writes.
  */
 import {
   type CatalogHandle,

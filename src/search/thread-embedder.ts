@@ -1,6 +1,6 @@
 /**
  * The embedder of a thread that may never need it. It is opened with the first text, and again after a failure. Actor
- * threads; server threads.
+ * threads and server threads.
  */
 import type { Embedder } from './embedder.ts';
 

@@ -1,8 +1,8 @@
 /**
  * Finds the nearest of many vectors, behind one narrow interface. Implementations: exact-index.ts compares with every
  * vector; hnsw-index.ts searches a graph, with an exact index for vectors that are not in the graph yet. One test
- * suite covers both. Vectors have length 1, so the inner product is the cosine. Interface; any thread, each index
- * belongs to one.
+ * suite covers both. Vectors have length 1, so the inner product is the cosine. Interface; any thread. Each index
+ * belongs to one thread.
  */
 
 /** One vector that was found. */

@@ -26,7 +26,7 @@ const TAG_BYTES = 16;
 export const SEAL_BYTES = HEAD_BYTES + TAG_BYTES;
 const ALGORITHM = 'aes-256-gcm';
 const NUMBERS = 2 ** 32;
-/** Keys that are cached by salt: one for each thread and start that wrote the data being read. */
+/** Maximum number of keys that are cached by salt: one for each thread and start that wrote the data being read. */
 const KNOWN_SALTS = 256;
 
 /** The bytes are not what was sealed at this location: altered, truncated, moved, or sealed with another key. */

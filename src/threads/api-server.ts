@@ -1,6 +1,6 @@
 /**
- * The API of one server thread: its listener, and its connections to stores and actors. Composition; server threads,
- * one each.
+ * The API of one server thread: its listener, and its connections to stores and actors. Part of the composition root;
+ * each of the server threads has one instance.
  */
 
 import { FindingsClient } from '../../actors/findings-index/client.ts';

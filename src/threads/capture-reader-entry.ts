@@ -35,7 +35,7 @@ import { CaptureList } from './capture-list.ts';
 import type { CaptureReaderStart, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 import { ExplainingStudents } from './explaining-students.ts';
 
-/** Time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
+/** Longest time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
 /** The limit for a filtered page that has no result yet. It is longer, because each empty page costs a request. */
 const CAPTURE_EMPTY_PAGE_MS = 120;
@@ -43,7 +43,7 @@ const CAPTURE_EMPTY_PAGE_MS = 120;
 const CAPTURE_EXPORT_READING_MS = 100;
 /** The limit for a run that is requested by its id. */
 const CAPTURE_RUN_READING_MS = 250;
-/** Time that a page of search results spends on reading texts. */
+/** Longest time that a page of search results spends on reading texts. */
 const CAPTURE_SEARCH_READING_MS = 60;
 /** Longest time for comparing the prompts of one run; the answer says if there were more turns. */
 const CAPTURE_CACHE_READING_MS = 3_000;
@@ -67,7 +67,7 @@ const FOLLOW_EVERY_MS = 500;
 const FOLLOW_MS = 30_000;
 /** Number of turns whose spans are one line of an export. */
 const SPAN_PAGE_TURNS = 500;
-/** JSON characters in one page of a conversation. Its last turn may exceed it. */
+/** Maximum number of JSON characters in one page of a conversation. Its last turn may exceed it. */
 const CONVERSATION_PAGE_CHARACTERS = 4 << 20;
 
 type Question<Name extends CaptureQuestion['name']> = Extract<CaptureQuestion, { name: Name }>;

@@ -1,6 +1,6 @@
 /**
  * The gateway of one server thread: its listener, the queue of captured exchanges, and the connection to the student.
- * Composition; server threads, one each.
+ * Part of the composition root; each of the server threads has one instance.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';

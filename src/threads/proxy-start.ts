@@ -12,8 +12,8 @@ import { ProxyThread, type ProxyThreadOptions } from './proxy-thread.ts';
  */
 const PROXY_TUNNELS_MAX = 1_024;
 /**
- * Descriptors that a terminated tunnel may need: the client's, both ends of the connection to the gateway, the
- * upstream's.
+ * Maximum number of descriptors that a terminated tunnel needs: the client's, both ends of the connection to the
+ * gateway, the upstream's.
  */
 const PROXY_TUNNEL_DESCRIPTORS = 4;
 

@@ -10,7 +10,9 @@ import { catchUpRuns } from './shared-runs.ts';
 
 /** How long a request waits for a position that its sender has seen. */
 const REACH_MS = 200;
-/** Requests of a thread that wait at the same time. A further one is answered from the present rows. */
+/**
+ * Maximum number of requests of a thread that wait at the same time. A further one is answered from the present rows.
+ */
 const REACHING = 1_000;
 /** From this age on, answers say how old the rows are. An idle box asks the database four times a second. */
 const STALE_MS = 2_000;

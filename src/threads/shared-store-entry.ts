@@ -1,7 +1,7 @@
 /**
  * Entry of the store thread, which runs when several boxes share a PostgreSQL database: it holds the connection, sends
  * the commits of all threads of the box, and updates the view with the commits of other boxes. Only this thread loads
- * the driver. Own thread, the store thread; any thread sends it commits.
+ * the driver. It is a separate thread; any thread may send it commits.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { LIVE_RING } from '../../actors/live-hub/behaviour.ts';

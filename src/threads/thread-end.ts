@@ -8,7 +8,7 @@ import { resourceLimits, threadId } from 'node:worker_threads';
 import type { Log } from '../log.ts';
 import { maskText } from '../redaction/mask.ts';
 
-/** Length of an error's message, and number of its stack lines, in the log. */
+/** Maximum length of an error's message, and maximum number of its stack lines, in the log. */
 const MESSAGE_CHARACTERS = 300;
 const STACK_LINES = 8;
 

@@ -100,7 +100,7 @@ const DROP_RECENT_MS = 60_000;
 const BATCH_WAIT_MS = 100;
 /** Share of the byte budget above which an open exchange can be given up to make room for others. */
 const LARGE_SHARE = 1 / 16;
-/** Failed tries, in about a quarter of a second, after which waiting callers learn that nothing is stored. */
+/** Number of failed tries, in about a quarter of a second, after which waiting callers learn that nothing is stored. */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;

@@ -5,7 +5,10 @@
  * largest open exchange, so that stalled uploads do not keep out all others. Neither affects traffic. Server threads.
  */
 
-/** Captured part of a body whose announced length exceeds GW_MAX_CAPTURE_BYTES: enough to tell what it was. */
+/**
+ * Maximum number of bytes that are captured of a body whose announced length exceeds GW_MAX_CAPTURE_BYTES. They are
+ * enough to tell what the body was.
+ */
 export const CUT_BODY_BYTES = 16 << 20;
 
 /** Bytes that all open and queued exchanges of a server thread hold together. */

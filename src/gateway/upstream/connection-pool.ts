@@ -1,6 +1,6 @@
 /**
  * The connections to one upstream: as many as there are concurrent requests. The most recently used one is reused
- * first, and an unused one is closed after a while. Server threads; each server thread has its own.
+ * first, and an unused one is closed after a while. Server threads; each has its own pool.
  */
 import type { SecureContext } from 'node:tls';
 import { UpstreamError } from './answer-error.ts';

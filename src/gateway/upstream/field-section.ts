@@ -1,7 +1,8 @@
 /**
  * A section of header lines on the wire: where it ends, and its fields (RFC 9112 sections 2 to 5). Only this file
  * decides what a line end, a field name and a field value are. It is never lenient, since the other side of the gateway
- * might read a malformed line differently. Pure, incremental; server threads, for each answer's head and trailers.
+ * might read a malformed line differently. Pure and incremental; called on server threads, for each answer's head and
+ * trailers.
  */
 import { badAnswer } from './answer-error.ts';
 

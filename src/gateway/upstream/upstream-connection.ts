@@ -65,7 +65,7 @@ export interface ConnectionOwner {
 const READ_BYTES = 64 * 1024;
 /** Maximum bytes of one read of a TLS socket: a record. */
 const TLS_READ_BYTES = 16 * 1024;
-/** Request body bytes that wait for a slow upstream before the client is paused. */
+/** How many bytes of a request body may wait for a slow upstream before the client is paused. */
 const UPLOAD_BUFFER_BYTES = 256 * 1024;
 const KEEP_ALIVE_PROBE_MS = 60_000;
 

@@ -1,6 +1,6 @@
 /**
- * The providers' connection pools: one per origin, HTTP/1.1, created at first use. Server threads; each server thread
- * has its own.
+ * The providers' connection pools: one per origin, HTTP/1.1, created at first use. Server threads; each has its own
+ * pools.
  */
 
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';

@@ -43,7 +43,10 @@ export class ChatAnswerReader implements AnswerReader {
       this.#stream.add(asObject(delta ?? message));
   }
 
-  /** Only arguments sent as objects have numbers whose digits matter. */
+  /**
+   * The digits of a number matter only in a call's arguments that are sent as an object. Such arguments occur only in
+   * events with `tool_calls` or `function_call`, so all other events are parsed as ordinary JSON.
+   */
   isPlain(text: string): boolean {
     return !text.includes('_call');
   }

@@ -79,7 +79,7 @@ export interface Cell {
   write_ticket: number;
 
   // Its pending effects (dispatch.ts, output-gate.ts).
-  /** Outputs that wait for the commit with their ticket, in order. */
+  /** Outputs that are held back until the batch with their ticket is committed, in order. */
   held: RingQueue<{ ticket: number; output: Output }>;
   io_in_flight: number;
   timers: Map<string, () => void>;
