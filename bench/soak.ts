@@ -1,9 +1,9 @@
 /**
  * Constant traffic while the lists are asked: `npm run bench -- soak --minutes 20`. The whole service runs over an
  * upstream. First, two loads show how fast it is: requests of 4 KB, and growing conversations of agents. Then both
- * continue at half that rate, and every 8 s the bench requests all lists as the dashboard does. At each look it records
- * answers that are not 200, times of the lists, exchanges that wait to be written, exchanges that were dropped or are
- * not indexed, and memory. The second half must be like the first. Own process.
+ * continue at half that rate, and every 8 s the bench requests all lists as the dashboard does. At each of these
+ * moments it records answers that are not 200, times of the lists, exchanges that wait to be written, exchanges that
+ * were dropped or are not indexed, and memory. The second half must be like the first. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -54,7 +54,7 @@ export interface SoakLook {
   anon_bytes: number;
 }
 
-/** The figures of a half: the p99 of the slowest list of each look, and medians of the rest. */
+/** The figures of a half: the p99 of the slowest list at each of these moments, and medians of the rest. */
 interface HalfFigures {
   list_p99_ms: number;
   queued: number;

@@ -8,7 +8,7 @@ import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.t
 import { CHARACTERS, KINDS, RUN_BYTES } from '../src/redaction/key-shapes.ts';
 import type { ByteEngine } from './byte-functions.ts';
 
-/** Bytes before a token in which a label or a scheme is searched. */
+/** Maximum number of bytes before a token that are searched for a label or a scheme. */
 const CONTEXT_BYTES = 64;
 /** How far before the first run its token may begin. */
 const TOKEN_BACK_BYTES = 2_048;

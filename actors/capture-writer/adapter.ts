@@ -1,6 +1,6 @@
 /**
  * Connects the capture writer to the capture log: opens the log at the first use, turns messages into exchanges, and
- * loads the index's decoder. Capture process; actor threads of tests.
+ * loads the index's decoder. Runs in the capture process, and on actor threads in tests.
  */
 
 import { findPlaceCause, type PlaceCause, type SetApart } from '../../src/domain/capture-cause.ts';

@@ -1,6 +1,7 @@
 /**
  * Logs the writer's problems: what is wrong and what to do, at most once a minute for each cause. Capture problems
- * must not affect traffic, so only the log and the stats report them. The capture process; any thread in tests.
+ * must not affect traffic, so only the log and the stats report them. Runs in the capture process, and on any thread in
+ * tests.
  */
 import type { FailureCause, PlaceCause } from '../../src/domain/capture-cause.ts';
 import { RareTelling } from '../../src/std/rare-telling.ts';

@@ -106,7 +106,7 @@ const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'del
  * without recalls, no graph is built.
  */
 const TEND_BUDGET_MS = 5;
-/** Time that is left to other work between two stretches. */
+/** How long other work has the thread between two stretches. */
 const TEND_PAUSE_MS = 10;
 
 const WORK: Work = {

@@ -1,6 +1,4 @@
-/**
- * Sends the findings indexes' messages; no other file does. Server threads; actor threads that have an asker.
- */
+/** Sends the findings indexes' messages; no other file does. Server threads, and actor threads that have an asker. */
 
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AuditEntry } from '../../src/domain/account.ts';

@@ -65,8 +65,8 @@ interface PathsRequest extends Scoped {
 
 interface Audited {
   /**
-   * Audit entry of the deletion, written if findings are deleted; its `after` gets their number as `deleted`. null: the
-   * caller records the deletion elsewhere.
+   * Audit entry for the deletion, written only if findings are deleted. Their number is added as `after.deleted`. null:
+   * the caller records the deletion elsewhere.
    */
   audit: AuditEntry | null;
 }

@@ -1,7 +1,7 @@
 /**
  * The live stream that several boxes share: writes events from the hubs of this box to the database, and reads what all
- * boxes have stored for the organizations that have readers here. It runs on the store thread of the box; any thread sends
- * it questions.
+ * boxes have stored for the organizations that have readers here. Runs on the store thread of the box; any thread may
+ * send it questions.
  *
  * An organization with readers here has a feed: its latest events in a ring, which is filled from the database only. So
  * events of this box and of others have one order and one numbering, and a reader may continue at any box. A feed ends
@@ -40,13 +40,15 @@ const INTERVALS = { poll_ms: 100, write_ms: 50, want_ms: 30_000 } as const;
 const WANTED_MS = 60_000;
 /** Interval at which expired events are removed from the database. */
 const EXPIRE_MS = 3_600_000;
-/** Organizations with readers on this box. A further one is refused. */
+/** Maximum number of organizations with readers on this box. A further one is refused. */
 const FEEDS = 4_096;
-/** Batches that wait for the database. A further one is refused. */
+/** Maximum number of batches that wait for the database. A further one is refused. */
 const OFFERS = 4_096;
-/** Batches of one statement. Each has at most the events of `LIVE_BATCH_EVENTS`. */
+/** Maximum number of batches of one statement. Each has at most the events of `LIVE_BATCH_EVENTS`. */
 const STATEMENT_OFFERS = 64;
-/** Events of an organization that one statement reads. If there are more, another one follows at once. */
+/**
+ * Maximum number of events of an organization that one statement reads. If there are more, another one follows at once.
+ */
 const READ_EVENTS = 500;
 
 /** A thread with readers. */

@@ -16,9 +16,9 @@ export const LIVE_OUTBOX_ADAPTER = 'live-outbox';
  */
 const WAITING_EVENTS = 10_000;
 const WAITING_CHARACTERS = 16 << 20;
-/** Events in one batch. */
+/** Maximum number of events in one batch. */
 const LIVE_BATCH_EVENTS = 500;
-/** Deletions that wait. Beyond it, all events of the organization are forgotten. */
+/** Maximum number of deletions that wait. Beyond it, all events of the organization are forgotten. */
 const WAITING_FORGETS = 1_000;
 /** Pause before the database is tried again. */
 const AGAIN_MS = 1_000;

@@ -14,7 +14,7 @@ import type { PatternStore } from './store.ts';
 
 /** Delay between two attempts to open the store without a request, or to follow changes. */
 const RETRY_MS = 5_000;
-/** Changes that wait. Beyond it, everything is compared. */
+/** Maximum number of changes that wait. Beyond it, everything is compared. */
 const CHANGES_MAX = 10_000;
 
 export class PatternStoreAdapter {

@@ -1,6 +1,4 @@
-/**
- * Sends the pattern index's messages; no other file does. Server threads; actor threads that have an asker.
- */
+/** Sends the pattern index's messages; no other file does. Server threads, and actor threads that have an asker. */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { type NewPattern, ownScope, type PatternScope } from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';

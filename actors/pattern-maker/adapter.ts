@@ -19,7 +19,7 @@ import { unpackTrace } from './trace-body.ts';
 /** Maximum number of traces that one thread works on at a time. */
 export const TRACES_READ_AT_ONCE = 2;
 
-/** Duration of one slice of the thread's time. */
+/** How long one slice of the thread's time lasts. */
 const TURN_MS = 4;
 
 /** The scope of a pattern: tier e1 for a project, otherwise the organization's e2. */

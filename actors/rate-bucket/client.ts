@@ -48,7 +48,7 @@ export class RateBucketClient {
  */
 export type ReadLimit = (part?: number | null) => RateLimit;
 
-/** Parts that are remembered, so that equal ones are the same object. */
+/** Maximum number of parts that are remembered, so that equal ones are the same object. */
 const PARTS = 256;
 
 /**

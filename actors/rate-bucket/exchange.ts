@@ -1,8 +1,8 @@
 /**
  * Divides the rates of keys among boxes that share a database: tells the others how many requests of a key arrive here,
  * and uses the part that they leave to this box (src/domain/rate-division.ts has the rules). Keys whose requests are
- * far below the limit are not followed; their rates are divided equally. The store thread of the box runs it; any
- * thread could.
+ * far below the limit are not followed; their rates are divided equally. Runs on the store thread of the box, but could
+ * run on any thread.
  */
 import {
   divideRate,
@@ -101,7 +101,7 @@ export class RateExchange {
     this.#used.delete(key);
   }
 
-  /** Measures the demand since the last look. */
+  /** Measures the demand since the last measurement. */
   #look(equal: number): void {
     const now = this.#now();
     const seconds = Math.max(0.1, (now - this.#lookedAtNs) / NS_PER_S);

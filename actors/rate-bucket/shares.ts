@@ -9,8 +9,8 @@ import { hash } from 'node:crypto';
 /** Parts are stored as millionths; 0 stands for an equal part. */
 const UNITS = 1_000_000;
 /**
- * Entries of the list. It has twice as many as the database has keys, because a box follows the database with some
- * delay.
+ * Maximum number of entries in the list: twice as many as the database may have keys, because a box follows the
+ * database with some delay.
  */
 const LISTED = 2_048;
 const DIGEST_BYTES = 6;
@@ -22,7 +22,7 @@ function digestOf(key: string): number {
   return hash('sha256', key, 'buffer').readUIntBE(0, DIGEST_BYTES);
 }
 
-/** What arrived in a slot since the last look. */
+/** What arrived in a slot since the last measurement. */
 interface SlotDemand {
   slot: number;
   key: number;

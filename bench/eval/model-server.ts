@@ -19,7 +19,7 @@ const ERROR_RATES: Readonly<Record<Exclude<Quality, 'hostile'>, readonly number[
   poor: [0.2, 0.5, 0.9],
 };
 
-/** The faults of a hostile model's answers, used in turns. */
+/** The faults of a hostile model's answers, used in turn. */
 const HOSTILE_WAYS = [
   'no answer',
   'no JSON',

@@ -65,7 +65,7 @@ class Bench {
     return this.kit.ask('submit', request(more), [BODY]);
   }
 
-  /** Effects since the last look; rows of events are written on the way. */
+  /** Effects since the last call; rows of events are written on the way. */
   effects() {
     const effects = this.kit.takeEffects();
     for (const effect of effects) {

@@ -59,7 +59,7 @@ afterAll(async () => {
 });
 
 let turns = 0;
-/** Where the next request to the API goes: to Caddy, or without it to the boxes in turns. */
+/** Where the next request to the API goes: to Caddy, or without Caddy to each box in turn. */
 const nextApi = () =>
   balancer === null ? topology.urlOf(`api-${(turns++ % 2) + 1}`) : `https://127.0.0.1:${balancer.api_port}`;
 const nextGateway = () =>

@@ -58,7 +58,7 @@ beforeAll(async () => {
   expect(await service.stop()).toBe(0);
 });
 
-/** Uses everything that stores data, in turns, and notes what was acknowledged. */
+/** Uses everything that stores data, one after the other, and notes what was acknowledged. */
 async function load(service: WholeService): Promise<void> {
   const token = (await service.run('token', '--email', 'ann@example.com')).trim();
   const post = async (path: string, credential: string, body: object) => {

@@ -28,7 +28,7 @@ export interface Counts {
   written: number;
 }
 
-/** A conversation: in turns the user's text, an answer, and the results of its calls. */
+/** A conversation: the user's text, an answer, the results of its calls, and so on. */
 export interface Asked {
   system: string;
   user: string;

@@ -20,7 +20,7 @@ _CONNECTIONS_KEPT = 8
 # The service closes idle connections after 10 s, so the client closes them earlier.
 _IDLE_CONNECTION_S = 5.0
 _POSITION_KEPT_S = 60.0
-# The service sends a comment every 15 s, so a connection that is silent for longer is dead.
+# The service sends an SSE comment every 15 s, so a stream that is silent for three times as long is dead.
 _SILENCE_S = 45.0
 
 

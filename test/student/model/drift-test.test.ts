@@ -1,4 +1,4 @@
-/** The sequential test: its bound holds for any number of looks, and changes are noticed. */
+/** The sequential test: its bound holds however often it is examined, and changes are noticed. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createPrng } from '../../../src/std/prng.ts';
