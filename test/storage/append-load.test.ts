@@ -20,16 +20,17 @@ it('does not pause without appends', async () => {
   expect(pauses).toEqual([]);
 });
 
-it('leaves half of the time to appends, and four fifths if more of them wait', async () => {
+it('leaves half of the time to appends, and nine tenths if the log is behind', async () => {
   const { load, pauses } = watchPauses();
   load.begin()();
   await load.rest(20);
-  const begin = load.begin();
-  await load.rest(20);
-  begin();
+  load.is_behind = true;
   load.begin()();
   await load.rest(20);
-  expect(pauses).toEqual([20, 80, 20]);
+  load.is_behind = false;
+  load.begin()();
+  await load.rest(20);
+  expect(pauses).toEqual([20, 180, 20]);
 });
 
 it('never pauses for more than half a second, so that a file is sealed under any load', async () => {

@@ -5,9 +5,9 @@
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 
-/** Share of the thread for other work while exchanges are stored, and while further appends wait. */
+/** Share of the thread for other work while exchanges are stored, and while the log is behind. */
 const SHARE = 0.5;
-const BEHIND_SHARE = 0.2;
+const BEHIND_SHARE = 0.1;
 const PAUSE_MAX_MS = 500;
 
 export class AppendLoad {
@@ -22,6 +22,9 @@ export class AppendLoad {
   constructor(wait: (ms: number) => Promise<void> = pause) {
     this.#pause = wait;
   }
+
+  /** Whether exchanges arrived faster than they were stored when the last append began. */
+  is_behind = false;
 
   get waiting(): number {
     return this.#waiting;
@@ -44,7 +47,7 @@ export class AppendLoad {
     await nextTurn();
     if (this.#count === this.#countAtPause) return;
     this.#countAtPause = this.#count;
-    const share = this.#waiting > 0 ? BEHIND_SHARE : SHARE;
+    const share = this.is_behind ? BEHIND_SHARE : SHARE;
     await this.#pause(Math.min(PAUSE_MAX_MS, tookMs / share - tookMs));
   }
 }

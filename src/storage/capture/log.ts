@@ -38,6 +38,7 @@ import { PackingQueue } from './packing-queue.ts';
 import {
   chooseTidyShare,
   comesPackingFirst,
+  LEAST_SHARE,
   measureIndexNeed,
   measurePackingNeed,
   type TidyBacklog,
@@ -73,6 +74,8 @@ const FLUSH_TEXT_MS = 1_000;
 const ROTATE_BACKLOG = 500;
 const ROTATE_SLICE_MS = 20;
 const ROTATE_INDEX_MS = 30_000;
+/** The largest share of one core for postponed work while a file is sealed, which takes half of a core. */
+const SHARE_BESIDE_SEALING = 0.25;
 /** Longest time that an erasure packs or indexes before other calls get their turn. */
 const ERASE_SLICE_MS = 20;
 /**
@@ -342,9 +345,11 @@ export class CaptureLog {
     try {
       const bodyBytes = countBodyBytes(batch);
       const isTooMuch = this.#load.note(batch.length, bodyBytes);
+      this.#appends.is_behind = this.#isBehind(batch.length, bodyBytes);
+      const readsLater = this.#appends.is_behind || this.#live.index.isFull;
       const pace = {
         is_pressed: isTooMuch && !this.#queue.isFull,
-        facts_reader: this.#isBehind(batch.length, bodyBytes) ? null : this.#live.index.facts_reader,
+        facts_reader: readsLater ? null : this.#live.index.facts_reader,
       };
       const encoded = await this.#batches.encode(batch, bodyBytes, pace, this.#live);
       if (encoded.blocks.length > 0) this.#commit(encoded);
@@ -361,13 +366,10 @@ export class CaptureLog {
     }
   }
 
-  /**
-   * Whether exchanges arrive faster than they are stored, or the index has no room for further facts. Then exchanges are
-   * indexed later.
-   */
+  /** Whether exchanges arrive faster than they are stored. Then they are indexed later, and other work rests longer. */
   #isBehind(exchanges: number, bytes: number): boolean {
     if (exchanges >= BEHIND.exchanges || bytes >= BEHIND.bytes) return true;
-    return this.#appends.waiting >= BEHIND.appends || this.#live.index.isFull;
+    return this.#appends.waiting >= BEHIND.appends;
   }
 
   #commit(encoded: EncodedBatch): void {
@@ -464,8 +466,15 @@ export class CaptureLog {
       }
       done += this.#tidyText(budget_ms - (performance.now() - start), done === 0);
       const took_ms = performance.now() - start;
-      return { done, took_ms, share: chooseTidyShare(this.#backlog(), this.#live.bytes) };
+      return { done, took_ms, share: this.#chooseShare(this.#backlog()) };
     });
+  }
+
+  /** The share of one core for passes over postponed work, beside appends and sealing. */
+  #chooseShare(backlog: TidyBacklog): number {
+    if (this.#appends.is_behind) return LEAST_SHARE;
+    const share = chooseTidyShare(backlog, this.#live.bytes);
+    return this.#sealed.is_sealing ? Math.min(share, SHARE_BESIDE_SEALING) : share;
   }
 
   /**
@@ -825,7 +834,7 @@ export class CaptureLog {
       sealed: this.#sealed.count,
       last_id: this.#live.next_id - 1,
       indexed_id: this.#live.index.stored,
-      packing: { ...backlog, share: chooseTidyShare(backlog, bytes) },
+      packing: { ...backlog, share: this.#chooseShare(backlog) },
       withheld: { ...this.#withheld },
       text: this.#text?.state() ?? null,
       bucket: this.#offload?.state() ?? null,

@@ -45,6 +45,8 @@ export class SealedFiles {
   readonly #rest: (tookMs: number) => Promise<void>;
   #count: number;
   #lastId: number;
+  /** Seals that have neither succeeded nor failed. */
+  #pending = 0;
   /** Files that an earlier process left before they were sealed. */
   readonly #unfinished: readonly SealedFile[];
   /** Resolves after the last seal. Files are sealed one after the other. */
@@ -77,6 +79,10 @@ export class SealedFiles {
   /** The highest id in a sealed file; 0 without any. */
   get last_id(): number {
     return this.#lastId;
+  }
+
+  get is_sealing(): boolean {
+    return this.#pending > 0;
   }
 
   /** What the indexes of files lack that are being sealed; null when they lack nothing. */
@@ -125,7 +131,13 @@ export class SealedFiles {
    */
   seal(moved: MovedFile, indexed: number | null = null): Promise<string> {
     if (indexed !== null && this.#decode !== null) this.#indexed.set(moved, indexed);
-    const sealed = this.#work.then(() => this.#compact(moved)).finally(() => this.#indexed.delete(moved));
+    this.#pending++;
+    const sealed = this.#work
+      .then(() => this.#compact(moved))
+      .finally(() => {
+        this.#pending--;
+        this.#indexed.delete(moved);
+      });
     this.#work = sealed.catch(() => undefined);
     return sealed;
   }
