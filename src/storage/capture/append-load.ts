@@ -8,9 +8,12 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
 /** Share of the thread for other work while exchanges are stored, and while the log is behind. */
 const SHARE = 0.5;
 const BEHIND_SHARE = 0.1;
+/** Longest pause, so that a file is sealed under any load. */
 const PAUSE_MAX_MS = 500;
 
 export class AppendLoad {
+  /** Whether exchanges arrived faster than they were stored when the last append began. */
+  is_behind = false;
   /** Appends that wait for earlier calls. */
   #waiting = 0;
   /** Appends so far, and as of the last pause. */
@@ -22,9 +25,6 @@ export class AppendLoad {
   constructor(wait: (ms: number) => Promise<void> = pause) {
     this.#pause = wait;
   }
-
-  /** Whether exchanges arrived faster than they were stored when the last append began. */
-  is_behind = false;
 
   get waiting(): number {
     return this.#waiting;
