@@ -1,14 +1,16 @@
 /**
- * The appends of a log, for work on other files of the log that runs on the same thread: sealing, and indexing before
- * it. Such work leaves exchanges the time to be stored, because an exchange that waits too long is dropped. Capture
- * process.
+ * Counts the appends of a log, and says how long other work on the same thread must pause for them: sealing a file, and
+ * indexing it before. Without pauses, exchanges would wait too long to be stored, and be dropped. Capture process.
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 
-/** Share of the thread for other work while exchanges are stored, and while the log is behind. */
+/**
+ * Share of the thread's time that other work may take while exchanges arrive; the second applies while the log is
+ * behind.
+ */
 const SHARE = 0.5;
 const BEHIND_SHARE = 0.1;
-/** Longest pause, so that a file is sealed under any load. */
+/** Maximum length of a pause. The limit ensures that sealing ends under any load. */
 const PAUSE_MAX_MS = 500;
 
 export class AppendLoad {
@@ -16,12 +18,12 @@ export class AppendLoad {
   is_behind = false;
   /** Appends that wait for earlier calls. */
   #waiting = 0;
-  /** Appends so far, and as of the last pause. */
+  /** Number of appends so far, and at the last pause. */
   #count = 0;
   #countAtPause = 0;
   readonly #pause: (ms: number) => Promise<void>;
 
-  /** @param wait for tests */
+  /** @param wait waits for so many ms; tests replace it */
   constructor(wait: (ms: number) => Promise<void> = pause) {
     this.#pause = wait;
   }
@@ -30,7 +32,7 @@ export class AppendLoad {
     return this.#waiting;
   }
 
-  /** Records an append. @returns a function to call when its turn has come */
+  /** Counts an append as waiting. @returns a function to call when the append begins to be stored */
   begin(): () => void {
     this.#count++;
     this.#waiting++;
@@ -40,7 +42,8 @@ export class AppendLoad {
   }
 
   /**
-   * Reads messages that have arrived. If they had appends, it also waits.
+   * Gives the event loop a turn, so that messages that have arrived are handled. Pauses if appends arrived since the
+   * last call.
    * @param tookMs time of the work since the last call, ms
    */
   async rest(tookMs: number): Promise<void> {

@@ -1,7 +1,8 @@
 /**
- * The ages of attachments. The age of an attachment is the time of its file: the log touches the file when an exchange refers to
- * it (attachments.ts). No exchange refers to an attachment that was last touched before the oldest exchange began. This
- * is true only since logs touch attachments. Attachments from before that time are not removed. Capture process.
+ * Removes attachments to which no exchange refers any more. The log updates the modification time of an attachment's
+ * file when an exchange refers to it (attachments.ts). So no exchange refers to an attachment whose file is older than
+ * the oldest exchange. Early versions did not update that time, so nothing is removed while exchanges from that period
+ * exist. Capture process.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { opendir } from 'node:fs/promises';
@@ -10,17 +11,18 @@ import { syncPath } from '../../std/synced-path.ts';
 import { listDamaged } from './damage.ts';
 import { attachmentsFolder } from './layout.ts';
 
-/** Largest accepted difference between the clocks of exchanges and of files. */
+/** Maximum accepted difference between the clock that dates exchanges and the clock that dates files. */
 const MARGIN_MS = 86_400_000;
 const HEX_NAME = /^[0-9a-f]{64}$/;
 const NAME = /^[\w-]{22,64}$/;
 
 /**
- * Removes the attachments to which only exchanges before this time refer. @returns their number. @throws Error of the file system
+ * Removes the attachments to which only exchanges refer that began before this time. @returns the number of removed
+ * files. @throws Error of the file system
  */
 export async function removeUntouched(path: string, oldestMs: number): Promise<number> {
   const folder = attachmentsFolder(path);
-  // Damaged files may refer to attachments that cannot be determined.
+  // Damaged capture files may refer to any attachment.
   if (!existsSync(folder) || listDamaged(path).length > 0) return 0;
   const touchedSince = readTouchedSince(path);
   if (touchedSince === null || oldestMs < touchedSince) return 0;
@@ -42,7 +44,9 @@ function touchedPlace(path: string): string {
   return `${path}.touched-since`;
 }
 
-/** Records the time from which the log touches attachments. Call it before the first exchange arrives. */
+/**
+ * Records that from now on the log updates the times of attachments' files. Call it before the first exchange arrives.
+ */
 export function noteTouching(path: string, nowMs: number): void {
   const place = touchedPlace(path);
   if (existsSync(place)) return;

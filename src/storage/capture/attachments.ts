@@ -1,7 +1,7 @@
 /**
- * Images and documents, each stored once. Finds base64 text of 1 KiB (decoded) and more in bodies, stores the decoded
- * bytes in `<db>.files/<sha256>`, and replaces the text by a placeholder, from which the body can be restored byte
- * for byte. Runs in the capture process (find, save) and in readers (restore).
+ * Images and documents, each stored once. Finds base64 text that decodes to 1 KiB or more in bodies, stores the decoded
+ * bytes in `<db>.files/<sha256>`, and replaces the text by a placeholder, from which the body can be restored byte for
+ * byte. Runs in the capture process (find, save) and in readers (restore).
  * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. Placeholders need no escaping: a body that itself
  * contains the beginning of a placeholder is stored unchanged, and the exchange's record says whether its bodies have
  * placeholders.
@@ -19,7 +19,7 @@ import { leaveRest } from '../../std/own-memory.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { syncPath } from '../../std/synced-path.ts';
 
-/** Maximum number of files known to be saved, so that a save need not check the disk. */
+/** Maximum number of saved files that are remembered. A save of such a file need not check the disk. */
 const MAX_KNOWN = 65_536;
 /** A file's modification time is updated at most this often. */
 const TOUCH_EVERY_MS = 3_600_000;
@@ -38,7 +38,7 @@ const PLACEHOLDER_BYTES = PLACEHOLDER_HEAD.length + 1 + 64 + 1;
  */
 type Variant = 's' | 'n' | 'u' | 'v' | 'e' | 'r';
 
-/** An attachment found in a body: the range to replace, and the placeholder. */
+/** An attachment found in a body: the range that the placeholder replaces, and the decoded bytes. */
 export interface FoundAttachment {
   start: number;
   end: number;
@@ -47,7 +47,7 @@ export interface FoundAttachment {
   content: Buffer;
 }
 
-/** 1 for the bytes of base64, base64url and escaped slashes. */
+/** 1 for each byte that occurs in base64, in base64url or in an escaped slash. */
 const BASE64_BYTE = new Uint8Array(256);
 for (const char of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_\\') {
   BASE64_BYTE[char.charCodeAt(0)] = 1;
@@ -64,7 +64,7 @@ export function mayHoldPlaceholder(body: Buffer): boolean {
   return byteEngine.findAnyNeedle(body, 0, body.length, PLACEHOLDER_NEEDLE) >= 0;
 }
 
-/** Base64 attachments of a text body, in [from, to). */
+/** Finds the base64 attachments of a text body between `from` (inclusive) and `to` (exclusive). */
 export function findAttachments(body: Buffer, from = 0, to = body.length): FoundAttachment[] {
   const found: FoundAttachment[] = [];
   let at = byteEngine.findLongBase64(body, from, to, MIN_BASE64_CHARS);
@@ -110,7 +110,7 @@ function readBase64(text: string): { variant: Variant; content: Buffer } | null 
 
 function makeAttachment(start: number, end: number, variant: Variant, content: Buffer): FoundAttachment {
   const sha256 = hash('sha256', content, 'hex');
-  // Copied, because it is kept with the edits of a body.
+  // Copied, because the edits of a body keep it, and a slice would keep Node's whole buffer pool in memory.
   const placeholder = leaveRest(Buffer.from(`${PLACEHOLDER_HEAD}${variant}${sha256}\0`, 'latin1'));
   return { start, end, placeholder, sha256, content };
 }
@@ -119,7 +119,7 @@ function makeAttachment(start: number, end: number, variant: Variant, content: B
 const BINARY_TYPE =
   /^\s*(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip|x-tar|octet-stream|vnd\.(?:openxmlformats|ms-|oasis)))/i;
 
-/** Whether the media type says image or document, and the body is large enough to be stored separately. */
+/** Whether the media type is that of an image or document, and the body is large enough to be stored separately. */
 export function isBinary(body: Buffer, contentType: string | null): boolean {
   return contentType !== null && body.length >= ATTACHMENT_BYTES_MIN && BINARY_TYPE.test(contentType);
 }
@@ -129,7 +129,7 @@ export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundA
   return !isBinary(body, contentType) ? null : makeAttachment(0, body.length, 'r', body);
 }
 
-/** Derives the key that encrypts and names attachments from the data key. */
+/** The purpose under which the data key derives the key that encrypts and names attachments. */
 const PURPOSE = 'attachment';
 
 /** The file name of an attachment. @param key null: files are not encrypted */
@@ -151,7 +151,7 @@ export function openAttachment(name: string, sealed: Uint8Array, key: DataKey): 
 const DIGEST_AT = PLACEHOLDER_HEAD_BYTES.length + 1;
 const DIGEST_CHARACTERS = 64;
 
-/** The digests of the attachments that a stored body names. */
+/** The digests of the attachments to which a stored body refers. */
 export function* listDigests(body: Buffer): Iterable<string> {
   for (
     let at = body.indexOf(PLACEHOLDER_HEAD_BYTES);
@@ -161,19 +161,20 @@ export function* listDigests(body: Buffer): Iterable<string> {
     yield body.toString('latin1', at + DIGEST_AT, at + DIGEST_AT + DIGEST_CHARACTERS);
 }
 
-/** The files beside a capture database. */
+/** Writes the files of attachments beside a capture database. */
 export class AttachmentStore {
   readonly #folder: string;
   /** Written since the last sync, by name. */
   #unsynced: { name: string; sha256: string }[] = [];
   /**
-   * Whether a sync has failed. The next sync would succeed although the kernel has dropped the pages that it could not
-   * write.
+   * Whether a sync has failed. The kernel drops pages that it could not write, and the next sync succeeds without them.
+   * So files are then written again instead of synced.
    */
   #isInDoubt = false;
   #made = false;
   /**
-   * Names known to be on disk, and when their file times were last updated. Bounded: the oldest are dropped first.
+   * Digests of attachments known to be on the disk, and when their files' times were last updated. Bounded: the oldest
+   * are dropped first.
    */
   readonly #known = new RecentMap<string, number>(MAX_KNOWN);
 
@@ -219,7 +220,7 @@ export class AttachmentStore {
     this.#known.set(sha256, nowMs);
   }
 
-  /** To be called when the folder may have been removed: later saves no longer trust the known names. */
+  /** Forgets which files exist. To be called when the folder may have been removed. */
   forget(): void {
     this.#unsynced = [];
     this.#isInDoubt = false;
@@ -275,11 +276,14 @@ function touch(path: string, nowMs: number): boolean {
   }
 }
 
-/** Reads an attachment's file from another place if it is not in the folder; null: the file does not exist. */
+/**
+ * Reads an attachment's file from another place if the folder does not have it; null if the file does not exist there
+ * either.
+ */
 type FindElsewhere = (name: string) => Buffer | null;
 
 /**
- * Replaces the placeholders by their attachments.
+ * Restores a stored body: replaces each placeholder by its attachment.
  * @param key null: the files are not encrypted
  * @throws {Error} if a file is missing or its content does not match its name; what `elsewhere` throws
  */

@@ -1,12 +1,12 @@
 /**
  * Chooses the earlier exchange (the base) against which a new one is stored, and keeps bases in memory. Runs in the
- * capture process. Bodies here are unmasked: they never leave the memory of this thread.
- * The search order is: the last exchange of the same run; exchanges with the same bytes at a given place of the body,
- * the farthest place first; the last exchange on the same path (for its headers). The cache is bounded in bytes. It
- * drops the least recently used exchange first, and drops an exchange at once when its successor repeats it
+ * capture process. Secrets in these bodies are not masked, so the bodies never leave the memory of this thread.
+ * The search order is: the last exchange of the same run; exchanges with the same bytes at one of several places of the
+ * body, the farthest place first; the last exchanges on the same path (for their headers). The cache is bounded in
+ * bytes. It drops the least recently used exchange first, and drops an exchange at once when its successor repeats it
  * completely.
- * Each exchange has one memory area for all its bytes, and the length of that area counts. A small Buffer would keep
- * the whole 8 KB pool alive from which Node cuts it. Dropped areas are reused, and count too.
+ * Each exchange has one memory area for all its bytes, and the length of that area counts. A small Buffer of Node would
+ * instead keep its whole 8 KB pool in memory. The areas of dropped exchanges are reused, and also count.
  */
 import { crc32 } from 'node:zlib';
 import { copyBytes } from '../../../native/byte-engine.ts';
@@ -18,12 +18,12 @@ import type { SecretSet } from './secret-set.ts';
 /** One stored exchange that others may be stored against. */
 export interface BaseEntry {
   id: number;
-  /** Exchanges that must be read before this one. */
+  /** Number of exchanges that must be read before this one. */
   depth: number;
   /** The exchange at the beginning of the chain. */
   root: number;
   request: PreparedBody;
-  /** Stands for the request body (BodyPlace). */
+  /** Identifies the request body (`BodyPlace`). */
   request_self: object;
   /** null when it was too large to be kept. */
   response: PreparedBody | null;
@@ -46,25 +46,30 @@ const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i)
 const PRINT_BYTES = 256;
 /** The factor is odd and has spread bits, so that the same bytes at another place give another fingerprint. */
 const PLACE_FACTOR = 0x9e3779b1;
-/** V8 stores integers up to this in maps without a heap object for each. */
+/** Largest integer that V8 stores in a map without a heap object. */
 const SMALL_MASK = 0x3fff_ffff;
 const MAX_PRINTS = 65_536;
 const MAX_RUNS = 16_384;
 /** Maximum number of candidates kept for one fingerprint: the latest ones. */
 const CANDIDATES = 8;
 
-/** Weight of one lookup in the moving share of successful lookups. */
+/** Weight of one lookup in the moving average of successful lookups. */
 const SHARE_WEIGHT = 1 / 64;
-/** If the share of successful lookups is lower than this, only some exchanges are kept. */
+/** If the share of successful lookups is lower than this, only one exchange of `KEPT_OF` is kept. */
 const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
-/** Area lengths: eight between two powers of two, so at most an eighth of an area is unused. */
+/**
+ * The lengths of areas: eight lengths from each power of two to the next, so at most an eighth of an area is unused.
+ */
 const CELL_BYTES_MIN = 1_024;
 const CELL_STEPS_LOG = 3;
-/** A free area may be this many lengths longer than the requested one. */
+/** A free area is reused if its length is at most this many steps above the requested one. */
 const CELLS_LONGER = 4;
-/** Free areas may take this part of the bound, plus one exchange. */
+/**
+ * Free areas may take the bound divided by `FREE_PART`, plus one exchange; an exchange may take the bound divided by
+ * `ENTRY_PART`.
+ */
 const FREE_PART = 4;
 const ENTRY_PART = 4;
 /** Estimated size of an entry's objects, its map entries, and the objects of one edit. */
@@ -75,7 +80,10 @@ const EDIT_BYTES = 384;
 export interface ChosenBase {
   entry: BaseEntry;
   prefix: number;
-  /** Whether it was chosen only because the path is the same. Then the headers compress well, but hardly the body. */
+  /**
+   * Whether it was chosen only because the path is the same. Such a base helps to compress the headers, but hardly the
+   * body.
+   */
   by_path: boolean;
 }
 
@@ -99,7 +107,7 @@ export class BaseCache {
     this.#maxBytes = maxBytes;
   }
 
-  /** Drops these entries, because what is stored of them has changed. */
+  /** Drops these exchanges, because their stored form has changed. */
   forget(ids: ReadonlySet<number>): void {
     for (const id of ids) {
       const entry = this.#entries.peek(id);
@@ -123,15 +131,16 @@ export class BaseCache {
   }
 
   /**
-   * @param id of a recently stored exchange; returns undefined if it was dropped
+   * @param id id of a recently stored exchange
+   * @returns undefined if the exchange was dropped
    */
   get(id: number): BaseEntry | undefined {
     return this.#entries.get(id);
   }
 
   /**
-   * Whether a further exchange is likely to be useful. For traffic that never repeats, some are kept to notice when
-   * it does.
+   * Whether a further exchange is likely to be useful. If the traffic does not repeat, only some exchanges are kept, to
+   * notice when it begins to.
    */
   isWorthKeeping(): boolean {
     if (this.#share >= SHARE_MIN) return true;
@@ -140,8 +149,8 @@ export class BaseCache {
   }
 
   /**
-   * A memory area of at least this length for one exchange. It may have belonged to a dropped exchange, whose bytes
-   * must not be read any more.
+   * Returns a memory area of at least this length for one exchange. The area may be that of a dropped exchange, whose
+   * bodies must not be read any more.
    * @returns null if the length exceeds the bound
    */
   takeMemory(bytes: number): Buffer | null {
@@ -171,7 +180,7 @@ export class BaseCache {
 
   /**
    * The best base for a body, or null.
-   * @param pressed true: of the exchanges on the same path only the last one is tried, to save time
+   * @param pressed true: only the last of the exchanges on the same path is tried, to save time
    */
   choose(runId: string | null, path: string, body: Buffer, pressed: boolean): ChosenBase | null {
     const chosen = this.#find(runId, path, body, pressed);
@@ -195,9 +204,9 @@ export class BaseCache {
       if (body.length < at) continue;
       const found = this.#chooseAmong(this.#prints.get(printBody(body, place)), body);
       if (found === null) continue;
-      // A match this far into the body counts more than a long common beginning, because a clock in the system prompt
-      // ends a common beginning early. Against the last request of the same run, only a longer common beginning
-      // counts.
+      // A match this far into the body is better than a longer common beginning, because a time of day in the system
+      // prompt makes common beginnings short. If there is a last request of the same run, only a longer common
+      // beginning is better.
       if (best === null || found.prefix * 2 >= body.length) return found;
     }
     if (best !== null) return best;
@@ -224,7 +233,8 @@ export class BaseCache {
 
   /**
    * Keeps an exchange as a possible base.
-   * @param replaced a base whose body this one repeats; it is dropped unless other exchanges are stored against it
+   * @param replaced a base whose body the new exchange repeats; it is dropped unless other exchanges are stored against
+   * it
    */
   add(entry: BaseEntry, runId: string | null, path: string, replaced: BaseEntry | null): void {
     if (replaced !== null && replaced.id !== entry.root) this.#drop(replaced);
@@ -256,7 +266,7 @@ export class BaseCache {
     while (this.#freeBytes > this.#maxBytes / FREE_PART) this.#release();
   }
 
-  /** Drops free areas of the most frequent length. */
+  /** Drops free areas of the length that takes the most memory. */
   #release(): void {
     let most: Buffer[] = [];
     let mostBytes = 0;
@@ -269,7 +279,7 @@ export class BaseCache {
   }
 }
 
-/** The length that `copyBody` needs for a body. */
+/** Number of bytes that `copyBody` needs for a body. */
 export function countCopied(body: PreparedBody): number {
   return isAsItCame(body) ? body.raw.length : body.raw.length + body.stored.length;
 }
@@ -303,14 +313,17 @@ function countEdits({ edits }: PreparedBody): number {
   return bytes;
 }
 
-/** The area length for a number of bytes. */
+/** The number of bytes, rounded up to the next length of areas. */
 function roundCell(bytes: number): number {
   if (bytes <= CELL_BYTES_MIN) return CELL_BYTES_MIN;
   const step = 1 << (31 - Math.clz32(bytes - 1) - CELL_STEPS_LOG);
   return Math.ceil(bytes / step) * step;
 }
 
-/** A clearly longer common beginning wins. If both are nearly equal, the shorter chain wins. */
+/**
+ * Whether a base is better than another: its common beginning is clearly longer, or nearly as long with a shorter
+ * chain.
+ */
 function isBetter(prefix: number, entry: BaseEntry, than: ChosenBase): boolean {
   const margin = than.prefix / 32;
   if (prefix > than.prefix + margin) return true;
@@ -329,8 +342,8 @@ function note<K>(map: RecentMap<K, number[]>, key: K, id: number): void {
 }
 
 /**
- * A fingerprint, short enough to be a map's key without a heap object. Two fingerprints that are equal by
- * chance only cost a comparison.
+ * A fingerprint of the bytes before a place. V8 keeps so small a number in a map without a heap object. Fingerprints
+ * that are equal by chance only cost a comparison.
  */
 function printBody(body: Buffer, place: number): number {
   const at = PLACES[place]!;
@@ -341,8 +354,8 @@ function printBody(body: Buffer, place: number): number {
 const scratch = Buffer.allocUnsafeSlow(1_024);
 
 /**
- * A fingerprint of a name. The name itself is not kept, because V8 may keep alive a much longer string from which
- * it was cut.
+ * A fingerprint of a name. The name itself is not kept, because it may be a slice, for which V8 keeps a much longer
+ * string in memory.
  */
 function printText(text: string): number {
   return crc32(scratch.subarray(0, scratch.write(text, 0, 'latin1'))) & SMALL_MASK;

@@ -1,6 +1,6 @@
 /**
- * Encodes a batch of exchanges as the blocks of one commit. Exchanges that cannot be stored because of their content
- * are set apart; the others continue without them. Capture process.
+ * Encodes a batch of exchanges as the blocks of one commit. Exchanges whose content cannot be stored are set apart; the
+ * others are encoded without them. Capture process.
  */
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange, WithheldCause } from '../../domain/exchange.ts';
@@ -13,7 +13,7 @@ import { listWithheld } from './prepared-exchange.ts';
 import { decodeMeta } from './record.ts';
 import { describeSetApart } from './set-apart.ts';
 
-/** From this many exchanges per batch on, speed is more important than size. */
+/** Batches of at least this many exchanges are compressed fast, at the cost of space. */
 const HURRIED_BATCH = 16;
 
 /** The methods of `RawFiles` that the encoder needs. */
@@ -23,24 +23,24 @@ interface RawSink extends RawStage {
   finish(): Promise<void>;
 }
 
-/** A batch ready to be committed; the kernel already has its raw-file blocks. */
+/** A batch ready to be committed. Its raw blocks are already written to their files. */
 export interface EncodedBatch {
   blocks: readonly CutBlock[];
-  /** The id at which the database continues after this batch. */
+  /** The id and the piece number at which the database continues after this batch. */
   next_id: number;
   next_piece: number;
   set_apart: SetApart[];
   /** The cause of each body that was not stored. */
   withheld: WithheldCause[];
-  /** Facts about the exchanges for the index; empty without a reader. */
+  /** What the index needs of the exchanges (`ExchangeFacts`); empty if no facts reader was given. */
   facts: ExchangeFacts[];
 }
 
 /** How to encode a batch. */
 interface EncodingPace {
-  /** Whether there is no time to compress. */
+  /** Whether blocks are stored uncompressed, because there is no time to compress them. */
   is_pressed: boolean;
-  /** Reads facts from the exchanges for the index; null if there is no time for that. */
+  /** Reads from the exchanges what the index needs; null if there is no time for that. */
   facts_reader: FactsReader | null;
 }
 
@@ -50,7 +50,7 @@ export class BatchEncoder {
   readonly #raw: RawSink;
   readonly #fault: ((exchange: CapturedExchange) => void) | undefined;
 
-  /** @param fault for tests: throws to make an exchange impossible to store */
+  /** @param fault tests pass a function that throws, so that an exchange cannot be stored */
   constructor(
     preparer: Preparer,
     encoder: ExchangeEncoder,
@@ -75,12 +75,12 @@ export class BatchEncoder {
   ): Promise<EncodedBatch> {
     const facts: ExchangeFacts[] = [];
     const isHurried = batch.length >= HURRIED_BATCH;
-    // If there is time, each exchange gets its own block, so that its base can be the dictionary.
+    // If there is time, each exchange gets its own block, for which its base can be the dictionary.
     const isEachAlone = !isHurried && !isPressed;
     const builder = new BlockBuilder(position, this.#raw, isHurried ? 'hurried' : 'steady', isPressed);
     const setApart: SetApart[] = [];
     const withheld: WithheldCause[] = [];
-    // Bytes of the bodies that are not encoded yet.
+    // Total length of the bodies that are not encoded yet.
     let ahead = bodyBytes;
     for (const exchange of batch) {
       ahead -= exchange.request_body.length + exchange.response_body.length;
@@ -117,7 +117,7 @@ export class BatchEncoder {
   }
 }
 
-/** Reads the bodies while they are in memory; later, the stored copy would have to be decompressed. */
+/** Reads what the index needs from the bodies while they are in memory. Later they would have to be decompressed. */
 function readFacts(
   reader: FactsReader,
   id: number,
@@ -132,6 +132,6 @@ function readFacts(
     });
     facts.push(reader.read(decodeMeta(id, meta), readBodies));
   } catch {
-    // The exchange is stored anyway, and the index reads it later.
+    // The exchange is stored nevertheless, and the index reads it later.
   }
 }

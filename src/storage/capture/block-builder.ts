@@ -15,7 +15,7 @@ import {
 } from './codec.ts';
 import type { StagedBlock } from './raw-files.ts';
 
-/** A block is closed when its records reach this size or this number of exchanges. */
+/** A block is full when its records reach this size or this number. */
 const BLOCK_BYTES = 64 << 10;
 const BLOCK_EXCHANGES = 64;
 
@@ -26,7 +26,10 @@ export interface CutBlock {
   value: Buffer;
   first_piece: number;
   pieces: Buffer[];
-  /** Set if the block is to be packed later: the number of its raw file, or 0 for the database itself. */
+  /**
+   * The number of the raw file in which the block waits to be packed, or 0 if it waits in the database. null: it is not
+   * to be packed.
+   */
   waits_in: number | null;
   /** The block's length, if it is to be packed later. */
   bytes: number;
@@ -40,7 +43,7 @@ export interface WritePosition {
   readonly sealing: FileSealing | null;
 }
 
-/** The methods of the raw files that a builder needs. */
+/** The methods of `RawFiles` that a builder needs. */
 export interface RawStage {
   /**
    * @returns null if the block is too large.
@@ -61,9 +64,7 @@ export class BlockBuilder {
   #open: RecordDraft[] = [];
   #openBytes = 0;
 
-  /**
-   * @param isPressed true: full blocks are stored uncompressed
-   */
+  /** @param isPressed true: full blocks are stored uncompressed, and packed later */
   constructor(position: WritePosition, stage: RawStage, pace: Pace, isPressed: boolean) {
     this.#stage = stage;
     this.#sealing = position.sealing;
@@ -97,12 +98,12 @@ export class BlockBuilder {
 
   /**
    * Closes the open block if it is full.
-   * @param ahead bytes of the bodies that follow
+   * @param ahead total length of the batch's bodies that are not added yet
    * @throws the storage's error
    */
   closeFull(ahead: number): void {
-    // If too few records remain for a raw block, they go into the open block: a separate block would be compressed at
-    // once.
+    // If the bytes ahead are too few for a raw block, they are added to the open one. In a block of their own they
+    // would be compressed at once.
     const isFull = this.#isPressed
       ? this.#openBytes >= BLOCK_BYTES && ahead >= BLOCK_BYTES
       : this.#openBytes >= BLOCK_BYTES || this.#open.length >= BLOCK_EXCHANGES;

@@ -1,8 +1,8 @@
 /**
- * Encryption of blocks with the data key. A block is encrypted whole, before it is cut into pieces or put into a raw
- * file, so one call encrypts up to 64 exchanges. Writer and readers.
- * Format: [u8 64][4 bytes 0][varint count][the block, encrypted for its key in its file]. The number of exchanges
- * stays readable, at the same place as in an unencrypted block.
+ * Encrypts and decrypts blocks with the data key. A block is encrypted whole, before it is cut into pieces or put into
+ * a raw file, so one call encrypts up to 64 exchanges. Writer and readers.
+ * Format: [u8 64][4 bytes 0][varint count][the block, encrypted for its key in its file]. The number of exchanges is
+ * not encrypted, and is at the same place as in an unencrypted block.
  */
 import { SealError } from '../../std/data-key.ts';
 import type { FileSealing } from '../lmdb/sealed-table.ts';
@@ -11,7 +11,7 @@ const SEALED = 0x40;
 const COUNT_AT = 5;
 const TABLE = 'blocks';
 
-/** @param key of the block; the same for `openBlock` */
+/** Encrypts a block; returns the block itself without a sealing. @param key the block's key in its table */
 export function closeBlock(block: Buffer, key: number, sealing: FileSealing | null): Buffer {
   if (sealing === null) return block;
   let end = COUNT_AT;
@@ -35,7 +35,7 @@ export function openBlock(block: Buffer, key: number, sealing: FileSealing | nul
   return sealing.open(TABLE, key, block.subarray(end + 1));
 }
 
-/** An encrypted block in the form that `RawFiles` takes: its first part is short. */
+/** Splits an encrypted block for `RawFiles`, which expects a short first part. */
 export function splitClosed(closed: Buffer): Buffer[] {
   return [closed.subarray(0, COUNT_AT), closed.subarray(COUNT_AT)];
 }

@@ -1,8 +1,8 @@
 /**
- * Reads exchanges from a capture file: finds the block, decompresses it with its dictionary, and builds the bodies
- * from their bases. Used by readers and, for the index, by the writer. Synchronous. Recent results stay in a cache
- * that is bounded in bytes. So each exchange of a run that is read in order costs one step; a single exchange costs
- * the whole chain from its keyframe. Any thread.
+ * Reads exchanges from a capture file: finds the block, decompresses it with its dictionary, and builds the bodies from
+ * their bases. Used by readers, and by the writer for the index. Synchronous. Recent results stay in a cache of limited
+ * size. So if the exchanges of a run are read in order, each costs one step. To read a single exchange, its whole chain
+ * of bases is read, from the exchange that has none (the keyframe). Any thread.
  */
 
 import { LinkedMap } from '../../std/linked-map.ts';
@@ -25,7 +25,10 @@ import { RawFileGone, readRawBlock } from './raw-files.ts';
 import { decodeMeta, type StoredMeta } from './record.ts';
 import type { BodyPlace, DecodedBodies } from './stored-copy.ts';
 
-/** Estimated overhead of an entry and of each of its buffers. Short bodies take less than their overhead. */
+/**
+ * Estimated overhead of a cache entry, and of each of its buffers. It counts, because short bodies take less space than
+ * their overhead.
+ */
 const ENTRY_BYTES = 256;
 const BUFFER_BYTES = 200;
 
@@ -43,9 +46,7 @@ class ByteBoundedMap<V> {
     return this.#entries.get(key)?.value;
   }
 
-  /**
-   * @returns false if the value takes more than half of the bound: then it is not kept
-   */
+  /** @returns false if the value is not kept, because it takes more than half of the bound */
   set(key: number, value: V, bytes: number): boolean {
     if (bytes > this.#max / 2) return false;
     this.#bytes += bytes - (this.#entries.peek(key)?.bytes ?? 0);
@@ -79,15 +80,15 @@ export class BlockReader {
   readonly #cacheBytes: number;
   #blocks: ByteBoundedMap<UnpackedBlock>;
   /**
-   * The last block that was too large for the cache. Its exchanges are read in order, and each would decompress it
-   * again.
+   * The last block that was too large for the cache. Without this copy, each of its exchanges would decompress the
+   * block again.
    */
   #large: UnpackedBlock | null = null;
   #bodies: ByteBoundedMap<StoredBodies>;
 
   /**
    * @param path the file's path, for messages and for its attachments
-   * @param cacheBytes bound of the cache of decompressed blocks, and of the cache of bodies
+   * @param cacheBytes bound of each of the two caches: decompressed blocks, and bodies
    */
   constructor(env: CaptureEnv, path: string, cacheBytes: number) {
     this.#env = env;
@@ -132,7 +133,7 @@ export class BlockReader {
     return this.#guard(id, () => decodeMeta(id, decodeRecord(record).meta));
   }
 
-  /** Both bodies, byte for byte as stored. @throws {CaptureFileError}, also when an attachment is missing */
+  /** Both bodies, with their attachments restored. @throws {CaptureFileError} also if an attachment is missing */
   readBodies(id: number, meta: StoredMeta): DecodedBodies | undefined {
     const bodies = this.readStored(id);
     if (bodies === undefined) return undefined;
@@ -170,7 +171,7 @@ export class BlockReader {
       return this.#findBlock(id);
     } catch (error) {
       if (!(error instanceof CaptureFileError && error.cause instanceof RawFileGone)) throw error;
-      // The block was packed after this reader's view of the database began.
+      // The block was packed after this reader's read transaction began.
       this.#env.root.resetReadTxn();
       return this.#findBlock(id);
     }
@@ -255,7 +256,7 @@ export class BlockReader {
 const EMPTY = Buffer.alloc(0);
 const NOWHERE: BodyPlace = Object.freeze({ self: {}, repeats: null, repeated_bytes: 0 });
 
-/** The place of a body that is made from another one. */
+/** Says how much of another body a body repeats. */
 function placeBody(under: BodyPlace, ops: readonly number[]): BodyPlace {
   const [from, repeated_bytes = 0] = ops;
   if (from !== 0 || repeated_bytes === 0) return { self: {}, repeats: null, repeated_bytes: 0 };
@@ -266,7 +267,10 @@ function makeBody(base: Buffer, ops: number[], literals: Buffer): Buffer {
   return ops.length === 0 ? literals : applyDelta(base, ops, literals);
 }
 
-/** Large bodies fill most of the buffer that they share, so they stay there: a copy would cost more than it saves. */
+/**
+ * Copies bodies out of a larger buffer. Large bodies that fill most of a shared buffer stay there, because a copy would
+ * cost more than it saves.
+ */
 function leaveOthers(bodies: StoredBodies): StoredBodies {
   const { request, response, request_place } = bodies;
   const isShared = request.buffer === response.buffer;

@@ -1,7 +1,7 @@
 /**
  * Makes the stored copy of a body: replaces attachments by placeholders and masks secrets. An agent's next request
- * begins with its previous one. So the edits of the previous body are reused in the common beginning and end, and
- * only the bytes between them are scanned, with a margin longer than any key. Capture process.
+ * begins with its previous one. So the edits of the previous body are reused in the common beginning and end. Only the
+ * bytes between these are scanned, with a margin on both sides that is longer than any key. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
@@ -32,7 +32,7 @@ const FILES_PER_BODY = 1_000;
 
 const MASK_BYTES = Buffer.from(MASK, 'latin1');
 
-/** The things to search for in a body. */
+/** What to search for in a body. */
 interface BodySearch {
   needles: SecretSet;
   shapes: boolean;
@@ -42,18 +42,18 @@ interface BodySearch {
   work: Work;
 }
 
-/** The range of a body to scan, and the reused edits before and behind it. */
+/** The range of a body to scan, and the reused edits before and after it. */
 interface ScanSpan {
   from: number;
   to: number;
   before: readonly Edit[];
   after: readonly Edit[];
-  /** Whether attachments stay in the body, also in the reused parts. */
+  /** Whether attachments stay in the body, also outside the range. */
   keeps_files: boolean;
 }
 
 /**
- * @param base an earlier body, whose edits are reused where both bodies are equal, or null
+ * @param base an earlier body, whose edits are reused where both bodies are equal; null: none
  * @param prefix length of the common beginning
  * @throws {WorkExceededError} if the search exceeds its work limit
  */
@@ -72,10 +72,10 @@ export function editBody(
   if (known === null && shapes && !cut && isOfText(raw, contentType)) {
     if (byteEngine.isPlain(raw, needles.packed_all, MIN_BASE64_CHARS)) return plainBody(raw);
   }
-  // If secrets can be split into parts, they may lie anywhere around the new bytes.
+  // In an event stream, a secret can be split into parts that lie far from the new bytes.
   const inParts = isSearchedInParts(raw, contentType);
   const whole = inParts ? null : wrapBinaryBody(raw, contentType);
-  // A file that contains a secret stays in the body as text, masked.
+  // A file that contains a secret stays in the body, with the secret masked.
   if (
     whole !== null &&
     !mayHoldPlaceholder(raw) &&
@@ -92,9 +92,9 @@ function wholeSpan(raw: Buffer): ScanSpan {
   return { from: 0, to: raw.length, before: [], after: [], keeps_files: false };
 }
 
-/** The part of a body between the beginning and the end that it shares with the base. */
+/** The range of a body between the common beginning and the common end that it shares with the base. */
 function narrowSpan(raw: Buffer, base: PreparedBody, prefix: number, cut: boolean): ScanSpan {
-  // Goes back to the start of the token in which the margin begins, because new bytes may complete a key.
+  // The range begins at the start of a token, because new bytes may complete a key.
   let from = findTokenStart(raw, prefix - SCAN_MARGIN_BYTES);
   for (const edit of base.edits) {
     if (edit.start < from && edit.end > from) from = edit.start;
@@ -151,7 +151,7 @@ function editSpan(raw: Buffer, span: ScanSpan, search: BodySearch, inParts: bool
 }
 
 /**
- * @param found attachments in order
+ * @param found attachments, in the order of their places in the body
  * @param files receives those that are stored separately
  * @returns an edit for each attachment that is stored separately or contains a secret
  */
@@ -207,7 +207,7 @@ function findTokenStart(bytes: Buffer, at: number): number {
   return start;
 }
 
-/** The longest beginning of a secret with which the bytes end, if it is long enough not to be an ordinary word. */
+/** The end of the bytes if it is the beginning of a secret, and too long to be an ordinary word. */
 function findCutNeedle(bytes: Buffer, needles: readonly Buffer[], work: Work): ByteRange[] {
   let longest = 0;
   for (const needle of needles) longest = Math.max(longest, measureCutNeedle(bytes, needle, work));

@@ -13,11 +13,11 @@ const EVENT_BEGINNINGS = ['data:', 'event:', 'id:', 'retry:', ':'].map((field) =
 /** Cache: the last media type that is neither frames nor events nor files. Nearly all bodies have the same type. */
 let textType: string | null = null;
 
-/** Whether the body is text that is not split into events or frames. */
+/** Whether the body is neither an event stream nor a file. Binary frames (`isOfFrames`) count as text here. */
 export function isOfText(raw: Buffer, contentType: string | null): boolean {
   if (contentType === textType && !beginsAsEvents(raw)) return true;
   if (isSearchedInParts(raw, contentType) || isBinary(raw, contentType)) return false;
-  // The type of a short body is not considered.
+  // Short bodies are never files, so their types are not cached.
   const isJudged = raw.length >= ATTACHMENT_BYTES_MIN;
   if (isJudged && (contentType === null || !EVENT_STREAM_FRAMES.test(contentType))) textType = contentType;
   return true;
@@ -34,7 +34,7 @@ function beginsAsEvents(raw: Buffer): boolean {
   return EVENT_BEGINNINGS.some((field) => field.equals(raw.subarray(0, field.length)));
 }
 
-/** Whether the media type means binary frames with checksums. */
+/** Whether the media type is that of binary frames with checksums. */
 export function isOfFrames(contentType: string | null): boolean {
   return contentType !== null && contentType !== textType && EVENT_STREAM_FRAMES.test(contentType);
 }

@@ -1,8 +1,8 @@
 /**
  * The keys of a capture database while `understudy rekey --captures` changes its data key, and until the other
- * databases have the new key, too. Each capture file names its key, so files under both keys can lie side by side.
- * `capture.mdb.keys` has both keys, each encrypted with the other one, so a process with either key reads all files.
- * Without that file there is one key. Any thread.
+ * databases have the new key, too. Each capture file names its key, so files with either key can lie side by side.
+ * `capture.mdb.keys` has both keys, each encrypted with the other one, so a process with either key reads all files. If
+ * that file does not exist, there is one key. Any thread.
  */
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -32,7 +32,7 @@ export interface CaptureKeys {
   newest: Uint8Array | null;
   /** All keys that files may have, the newest first. */
   all: readonly (Uint8Array | null)[];
-  /** The change of the key that is in progress or ended last; null: none. */
+  /** The change of the key that is in progress or was completed last; null: none. */
   change: KeyChange | null;
 }
 
@@ -71,7 +71,7 @@ export function readCaptureKeys(db: string, dataKey: Uint8Array | null): Capture
     : { newest: other, all: [other, dataKey], change };
 }
 
-/** @returns null without a change. @throws DataKeyError */
+/** Reads the file of the keys. @returns null if it does not exist. @throws DataKeyError if it cannot be read */
 export function readKeyChange(db: string): KeyChange | null {
   const path = keysPath(db);
   if (!existsSync(path)) return null;
@@ -116,7 +116,7 @@ function placeOf(from: string, to: string): Buffer {
   return Buffer.from(`${from} ${to}`);
 }
 
-/** The names that an attachment may have. */
+/** The names that the file of an attachment may have: one for each key. */
 export function listAttachmentNames(sha256: string, { all }: CaptureKeys): string[] {
   return all.map((key) => nameAttachment(sha256, openDataKey(key)));
 }

@@ -1,9 +1,9 @@
 /**
- * The bytes of a stored exchange, and of a block of exchanges. Runs in the capture process (write) and in
- * readers (read).
+ * The bytes of a stored exchange, and of a block of exchanges. Runs in the capture process (write) and in readers
+ * (read).
  *
  * Record (one exchange, before compression):
- *   varint base      0, or how many ids back the base lies
+ *   varint base      0 without a base, or the distance to the base's id
  *   varint n, n × varint   delta ops of the request (none: the literals are the body)
  *   varint n, n × varint   delta ops of the response
  *   varint a, b, c   bytes of the three parts that follow:
@@ -15,23 +15,23 @@
  *   varint count, varint raw size, varint dictionary distance (0: none), then the payload
  * Payload, uncompressed: count × varint record size, then the records.
  *
- * A block of one exchange takes its base as zstd dictionary: the last part of the base's record (headers,
- * event framing, and the answer's text, which the next request repeats), and, when there is time for it, the
- * base's whole request (agents read the same files again and again). Exchanges that arrive fast share a block
- * and are compressed together, because each compression call costs at least 50 to 100 µs.
+ * A block of one exchange takes its base as zstd dictionary: the last part of the base's record (headers, event
+ * framing, and the answer's text, which the next request repeats), and, when there is time for it, the base's whole
+ * request (agents read the same files again and again). Exchanges that arrive fast share a block and are compressed
+ * together, because each compression call costs at least 50 to 100 µs.
  *
  * Pieces. If a value does not fit into half a page, LMDB stores it in separate whole pages, which wastes half a page on
  * average. So a block of more than 1,000 bytes is cut into pieces of that size, four of which fill a page. They are in
  * the table `pieces`; the value is then 128, the number of exchanges, the number of the first piece, the count of
  * pieces, and the rest of the block.
  *
- * Raw files. A block that is stored uncompressed under load is in a file beside the database (raw-files.ts)
- * until it is packed. The value is then 129, the number of exchanges, the file's number, the offset there and
- * the length. For a block in several pieces, the value is 130, the number of exchanges, the file's number,
- * the offset of the first piece, the number of pieces, and the length of each.
+ * Raw files. Under load, a block is stored uncompressed in a file beside the database (raw-files.ts) until it is
+ * packed. The value is then 129, the number of exchanges, the file's number, the offset there and the length. For a
+ * block in several pieces, the value is 130, the number of exchanges, the file's number, the offset of the first piece,
+ * the number of pieces, and the length of each.
  *
- * Packs. The blocks of a sealed file whose content is in a bucket (src/storage/offload/) are in packs there. The
- * value is then 131, the number of exchanges, the number of the pack, the offset there and the length.
+ * Packs. The blocks of a sealed file whose content is in a bucket (src/storage/offload/) are in packs there. The value
+ * is then 131, the number of exchanges, the number of the pack, the offset there and the length.
  */
 import { constants, crc32 } from 'node:zlib';
 import { byteEngine } from '../../../native/byte-engine.ts';
@@ -51,7 +51,7 @@ export interface RecordParts {
   response_literals: Buffer;
 }
 
-/** Maximum bytes of a base's record that serve as dictionary. */
+/** Maximum number of bytes of a base's record that serve as dictionary. */
 export const DICTIONARY_BYTES = 16 << 10;
 
 function varintSize(value: number): number {
@@ -108,7 +108,7 @@ class ByteCursor {
   }
 }
 
-/** A record before it is written: the parts, in order. */
+/** A record that is not joined into one buffer yet: its parts, in order. */
 export interface RecordDraft {
   parts: readonly Buffer[];
   bytes: number;
@@ -146,7 +146,7 @@ export function draftRecord(
   };
 }
 
-/** Writes the end of the record into the memory. */
+/** Fills the memory with the end of the record. */
 export function writeRecordEnd(draft: RecordDraft, out: Buffer): void {
   let to = out.length;
   for (let i = draft.parts.length - 1; i >= 0 && to > 0; i--) {
@@ -191,7 +191,7 @@ export function decodeRecord(bytes: Buffer): RecordParts {
   };
 }
 
-/** Maximum bytes of a base's request that serve as dictionary. */
+/** Maximum number of bytes of a base's request that serve as dictionary. */
 const DICTIONARY_REQUEST_BYTES = 112 << 10;
 
 /** The parts of a base that a dictionary uses. */
@@ -219,7 +219,7 @@ function makeDictionary(source: DictionarySource): Buffer {
 
 const EMPTY = Buffer.alloc(0);
 
-/** Shorter content is not compressed: that would cost more than it saves. */
+/** Shorter content is not compressed, because compression would cost more than it saves. */
 const MIN_COMPRESSED_BYTES = 96;
 
 const LEVELS = {
@@ -236,7 +236,7 @@ export type Pace = 'none' | keyof typeof LEVELS;
 
 /**
  * The block of these records, not yet cut into pieces.
- * @param dictionary the base's, if the block contains one exchange
+ * @param dictionary parts of the base, if the block contains one exchange that has a base; otherwise null
  */
 export function encodeBlock(
   records: readonly RecordDraft[],
@@ -248,7 +248,7 @@ export function encodeBlock(
     const raw = Buffer.allocUnsafe(size);
     writePayload(records, raw, 0);
     const params = LEVELS[pace];
-    // One output buffer. The default of 16 KiB would make many buffers and join them.
+    // One output buffer. With the default chunk size of 16 KiB, zlib would make many buffers and join them.
     const chunkSize = Math.max(1_024, size);
     const packed =
       dictionary === null
@@ -268,8 +268,8 @@ export function encodeBlock(
 }
 
 /**
- * The parts of an uncompressed block, in order. The head comes first, still without a checksum (`sealParts`). Bodies
- * are not copied.
+ * The parts of an uncompressed block, in order. The first part is the head, whose checksum `sealParts` adds. Bodies are
+ * not copied.
  */
 export function draftBlock(records: readonly RecordDraft[]): Buffer[] {
   let sizesBytes = 0;
@@ -340,7 +340,7 @@ interface BlockHead {
 
 /** Length of a piece: four pieces with their headers fill a page of 4 KiB. */
 const PIECE_BYTES = 1_000;
-/** Larger blocks are not cut: half a wasted page is little beside their many pages. */
+/** Larger blocks are not cut, because they take many pages, and half a wasted page is little in comparison. */
 const MAX_PIECED_BYTES = 64 << 10;
 const IN_PIECES = 0x80;
 const IN_RAW_FILE = 0x81;
@@ -358,8 +358,8 @@ export function cutBlock(block: Buffer, firstPiece: number): { value: Buffer; pi
   const pieces: Buffer[] = [];
   for (let i = 0; i < count; i++) pieces.push(block.subarray(i * PIECE_BYTES, (i + 1) * PIECE_BYTES));
   const rest = block.subarray(count * PIECE_BYTES);
-  // The codec, the checksum and the counts are in the first piece. The head repeats only the number of exchanges,
-  // from which the last id follows.
+  // The first piece has the codec, the checksum and the counts. The value repeats only the number of exchanges, which
+  // gives the last id.
   const head = new ByteCursor(block, 5).readVarint();
   const value = Buffer.allocUnsafe(
     1 + varintSize(head) + varintSize(firstPiece) + varintSize(count) + rest.length,
@@ -431,7 +431,7 @@ export function readPackPlace(value: Buffer): PackPlace | null {
  * Joins the pieces of a block.
  * @param readPiece returns a piece by its number
  * @param readRaw returns a block of a raw file; throws if it does not exist
- * @param readPack returns a block of a pack; omitted: the file has all its blocks
+ * @param readPack returns a block of a pack; may be omitted if the file has all its blocks
  * @throws {RangeError} if a piece is missing
  */
 export function joinBlock(
@@ -472,7 +472,7 @@ export function listPieces(value: Buffer): number[] {
   return Array.from({ length: cursor.readVarint() }, (_, i) => first + i);
 }
 
-/** Whether a value in `blocks` is only the remainder of a block in pieces. */
+/** Whether a value in `blocks` is that of a block in pieces. */
 export function isInPieces(value: Buffer): boolean {
   return value[0] === IN_PIECES;
 }
@@ -507,7 +507,7 @@ export function readBlockHead(value: Buffer): BlockHead {
 
 /**
  * The records of a block.
- * @param dictionary of the exchange to which `dictionary_distance` refers; null if it is 0
+ * @param dictionary parts of the exchange to which `dictionary_distance` refers; null if the distance is 0
  * @throws {RangeError} or zlib's error if the bytes are damaged
  */
 export function decodeBlock(head: BlockHead, dictionary: DictionarySource | null): Buffer[] {

@@ -1,9 +1,9 @@
 /**
  * Renames a damaged capture file, so that a new one can take its place. The damaged file is kept whole and never
- * deleted. Runs in the capture process; any thread may use the names.
+ * deleted. The capture process renames; any thread may list the names.
  *   capture.damaged-20261122T190709123.mdb the damaged file; `understudy inspect` shows what is readable
  *   capture.damaged-20261122T190709123.mdb.raw/ its raw files, which were not packed yet
- *   capture.1-5321.damaged-20261122T190709123.mdb the same for a file that was about to be sealed
+ *   capture.1-5321.damaged-20261122T190709123.mdb     a damaged file that was about to be sealed
  */
 import { existsSync, linkSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -19,7 +19,7 @@ const LMDB_DAMAGE: readonly unknown[] = [
   -30_797, -30_796, -30_793, -30_787, -30_786, -30_782, -30_779, -30_778,
 ];
 
-/** The same errors, by the text that LMDB gives if a copy fails. */
+/** Matches the text of the same errors. A failed copy has only a text, no number. */
 const LMDB_WORDS = /^(?:Error: )?MDB_(?:CORRUPTED|PAGE_NOTFOUND|INVALID)\b/;
 
 /**
@@ -31,7 +31,7 @@ export function isDamage(error: unknown, isOurs: boolean): boolean {
   if (!(error instanceof Error)) return false;
   const { code, cause, syscall } = error as Error & { code?: unknown; syscall?: string };
   if (LMDB_DAMAGE.includes(code) || LMDB_WORDS.test(error.message)) return true;
-  // `appendRow` met a later row, although the file was just opened: its content is inconsistent.
+  // `appendRow` found a row with a later key although the file was just opened, so the file's content is inconsistent.
   if (code === 'EBUSY' && syscall === undefined) return true;
   if (!(error instanceof CaptureFileError))
     return cause === undefined ? code === 'damaged' : isDamage(cause, isOurs);
@@ -63,8 +63,7 @@ export function setSealingAside(path: string, now: Date): string[] {
 
 function setAside(file: string, live: string, now: Date): string {
   const target = freeName(file, now);
-  // A renamed file and the live file may both have blocks in the same raw file, so each folder gets a hard link to
-  // it.
+  // The renamed file and another file may both have blocks in the same raw file, so it is linked into both folders.
   const raw = rawFolder(live);
   const kept = rawFolder(target);
   for (const name of listNames(raw)) {
@@ -72,12 +71,13 @@ function setAside(file: string, live: string, now: Date): string {
     try {
       linkSync(join(raw, name), join(kept, name));
     } catch {
-      // For file systems without hard links.
+      // The file system has no hard links.
       renameSync(join(raw, name), join(kept, name));
     }
   }
   renameSync(file, target);
-  // A reader creates a new lock file. The old one would be used for the next file of that name.
+  // LMDB would use this lock file for the next database of the same name. A reader of the renamed file creates a new
+  // one.
   rmSync(`${file}-lock`, { force: true });
   removeCheckpoint(file);
   return target;

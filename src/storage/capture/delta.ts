@@ -1,8 +1,8 @@
 /**
- * Describes how a body is made from an earlier one (the base): ranges copied from the base, and literal bytes. Runs
- * in the capture process (make) and in readers on any thread (apply).
+ * Describes how a body is made from an earlier one (the base): ranges copied from the base, and literal bytes. Runs in
+ * the capture process (make) and in readers on any thread (apply).
  * An agent's next request is usually its previous one with an addition near the end. So the common beginning and end
- * must be found fast; the byte engine (`native/`) does that. If much remains between them (a time stamp near the
+ * must be found fast, which the byte engine (`native/`) does. If much remains between them (a time stamp near the
  * beginning, moved cache markers), anchors of 32 bytes are looked up in the rest of the base to find further common
  * ranges.
  */
@@ -28,17 +28,22 @@ export function measureCommonSuffix(a: Buffer, b: Buffer, aTo: number, bTo: numb
   return byteEngine.measureCommonSuffix(a, b, aTo, bTo, limit);
 }
 
-/** Shorter remainders are left to the compressor, which has the previous exchange as its dictionary. */
+/**
+ * In shorter remainders no further common ranges are searched. The compressor finds them, because the previous exchange
+ * is its dictionary.
+ */
 const RESYNC_FROM_BYTES = 4_096;
 const ANCHOR_BYTES = 32;
 /** Describing a shorter copy would take more bytes than it saves. */
 const MIN_COPY_BYTES = 64;
-/** Maximum bytes of the base in which anchors are looked up, for one body: a few milliseconds at most. */
+/**
+ * Maximum number of bytes of the base in which the anchors of one body are looked up, which takes a few milliseconds.
+ */
 const RESYNC_SCAN_BYTES = 16 << 20;
 
 /**
  * Describes how to make `target` from `base`.
- * @param prefix a known common beginning, not longer than the true one; 0 if unknown
+ * @param prefix length of a common beginning that is already known; omitted: it is measured
  */
 export function makeDelta(base: Buffer, target: Buffer, prefix?: number): Delta {
   const delta: Delta = { ops: [], literals: [], literal_bytes: 0 };

@@ -1,13 +1,13 @@
 /**
  * Removes a body's content-encoding so that secrets inside can be masked. Runs in the capture process.
- * Rule. A body that decodes is stored decoded. If a stream is cut off or damaged, the part before the damage is
- * stored and the exchange is marked truncated; the rest is dropped, because secrets in it could not be masked. A body
- * that names an encoding but is plain text (JSON sent with `content-encoding: gzip`) is stored unchanged. Any other
- * body (binary bytes in an unknown encoding) is withheld. A body without the header that begins like gzip or zstd is
- * decoded to be searched; the caller decides which form to store.
- * Bounds (`DECOMPRESSION`). Bodies that expand to many times their size cost processor time, for which all bodies
- * share a budget per second. Decompression bombs use up that budget; ordinary bodies do not need it and are still
- * decoded. A body that expands beyond the largest size is stored up to that size and marked truncated.
+ * Rule. A body that decodes is stored decoded. If a stream is cut off or damaged, the part before the damage is stored
+ * and the exchange is marked truncated; the rest is dropped, because secrets in it could not be masked. A body that
+ * names an encoding but is plain text (JSON sent with `content-encoding: gzip`) is stored unchanged. Any other body
+ * (binary bytes in an unknown encoding) is withheld. A body that begins like gzip or zstd, although no header says so,
+ * is decoded so that it can be searched; the caller decides which form to store.
+ * Bounds (`DECOMPRESSION`). Bodies that expand to many times their size use a budget of processor time per second,
+ * which all bodies share. Decompression bombs use it up; ordinary bodies do not need it, so they are still decoded. A
+ * body that expands beyond the largest size is stored up to that size and marked truncated.
  */
 import { promisify } from 'node:util';
 import * as zlib from 'node:zlib';
@@ -18,10 +18,10 @@ import { beginsLikeZstd, decompressFrames, measureZstd } from '../../std/zstd.ts
 /** Maximum number of layers of compression of one body. */
 const BODY_CODINGS_MAX = 4;
 /**
- * How far a compressed body may expand. Each pair of bounds is a fixed number of bytes and a factor of the compressed size. Up to
- * the `free` bounds decompression costs nothing. Between them and the `most` bounds it takes processor time, of which all bodies
- * together get a budget per second and a burst. A body that finds no budget is withheld; one that expands
- * beyond the `most` bounds is kept up to there.
+ * How far a compressed body may expand. Each pair of bounds is a fixed number of bytes and a factor of the compressed
+ * size. Up to the `free` bounds, decompression does not count. Beyond them, its processor time counts against a budget:
+ * so many ms per second for all bodies together, and so many at once. A body is withheld if the budget is used up. A
+ * body that expands beyond the `most` bounds is cut there.
  */
 export const DECOMPRESSION = {
   free_bytes: 64 << 10,
@@ -35,7 +35,7 @@ export const DECOMPRESSION = {
 /** The result of decoding a body. */
 export interface DecodedBody {
   body: Buffer;
-  /** Whether the stored copy was decoded, so that its header names an encoding that it no longer has. */
+  /** Whether a coding was removed, so that the header names an encoding that `body` no longer has. */
   decoded: boolean;
   /** Whether the end of the body is missing. */
   cut: boolean;
@@ -43,7 +43,7 @@ export interface DecodedBody {
   withheld: WithheldCause | null;
 }
 
-/** A decompressed body whose compression no header named. */
+/** A decompressed body that no header declared as compressed. */
 type UnpackedBody = Pick<DecodedBody, 'body' | 'withheld'>;
 
 type Coding = 'gzip' | 'deflate' | 'br' | 'zstd';
@@ -72,7 +72,7 @@ function looksLikeText(body: Buffer): boolean {
   for (const byte of head) {
     if (byte < 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d) return false;
   }
-  // The cut may have split a character, so up to three bytes at the end are ignored.
+  // The cut after 4 KiB may have split a character, so invalid bytes at the very end are ignored.
   const text = head.toString('utf8');
   const bad = text.indexOf('�');
   return bad < 0 || bad >= text.length - 3;
@@ -93,13 +93,14 @@ function hasMagic(body: Buffer, coding: Coding): boolean {
 }
 
 /**
- * The largest window that a decoder must support over HTTP (RFC 9659). A frame header must not make the decoder
- * allocate more.
+ * The largest window that a decoder must support over HTTP (RFC 9659). A frame that needs a larger one is refused, so
+ * that it cannot make the decoder allocate more.
  */
 const ZSTD_PARAMS = { [zlib.constants.ZSTD_d_windowLogMax]: 23 };
 
 /**
- * The result of a synchronous zlib call with `info`: the bytes, and the decoder, which knows how much input it used.
+ * The result of a synchronous zlib call with the option `info`: the output, and the decoder with the number of input
+ * bytes that it read.
  */
 interface Inflated {
   buffer: Buffer;
@@ -153,7 +154,7 @@ async function decodeWhatCanBe(body: Buffer, coding: Coding, max: number): Promi
   try {
     whole = decompressFrames(body, { maxOutputLength: max, params: ZSTD_PARAMS }, ZSTD_FRAMES.most);
   } catch {
-    // The result includes the part of the frame that exceeds the limit.
+    // Decoded again as a stream, which also returns the beginning of the frame that failed.
     return await decodeStream(body, coding, max);
   }
   const rest = await decodeStream(body.subarray(whole.end), coding, max - whole.bytes.length);
@@ -177,14 +178,15 @@ async function decodeStream(body: Buffer, coding: Coding, max: number): Promise<
     });
     stream.on('error', () => resolve());
     stream.on('end', () => resolve());
-    // Small pieces with a flush after each: a decoder that meets damage returns nothing of the current piece.
+    // The pieces are small, and each is flushed, because a decoder that finds damage returns nothing of the current
+    // piece.
     void feed(stream, body).then(undefined, () => resolve());
   });
   stream.destroy();
   return Buffer.concat(parts);
 }
 
-/** Maximum number of pieces for a damaged body. Each piece takes a turn of the event loop. */
+/** Maximum number of pieces for a damaged body. Each piece costs a turn of the event loop. */
 const PIECES_MAX = 512;
 const PIECE_BYTES_MIN = 256;
 
@@ -211,7 +213,7 @@ function judgeOpaque(body: Buffer, decoded: boolean): DecodedBody {
   return looksLikeText(body) ? { body, decoded, cut: false, withheld: null } : withhold('undecodable');
 }
 
-/** The cost of a partly decoded body is estimated from its output, because other threads do the work itself. */
+/** The cost of a partly decoded body is estimated from the length of its output, because threads of libuv decode it. */
 const PARTLY_BYTES_PER_MS = 200_000;
 
 /** Decodes bodies one after the other. Bodies that expand to many times their size share a time budget. */
@@ -223,8 +225,8 @@ export class BodyDecoder {
   #leftAt: number;
 
   /**
-   * @param maxBytes largest result
-   * @param now for tests: a monotonic clock
+   * @param maxBytes maximum length of a decoded body
+   * @param now a monotonic clock; tests replace it
    */
   constructor(maxBytes: number, now: () => number = () => performance.now()) {
     this.#maxBytes = maxBytes;
@@ -270,7 +272,8 @@ export class BodyDecoder {
   }
 
   /**
-   * The body without its content-encoding, by the rule above. Synchronous for complete streams, which nearly all are.
+   * Removes the content-encoding of a body by the rule in this file's header. Synchronous for complete streams, which
+   * nearly all are.
    * @param header the content-encoding header's value, or null
    */
   decode(body: Buffer, header: string | null): DecodedBody | Promise<DecodedBody> {
@@ -303,7 +306,8 @@ export class BodyDecoder {
       if (!this.#hasTime()) return withhold('decompression_budget');
       const part = await decodeWhatCanBe(current, coding, this.#most(current));
       this.#left -= part.length / PARTLY_BYTES_PER_MS;
-      // No output, and brotli and deflate have no signature: the body may never have been in that encoding.
+      // Brotli and deflate have no signature. If the decoder returned nothing, the body may never have been in that
+      // encoding.
       if (part.length === 0)
         return looksLikeText(current)
           ? { body: current, decoded: i < codings.length - 1, cut: false, withheld: null }

@@ -1,6 +1,6 @@
 /**
- * The order to erase exchanges (order-file.ts). `understudy erase` gives it, and the process that writes the database
- * carries it out (log-erasure.ts). Command line, capture process.
+ * The order to erase exchanges (order-file.ts). `understudy erase` gives the order, and the process that writes the
+ * database carries it out (log-erasure.ts). Command line, capture process.
  *
  *   capture.mdb.erase-order   given; the command may withdraw it
  *   capture.mdb.erasing       accepted; it is carried out
@@ -24,8 +24,8 @@ const orderSchema = z.object({
   /** SHA-256 of attachments that only erased exchanges had, among the exchanges up to `last_id`. */
   attachments: z.array(z.string().regex(/^[0-9a-f]{64}$/)),
   /**
-   * Some exchanges to erase, at least one of each file, with their times. A file in which they differ belongs to another
-   * database, and nothing is erased from it.
+   * Some of the exchanges to erase, at least one of each file, with their times. If an exchange of a file has another
+   * time, the file belongs to another database, and nothing is erased from it.
    */
   marks: z.array(z.object({ id: z.int().positive(), started_at: z.string() })),
   /** The last exchange that was examined. */
@@ -57,8 +57,8 @@ export function giveOrder(db: string, order: EraseOrder, dataKey: Uint8Array | n
 }
 
 /**
- * Accepts the order, or continues an accepted one.
- * @returns null without an order
+ * Accepts the given order, or returns the one that was accepted earlier.
+ * @returns null if there is no order
  * @throws Error if it cannot be read
  */
 export function acceptOrder(db: string, dataKey: Uint8Array | null): EraseOrder | null {
