@@ -18,16 +18,19 @@ import { listWithheld, type PreparedExchange } from './prepared-exchange.ts';
 import { encodeMeta } from './record.ts';
 import type { BodyPlace } from './stored-copy.ts';
 
-/** Maximum bytes of memory for the bodies of bases. */
+/** Maximum memory for the bodies of bases. */
 const BASE_CACHE_BYTES = 64 << 20;
 /** Longer responses are not kept in a base. */
 const RESPONSE_BASE_BYTES_MAX = 256 << 10;
 
-/** Longest chain of exchanges that must be read for one exchange; the next exchange is a keyframe. */
+/**
+ * Maximum length of a chain of bases. The exchange after that is stored against the first exchange of the chain, or
+ * without a base (a keyframe).
+ */
 const MAX_DEPTH = 48;
 /**
- * Under pressure, exchanges with smaller requests are stored without a base while bases rarely help: the search takes
- * longer than it saves.
+ * Under pressure, exchanges with smaller requests are stored without a base while bases rarely help, because the search
+ * for one takes more time than it saves.
  */
 const PRESSED_BASE_BYTES = 16 << 10;
 /**
@@ -36,9 +39,14 @@ const PRESSED_BASE_BYTES = 16 << 10;
  * thoroughly.
  */
 const PATIENT_SHARE = 0.1;
-/** A growing request gets this fraction of its size as extra memory, so that some more turns fit. */
+/**
+ * The requests of a growing conversation get their size divided by this as extra memory, in which some more turns fit.
+ */
 const GROWTH_PART = 8;
-/** Response bodies with a shorter common beginning are stored without a delta. */
+/**
+ * A response is stored as a delta only if it has at least this many bytes in common with the base's response at the
+ * beginning.
+ */
 const MIN_RESPONSE_PREFIX = 512;
 
 /** An exchange in its stored form. The memory of its bodies is valid until the batch is acknowledged. */
@@ -70,12 +78,12 @@ export class ExchangeEncoder {
     this.#saveAttachment = saveAttachment;
   }
 
-  /** From now on, no exchange is stored against those that were encoded so far. */
+  /** Forgets all bases: later exchanges are not stored against exchanges that were encoded before. */
   forget(): void {
     this.#bases.clear();
   }
 
-  /** From now on, no exchange is stored against these, because what is stored of them has changed. */
+  /** Forgets these bases, because their stored form has changed. */
   forgetSome(ids: ReadonlySet<number>): void {
     this.#bases.forget(ids);
   }
@@ -107,7 +115,7 @@ export class ExchangeEncoder {
 
   /**
    * Encodes a record that shares a block with others.
-   * @param pressed no time for compression, nor for keeping answers in bases
+   * @param pressed true: there is no time to compress, or to keep answers in bases
    * @throws the storage's error
    */
   draft(prepared: PreparedExchange, id: number, pressed: boolean): EncodedExchange {
@@ -116,7 +124,7 @@ export class ExchangeEncoder {
     return isAlone ? this.#draftKeyframe(prepared) : this.#encode(prepared, id, pressed, isWorthKeeping);
   }
 
-  /** A keyframe that is not kept as a base. */
+  /** Makes a record without a base, and does not keep the exchange as a base. */
   #draftKeyframe(prepared: PreparedExchange): EncodedExchange {
     const request = this.#preparer.editRequest(prepared, null, 0);
     const response = this.#preparer.editResponse(prepared, null, 0);
@@ -126,9 +134,9 @@ export class ExchangeEncoder {
   }
 
   /**
-   * Encodes an exchange against its base, if one helps, and keeps it as a base for others.
-   * @param pressed answers are not kept, which saves copying them
-   * @param isWorthKeeping whether to keep it as a base
+   * Encodes an exchange against a base, if one helps, and keeps the exchange as a base if `isWorthKeeping` says so.
+   * @param pressed true: the answer is not kept in the base, which saves copying it
+   * @param isWorthKeeping whether to keep the exchange as a base
    */
   #encode(
     prepared: PreparedExchange,
@@ -188,7 +196,7 @@ export class ExchangeEncoder {
     const bodyBytes = requestBytes + (kept === null ? 0 : countCopied(kept));
     const recordBytes = pressed ? 0 : Math.min(draft.bytes, DICTIONARY_BYTES);
     const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
-    // Under pressure, a continued conversation reuses the memory of its base.
+    // Under pressure, a request that repeats its base reuses the base's memory.
     const grows = pressed && repeats && isAsItCame(request) && isAsItCame(base.request);
     const taken = grows ? this.#bases.takeOver(base, requestBytes) : null;
     const room = grows ? Math.floor(requestBytes / GROWTH_PART) : 0;
@@ -210,7 +218,10 @@ export class ExchangeEncoder {
     this.#bases.add(entry, exchange.run_id, exchange.path, repeats ? base : null);
   }
 
-  /** At the end of a chain: the exchange at the chain's beginning if it still helps, otherwise none (a keyframe). */
+  /**
+   * Chooses a base. If its chain has the maximum length, the first exchange of the chain is the base if it helps,
+   * otherwise none.
+   */
   #chooseBase(prepared: PreparedExchange, pressed: boolean): ChosenBase | null {
     const { exchange } = prepared;
     const chosen = this.#bases.choose(exchange.run_id, exchange.path, prepared.request_raw, pressed);
@@ -229,20 +240,20 @@ export class ExchangeEncoder {
   }
 }
 
-/** The parts of an exchange to keep, and its base. */
+/** What to keep of an exchange, and its base. */
 interface KeptParts {
   request: PreparedBody;
   response: PreparedBody;
   draft: RecordDraft;
   chosen: ChosenBase | null;
   pressed: boolean;
-  /** Stands for the request body. */
+  /** Identifies the request body (`BodyPlace`). */
   self: object;
 }
 
 /**
- * What a request body repeats of its base, in the form that readers see.
- * @param prefix number of bytes with which both received bodies begin; 0 if unknown
+ * How much of its base a stored request body repeats.
+ * @param prefix length of the common beginning of both received bodies; 0 if unknown
  */
 function placeRequest(request: PreparedBody, base: BaseEntry | null, prefix: number): BodyPlace {
   const self = {};

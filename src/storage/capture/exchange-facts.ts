@@ -1,7 +1,8 @@
 /**
- * What the index needs of one exchange: its record, and what a decoder finds in its bodies. Usually read once, while
- * the exchange is stored and its bodies are in memory. If there is no time then, it is read later from the stored
- * copy. Runs in the capture process, and on the command line in commands that rewrite a capture file.
+ * The facts of an exchange: what the index needs of it, that is its record, and what a decoder finds in its bodies.
+ * Facts are usually read while the exchange is stored and its bodies are in memory. If there is no time then, they are
+ * read later from the stored copy. Runs in the capture process, and on the command line in commands that rewrite a
+ * capture file.
  */
 import { type ClientRun, nameSideRun, readClientRun } from '../../domain/client-run.ts';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
@@ -20,9 +21,7 @@ export interface ExchangeFacts {
   record: ExchangeRecord;
   /** null: the exchange has nothing to decode. */
   entry: DecodedEntry | null;
-  /**
-   * The run that the client's own headers name; null without such headers, or if the request itself names its run.
-   */
+  /** The run that headers of the client name; null without such headers, or if the request is labelled with its run. */
   client: ClientRun | null;
   /** Lists the texts for the full-text search; undefined if only the stored bodies have them. */
   listTexts: (() => ExchangeTexts) | undefined;
@@ -42,12 +41,10 @@ export class FactsReader {
     this.#runHeaders = runHeaders;
   }
 
-  /**
-   * @param readBodies called only if the bodies are needed; undefined if they are not available
-   */
+  /** @param readBodies called only if the bodies are needed; returns undefined if they are not available */
   read(meta: StoredMeta, readBodies: () => DecodedBodies | undefined): ExchangeFacts {
     const { record } = meta;
-    // Only a POST can be a turn, also if its path is unknown.
+    // Any POST can be a turn, even on an unknown path; other methods cannot.
     const bodies = record.shape === null && record.method !== 'POST' ? undefined : readBodies();
     if (bodies === undefined) {
       const listTexts = () => this.#listTexts(meta, readBodies);
@@ -82,15 +79,15 @@ export class FactsReader {
 }
 
 /**
- * Maximum bytes of facts that may wait for earlier exchanges to be indexed. Beyond it, facts are dropped and read again
+ * Maximum memory for facts that wait until earlier exchanges are indexed. Beyond it, facts are dropped, and later read
  * from the stored copy.
  */
 const WAITING_BYTES = 32 << 20;
-/** Estimates: a record with its headers, and one hash of a conversation. */
+/** Estimated memory of a record with its headers, and of one hash of a conversation. */
 const RECORD_BYTES = 4_096;
 const HASH_BYTES = 64;
 
-/** Facts of exchanges that cannot be indexed yet because earlier ones are missing, by id. */
+/** Facts of exchanges, by id, that wait until earlier exchanges are indexed. */
 export class WaitingFacts {
   readonly #facts = new Map<number, ExchangeFacts>();
   #bytes = 0;
@@ -102,7 +99,7 @@ export class WaitingFacts {
   add({ record, entry, client }: ExchangeFacts): void {
     if (this.isFull) return;
     const { findSideCall: _asked, listTexts: _told, ...kept } = entry ?? { conversation: [] };
-    // The functions of an entry refer to the whole conversation, so their results are taken now.
+    // The functions of an entry would keep the whole conversation in memory, so their results are stored instead.
     const sketch = entry?.sketchSystem?.() ?? '';
     const light = entry === null ? null : ({ ...kept, sketchSystem: () => sketch } as DecodedEntry);
     this.#facts.set(record.id, { record, entry: light, client, listTexts: undefined });

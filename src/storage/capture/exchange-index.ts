@@ -2,8 +2,8 @@
  * The writer's side of the exchange index. It takes the facts of each exchange (exchange-facts.ts), finds the run of
  * each turn (turn-links.ts), and stores the summaries (summary-table.ts). Readers use only the stored table. Runs in
  * the capture process, and on the command line in commands that rewrite a capture file.
- * Exchanges are indexed in id order. Facts usually arrive while the exchange is stored. An exchange that was stored
- * without facts, under pressure, is read later (`indexNext`), and the facts of later exchanges wait for it.
+ * Exchanges are indexed in id order. Facts usually arrive while the exchange is stored. Under pressure, exchanges are
+ * stored without facts. `indexNext` reads them later, and the facts of later exchanges wait until then.
  */
 import type { BlockReader } from './blocks.ts';
 import { type ExchangeFacts, FactsReader, WaitingFacts } from './exchange-facts.ts';
@@ -24,12 +24,12 @@ import {
 import { type Correction, type LinkChanges, TurnLinks, type TurnRow } from './turn-links.ts';
 
 /**
- * Number of moves that a file remembers: the latest ones. Readers that follow the file read each move long before
- * it is dropped.
+ * Number of moves that a file keeps; older ones are dropped. A move records that turns of one run got another run
+ * because an earlier turn was stored late. Readers that follow the file read each move long before it is dropped.
  */
 const MOVES_KEPT = 1_024;
 
-/** The content of one write. */
+/** What one write to the file contains. */
 interface PlannedWrite {
   facts: FactsRow[];
   /** Keys in `facts` that a full block replaces. */
@@ -50,19 +50,17 @@ export class ExchangeIndex {
   readonly #waiting = new WaitingFacts();
   readonly #tell: TellIndexed | null;
   readonly #runHeaders: readonly string[];
-  /** Facts that are being added. Their exchanges cannot be read from the file yet. */
+  /** The facts passed to the current call of `add`. Their exchanges cannot be read from the file yet. */
   #adding: readonly ExchangeFacts[] = [];
   /** Last id whose summary is written. */
   #stored: number;
-  /** Summaries to write: those of the ids after `#stored`, without gaps. */
+  /** The summaries that are not written yet: those of the ids after `#stored`, without gaps. */
   #pending: IndexedSummary[] = [];
   /** Corrections of summaries that are written already, by the id of the exchange. */
   readonly #corrections = new Map<number, Correction>();
   #reader: { decode: DecodeExchange; facts: FactsReader } | null = null;
 
-  /**
-   * @param decode reads exchanges while they are stored; null: they are only indexed later
-   */
+  /** @param decode decodes exchanges while they are stored; null: exchanges are indexed only by `indexNext` */
   constructor(
     env: CaptureEnv,
     blocks: BlockReader,
@@ -90,7 +88,7 @@ export class ExchangeIndex {
     return this.#firstId;
   }
 
-  /** Reads exchanges while they are stored; null without a decoder. */
+  /** Reads the facts of exchanges while these are stored; null without a decoder. */
   get facts_reader(): FactsReader | null {
     return this.#reader?.facts ?? null;
   }
@@ -110,12 +108,15 @@ export class ExchangeIndex {
     return this.#pending.length;
   }
 
-  /** Whether no further facts can wait for earlier exchanges. */
+  /** Whether the memory for waiting facts is used up. */
   get isFull(): boolean {
     return this.#waiting.isFull;
   }
 
-  /** Takes the facts of exchanges that are about to be stored, in id order. Facts that cannot be indexed yet wait. */
+  /**
+   * Takes the facts of exchanges that are about to be stored, in id order. Facts wait if earlier exchanges are not
+   * indexed yet.
+   */
   add(facts: readonly ExchangeFacts[]): void {
     this.#adding = facts;
     try {
@@ -128,7 +129,9 @@ export class ExchangeIndex {
     }
   }
 
-  /** Indexes the next stored exchange; false when all are indexed. A damaged exchange is indexed as unreadable. */
+  /**
+   * Indexes the next stored exchange. @returns false when all are indexed. A damaged exchange is indexed as unreadable.
+   */
   indexNext(decode: DecodeExchange): boolean {
     if (this.#reader?.decode !== decode)
       this.#reader = { decode, facts: new FactsReader(decode, this.#runHeaders) };
@@ -268,7 +271,7 @@ export class ExchangeIndex {
     const gone: number[] = [];
     const planBlock = (key: number, summaries: readonly IndexedSummary[]): void => {
       facts.push(encodeBlockRow(key, summaries));
-      // A block that was full has only one row.
+      // A full block has a single row. A block that is not full has a row for each summary.
       if (blockEnd(key) > this.#stored) for (let id = key + 1; id <= this.#stored; id++) gone.push(id);
     };
     const corrected = this.#correctBlocks();
@@ -311,14 +314,14 @@ export class ExchangeIndex {
     return { moves, forgotten_to: forgotten.at(-1)?.at ?? forgotten_to };
   }
 
-  /** Forgets what it remembers of stored rows, because they were changed. Nothing may be pending. */
+  /** Drops cached rows, because stored rows were changed. No summary may be pending. */
   forgetRows(): void {
     this.#table.forget();
   }
 
   /**
-   * Forgets the turns in memory, because some were removed from `tails`. They are read again when they are needed.
-   * Nothing may be pending.
+   * Drops the turns in memory, because some were removed from `tails`. They are read again when they are needed. No
+   * summary may be pending.
    */
   forgetTurns(): void {
     this.#links.forget(this.#stored);

@@ -1,8 +1,8 @@
 /**
  * Removes captured exchanges by age while the log runs (`RETENTION_DAYS_CAPTURES`): sealed files whose last exchange is
- * older than the limit, oldest first, and then the attachments to which no exchange refers any more (attachment-ages.ts). An exchange never
- * refers to one in another file, so later exchanges stay unchanged. A live file is sealed when it is a day old, so that
- * its exchanges expire, too. Capture process.
+ * older than the limit, oldest first, and then the attachments to which no exchange refers any more
+ * (attachment-ages.ts). Exchanges refer only to exchanges in the same file, so the exchanges of other files stay
+ * readable. Only sealed files expire, so the live file is sealed when its first exchange is a day old. Capture process.
  */
 import { rmSync, statSync } from 'node:fs';
 import { unlink } from 'node:fs/promises';
@@ -21,7 +21,7 @@ interface ExpiringLog {
   /** When the first exchange of the live file began; null for an empty file. */
   readFirstStart(): Promise<number | null>;
   rotate(): Promise<unknown>;
-  /** Records that a sealed file is about to be removed, also from a bucket. */
+  /** Records that a sealed file is about to be removed, and that its blocks in a bucket may be removed. */
   expireSealed(file: SealedFile): void;
   /** Records that a sealed file was removed. */
   forgetSealed(): void;
@@ -35,7 +35,7 @@ interface CaptureExpiryOptions {
   /** Maximum age in days. */
   days: number;
   log: ExpiringLog;
-  /** Called once per pass: the time from which ages count (retention-clock.ts); default: the wall clock. */
+  /** Returns the time to which ages refer (retention-clock.ts). Called once per pass; default: the wall clock. */
   nowForAges?(): Promise<number>;
   clock?: Pick<Clock, 'wallMs'>;
 }
@@ -54,7 +54,7 @@ const NOTHING_EXPIRED: ExpiredCaptures = { files: 0, exchanges: 0, attachments: 
 const DAY_MS = 86_400_000;
 /** The live file is sealed when its first exchange is this old. */
 const SEAL_AFTER_MS = DAY_MS;
-/** Maximum bytes of memory for reading the first and the last block of a file. */
+/** Maximum memory for reading the first and the last block of a file. */
 const CACHE_BYTES = 1 << 20;
 
 interface Span {
@@ -85,10 +85,10 @@ export class CaptureExpiry {
     const first = await log.readFirstStart();
     if (first !== null && first < nowMs - SEAL_AFTER_MS) await log.rotate();
     const removed = await this.#removeFiles(nowMs - days * DAY_MS);
-    // The index contains first words of removed runs. A process that has it open rebuilds it without them, otherwise the
-    // next reader does.
+    // The run index contains the first words of removed runs. The process that has the index open, or the next reader,
+    // rebuilds it without them.
     if (removed > 0) removeRunIndex(this.#options.path);
-    // A process that ended between the two steps has left attachments.
+    // An earlier process may have stopped before it removed the attachments.
     if (removed > 0 || this.#isFirst) await this.#removeAttachments(nowMs);
     this.#isFirst = false;
     this.#expired = { ...this.#expired, passed_at_s: Math.floor(this.#clock.wallMs() / 1_000) };
@@ -98,12 +98,13 @@ export class CaptureExpiry {
   async #removeFiles(beforeMs: number): Promise<number> {
     let removed = 0;
     for (const file of listSealed(this.#options.path)) {
-      // A file that is being sealed briefly exists twice, and is younger than all files before it.
+      // Files are in the order of age, so no later file is older. A file that is being sealed exists twice for a
+      // moment.
       if (file.sealing || this.#spanOf(file).last_ms >= beforeMs) break;
-      // Remove the lock first: without its file, later passes would not find it.
+      // Remove the lock file first: later passes find it only by its database file.
       rmSync(`${file.path}-lock`, { force: true });
       this.#options.log.expireSealed(file);
-      // Removing gigabytes takes a while. Processes with the file open continue to read it.
+      // Asynchronous, because removing gigabytes takes a while. Processes that have the file open can still read it.
       await unlink(file.path);
       syncPath(dirname(file.path));
       this.#spans.delete(file.path);
@@ -126,7 +127,7 @@ export class CaptureExpiry {
     this.#expired = { ...this.#expired, attachments: this.#expired.attachments + removed };
   }
 
-  /** When the oldest remaining exchange began; now without exchanges; null when it cannot be read. */
+  /** When the oldest remaining exchange began; `nowMs` if there are no exchanges; null if that cannot be read. */
   async #findOldest(nowMs: number): Promise<number | null> {
     let oldest = nowMs;
     const live = await this.#options.log.readFirstStart();
@@ -139,7 +140,10 @@ export class CaptureExpiry {
     return oldest;
   }
 
-  /** For an unreadable file: assumes that its last exchange was stored when the file was sealed. */
+  /**
+   * The times of a file's first and last exchange. For an unreadable file, the time when it was sealed counts as that
+   * of the last exchange.
+   */
   #spanOf({ path, first_id, last_id }: SealedFile): Span {
     let span = this.#spans.get(path);
     if (span === undefined) {

@@ -1,14 +1,14 @@
 /**
- * Erases exchanges from one open capture file, in transactions of a few exchanges each. The cost depends on what is
- * erased: the rest of the file is only searched for exchanges that were stored against erased ones.
+ * Erases exchanges from one open capture file, in transactions of a few exchanges each. Only exchanges that are erased,
+ * or were stored against erased ones, are written again; the rest of the file is searched for such exchanges.
  *
- * Ids have no gaps, so an erased exchange leaves an empty exchange with its time. A conversation is stored as
- * differences: an exchange whose base is erased is stored again relative to the nearest earlier exchange that stays,
+ * Ids must have no gaps, so an erased exchange is replaced by an empty exchange with its time. A conversation is stored
+ * as differences: an exchange whose base is erased is stored again relative to the nearest earlier exchange that stays,
  * and a block whose dictionary contains a changed exchange is packed without a dictionary.
  *
- * Exchanges are erased from the last to the first, so between two transactions each remaining exchange can be read.
- * Afterwards, the erased bytes are still in unused parts of the file (../lmdb/unused-bytes.ts overwrites them). Runs in
- * the capture process, and on the command line while no other process writes.
+ * Exchanges are erased from the last to the first, so that each remaining exchange can be read between two
+ * transactions. Afterwards, the erased bytes are still in unused parts of the file (../lmdb/unused-bytes.ts overwrites
+ * them). Runs in the capture process, and on the command line while no other process writes.
  */
 import { listDigests } from './attachments.ts';
 import { closeBlock, openBlock } from './block-sealing.ts';
@@ -44,17 +44,17 @@ const ERASED_AT_ONCE = 32;
 /** Maximum number of rows that are read between two pauses. */
 const ROWS_AT_ONCE = 64;
 const CACHE_BYTES = 8 << 20;
-/** Counts the changes of stored exchanges, so that readers drop what they remember. */
+/** Key of the count of transactions that changed stored exchanges. When it grows, readers drop their caches. */
 const CHANGES = 'changes';
-/** Counts completed erasures, in the live file. */
+/** Key of the count of completed erasures, in the live file. */
 export const ERASURES = 'erasures';
 
-/** How many transactions have changed stored exchanges of the file. */
+/** Number of transactions that have changed stored exchanges of the file. */
 export function readChanges(env: CaptureEnv): number {
   return readMetaNumber(env, CHANGES, 0);
 }
 
-/** How many erasures were completed since the live file began. */
+/** Number of erasures that were completed since the live file was created. */
 export function readErasures(env: CaptureEnv): number {
   return readMetaNumber(env, ERASURES, 0);
 }
@@ -63,7 +63,7 @@ export function readErasures(env: CaptureEnv): number {
 interface Dependents {
   /** For each erased base: the exchanges that stay and are stored against it. */
   records: Map<number, number[]>;
-  /** For each exchange: keys of blocks with that exchange as dictionary. */
+  /** For each changed exchange: the keys of the blocks that have it as dictionary. */
   blocks: Map<number, number[]>;
 }
 
@@ -108,7 +108,7 @@ export class FileErasure {
     return this.#mine.size > 0;
   }
 
-  /** The exchanges whose records change: no other may be stored against one of them any more. */
+  /** The exchanges whose records change. Later exchanges must not be stored against them. */
   listChanged(): Set<number> {
     const changed = new Set(this.#mine);
     for (const ids of this.#dependents.records.values()) for (const id of ids) changed.add(id);
@@ -116,8 +116,8 @@ export class FileErasure {
   }
 
   /**
-   * Finds what refers to erased exchanges, up to the present last exchange. A second call examines what was stored
-   * since then.
+   * Finds the records and blocks that refer to erased exchanges, up to the last exchange that is stored now. A further
+   * call examines exchanges that were stored later.
    */
   *findDependents(): Generator<void> {
     if (this.#mine.size === 0) return;
@@ -162,7 +162,7 @@ export class FileErasure {
     if (head.dictionary_distance > 0) note(this.#dependents.blocks, base, key);
   }
 
-  /** Forgets the erased turns, also those of earlier files that this one has taken over. */
+  /** Removes the erased turns from `tails`, also those that this file took over from earlier files. */
   eraseTurns(): void {
     const [start, end] = this.#span;
     if (end === 0) return;
@@ -177,7 +177,7 @@ export class FileErasure {
   }
 
   /**
-   * Forgets the moves that name an erased run.
+   * Removes the moves of erased exchanges, and those that name a run of an erased exchange.
    * @param runs the runs of the erased exchanges
    */
   eraseMoves(runs: ReadonlySet<string>): void {
@@ -195,7 +195,7 @@ export class FileErasure {
   }
 
   /**
-   * Erases the last exchanges that are left. Dependents must have been found, and the index must be written.
+   * Erases the last of the exchanges that are left. Call `findDependents` and write the index before.
    * @param nextPiece number of the next free piece
    * @returns the number of the next free piece afterwards; null: no exchange was left
    * @throws CaptureFileError if a block with an erased exchange is damaged; the storage's error
@@ -238,7 +238,7 @@ export class FileErasure {
   }
 
   /**
-   * Rewrites the summaries of turns that continued an erased one.
+   * Rewrites the summaries of turns that continued an erased turn.
    * @param followers of all files
    */
   unlink(followers: readonly number[]): void {
@@ -274,7 +274,7 @@ export class FileErasure {
     throw new RangeError(`exchange ${id} is missing`);
   }
 
-  /** A block with its changed records, and the pieces of the stored one. */
+  /** Makes a block with changed records, and lists the pieces of the stored block. */
   #makeBlock(
     blocks: BlockReader,
     key: number,
@@ -293,7 +293,7 @@ export class FileErasure {
     return { key, block, old: listPieces(stored) };
   }
 
-  /** The record of an exchange relative to the nearest earlier exchange that stays. */
+  /** Makes the record of an exchange again, relative to the nearest exchange of its chain that stays. */
   #draftAgain(blocks: BlockReader, id: number): RecordDraft {
     let base = id;
     do {
@@ -330,11 +330,11 @@ export class FileErasure {
 
 interface PlannedRows {
   rows: { key: number; value: Buffer }[];
-  /** Keys of rows that others replace. */
+  /** Keys of rows to remove, because other rows replace them. */
   gone: number[];
 }
 
-/** The rows of the blocks of summaries in which exchanges change. */
+/** Plans the rows of those blocks of summaries in which exchanges change. */
 function planRows(
   table: SummaryTable,
   firstId: number,

@@ -1,7 +1,7 @@
 /**
- * Writes a new copy of a capture file beside it: under another key, or without its unused pages. The caller puts the
- * copy in its place. Blocks that the old key does not open were already damaged. They are copied unchanged, so that ids
- * stay the same and readers report the damage as before. Capture process, command line.
+ * Writes a new copy of a capture file beside it: under another key, or without its unused pages. The caller replaces
+ * the file by the copy. Blocks that the old key cannot decrypt are damaged. They are copied unchanged, so that ids stay
+ * the same and readers report the damage as before. Capture process, command line.
  */
 import { closeSync, constants, fdatasyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { SealError } from '../../std/data-key.ts';
@@ -92,7 +92,7 @@ async function copyBlocks(
   return damaged;
 }
 
-/** The whole block under the key of the copy; null if it cannot be read. */
+/** Encrypts a whole block with the key of the copy; null if the block cannot be read. */
 function convertBlock(source: CaptureEnv, target: CaptureEnv, key: number, value: Buffer): Buffer | null {
   try {
     if (readRawPlace(value) !== null) throw new RangeError('the block was not packed');
@@ -109,8 +109,9 @@ function failToRead(): never {
 }
 
 /**
- * Copies the newest head of a closed file over the other one. A process that still has the replaced file open keeps its
- * lock file, which counts the transactions of that file, and LMDB chooses the head by that count.
+ * Copies the newest head (LMDB: meta page) of a closed file over the other head. Call it for a copy that replaces a
+ * file. If another process has the replaced file open, the lock file stays, with that file's count of transactions, by
+ * which LMDB would choose the head.
  */
 export function equalizeHeads(path: string): void {
   const file = openSync(path, constants.O_RDWR);

@@ -1,8 +1,8 @@
 /**
- * Presents the files of a growing capture database as one: the sealed files, a file that is being sealed, and the
- * live file, in id order. Commands see the files that existed at their start; this class also follows rotations and
- * the replacement of a damaged file. Lists contain only indexed exchanges. Capture reader; synchronous, read-only.
- * Memory: the live file's reader and up to OPEN_CAPTURE_FILES readers of sealed files, each with bounded caches.
+ * Presents the files of a growing capture database as one: the sealed files, a file that is being sealed, and the live
+ * file, in id order. This class also follows rotations and the replacement of a damaged file. Lists contain only
+ * indexed exchanges. Capture reader; synchronous, read-only. Memory: the live file's reader and up to
+ * OPEN_CAPTURE_FILES readers of sealed files, each with bounded caches.
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { type ExchangeSummary, isErased } from './record.ts';
 import type { StoredCopy } from './stored-copy.ts';
 import type { RunMoves } from './summary-table.ts';
 
-/** Maximum number of sealed files that are open at once. Each keeps up to 64 MiB decompressed. */
+/** Maximum number of sealed files that are open at once. Each has up to 64 MiB of decompressed data in memory. */
 export const OPEN_CAPTURE_FILES = 2;
 
 /** A growing capture database, or captures that are gathered from others (../offload/gathered-files.ts). */
@@ -61,32 +61,32 @@ export class FollowedFiles {
   }
 
   /**
-   * When the last of the exchanges before this one ended, if ids are not in the order of time.
+   * When the last of the exchanges with lower ids ended; needed if ids are not in the order of time.
    * @returns minus infinity: ids are in the order of the exchanges' ends
    */
   endedBefore(_id: number): number {
     return Number.NEGATIVE_INFINITY;
   }
 
-  /** Changes when the files change: then an iteration must start again. */
+  /** Grows when the files change. Iterations must then start again. */
   get epoch(): number {
     return this.#epoch;
   }
 
-  /** Changes when exchanges were erased: what was kept of them must be read again. */
+  /** Grows when exchanges were erased. Cached results must then be read again. */
   get erasures(): number {
     return this.#erasures;
   }
 
   /**
    * Finds out which files and exchanges exist now.
-   * @returns the last listed id; 0 without any
+   * @returns the last listed id; 0 if no exchange is listed
    * @throws CaptureFileError
    */
   refresh(): number {
     const inode = inodeOf(this.#db);
     const oldest = this.#parts[0]?.path;
-    // Retention removes the oldest file first.
+    // Expiry removes the oldest file first.
     const isGone = oldest !== undefined && oldest !== this.#db && !existsSync(oldest);
     const isSealing = this.#parts.some(({ is_sealing }) => is_sealing);
     if (this.#live === null || inode !== this.#liveInode || isGone || isSealing) this.#reopen();
@@ -98,7 +98,7 @@ export class FollowedFiles {
     return this.#listedId();
   }
 
-  /** Closes sealed files that others have replaced: their blocks went to a bucket, or came back. */
+  /** Closes sealed files that were replaced because their blocks were moved to a bucket or back. */
   #closeReplaced(): void {
     for (const [path, { reader, inode }] of this.#open) {
       if (inodeOf(path) === inode) continue;
@@ -114,7 +114,7 @@ export class FollowedFiles {
     this.#epoch += 1;
   }
 
-  /** Stored exchanges that are not listed yet, as of the last `refresh`. */
+  /** Number of stored exchanges that are not listed yet, as of the last `refresh`. */
   get unlisted(): number {
     return (this.#parts.at(-1)?.last_id ?? 0) - this.#listedId();
   }
@@ -124,12 +124,12 @@ export class FollowedFiles {
     return [{ first_id: this.first_id, last_id: this.last_stored_id }];
   }
 
-  /** The last stored exchange, listed or not, as of the last `refresh`; 0 without any. */
+  /** The last stored exchange, listed or not, as of the last `refresh`; 0 if there is none. */
   get last_stored_id(): number {
     return this.#parts.at(-1)?.last_id ?? 0;
   }
 
-  /** The last id that is listed: everything up to the first file with an incomplete index. */
+  /** The last id that is listed. Exchanges after the first gap in the index are not listed. */
   #listedId(): number {
     const open = this.#parts.find(({ listed_id, last_id }) => listed_id < last_id) ?? this.#parts.at(-1);
     return open?.listed_id ?? 0;
@@ -145,7 +145,7 @@ export class FollowedFiles {
     }
   }
 
-  /** The first existing id as of the last `refresh`; 1 without any. */
+  /** The first existing id as of the last `refresh`; 1 if there is no exchange. */
   get first_id(): number {
     return this.#parts[0]?.first_id ?? 1;
   }
@@ -160,7 +160,7 @@ export class FollowedFiles {
       try {
         reader = this.#read(part);
       } catch (error) {
-        // Retention removed the file since the last `refresh`.
+        // Expiry removed the file after the last `refresh`.
         if (error instanceof CaptureFileError && error.code === 'missing') continue;
         throw error;
       }
@@ -171,7 +171,7 @@ export class FollowedFiles {
     }
   }
 
-  /** The runs that exchanged turns because a turn after that exchange was stored late. @throws CaptureFileError */
+  /** The moves of turns to another run that were caused by turns after the exchange `id`. @throws CaptureFileError */
   movesAfter(id: number): RunMoves {
     const all: RunMoves = { moves: [], forgotten_to: 0 };
     for (const part of this.#parts) {
@@ -183,12 +183,12 @@ export class FollowedFiles {
     return all;
   }
 
-  /** The record; undefined if it does not exist or is damaged. */
+  /** The record of an exchange; undefined if the exchange does not exist or is damaged. */
   exchange(id: number): ExchangeRecord | undefined {
     return skipDamage(() => this.record(id));
   }
 
-  /** The stored copy in the form that decoders take; undefined if it does not exist or is damaged. */
+  /** The stored copy in the form that decoders take; undefined if the exchange does not exist or is damaged. */
   copy(id: number): StoredCopy | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : skipDamage(() => this.#read(part).copy(id));
@@ -200,7 +200,7 @@ export class FollowedFiles {
     return part === undefined ? undefined : this.#read(part).exchange(id);
   }
 
-  /** The stored body's exact bytes. @throws CaptureFileError if it is damaged */
+  /** The exact bytes of the stored body. @throws CaptureFileError if it is damaged */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : this.#read(part).body(id, side);
@@ -230,7 +230,7 @@ export class FollowedFiles {
       const before = listSealed(this.#db);
       const inode = inodeOf(this.#db);
       const live = inode === null ? null : this.#openReader(this.#db);
-      // A rotation in between moves exchanges from the live file to a file that is not in the list: then list again.
+      // If the live file was rotated in the meantime, the list lacks the new sealed file. So list again.
       const sealed = listSealed(this.#db);
       if (look < LOOKS && (sealed.length !== before.length || inodeOf(this.#db) !== inode)) {
         void live?.close();
@@ -274,7 +274,7 @@ export class FollowedFiles {
     return open.reader;
   }
 
-  /** A file that was being sealed when it was listed may have its final name now. */
+  /** Opens a sealed file. A file that was being sealed when it was listed may have its final name now. */
   #openSealed(part: Part): CaptureReader {
     try {
       return this.#openReader(part.path);
@@ -298,7 +298,7 @@ function skipDamage<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {
-    // What is in a bucket exists, even if it cannot be read now.
+    // An exchange in a bucket exists even if it cannot be read now, so it is not reported as missing.
     if (error instanceof CaptureFileError && error.code !== 'remote') return undefined;
     throw error;
   }

@@ -1,10 +1,10 @@
-/** The names of runs that no client has named: after the first exchange. Any thread. */
+/** Names of runs that no client has named; they contain the id of the first exchange. Any thread. */
 
 export function foundRunId(firstId: number): string {
   return `conv_${firstId}`;
 }
 
-/** @returns the exchange that a name names; null for any other name */
+/** @returns the id of the first exchange of a run with such a name; null for any other name */
 export function readFoundRun(runId: string): number | null {
   const digits = /^conv_(\d{1,15})$/.exec(runId)?.[1];
   return digits === undefined ? null : Number(digits);

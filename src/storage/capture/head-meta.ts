@@ -1,19 +1,17 @@
 /**
- * The part of the record that comes from the head of a request, encoded once for many exchanges. Capture process.
+ * Encodes the part of a record that comes from the head of a request. Many exchanges share one result. Capture process.
  */
 import type { CapturedExchange } from '../../domain/exchange.ts';
 
 /** The JSON for a request's head in the meta part, masked. Requests that a client sends in the same way share it. */
 export interface HeadMeta {
   run_id: string;
-  /** The JSON fields that precede the headers: from the gateway's note to the one that answered. */
+  /** The JSON fields from the gateway's note to `served_by`, which precede the headers. */
   route: string;
   headers: string;
 }
 
-/**
- * @param headers masked, like all other parameters
- */
+/** @param headers masked, as are all other parameters */
 export function encodeHeadMeta(
   exchange: CapturedExchange,
   runId: string | null,

@@ -17,14 +17,14 @@ import { MaskedLabels } from './masked-labels.ts';
 import { type SecretSet, SecretSets, wantedOf } from './secret-set.ts';
 
 /**
- * Bytes that may be read to find the secrets of one exchange: a fixed number, and more for each byte of the exchange.
- * A body that needs more is withheld, because it may contain further secrets.
+ * Number of bytes that may be read to find the secrets of one exchange: a fixed number, plus a number for each byte of
+ * the exchange. A body that needs more is withheld, because it may contain secrets that were not found.
  */
 export const REDACTION_WORK = { bytes: 4 << 20, for_each_byte: 96 } as const;
 
 /** Maximum number of entries in each cache, of headers and of credentials. A full cache is emptied. */
 const MAX_REMEMBERED = 1_024;
-/** Longest text that is cached. */
+/** Longer texts are not cached. */
 const MAX_REMEMBERED_LENGTH = 16_384;
 
 const NO_BYTES = new Uint8Array(0);
@@ -41,14 +41,14 @@ interface PreparedHeads {
 /** A request's stored headers, and the secrets in the headers and the query. */
 interface RequestHeaders {
   headers: string;
-  /** Whether only headers whose names mean credentials were masked. */
+  /** Whether nothing was masked except headers whose names denote credentials. */
   is_plain: boolean;
   secrets: SecretSet;
-  /** Fingerprint of the request's credential; null without one. */
+  /** Fingerprint of the request's credential; null if it has none. */
   sign: string | null;
 }
 
-/** The results for the last request of a form, and that request. */
+/** A request of a form, and its results, which later requests of the form use. */
 interface RequestHead {
   exchange: CapturedExchange;
   secrets: SecretSet;
@@ -62,7 +62,7 @@ interface RequestHead {
   coding: string | null;
 }
 
-/** Whether everything in the head is equal, except the headers and the run. */
+/** Whether two heads are equal except for the headers and the run. */
 function isSameRoute(a: CapturedExchange, b: CapturedExchange): boolean {
   return (
     a.query === b.query &&
@@ -85,7 +85,7 @@ export class HeadPreparer {
   readonly #secretSets: SecretSets;
 
   /**
-   * @param redact mask key shapes, too
+   * @param redact whether to mask texts that have the shape of a key, too
    * @param operatorSecrets masked in every exchange: credentials that the gateway adds to requests
    * @param dataDir folder of the secret that keeps masked labels distinct; null: a secret for the lifetime of this
    *   object
@@ -104,7 +104,7 @@ export class HeadPreparer {
   }
 
   /**
-   * @param work the work limit of the exchange; the answer's head raises it
+   * @param work the work limit of the exchange; the length of the answer's head is added to it
    * @throws {import('../../redaction/work.ts').WorkExceededError} if masking exceeds the limit
    */
   prepare(exchange: CapturedExchange, work: Work): PreparedHeads {
@@ -155,7 +155,7 @@ export class HeadPreparer {
     }
     const end = sign === null ? '' : `\n${CREDENTIAL_FIELD}\n${sign}`;
     const meta = encodeHeadMeta(exchange, runId, note, path, query, headers + end);
-    // The cached copy is without bodies, whose memory is reused.
+    // The cache keeps no bodies, because their memory is reused.
     const route = { ...exchange, response_headers: [], request_body: NO_BYTES, response_body: NO_BYTES };
     return {
       exchange: route,
@@ -185,7 +185,7 @@ export class HeadPreparer {
     return read;
   }
 
-  /** The same headers, with distinct text for masked sessions that differ. */
+  /** Gives masked session ids distinct texts if they differ, so that sessions can be told apart. */
   #tellSessionsApart(masked: string, text: string): string {
     const lines = masked.split('\n');
     const came = text.split('\n');
@@ -218,17 +218,19 @@ export function joinHeader(headers: readonly string[], name: string): string | n
   return joined;
 }
 
-/** A part of a head with secrets and, if requested, key shapes masked. */
+/** Masks secrets and, if `shapes` is true, key shapes in a part of a head. */
 function maskHead(text: string, secrets: SecretSet, shapes: boolean, work: Work): string {
   if (text.length < MIN_CREDENTIAL_LENGTH) return text;
-  // Characters beyond latin1 become one byte each. Only positions are used.
+  // Each character becomes one byte, also those beyond latin1, because only positions are used.
   const bytes = Buffer.from(text, 'latin1');
   return maskRangesOfText(text, mergeRanges(findSecrets(bytes, wantedOf(secrets, shapes), work)));
 }
 
 /**
- * Flat headers as `name\nvalue\n…`, with credentials masked. Neither names nor values can contain a newline.
- * @param session of a request: the result of `findOpenSession`
+ * Joins headers as `name
+ * value
+ * …`, with credentials masked. Neither names nor values can contain a newline.
+ * @param session for a request's headers: the result of `findOpenSession`
  */
 function maskHeaders(headers: readonly string[], session: string | null = null): string {
   let text = '';
@@ -275,13 +277,13 @@ function cutVarying(
   return pieces;
 }
 
-/** Headers whose values are read once for all requests of a form. */
+/** If one of these headers varies, the requests of a form cannot share a result. */
 const READ_HEADERS = new Set(['content-type', 'content-encoding']);
 
 /** A text that JSON writes unchanged. */
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
 
-/** The text as the inside of a JSON string. */
+/** Encodes a text as the inside of a JSON string. */
 function encodePiece(text: string): string {
   return PLAIN_TEXT.test(text) ? text : JSON.stringify(text).slice(1, -1);
 }
@@ -300,7 +302,8 @@ function isSameRequest(
 }
 
 /**
- * The differing values that are long enough to contain a secret, for the search.
+ * Joins the values that differ from the known request and are long enough to contain a secret, so that they can be
+ * searched.
  * @returns null if the request must be masked separately
  */
 function readOwn(
@@ -318,7 +321,7 @@ function readOwn(
   return text;
 }
 
-/** The head of a request whose differences from the cached one contain no secrets. */
+/** Makes the head of a request from the cached one. The values that differ must contain no secrets. */
 function completeHead(
   { pieces, meta, exchange }: RequestHead,
   { run_id, request_form, request_headers }: CapturedExchange,
@@ -336,7 +339,7 @@ function completeHead(
   };
 }
 
-/** Longer texts are searched in another way. */
+/** Longer texts are not checked by `isFreeOf`. */
 const SCRATCH_BYTES = 8_192;
 const scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
 

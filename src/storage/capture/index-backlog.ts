@@ -1,13 +1,13 @@
 /**
  * How far the index is behind the stored exchanges: how many exchanges it lacks, and when the oldest of them was
  * stored. Capture process.
- * Memory: at most one mark a second and MARKS_MAX marks. Beyond that, the oldest marks are dropped, and the age
- * counts from the oldest remaining one.
+ * Memory: at most one mark for each second, and at most MARKS_MAX marks. Beyond that, the older half is dropped, and
+ * the age is that of the oldest remaining mark.
  */
 
 interface IndexBehind {
   exchanges: number;
-  /** Age of the oldest exchange that is not indexed; 0 without any. */
+  /** Age of the oldest exchange that is not indexed; 0 if all are indexed. */
   seconds: number;
 }
 
@@ -33,8 +33,8 @@ export class IndexBacklog {
   }
 
   /**
-   * @param indexed the last exchange before the first that the index lacks
-   * @param exchanges number of exchanges that it lacks
+   * @param indexed id of the last exchange before the first that the index lacks
+   * @param exchanges number of exchanges that the index lacks
    */
   measure(indexed: number, exchanges: number): IndexBehind {
     let gone = 0;

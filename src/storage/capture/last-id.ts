@@ -1,12 +1,12 @@
 /**
- * The last used id, in a separate file beside the database. If the database is damaged, a new one continues after
- * that id. The writer updates the file after each commit, in place and without a sync, in a few microseconds, so it
- * may be one batch behind. The file also proves that the database was created by this program. The capture process
- * writes the file, and the main thread reads it at the start.
+ * Keeps the last assigned id in a file beside the database. If the database is damaged, a new one continues after that
+ * id. The writer updates the file after each commit, in place and without a sync, in a few microseconds, so it may be
+ * one batch behind. The file also proves that the database was created by this program. The capture process writes the
+ * file, and the main thread reads it at the start.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 
-/** Number of digits of the largest id: every text has this length, so the file never grows. */
+/** Number of digits of the largest id. Every id is padded to this length, so the file never grows. */
 const DIGITS = 16;
 
 function placeOf(path: string): string {
@@ -36,7 +36,7 @@ export class LastIdFile {
     this.#place = placeOf(path);
   }
 
-  /** Writes the last id. Never throws: a missing update matters only if the database is damaged later. */
+  /** Writes the last id. Does not throw, because a missing update matters only if the database is damaged later. */
   note(id: number): void {
     if (id === this.#id) return;
     try {

@@ -1,13 +1,13 @@
 /**
  * The layout of capture files: their names, the LMDB environment, its tables, and the checks of a file before it is
- * opened. Used by the capture process, which writes, and by readers on any thread.
+ * opened. Used by the capture process, which writes the files, and by readers on any thread.
  *
  *   capture.mdb                      the live file, one writer, any number of readers
  *   capture.1-5321.mdb               sealed: read-only, compacted, exchanges 1 to 5321
  *   capture.1-5321.sealing.mdb       being sealed; readable, too
  *   capture.damaged-<time>.mdb       set aside because it is damaged (damage.ts)
  *   capture.mdb.last-id              the last id that was assigned (last-id.ts)
- *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)
+ *   capture.mdb.retention-clock      the time of the last deletion by age (../retention-clock.ts)
  *   capture.mdb.erasing              exchanges that are being erased (erase-order.ts)
  *   capture.mdb.compacting, …        files that are being written again (rewrite-order.ts)
  *   capture.mdb.keys                 both data keys during a rekey (capture-keys.ts)
@@ -16,10 +16,10 @@
  *   capture.mdb.text/<ids>.seg       the full-text index (../text-index/segment-files.ts)
  *   capture.mdb.raw/<number>.raw     blocks that arrived too fast to be packed at once (raw-files.ts)
  *
- * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of
- * exchanges), `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts),
- * `tails` (id of a turn → what is needed to link later turns to it, see turn-links.ts), `waiting` (key of a block that
- * is not packed yet → its raw file).
+ * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of exchanges),
+ * `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts), `tails` (id of a turn → what
+ * is needed to link later turns to it, see turn-links.ts), `waiting` (key of a block that is not packed yet → its raw
+ * file).
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
@@ -42,17 +42,17 @@ import { refuseHalfRestored } from '../restore-marker.ts';
 import { readCaptureKeys } from './capture-keys.ts';
 
 /**
- * Format number of new files. A reader refuses files with a higher number. 2: blocks may be in raw files. 3: also in
- * several pieces there. 4: in a file without a key, summaries and tails may have checksums. 5: the last block of
- * summaries may have several rows (summary-table.ts).
+ * Format number of new files. A reader refuses files with a higher number. 2: blocks may be in raw files. 3: blocks in
+ * raw files may be in several pieces. 4: in a file without a key, summaries and tails may have checksums. 5: the last
+ * block of summaries may have several rows (summary-table.ts).
  */
 export const CAPTURE_FORMAT = 5;
 /** Format number of sealed files whose blocks are in a bucket (src/storage/offload/). */
 export const OFFLOADED_FORMAT = 6;
 
 /**
- * Page size of new files; LMDB reads it from the file. Every commit rewrites some pages, and about two dozen pages stay
- * in circulation. With small pages they take 100 KB. Larger values are cut to fit (codec.ts).
+ * Page size of new files; for existing files, LMDB reads it from the file. Small pages keep commits small, because
+ * every commit writes some pages again. Larger values are cut to fit (codec.ts).
  */
 const PAGE_BYTES = 4_096;
 
@@ -66,7 +66,7 @@ type CaptureFileFault =
   /** The file's blocks are in a bucket that cannot be read now. */
   | 'remote';
 
-/** A capture file cannot be opened or read. `code` is the reason; the message names the file and the remedy. */
+/** A capture file cannot be opened or read. `code` is the reason; the message names the file. */
 export class CaptureFileError extends Error {
   readonly code: CaptureFileFault;
   readonly path: string;
@@ -80,7 +80,7 @@ export class CaptureFileError extends Error {
 }
 
 /**
- * Reports any other error of a reader as damage, with the file's name.
+ * Calls `read`, and reports any error that is not a CaptureFileError as damage of the file.
  * @throws {CaptureFileError}
  */
 export function nameDamage<T>(path: string, read: () => T): T {
@@ -105,7 +105,10 @@ export interface CaptureEnv {
   waiting: Database<Buffer, number> | null;
   /** Encrypts blocks, summaries and tails; null: they are not encrypted. */
   sealing: FileSealing | null;
-  /** For a file that is open for writing; null for readers, and for a copy that is synced once, at its end. */
+  /**
+   * Makes the checkpoints of a file that is open for writing; null for readers, and for a copy that is synced once,
+   * when it is complete.
+   */
   checkpoints: Checkpoints | null;
   /** The tables as LMDB has them, to count their pages. */
   raw: readonly Pick<Database, 'getStats'>[];
@@ -143,7 +146,7 @@ function openTables(
 ): CaptureEnv {
   const sealing = checkSealing(root, path, openDataKey(dataKey));
   const raw: Database<Buffer, never>[] = [];
-  // Blocks have their own checksums. This mark says that the other values have them, too.
+  // Blocks always have checksums. This mark says that the other values have checksums, too.
   if (create && sealing === null) markChecksums(root);
   const codec = openCodec(root, path, openDataKey(dataKey));
   const table = <K extends string | number>(
@@ -156,7 +159,8 @@ function openTables(
       cache: false,
       ...(keyEncoding === null ? {} : { keyEncoding }),
     } as const;
-    // lmdb-js accepts `create` here but does not declare it. Without it, lmdb-js would create missing tables.
+    // lmdb-js accepts `create` here but does not declare it. Without `create: false`, lmdb-js would create missing
+    // tables.
     const opened: Database<Buffer, K> | undefined = root.openDB<Buffer, K>(
       create ? options : ({ ...options, create } as typeof options),
     );
@@ -182,7 +186,7 @@ function openTables(
   };
 }
 
-/** Bytes of the file, and how many of them are in pages that no table uses. Cheap: LMDB counts the pages. */
+/** Size of the file, and how much of it is in pages that no table uses. LMDB counts the pages, so this is fast. */
 export function measurePages({ root, raw }: CaptureEnv): { bytes: number; unused_bytes: number } {
   const stats = root.getStats() as unknown as RootStats;
   const tables = raw.map((table) => table.getStats() as unknown as TableStats);
@@ -211,7 +215,7 @@ function countPages({ treeBranchPageCount, treeLeafPageCount, overflowPages }: T
   return treeBranchPageCount + treeLeafPageCount + overflowPages;
 }
 
-/** The key that the file has: the configured one, or the other key of a change in progress (capture-keys.ts). */
+/** Finds the key of the file: the configured one, or the other key of a change in progress (capture-keys.ts). */
 export function chooseKey(
   // biome-ignore lint/suspicious/noExplicitAny: files have keys of several kinds
   root: RootDatabase<Buffer, any>,
@@ -291,8 +295,9 @@ export async function ensureCaptureFile(
 /**
  * Creates a file with empty tables. It becomes a capture file when `meta` says so.
  * @param dataKey encrypts the content; null: no encryption
- * @param noSync the writer syncs the file at its end
- * @param like a file of the same key, whose encrypted blocks the new file takes unchanged; null: no such file
+ * @param noSync true: commits are not synced; the caller syncs the complete file
+ * @param like a file with the same key, whose encrypted blocks are copied unchanged into the new file; null: no such
+ * file
  * @throws the storage's error
  */
 export async function createCaptureEnv(
@@ -314,7 +319,8 @@ export async function createCaptureEnv(
 /**
  * Opens an existing capture file.
  * @param mode `read` never writes to it
- * @param dataKey the file's key, or the other key of a change (capture-keys.ts); null: the file must not be encrypted
+ * @param dataKey the configured key, which is the file's key or the other key of a change (capture-keys.ts); null: the
+ * file must not be encrypted
  * @throws {CaptureFileError}; DataKeyError; Error while a restore is incomplete; for writing, also the errors of {@link
  * checkRoom}
  */
@@ -333,8 +339,8 @@ export function openCaptureEnv(
   if (mode === 'write') checkRoom(path);
   let root: RootDatabase<Buffer, string>;
   try {
-    // No fsync for each commit: the kernel has committed data, so it survives the process. A checkpoint makes it
-    // survive a power failure. flush() makes one, and the log makes one a second after a write.
+    // Commits are not synced. The kernel has committed data, so they survive the end of the process. A checkpoint makes
+    // them survive a power failure. `flush()` makes one, and the log makes one a second after a write.
     root = open<Buffer, string>({
       ...ENV_OPTIONS,
       path,
@@ -389,9 +395,9 @@ export async function closeEnv(env: CaptureEnv): Promise<void> {
 }
 
 /**
- * Appends a row after all rows of its table.
- * @throws Error if this row or a later one exists: then another process wrote without seeing the writer's claim
- *   (writer-claim.ts). LMDB's types do not declare this error
+ * Appends a row, whose key must be greater than all keys of the table.
+ * @throws Error if the key or a greater one exists, because another process wrote in spite of the writer's claim
+ * (writer-claim.ts). lmdb-js's types do not declare that `putSync` returns false then
  */
 export function appendRow(table: Database<Buffer, number>, key: number, value: Buffer): void {
   const isWritten = table.putSync(key, value, { append: true }) as unknown as boolean;
@@ -459,7 +465,7 @@ export function listSealed(path: string): SealedFile[] {
   return files.sort((a, b) => a.first_id - b.first_id || Number(a.sealing) - Number(b.sealing));
 }
 
-/** The part of a file name between the database's name and the extension, for files other than the live file. */
+/** In names of files other than the live file: what follows the database's name, before the extension. */
 const SUFFIX = /(?:\.\d+-\d+(?:\.sealing)?)?(?:\.damaged-\d+T\d+)?$/;
 
 /** The path to which a damaged file is renamed. */
@@ -469,7 +475,7 @@ export function damagedPath(path: string, now: Date): string {
   return `${stem.replace(/\.sealing$/, '')}.damaged-${time}${extension}`;
 }
 
-/** Whether the name is that of a damaged part of the database that was renamed. */
+/** Whether the name is that of a damaged file of the database. */
 export function isDamagedName(live: string, name: string): boolean {
   const { stem, extension } = splitName(name);
   const kept = splitName(live);
@@ -495,7 +501,7 @@ export function rawFolder(path: string): string {
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
 }
 
-/** The folder of a capture file, live or sealed, for what was fetched from a bucket. */
+/** The folder for data of a capture file, live or sealed, that were fetched from a bucket. */
 export function cacheFolder(path: string): string {
   return `${livePath(path)}.cache`;
 }

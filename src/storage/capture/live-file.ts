@@ -28,17 +28,17 @@ import {
 import { encodeWaiting, listWaiting, repackBlock, type WaitingBlock } from './repacking.ts';
 import type { DecodeExchange } from './stored-copy.ts';
 
-/** Maximum bytes of memory for what the index reads. */
+/** Maximum memory for blocks and bodies that the index reads. */
 const INDEX_CACHE_BYTES = 16 << 20;
 
 /**
- * Minimum interval of index writes under load, in milliseconds. The first few appends write their index rows at once. Each
- * index write costs extra pages, so under load several appends share one. The next pass of `tidySome` writes the rest.
+ * Minimum interval of index writes under load, in milliseconds. The first few appends write their index rows at once.
+ * Each index write costs extra pages, so under load several appends share one. `tidySome` writes the remaining rows.
  */
 const INDEX_WRITE_MS = 100;
 const INDEX_WRITES_AT_ONCE = 10;
 
-/** The index of the live file, for the code that fills it. */
+/** The methods of the index that the code that fills it needs. */
 type WriterIndex = Pick<
   ExchangeIndex,
   | 'first_id'
@@ -74,7 +74,7 @@ interface BlocksToAppend {
 interface OpenedFile {
   env: CaptureEnv;
   index: ExchangeIndex;
-  /** Identifies the file that the path named. */
+  /** Identifies the file at the path when it was opened. */
   id: string;
   next_id: number;
   next_piece: number;
@@ -86,7 +86,7 @@ export class LiveFile implements WritePosition {
   readonly #runHeaders: readonly string[] | null;
   readonly #decode: DecodeExchange | null;
   readonly #tell: TellIndexed | null;
-  /** How many index writes are allowed now, as of `#indexWritesAt`. */
+  /** How many index writes were allowed at `#indexWritesAt`. */
   #indexWrites = INDEX_WRITES_AT_ONCE;
   #indexWritesAt = 0;
   #file: OpenedFile;
@@ -94,10 +94,10 @@ export class LiveFile implements WritePosition {
   #isGivenUp = false;
 
   /**
-   * Opens the file, which exists.
+   * Opens the file, which must exist.
    * @param lastSealedId last id of the sealed files
    * @param runHeaders the operator's headers that name runs; null: those recorded in the file
-   * @param decode reads exchanges while they are stored; null: they are only indexed later
+   * @param decode decodes exchanges while they are stored; null: they are only indexed later
    * @param tell called for each exchange that is indexed
    * @throws {import('./layout.ts').CaptureFileError}
    */
@@ -133,7 +133,7 @@ export class LiveFile implements WritePosition {
     return this.#file.next_piece;
   }
 
-  /** The size of the database file alone; 0 when it does not exist. */
+  /** The size of the database file; 0 if it does not exist. */
   get bytes(): number {
     return statSync(this.path, { throwIfNoEntry: false })?.size ?? 0;
   }
@@ -143,7 +143,7 @@ export class LiveFile implements WritePosition {
     return measurePages(this.#file.env);
   }
 
-  /** Bytes in pages that nothing uses; 0 while the file is not open. */
+  /** Number of bytes in unused pages; 0 while the file is not open. */
   get unused_bytes(): number {
     return this.#isOpen && !this.#isGivenUp ? this.measurePages().unused_bytes : 0;
   }
@@ -223,14 +223,17 @@ export class LiveFile implements WritePosition {
     return true;
   }
 
-  /** Prepares to erase exchanges, of all files. Reopening the file ends the erasure. */
+  /**
+   * Prepares an erasure of this file. It must not be used after the file was reopened.
+   * @param erased ids to erase, of all files
+   */
   openErasure(erased: ReadonlySet<number>, marks: EraseOrder['marks']): FileErasure {
     return new FileErasure(this.#file.env, this.path, erased, marks);
   }
 
   /**
-   * Erases the next piece of the exchanges of an erasure.
-   * @returns false: no piece is left
+   * Erases some more exchanges of an erasure.
+   * @returns false if none was left
    * @throws the storage's error; then the caller must give the file up
    */
   eraseSome(erasure: FileErasure): boolean {
@@ -244,13 +247,15 @@ export class LiveFile implements WritePosition {
     return true;
   }
 
-  /** Counts an erasure of exchanges, in this file or in others. Readers that follow the file then begin again. */
+  /**
+   * Counts a completed erasure of exchanges in this file or in others. Readers that follow the file then begin again.
+   */
   countErasure(): void {
     const { env } = this.#file;
     env.root.transactionSync(() => env.meta.putSync(ERASURES, Buffer.from(String(readErasures(env) + 1))));
   }
 
-  /** Whether a body of an exchange contains one of these attachments. @returns those that it contains */
+  /** @returns those of the wanted attachments that the bodies of an exchange contain */
   listAttachments(id: number, wanted: ReadonlySet<string>): string[] {
     return listAttachments(new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES), id, wanted);
   }
@@ -298,7 +303,7 @@ export class LiveFile implements WritePosition {
     this.#isGivenUp = false;
   }
 
-  /** LMDB's close must be called only once. */
+  /** Closes the file if it is open; LMDB's close must be called only once. */
   async close(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;

@@ -1,7 +1,7 @@
 /**
- * Seals the live file when it is large or old, or when half of it is unused. LMDB never shrinks a file: pages that an
- * erasure freed, or that a long read kept from being reused, stay in it. So a sealed file is written again without free
- * pages. Capture process.
+ * Seals the live file when it is large or old, or when half of it is unused. LMDB never shrinks a file. Free pages stay
+ * in it: those that an erasure freed, and those that could not be reused during a long read. A sealed file is a copy
+ * without free pages. Capture process.
  */
 import { type Clock, systemClock } from '../../std/clock.ts';
 
@@ -20,12 +20,12 @@ interface SealLimits {
   /** A file of this size is sealed. */
   bytes: number;
   /**
-   * A file of at least this size is sealed when its first exchange is this old. Smaller files stay, because each
-   * sealed file costs readers an open file.
+   * A file of at least this size is sealed when its first exchange is this old. Smaller files are not sealed by age,
+   * because readers must open each sealed file.
    */
   old_bytes: number;
   old_ms: number;
-  /** A file of any size is sealed when its first exchange is this old; null: not by age alone. */
+  /** A file of any size is sealed when its first exchange is this old; null: there is no such limit. */
   any_ms: number | null;
   /** A file of at least this size is sealed when half of it is unused. */
   wasteful_bytes: number;
@@ -39,8 +39,8 @@ export const SEAL_LIMITS: SealLimits = {
   wasteful_bytes: 16 << 20,
 };
 /**
- * While the index lacks more exchanges than this, sealing waits until the file has twice the size, because the next file
- * continues only the conversations that are indexed.
+ * While the index lacks more exchanges than this, sealing waits until the file has twice the size. The reason is that
+ * turns in the next file can continue only conversations that are indexed.
  */
 const UNINDEXED_MAX = 10_000;
 
@@ -65,7 +65,7 @@ export async function sealWhenDue(
 ): Promise<boolean> {
   const { bytes, unused_bytes, packing } = log.stats();
   const isWasteful = bytes >= limits.wasteful_bytes && unused_bytes >= bytes / 2;
-  // The usual case, without reading the first exchange.
+  // The usual case: the first exchange need not be read.
   if (bytes < limits.old_bytes && !isWasteful && limits.any_ms === null) return false;
   const first = await log.readFirstStart();
   const ageMs = first === null ? null : clock.wallMs() - first;

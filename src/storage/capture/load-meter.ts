@@ -3,16 +3,16 @@
  */
 
 /**
- * From this many exchanges or bytes of bodies per second on, full blocks are stored raw and packed later. Below it,
- * compressing an exchange at once (hurried, about 0.1 ms) costs no more than storing it raw and packing it later, so
- * postponing has no use: a constant load leaves no later time. Above it, the queue might overflow.
+ * At this rate of exchanges or of bytes of bodies, or above it, full blocks are stored raw and packed later, because
+ * otherwise the queue might overflow. Below it, compressing an exchange at once (hurried, about 0.1 ms) takes no more
+ * time than storing it raw and packing it later.
  */
 const PRESSED_RATE = 1_000;
 const PRESSED_BYTE_RATE = 32 << 20;
 /** A batch with more bytes is stored raw, too, because an append must be short. */
 const PRESSED_BYTES = 8 << 20;
 
-/** Exponentially decaying counts: after a second, 1/e remains. */
+/** Measures rates with counts that decay exponentially: after a second, 1/e remains. */
 export class LoadMeter {
   readonly #pressedRate: number;
   /** Exchanges and bytes of bodies per second, as of `#at`. */
@@ -20,16 +20,14 @@ export class LoadMeter {
   #byteRate = 0;
   #at = 0;
 
-  /**
-   * @param pressedRate for tests: exchanges per second from which there is no time to compress
-   */
+  /** @param pressedRate exchanges per second from which there is no time to compress; tests set it */
   constructor(pressedRate: number = PRESSED_RATE) {
     this.#pressedRate = pressedRate;
   }
 
   /**
    * Counts a batch.
-   * @param bytes of its bodies
+   * @param bytes total length of its bodies
    * @returns whether there is no time to compress the batch
    */
   note(exchanges: number, bytes: number): boolean {

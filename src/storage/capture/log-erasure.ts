@@ -1,12 +1,12 @@
 /**
- * Carries out an order to erase exchanges (erase-order.ts) while exchanges are stored: in the live file, in the sealed
- * files, in the full-text index, and the attachments. Steps that must not run during a write pause the log for a few
- * milliseconds at a time. Each step can be repeated; the order ends after the last one. Runs in the capture process,
- * and on the command line while no other process writes.
+ * Carries out an order to erase exchanges (erase-order.ts) while exchanges are stored. Erases them from the live file,
+ * the sealed files and the full-text index, and removes their attachments. Steps that must not run during a write hold
+ * up the log for a few milliseconds at a time. Each step can be repeated; the order is removed after the last one. Runs
+ * in the capture process, and on the command line while no other process writes.
  *
- * Files are changed in place, so the cost depends on what is erased and not on what is stored: each file with erased
- * exchanges is searched once for exchanges that were stored against them, and its unused bytes are overwritten. A sealed
- * file of which half or more is unused afterwards is written again, which gives that space back.
+ * Only files with exchanges to erase are searched and changed. They are changed in place: exchanges that were stored
+ * against erased ones are stored again, and unused bytes are overwritten. A sealed file that is then half or more
+ * unused is written again, which gives the space back.
  */
 import { chmodSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -36,7 +36,7 @@ import { removeRunIndex } from './run-index.ts';
 /** Longest slice of work that holds up the log, and the pause after each slice. */
 const SLICE_MS = 10;
 const PAUSE_MS = 15;
-/** Maximum bytes of memory for what is read of a sealed file. */
+/** Maximum memory for blocks and bodies that are read from a sealed file. */
 const CACHE_BYTES = 4 << 20;
 
 /** The methods of the log that an erasure needs. */
@@ -54,15 +54,15 @@ interface ErasableLog {
   flush(): Promise<void>;
   /** Packs and indexes everything up to an exchange. */
   settle(lastId: number): Promise<void>;
-  /** Within `hold`: exchanges were erased or stored again, so no further exchange may be stored against them. */
+  /** Within `hold`: forgets exchanges as bases, because they were erased or stored again. */
   forgetBases(ids: ReadonlySet<number>): void;
-  /** Within `hold`: attachments may have been removed. */
+  /** Within `hold`: forgets which attachments exist, because some may have been removed. */
   forgetAttachments(): void;
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
   /** Within `hold`: opens the live file again. */
   reopenLive(): Promise<void>;
-  /** Restores files whose blocks are in a bucket, if `isMeant` selects them. @throws StoreError */
+  /** Restores those files with blocks in a bucket that `isMeant` selects. @throws StoreError */
   restoreOffloaded(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
   /** Removes the content of those files from the bucket. @throws StoreError */
   removeErasedObjects(): Promise<void>;
@@ -73,11 +73,11 @@ export class LogErasure {
   readonly #order: EraseOrder;
   readonly #ids: ReadonlySet<number>;
   readonly #runs: ReadonlySet<string>;
-  /** The last exchange that was examined: a later one may continue an erased one. */
+  /** The last exchange that the command examined. Later exchanges may continue erased ones. */
   readonly #lastId: number;
 
   /**
-   * @returns null without an order
+   * Accepts the order, or continues the accepted one. @returns null if there is no order
    * @throws Error if the order cannot be read
    */
   static accept(log: ErasableLog): LogErasure | null {
@@ -108,7 +108,7 @@ export class LogErasure {
     await this.#log.removeErasedObjects();
     await this.#log.hold(async () => {
       this.#removeAttachments();
-      // A reader that has the run index open sees the count, and rebuilds it.
+      // A reader that has the run index open notices the new count, and rebuilds the index.
       this.#log.live.countErasure();
       removeRunIndex(path);
       await this.#log.flush();
@@ -131,7 +131,7 @@ export class LogErasure {
     for (const _ of erasure.findDependents()) await pause(0);
     for (let isMore = erasure.hasAny; isMore; await pause(PAUSE_MS))
       isMore = await log.hold(() => {
-        // Until now, exchanges could still be stored against some of the erased exchanges.
+        // Finds exchanges that were stored against the exchanges to erase since the search above.
         for (const _ of erasure.findDependents());
         log.forgetBases(erasure.listChanged());
         return live.eraseSome(erasure);
@@ -151,7 +151,7 @@ export class LogErasure {
     );
   }
 
-  /** Turns that continue an erased one, also those that were indexed meanwhile. */
+  /** Turns that continue an erased turn, including those that were indexed after the order was given. */
   #listFollowers(): number[] {
     const { index, next_id } = this.#log.live;
     const followers = [...this.#order.followers];
@@ -177,7 +177,8 @@ export class LogErasure {
     } finally {
       await closeEnv(env);
     }
-    // The buffers of LMDB hold erased content. They are freed with the environment, so it is closed and opened again.
+    // LMDB's buffers contain erased content until the environment is closed, so it was closed above and is opened
+    // again.
     const again = await log.hold(() => openCaptureEnv(path, 'write', log.data_key));
     try {
       await wipeUnusedBytes(path, (work) => log.hold(work));
@@ -239,7 +240,7 @@ export class LogErasure {
     }
   }
 
-  /** Removes the attachments that no later exchange has. */
+  /** Removes the attachments of the order, except those that a later exchange has. */
   #removeAttachments(): void {
     const { path, data_key, live } = this.#log;
     const gone = new Set(this.#order.attachments);

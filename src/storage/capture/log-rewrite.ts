@@ -1,12 +1,12 @@
 /**
  * Carries out an order to write capture files again (rewrite-order.ts) while exchanges are stored: to give unused space
- * back, or to change the data key. The live file is sealed first. Then one sealed file after the other is written beside
- * the old one and takes its place, so each file can be read at each moment. Files that need no change are skipped, so a
- * repeated order continues where the earlier one was cut short. Runs in the capture process, and on the command line
- * while no other process writes.
+ * back, or to change the data key. The live file is sealed first. Then each sealed file is copied, and the copy
+ * replaces the file, so that files can be read at any time. Files that need no change are skipped, so an interrupted
+ * order continues with the remaining files. Runs in the capture process, and on the command line while no other process
+ * writes.
  *
- * During a change of the key, attachments exist under the names of both keys, because a file's own key names them. Those
- * of the old key stay until `understudy rekey` has changed the other databases, too.
+ * During a change of the key, each attachment has two files, because its name depends on the key. The files of the old
+ * key stay until `understudy rekey` has changed the other databases, too.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -40,9 +40,9 @@ import {
 } from './layout.ts';
 import { acceptRewriteOrder, type RewriteKind, rewriteOrderFile } from './rewrite-order.ts';
 
-/** Pause after each slice of work, in which the log can store. */
+/** Pause after each slice of work, during which the log can store exchanges. */
 const PAUSE_MS = 15;
-/** A file with less unused space stays as it is. */
+/** A file with less unused space is not written again. */
 const UNUSED_BYTES_MIN = 64 << 10;
 /** Minimum unused share of a file for a rewrite: `ordered` if an order asks for it, `erased` after an erasure. */
 export const UNUSED_SHARE = { ordered: 1 / 8, erased: 1 / 2 } as const;
@@ -53,7 +53,7 @@ interface RewritableLog {
   readonly data_key: Uint8Array | null;
   /** The key of the live file; null: it is not encrypted. */
   readonly live_key_id: string | null;
-  /** Pages of the live file. */
+  /** Size of the live file, and of its unused pages. */
   measureLive(): { bytes: number; unused_bytes: number };
   /**
    * Runs work while nothing is stored.
@@ -62,7 +62,7 @@ interface RewritableLog {
   hold<Value>(work: () => Value | Promise<Value>): Promise<Value>;
   /** Seals the live file. @returns false: it is empty */
   seal(): Promise<boolean>;
-  /** Within `hold`: makes the empty live file again. */
+  /** Within `hold`: replaces the live file, which is empty, by a new one. */
   replaceEmpty(): Promise<void>;
   /** Within `hold`: closes the sealed files that the log reads. */
   closeSealed(): Promise<void>;
@@ -77,7 +77,7 @@ export async function rewriteOrdered(log: RewritableLog, kind: RewriteKind): Pro
   const change = acceptRewriteOrder(log.path, kind);
   if (change === null) await compactAll(log);
   else {
-    // Content in a bucket keeps its key there, so it is restored first.
+    // Blocks in a bucket are encrypted with the old key, so they are restored first.
     await log.restoreOffloaded();
     await new KeyRewrite(log, change).run();
     await log.removeErasedObjects();
@@ -136,7 +136,7 @@ async function putInPlace(
 ): Promise<void> {
   await log.hold(async () => {
     await log.closeSealed();
-    // Retention may have removed the file meanwhile.
+    // Expiry may have removed the file in the meantime.
     if (existsSync(path)) {
       renameSync(copy, path);
       rmSync(`${path}-lock`, { force: true });
@@ -207,7 +207,10 @@ class KeyRewrite {
     syncPath(folder);
   }
 
-  /** A damaged attachment keeps only its old name, and so does one that already has the new key. */
+  /**
+   * Copies an attachment's file under the new key. Nothing is copied if the old key cannot open it, because it is
+   * damaged or already has the new key.
+   */
   #copyAttachment(folder: string, name: string): void {
     const path = join(folder, name);
     let plain: Buffer;
@@ -216,7 +219,7 @@ class KeyRewrite {
       times = statSync(path);
       plain = openAttachment(name, readFileSync(path), this.#old);
     } catch (thrown) {
-      // Retention may have removed the attachment meanwhile.
+      // Expiry may have removed the attachment in the meantime.
       if (thrown instanceof SealError || (thrown as NodeJS.ErrnoException).code === 'ENOENT') return;
       throw thrown;
     }
@@ -225,7 +228,7 @@ class KeyRewrite {
     if (existsSync(newPath)) return;
     const partial = `${newPath}.${process.pid}.part`;
     writeFileSync(partial, sealAttachment(newName, plain, this.#new), { mode: 0o600, flush: true });
-    // From this time retention counts the attachment's age.
+    // The age of an attachment counts from its file's modification time.
     utimesSync(partial, times.atime, times.mtime);
     renameSync(partial, newPath);
   }

@@ -1,14 +1,14 @@
 /**
  * Writes the capture database: one writer, in the capture process. Exchanges arrive in batches and get the next ids.
- * They are in the kernel when `append` resolves, so that they survive the end of the process; `flush` makes them
- * survive a power failure.
+ * When `append` resolves, the kernel has them, so they survive the end of the process; `flush` makes them survive a
+ * power failure.
  *
  * Calls run one after the other, in call order. A failed append has no effect: it uses no ids, and the same batch can
  * be appended again. After a failure the file is reopened before the next attempt, because LMDB refuses to continue
  * after some errors.
  *
- * The log decides the order of work. `BatchEncoder` turns a batch into blocks, `LiveFile` holds the live database,
- * `PackingQueue` holds what waits to be packed, and `SealedFiles` holds the full files.
+ * The log decides the order of work. `BatchEncoder` turns a batch into blocks, `LiveFile` is the live database,
+ * `PackingQueue` lists the blocks that wait to be packed, and `SealedFiles` manages the sealed files.
  */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -53,34 +53,39 @@ import type { DecodeExchange } from './stored-copy.ts';
 import { CaptureTextSources, markExchange } from './text-sources.ts';
 
 /**
- * Maximum number of attempts for a batch that fails for a reason other than its storage; then each exchange is
- * stored separately.
+ * After this many attempts of a batch that fails for a reason other than missing space, each exchange is stored
+ * separately.
  */
 const BATCH_TRIES = 2;
 /**
- * The log is behind if this many appends wait, or if a batch is this large: server threads send larger batches while earlier
- * ones are not stored (src/gateway/capture/capture-queue.ts).
+ * The log is behind if this many appends wait, or if a batch is this large. Batches become large while server threads
+ * wait for earlier ones (src/gateway/capture/capture-queue.ts).
  */
 const BEHIND = { appends: 2, exchanges: 1_024, bytes: 16 << 20 } as const;
 /** Delay from a write to the background fsync. */
 const SYNC_DELAY_MS = 1_000;
 /** Maximum number of exchanges that a pass indexes before it writes. */
 const INDEX_BATCH = 256;
-/** Longest time that a flush indexes before it syncs. */
+/** Maximum time for which a flush indexes before it syncs. */
 const FLUSH_INDEX_MS = 200;
-/** Longest time that a flush writes the full-text index. The waiting texts need less, unless the machine is busy. */
+/**
+ * Maximum time for which a flush writes the full-text index. The waiting texts take less, unless the machine is busy.
+ */
 const FLUSH_TEXT_MS = 1_000;
-/** Before a rotation, all but this many exchanges are indexed for a limited time, in slices. */
+/**
+ * Before a rotation, exchanges are indexed in slices until at most this many are missing from the index, or until the
+ * time is up.
+ */
 const ROTATE_BACKLOG = 500;
 const ROTATE_SLICE_MS = 20;
 const ROTATE_INDEX_MS = 30_000;
-/** The largest share of one core for postponed work while a file is sealed, which takes half of a core. */
+/** Maximum share of one core for postponed work while a file is sealed. Sealing itself takes half of a core. */
 const SHARE_BESIDE_SEALING = 0.25;
-/** Longest time that an erasure packs or indexes before other calls get their turn. */
+/** Maximum time for which an erasure packs or indexes before other calls run. */
 const ERASE_SLICE_MS = 20;
 /**
- * Longest time that a rotation lets new exchanges wait for the rest of the index. What is missing then is indexed when the
- * sealed file is compacted.
+ * Maximum time for which a rotation indexes while new exchanges wait. Exchanges that are still missing are indexed when
+ * the sealed file is compacted.
  */
 const SEAL_INDEX_MS = 2_000;
 
@@ -90,9 +95,12 @@ type FaultPoint = 'attachment' | 'commit' | 'encode' | 'erase' | 'index' | 'seal
 export interface CaptureLogOptions {
   /** The live file, `DATA_DIR/capture.mdb`. The file and its folder are created if missing. */
   path: string;
-  /** SVC_REDACT: mask key shapes in the stored copy; false keeps bodies byte for byte as they were on the wire. */
+  /**
+   * SVC_REDACT: true masks key shapes in the stored copy; false leaves bodies as received, except for credentials of
+   * the request in its response.
+   */
   redact: boolean;
-  /** Maximum bytes of a body without its content-encoding; default: 64 MiB. */
+  /** Maximum length of a body after its content-encoding was removed; default: 64 MiB. */
   max_decoded_bytes?: number;
   /** Key that encrypts the stored data; null or omitted: no encryption. Secret. */
   data_key?: Uint8Array | null;
@@ -105,17 +113,17 @@ export interface CaptureLogOptions {
   /** Decodes exchanges for the index while they are stored; if omitted, only `indexSome` and `tidySome` index. */
   decode?: DecodeExchange;
   /**
-   * The bucket that sealed files go to; omitted or null: no further files go to a bucket, and only what an earlier
-   * process put into one is maintained.
+   * The bucket to which sealed files are moved. Omitted or null: no further files are moved; blocks that an earlier
+   * process moved stay in the bucket until they expire or are erased.
    */
   bucket?: { place: string; keep: LocalKeep } | null;
   /** Whether to keep a full-text index beside the database; needs `decode`. */
   has_text_index?: boolean;
-  /** For tests: exchanges per second from which blocks are stored raw; default PRESSED_RATE. */
+  /** Exchanges per second from which blocks are stored raw; default PRESSED_RATE. Tests set it. */
   pressed_rate?: number;
-  /** Lowest first id of a new file; default 1. */
+  /** Minimum first id of a new file; default 1. */
   first_id?: number;
-  /** For tests: throws to make the write at that point fail; `encode` passes the exchange. */
+  /** Tests pass a function that throws, so that the write at that point fails; at `encode` it gets the exchange. */
   fault?: (point: FaultPoint, exchange?: CapturedExchange) => void;
 }
 
@@ -123,7 +131,7 @@ interface AppendResult {
   /** Range of stored ids; if nothing was stored, last_id is first_id - 1. */
   first_id: number;
   last_id: number;
-  /** Exchanges that can never be stored because of their content; absent without such exchanges. */
+  /** Exchanges whose content cannot be stored; absent if there are none. */
   set_apart?: SetApart[];
   /** Set when storage failed in the middle: the last `exchanges` exchanges of the batch must be appended again. */
   left?: { exchanges: number; failure: Error };
@@ -131,9 +139,9 @@ interface AppendResult {
 
 interface CaptureLogStats {
   path: string;
-  /** Size of the live file and of the data that waits beside it. */
+  /** Size of the live file and of the raw files. */
   bytes: number;
-  /** Bytes of the live file in pages that nothing uses. */
+  /** Number of bytes in unused pages of the live file. */
   unused_bytes: number;
   /** Number of sealed files. */
   sealed: number;
@@ -143,9 +151,9 @@ interface CaptureLogStats {
   packing: PackingState;
   /** Bodies that were not stored because their content could not be inspected, by cause, since the log was opened. */
   withheld: Record<WithheldCause, number>;
-  /** Progress of the full-text index; null without one. */
+  /** Progress of the full-text index; null if there is none. */
   text: TextIndexState | null;
-  /** Progress of the bucket; null without one. */
+  /** Progress of moving files to the bucket; null if there is none. */
   bucket: OffloadState | null;
 }
 
@@ -174,19 +182,22 @@ export class CaptureLog {
     number
   >;
   readonly #appends: AppendLoad;
-  /** Tidying passes so far. */
+  /** Number of passes over postponed work (`tidySome`) so far. */
   #passes = 0;
   #closed = false;
   #syncTimer: NodeJS.Timeout | null = null;
   /**
    * A failed fsync, after which the file is no longer durable. The kernel drops pages that it could not write, and the
-   * next fsync succeeds without them. The failure therefore stays until the file has been rewritten, which sealing
+   * next fsync succeeds without them. So the failure stays recorded until the file has been rewritten, which sealing
    * does.
    */
   #syncFailure: Error | null = null;
-  /** The end of the rotations and erasures, which run one after the other; null while no such work runs. */
+  /**
+   * Resolves after the rotations, erasures and rewrites that were started, which run one after the other; null while
+   * none runs.
+   */
   #fileWork: Promise<void> | null = null;
-  /** Ends an erasure. */
+  /** Interrupts erasures and other long work when the log is closed. */
   readonly #ending = new AbortController();
   /** Resolves after the last queued call. */
   #tail: Promise<unknown> = Promise.resolve();
@@ -286,8 +297,8 @@ export class CaptureLog {
   }
 
   /**
-   * Stores a batch in the given order. After it resolves, the bodies are no longer read if their memory is shared. An
-   * exchange that cannot be stored because of its content is set apart, and the others are stored.
+   * Stores a batch in the given order. After it resolves, the log no longer reads the bodies, so shared memory can be
+   * reused. An exchange that cannot be stored because of its content is set apart, and the others are stored.
    * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used
    */
   append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
@@ -311,7 +322,8 @@ export class CaptureLog {
   }
 
   /**
-   * Handles a batch that failed for a reason other than missing space: exchanges that also fail alone are set apart.
+   * Stores each exchange of a batch separately. An exchange that fails for a reason other than missing space is set
+   * apart.
    */
   async #appendEach(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const setApart: SetApart[] = [];
@@ -366,7 +378,9 @@ export class CaptureLog {
     }
   }
 
-  /** Whether exchanges arrive faster than they are stored. Then they are indexed later, and other work rests longer. */
+  /**
+   * Whether exchanges arrive faster than they are stored. If so, they are indexed later, and other work pauses longer.
+   */
   #isBehind(exchanges: number, bytes: number): boolean {
     if (exchanges >= BEHIND.exchanges || bytes >= BEHIND.bytes) return true;
     return this.#appends.waiting >= BEHIND.appends;
@@ -384,7 +398,8 @@ export class CaptureLog {
   }
 
   /**
-   * Syncs everything appended so far, and indexes it first, also for full-text search, unless the backlog is too long.
+   * Syncs everything appended so far. Before that it writes the indexes, also that for full-text search, within time
+   * limits.
    * @throws the storage's error, or that of an earlier failed sync of the file
    */
   flush(): Promise<void> {
@@ -413,7 +428,7 @@ export class CaptureLog {
       await this.#rawFiles.sync();
       await this.#live.sync();
     } catch (error) {
-      const why = `a sync failed (${(error as Error).message}): until the file is rotated, none of it is sure to be on the disk`;
+      const why = `a sync failed (${(error as Error).message}): its data may not be on the disk until it is rotated`;
       this.#syncFailure = new Error(why, { cause: error });
       throw error;
     }
@@ -432,9 +447,9 @@ export class CaptureLog {
   }
 
   /**
-   * Packs blocks that were stored raw under load: at least one, for about `budget_ms` at a time. Packs none after a
-   * failed sync of the file, because the raw files must then stay.
-   * @returns the number of packed blocks; 0 when none is left
+   * Packs blocks that were stored raw under load: at least one, and further ones for about `budget_ms`. Packs none
+   * after a failed sync of the file, because the raw files are then the only safe copy.
+   * @returns the number of packed blocks; 0 if none can be packed
    * @throws the storage's error; the blocks stay unchanged
    */
   packSome(budget_ms: number): Promise<number> {
@@ -450,9 +465,8 @@ export class CaptureLog {
   }
 
   /**
-   * Runs one pass of postponed work, alternating between packing and indexing; the longer the packing backlog, the more
-   * often it packs.
-   * @throws the storage's error; nothing is lost then
+   * Runs one pass of postponed work: packing or indexing, whichever is more urgent in most passes.
+   * @throws the storage's error; a later pass repeats the work
    */
   tidySome(decode: DecodeExchange, budget_ms: number): Promise<TidyPass> {
     return this.#enqueue(async () => {
@@ -470,7 +484,7 @@ export class CaptureLog {
     });
   }
 
-  /** The share of one core for passes over postponed work, beside appends and sealing. */
+  /** Chooses the share of one core for passes over postponed work. */
   #chooseShare(backlog: TidyBacklog): number {
     if (this.#appends.is_behind) return LEAST_SHARE;
     const share = chooseTidyShare(backlog, this.#live.bytes);
@@ -479,14 +493,15 @@ export class CaptureLog {
 
   /**
    * Continues the full-text index.
-   * @param isIdle no other work waits
+   * @param isIdle whether no other work waits
    */
   #tidyText(budgetMs: number, isIdle: boolean): number {
     if (this.#text === null) return 0;
     try {
       return this.#text.tidySome(budgetMs, isIdle);
     } catch {
-      // The cause may be a full disk. The exchanges count as not searchable, and a later pass reads them again.
+      // The cause may be a full disk. The exchanges stay missing from the full-text index until a later pass reads them
+      // again.
       return 0;
     }
   }
@@ -537,18 +552,19 @@ export class CaptureLog {
   }
 
   /**
-   * Seals the live file and opens a new one at the same path; ids continue. Concurrent appends wait only for the new
-   * file, not for the compaction.
-   * @returns the sealed file, compacted and read-only, and the live one; sealed is null when there was nothing to seal
+   * Seals the live file and opens a new one at the same path; ids continue. Appends wait until the new file is open,
+   * but not for the compaction of the old one.
+   * @returns the paths of the sealed file, which is compacted and read-only, and of the live file; `sealed` is null if
+   * the live file was empty
    * @throws the storage's error; the log continues in any case
    */
   rotate(): Promise<{ sealed: string | null; opened: string }> {
     return this.#alone(() => this.#rotate());
   }
 
-  /** Runs work that must not meet another rotation or erasure. */
+  /** Runs work that must not overlap with a rotation, an erasure or a rewrite. */
   #alone<Value>(work: () => Promise<Value>): Promise<Value> {
-    // The work begins within this call if possible, so that later calls come after it.
+    // The work begins within this call if possible, so that calls made afterwards run after it.
     const done = this.#fileWork === null ? work() : this.#fileWork.then(work);
     const ended = done.then(ignore, ignore).then(() => {
       if (this.#fileWork === ended) this.#fileWork = null;
@@ -559,7 +575,7 @@ export class CaptureLog {
 
   /**
    * Carries out the order to erase exchanges, if there is one (erase-order.ts), while exchanges are stored.
-   * @returns whether there was one
+   * @returns whether there was an order
    * @throws Error if it cannot be carried out now: the order stays
    */
   async eraseOrdered(): Promise<boolean> {
@@ -594,7 +610,7 @@ export class CaptureLog {
 
   /**
    * Carries out an order to write files again, if there is one (rewrite-order.ts), while exchanges are stored.
-   * @returns which; null: there was none
+   * @returns the kind of the order; null if there was none
    * @throws Error if it cannot be carried out now: the order stays
    */
   async rewriteOrdered(): Promise<RewriteKind | null> {
@@ -632,7 +648,7 @@ export class CaptureLog {
     });
   }
 
-  /** Rewrites the live file, which has no exchanges. */
+  /** Replaces the live file, which has no exchanges, by a new one. */
   async #replaceEmpty(): Promise<void> {
     const { path } = this.#options;
     const turns = this.#live.index.listCarriedTurns();
@@ -657,8 +673,8 @@ export class CaptureLog {
   }
 
   /**
-   * Sends sealed files to the bucket, and removes blocks that are there from the disk. This takes as long as it needs,
-   * because nothing waits for it.
+   * Sends sealed files to the bucket, and removes blocks that are in the bucket from the disk. No time limit, because
+   * no other work waits for it.
    * @throws StoreError, or Error of the file system: the next call continues
    */
   async offloadSome(): Promise<void> {
@@ -669,12 +685,15 @@ export class CaptureLog {
     });
   }
 
-  /** Records that retention is about to remove a sealed file. @throws Error of the file system */
+  /** Records that expiry is about to remove a sealed file. @throws Error of the file system */
   expireSealed(file: SealedFile): void {
     this.#offload?.expire(file);
   }
 
-  /** Runs a part of an erasure or a rewrite while nothing is stored. Messages that have arrived are read first. */
+  /**
+   * Runs a part of an erasure or a rewrite while nothing is stored. Before that, the event loop handles messages that
+   * have arrived.
+   */
   async #hold<Value>(work: () => Value | Promise<Value>): Promise<Value> {
     await nextTurn();
     return this.#enqueue(async () => {
@@ -697,7 +716,7 @@ export class CaptureLog {
   async #settleTo(lastId: number): Promise<void> {
     const { decode } = this.#options;
     await this.#sealed.settle();
-    // No further block goes into the raw file that is open.
+    // Closes the open raw file, so that no later block is written to it.
     await this.#hold(() => this.#rawFiles.abandon());
     while ((this.#queue.oldest_key ?? Number.POSITIVE_INFINITY) <= lastId) {
       await nextTurn();
@@ -729,16 +748,16 @@ export class CaptureLog {
     }
   }
 
-  /** Whether the index lacks more exchanges than new exchanges can wait for. */
+  /** Whether indexing the rest would make new exchanges wait too long. */
   #isIndexBehind(): boolean {
     const { index, next_id } = this.#live;
     return next_id - 1 - index.indexed > ROTATE_BACKLOG;
   }
 
   /**
-   * Indexes exchanges that were stored under pressure before their file is sealed, so that the next file continues their
-   * conversations. The rest of the index is made when the sealed file is compacted. Messages are read between two
-   * slices: a process that answers nothing for half a minute counts as hung and is ended.
+   * Indexes exchanges that were stored under pressure before their file is sealed, so that turns in the next file can
+   * continue their conversations. Exchanges that are left are indexed when the sealed file is compacted. Messages are
+   * handled between two slices, because the service kills a capture process that does not answer for half a minute.
    */
   async #indexAhead(): Promise<void> {
     const { decode } = this.#options;
@@ -751,7 +770,10 @@ export class CaptureLog {
     }
   }
 
-  /** Continues in a new file. @returns the old file, its last indexed exchange and its sync failure; null when it is empty */
+  /**
+   * Continues in a new file. @returns the old file, its last indexed exchange and its sync failure; null if it was
+   * empty, and stays
+   */
   async #beginFile(): Promise<{ moved: MovedFile; indexed: number; sync_failure: Error | null } | null> {
     await this.#makeReady();
     const { path, decode, fault } = this.#options;
@@ -759,7 +781,7 @@ export class CaptureLog {
     const lastId = this.#live.next_id - 1;
     if (lastId < firstId) return null;
     const start = performance.now();
-    // New exchanges wait meanwhile, so a large backlog is left to the sealing.
+    // New exchanges wait during this loop, so a large backlog is indexed during sealing instead.
     while (decode !== undefined && !this.#isIndexBehind() && performance.now() - start < SEAL_INDEX_MS) {
       if ((await this.#indexSome(decode, SEAL_INDEX_MS)) === 0) break;
     }
@@ -779,7 +801,7 @@ export class CaptureLog {
     try {
       await this.#reopenLive(lastId, turns);
     } catch (error) {
-      // There is no space for a new file: continue with the old one.
+      // The new file could not be made, for example because the disk is full. Continue with the old one.
       if (!existsSync(path)) {
         this.#sealed.moveBack(moved, before);
         this.#queue.restore(waiting);
@@ -811,14 +833,14 @@ export class CaptureLog {
     });
   }
 
-  /** Records that retention removed a sealed file. */
+  /** Records that expiry removed a sealed file. */
   forgetSealed(): void {
     this.#sealed.forget();
     this.#textSources?.close();
     this.#text?.reconcile();
   }
 
-  /** The read transactions of all processes in the live file; none while it is reopened. */
+  /** The read transactions of all processes in the live file; empty while the file is not open. */
   listReads(): OpenSnapshot[] {
     return this.#closed || this.#live.isGivenUp ? [] : this.#live.listReads();
   }
@@ -855,7 +877,7 @@ export class CaptureLog {
     this.#textSources?.close();
   }
 
-  /** Flushes and ends the log, after the calls made before. A second call does nothing. An erasure is interrupted. */
+  /** Flushes and closes the log after all earlier calls. Interrupts an erasure. A second call does nothing. */
   async close(): Promise<void> {
     this.#ending.abort(new Error('the capture log is being closed'));
     await this.#offload?.close();

@@ -2,8 +2,8 @@
  * Keeps masked values distinct: run labels that differ only in their masked part (`job-[redacted]` becomes
  * `job-[redacted-3f9ac1d2e4b5a697]`), and the credentials of requests. Capture process.
  * The digits are an HMAC of the original label or of the credential. Its key is a random secret in DATA_DIR/secrets.
- * Without that key, the digits do not allow guessing even a weak password that a client uses as its credential and
- * repeats in its label. The secret is read or created when it is first needed.
+ * Without that key, the digits cannot be used to check guesses, even if a client uses a weak password as its credential
+ * and repeats it in its label. The secret is read or created when it is first needed.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
@@ -22,9 +22,7 @@ export class MaskedLabels {
   readonly #dataDir: string | null;
   #secret: string | null = null;
 
-  /**
-   * @param dataDir folder of the secret; null: a secret for the lifetime of this object
-   */
+  /** @param dataDir folder of the secret; null: the secret is random, and lasts as long as this object */
   constructor(dataDir: string | null) {
     this.#dataDir = dataDir;
   }
@@ -41,7 +39,10 @@ export class MaskedLabels {
     return masked.replaceAll(MASK, `${MASK.slice(0, -1)}-${digits}]`);
   }
 
-  /** A fingerprint of a credential. Without the secret, a guessed credential cannot be checked against it. */
+  /**
+   * A fingerprint of a credential. Without the secret, a guess at the credential cannot be checked against the
+   * fingerprint.
+   */
   signOf(credential: string): string {
     this.#secret ??= this.#load();
     return createHmac('sha256', this.#secret)
@@ -50,7 +51,9 @@ export class MaskedLabels {
       .slice(0, SIGN_DIGITS);
   }
 
-  /** If the secret cannot be stored, capture continues with a secret that lasts until this process ends. */
+  /**
+   * Reads or creates the secret. If it cannot be stored, capture continues with one that lasts until the process ends.
+   */
   #load(): string {
     if (this.#dataDir !== null) {
       try {
@@ -59,7 +62,7 @@ export class MaskedLabels {
           'with a new one, runs whose labels contain keys get other ids',
         );
       } catch {
-        // Labels still stay distinct, but a run across a restart becomes two runs.
+        // Labels stay distinct, but a run that continues after a restart becomes two runs.
       }
     }
     return randomBytes(32).toString('base64url');

@@ -1,7 +1,7 @@
 /**
- * An order to the process that writes a capture database, in a file beside the database. A command gives the order, and
- * may withdraw it until the process accepts it. An accepted order stays until it is carried out, so a process that is
- * killed continues it at its next start. Any thread.
+ * A file beside a capture database with an order to the process that writes the database. A command gives the order,
+ * and may withdraw it until the process accepts it. The file of an accepted order stays until the order is carried out,
+ * so that the process continues the order at its next start if it was killed. Any thread.
  */
 import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -16,7 +16,7 @@ export class OrderFile {
   /** Path of the reason why the accepted order could not be carried out yet. */
   readonly failed: string;
 
-  /** @param suffixes of the database's path */
+  /** @param suffixes appended to the database's path */
   constructor(db: string, suffixes: { given: string; accepted: string }) {
     this.given = db + suffixes.given;
     this.accepted = db + suffixes.accepted;
@@ -28,7 +28,7 @@ export class OrderFile {
     return this.isGiven() || existsSync(this.accepted);
   }
 
-  /** The order was given, and is not accepted yet. */
+  /** Whether an order was given and is not accepted yet. */
   isGiven(): boolean {
     return existsSync(this.given);
   }
@@ -66,8 +66,8 @@ export class OrderFile {
   }
 
   /**
-   * Accepts the order, or continues an accepted one.
-   * @returns its content; null without an order
+   * Accepts the given order, or returns the one that was accepted earlier.
+   * @returns the order's content; null if there is no order
    * @throws Error of the file system
    */
   accept(): Buffer | null {

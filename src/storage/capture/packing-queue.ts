@@ -1,23 +1,23 @@
 /**
- * The blocks that were stored raw and wait to be packed, oldest first. A raw file is deleted only after its packed
- * blocks are synced, so that a power failure leaves at least one copy. Capture process.
+ * A queue of the blocks that were stored raw and wait to be packed, oldest first. A raw file is deleted only after its
+ * packed blocks are synced, so that at least one copy survives a power failure. Capture process.
  */
 import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
 
-/** Maximum number and bytes of the raw blocks that wait to be packed. Further blocks are compressed at once. */
+/** Maximum number and total length of the blocks that wait to be packed. Further blocks are compressed at once. */
 const RAW_BLOCKS_MAX = 65_536;
 const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
 
 interface QueuedBlock extends WaitingBlock {
   /**
-   * When the block was queued, on the monotonic clock. This process queues blocks of an earlier one at its start, so they
-   * seem younger than they are.
+   * When the block was queued, on the monotonic clock. Blocks that an earlier process left are queued at the start of
+   * this process, so they seem younger than they are.
    */
   since_ms: number;
 }
 
-/** The waiting blocks of one file, kept while another file may replace it. */
+/** The waiting blocks of one file. They are kept until it is certain that another file replaces it. */
 interface QueuedBlocks {
   readonly blocks: QueuedBlock[];
   readonly bytes: number;
@@ -33,17 +33,17 @@ export class PackingQueue {
     return this.#blocks.length >= RAW_BLOCKS_MAX || this.#bytes >= RAW_BLOCKS_BYTES_MAX;
   }
 
-  /** The raw file of each waiting block. */
+  /** The number of the raw file of each waiting block. */
   get files(): number[] {
     return this.#blocks.map(({ file }) => file);
   }
 
-  /** The first exchange of the oldest block; null if nothing waits. */
+  /** The id of the first exchange of the oldest block; null if no block waits. */
   get oldest_key(): number | null {
     return this.#blocks[0]?.key ?? null;
   }
 
-  /** The number and the bytes of the waiting blocks. */
+  /** The number, the total length and the greatest age of the waiting blocks. */
   get backlog(): Omit<TidyBacklog, 'unindexed' | 'unindexed_s' | 'unsearched'> {
     const oldest = this.#blocks[0];
     return {
@@ -60,8 +60,8 @@ export class PackingQueue {
   }
 
   /**
-   * Packs the oldest blocks: at least one, and for about `budgetMs`.
-   * @param pack packs the block of that key; returns false if it is not readable: its raw file then stays
+   * Packs the oldest blocks: at least one, and further ones for about `budgetMs`.
+   * @param pack packs the block with that key; returns false if the block is not readable: its raw file then stays
    * @returns number of packed blocks; 0 if none is left
    * @throws what `pack` throws; the blocks before that one are packed
    */
@@ -76,13 +76,14 @@ export class PackingQueue {
         done++;
       }
     } finally {
-      // Packing a block twice would release its raw file twice, although other blocks may still be in it.
+      // Packed blocks must leave the queue even after an error. A block that is packed twice would release its raw file
+      // twice, while other blocks may still be in that file.
       this.#blocks.splice(0, done);
     }
     return done;
   }
 
-  /** To be called when everything packed so far is synced. @returns for each packed block, the raw file to release */
+  /** To be called when everything packed so far is synced. @returns the raw file to release for each packed block */
   takeReleased(): number[] {
     return this.#packedFrom.splice(0);
   }

@@ -1,19 +1,20 @@
 /**
- * The share of one core for work that was postponed while exchanges arrived: packing raw blocks, indexing exchanges
- * that were stored without being read, and the full-text index. Each always gets some share. The share grows with the backlog, so that under a
- * constant load the backlog stabilizes where work is done as fast as it arrives. Small changes of the backlog change
- * the share only slightly, so it does not oscillate. Pure; capture process.
+ * Computes the share of one core for work that was postponed while exchanges arrived: packing raw blocks, indexing
+ * exchanges that were stored without their facts, and the full-text index. The share is never zero. It grows with the
+ * backlog, so that under a constant load the backlog becomes stable at the size at which work is done as fast as it
+ * arrives. Small changes of the backlog change the share only slightly, so it does not oscillate. Pure; capture
+ * process.
  */
 
 /** The postponed work. */
 export interface TidyBacklog {
   waiting_blocks: number;
   waiting_bytes: number;
-  /** Seconds since the oldest waiting block was stored; 0 without any. */
+  /** Seconds since the oldest waiting block was stored; 0 if none waits. */
   oldest_s: number;
   /** Exchanges that are not indexed yet. */
   unindexed: number;
-  /** Seconds since the oldest of these was stored; 0 without any. */
+  /** Seconds since the oldest exchange that is not indexed was stored; 0 if all are indexed. */
   unindexed_s: number;
   /** Exchanges that the full-text index does not have yet. */
   unsearched: number;
@@ -21,36 +22,36 @@ export interface TidyBacklog {
 
 /** The smallest share. */
 export const LEAST_SHARE = 0.05;
-/** The largest share: the rest is for new exchanges. */
+/** Maximum share for packing and for the full-text index. The rest is for new exchanges. */
 const SHARE_MAX = 0.5;
-/** The largest share for the index, which must not fall behind for good. */
+/** Maximum share for the index. It is larger, so that the index can catch up under constant load. */
 const INDEX_SHARE_MAX = 0.8;
 /**
- * Packing gets its largest share when as many bytes wait as the packed database has, because the disk then holds
- * twice as much as necessary. A new database has very few bytes, so at least this many must wait.
+ * Packing gets its maximum share when the waiting blocks are as large as the packed database, because the disk then
+ * holds twice as much as necessary. For a small database, this many bytes must wait instead.
  */
 const WAITING_BYTES = 2 ** 31;
-/** Age of the oldest waiting block at which packing gets its largest share. */
+/** Age of the oldest waiting block at which packing gets its maximum share. */
 const WAITING_S = 600;
-/** Delay of the index at which it gets its largest share. Lists are out of date by this delay. */
+/** Delay at which the index gets its maximum share. The delay is how old the data in lists are. */
 const INDEX_BEHIND_S = 8;
 
-/** Exchanges at which the full-text index gets its largest share: a minute of heavy traffic. */
+/** Number of missing exchanges at which the full-text index gets its maximum share: a minute of heavy traffic. */
 const UNSEARCHED = 30_000;
 
-/** 0: nothing waits to be packed; 1: packing gets its largest share. */
+/** How urgent packing is, from 0 (no block waits) to 1 (packing gets its maximum share). */
 export function measurePackingNeed(backlog: TidyBacklog, packedBytes: number): number {
   const byBytes = backlog.waiting_bytes / Math.max(WAITING_BYTES, packedBytes);
   return Math.min(1, Math.max(byBytes, backlog.oldest_s / WAITING_S));
 }
 
-/** 0: everything is indexed; 1: the index gets its largest share. */
+/** How urgent indexing is, from 0 (everything is indexed) to 1 (the index gets its maximum share). */
 export function measureIndexNeed({ unindexed, unindexed_s }: TidyBacklog): number {
   return unindexed === 0 ? 0 : Math.min(1, unindexed_s / INDEX_BEHIND_S);
 }
 
 /**
- * Share of one core, at least `LEAST_SHARE`.
+ * Chooses the share of one core for postponed work, at least `LEAST_SHARE`.
  * @param packedBytes size of the database without waiting blocks
  */
 export function chooseTidyShare(backlog: TidyBacklog, packedBytes: number): number {
@@ -70,7 +71,8 @@ const URGENT_NEED = 0.25;
 const TURNS = 4;
 
 /**
- * Which of the two comes first in a pass: the more urgent one in three of four passes, otherwise each in turn.
+ * Whether packing comes before indexing in a pass. If one of them is urgent, the more urgent one comes first in three
+ * of four passes. Otherwise they take turns.
  * @param pass number of the pass
  */
 export function comesPackingFirst(pass: number, packingNeed: number, indexNeed: number): boolean {

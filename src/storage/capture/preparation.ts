@@ -22,7 +22,7 @@ import { NO_SECRETS, wantedOf } from './secret-set.ts';
 import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
 
 interface PreparerExtras {
-  /** For tests: the clock of the decompression budget. */
+  /** The clock of the decompression budget; tests replace it. */
   now?: () => number;
   /** Masked in every exchange: credentials that the gateway adds to requests. */
   operator_secrets?: readonly string[];
@@ -40,8 +40,8 @@ export class Preparer {
   readonly #decoder: BodyDecoder;
 
   /**
-   * @param redact mask key shapes in bodies, headers and query, and inside compressed bodies
-   * @param maxDecodedBytes largest body without its content-encoding
+   * @param redact whether to mask key shapes in bodies, headers and query, and inside compressed bodies
+   * @param maxDecodedBytes maximum length of a body after its content-encoding was removed
    */
   constructor(redact: boolean, maxDecodedBytes: number, extras: PreparerExtras = {}) {
     const { now, operator_secrets, data_dir, run_headers } = extras;
@@ -51,8 +51,8 @@ export class Preparer {
   }
 
   /**
-   * Everything except the edits of the bodies. Returns a promise only if a compressed body is damaged or too large.
-   * Never throws because of an exchange's content: what cannot be searched is withheld.
+   * Prepares everything except the edits of the bodies. Returns a promise only if a compressed body is damaged or too
+   * large. Does not throw because of an exchange's content: a body that cannot be searched is withheld.
    */
   prepare(exchange: CapturedExchange): PreparedExchange | Promise<PreparedExchange> {
     try {
@@ -120,8 +120,8 @@ export class Preparer {
   }
 
   /**
-   * A body that is compressed although no header says so: stored unchanged if it contains no secret, otherwise
-   * decompressed.
+   * Handles a body that is compressed although no header says so. It is stored unchanged if it contains no secret,
+   * otherwise decompressed.
    */
   #unpack(prepared: PreparedExchange, side: 'request' | 'response'): void {
     const raw = side === 'request' ? prepared.request_raw : prepared.response_raw;
@@ -168,7 +168,7 @@ export class Preparer {
 
   /**
    * A request's stored body; empty if it is withheld.
-   * @param base the previous body with the same secrets, or null
+   * @param base an earlier body that was edited with the same secrets; null: none
    * @param prefix length of the common beginning
    */
   editRequest(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
@@ -188,7 +188,10 @@ export class Preparer {
     }
   }
 
-  /** A response's stored body. Credentials of the request that it repeats are masked in every mode. */
+  /**
+   * A response's stored body. If the response repeats credentials of the request, they are masked even if `redact` is
+   * false, except in a compressed body.
+   */
   editResponse(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
     if (prepared.response_withheld !== null) return plainBody(NO_BODY);
     const packed = !this.#redact && readCodings(prepared.response_coding).length > 0;

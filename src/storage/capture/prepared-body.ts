@@ -18,10 +18,10 @@ export interface PreparedBody {
   /** `raw` itself if nothing was changed. */
   stored: Buffer;
   edits: Edit[];
-  /** Whether the body itself contains the beginning of a placeholder. Its attachments then stay inside. */
+  /** Whether the received body contains the beginning of a placeholder. Its attachments then stay inside. */
   keeps_files: boolean;
   has_files: boolean;
-  /** Attachments of this body that its base did not have, until they are saved. */
+  /** Attachments of this body that its base did not have; empty once they are saved. */
   new_files: readonly FoundAttachment[];
 }
 
@@ -33,6 +33,7 @@ export function plainBody(raw: Buffer): PreparedBody {
 }
 
 /**
+ * Makes a body from the received bytes and the edits.
  * @param edits in order, without overlaps
  * @param files the edits that are new attachments
  */
@@ -67,7 +68,7 @@ export function measureSharedPrefix(base: PreparedBody, raw: Buffer): number {
   return measureCommonPrefix(base.raw, raw);
 }
 
-/** A body in the form that readers see: secrets masked, attachments in their places. Uses `raw`'s memory. */
+/** A body as readers get it, with masked secrets and with its attachments. May use the memory of `raw`. */
 export function readBack({ raw, stored, edits, has_files }: PreparedBody): Buffer {
   if (!has_files) return stored;
   return applyEdits(

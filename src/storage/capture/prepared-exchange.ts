@@ -16,17 +16,17 @@ export interface PreparedExchange {
   request_type: string | null;
   response_type: string | null;
   response_coding: string | null;
-  /** Without content-encoding if secrets must be masked inside. */
+  /** The bodies to edit. Their content-encoding was removed if secrets must be masked inside. */
   request_raw: Buffer;
   response_raw: Buffer;
   request_decoded: boolean;
   response_decoded: boolean;
   /** Whether a part of a body is missing. */
   truncated: boolean;
-  /** Why a body is withheld; null if it is stored. Final once both bodies are edited. */
+  /** Why a body is withheld; null if it is stored. Editing the bodies may still set them. */
   request_withheld: WithheldCause | null;
   response_withheld: WithheldCause | null;
-  /** The work done so far to find secrets in the exchange, and the remaining limit. */
+  /** Counts the work to find secrets in the exchange, up to its limit. */
   work: Work;
 }
 
@@ -45,7 +45,7 @@ export function withholdResponse(prepared: PreparedExchange, cause: WithheldCaus
 
 const NONE_WITHHELD: readonly WithheldCause[] = Object.freeze([]);
 
-/** The reasons why bodies of the exchange are withheld, one for each such body. To be called once both are edited. */
+/** Lists why bodies of the exchange are withheld, one reason for each such body. To be called after both are edited. */
 export function listWithheld({
   request_withheld,
   response_withheld,
@@ -54,7 +54,7 @@ export function listWithheld({
   return [request_withheld, response_withheld].filter((cause) => cause !== null);
 }
 
-/** An exchange without any content of client or upstream: only the gateway's own notes remain. */
+/** Makes an exchange without content from client or upstream; only the gateway's own notes remain. */
 export function withholdAll(exchange: CapturedExchange, cause: WithheldCause): PreparedExchange {
   return {
     exchange,

@@ -1,9 +1,9 @@
 /**
  * Raw files: blocks stored uncompressed because exchanges arrive faster than they can be compressed. They wait in
  * separate files beside the database until they are packed into it. Where the system allows it, writes bypass the page
- * cache (O_DIRECT). Adding a 4 KiB page to the page cache costs up to 8 µs on a virtual machine whose host provides
- * memory page by page; a direct write costs 0.25 µs, and a burst of captured traffic does not evict other
- * files from memory.
+ * cache (O_DIRECT). On a virtual machine whose host provides memory page by page, adding a 4 KiB page to the page cache
+ * takes up to 8 µs, and a direct write takes 0.25 µs. Direct writes also keep a burst of captured traffic from evicting
+ * other files from memory.
  * `RawFiles` runs in the capture process, `readRawBlock` in every reader.
  *
  * The database records the location of each block (codec.ts). A block is written before the database commits, so every
@@ -41,11 +41,11 @@ export interface RawPlace {
   pieces: readonly number[];
 }
 
-/** Alignment that a direct write needs for memory addresses, file offsets and lengths: one page. */
+/** Alignment of memory addresses, file offsets and lengths that a direct write requires: one page. */
 const ALIGNMENT_BYTES = 4_096;
 /** Parts of at least this size are written in place; only their bytes outside whole pages are copied. */
 const DIRECT_BYTES = 32 << 10;
-/** Maximum number of bytes of one write: in total, and copied. */
+/** A write is due when this many bytes are gathered, or when this many of them are copied. */
 const WRITE_BYTES = 2 << 20;
 const COPIED_BYTES = 1 << 20;
 /** Maximum number of concurrent writes. A disk is faster when the next write is already queued. */
@@ -55,7 +55,7 @@ const BLOCK_BYTES_MAX = 64 << 20;
 const BLOCK_COPIED_BYTES_MAX = 4 << 20;
 /** A file of this size accepts no more blocks. */
 const FILE_BYTES = 64 << 20;
-/** A disk with a lower direct write rate is written through the page cache for the next file. */
+/** If direct writes are slower than this, the next file is written through the page cache. */
 const SLOW_BYTES_PER_MS = 48 << 10;
 /** Number of bytes over which the write rate is measured. */
 const SLOW_SAMPLE_BYTES = 16 << 20;
@@ -83,7 +83,7 @@ interface OpenFile {
 const fsyncFile = promisify(fsync);
 const writeBuffers = promisify(writev);
 
-/** Content of the next write: whole pages, some copied together, the others in place. */
+/** Content of the next write: whole pages. Some consist of copied parts; the others are written from where they are. */
 interface Gathering {
   /** Holds the copied parts. */
   memory: Buffer;
@@ -95,7 +95,7 @@ interface Gathering {
   bytes: number;
 }
 
-/** A gathered block whose bytes may not be complete yet. */
+/** A gathered block. The caller may still change the copied first part. */
 export interface StagedBlock {
   /** The bytes in order, in the memory that will be written; the first part is a copy. */
   memory: Buffer[];
@@ -104,7 +104,7 @@ export interface StagedBlock {
 
 export class RawFiles {
   readonly #folder: string;
-  /** The gathering that is being filled. After a write, it returns to the spares. */
+  /** The gathering to which blocks are added. After its write it is moved to the spares. */
   #gathering: Gathering | null = null;
   readonly #spares: Gathering[] = [];
   /** Whether buffers start at page boundaries, which direct writes need. */
@@ -116,7 +116,7 @@ export class RawFiles {
   /** Files with data that a power failure would lose, including retired files. */
   readonly #unsynced = new Set<OpenFile>();
   #isFolderNew = false;
-  /** For each file number: the blocks that wait to be packed, and the file's bytes. */
+  /** By file number: how many blocks wait to be packed, and the size of the file. */
   readonly #waiting = new Map<number, { blocks: number; bytes: number }>();
   #nextNumber = 1;
   /** File numbers of the blocks staged since the last `commit`. */
@@ -124,12 +124,12 @@ export class RawFiles {
   #canDirect = constants.O_DIRECT !== undefined;
   #timedBytes = 0;
   #timedMs = 0;
-  /** When write time was last counted. Concurrent writes share the interval. */
+  /** When the write time was last measured. The time since then is counted once for all concurrent writes. */
   #timedAt = 0;
   #isSlow = false;
 
   /**
-   * @param waiting the file number of each block that waits to be packed; files without such a block are removed
+   * @param waiting the file number of each block that waits to be packed; files without a waiting block are removed
    * @throws the storage's error
    */
   constructor(folder: string, waiting: readonly number[]) {
@@ -158,10 +158,10 @@ export class RawFiles {
   }
 
   /**
-   * Gathers a block and returns its future location. The caller must complete the block before it calls any other
-   * method, and must not change the parts until `finish` has resolved.
+   * Gathers a block and returns its future location. The caller may complete the first part in the returned memory
+   * before it calls another method. It must not change the given parts until `finish` has resolved.
    * @param parts the block's bytes in order; the first part is short
-   * @returns null for a block that is too large
+   * @returns null if the block is too large
    * @throws the storage's error
    */
   stage(parts: readonly Buffer[]): StagedBlock | null {
@@ -206,8 +206,8 @@ export class RawFiles {
   }
 
   /**
-   * Starts to write what is gathered, as soon as fewer than WRITES_MAX writes are in progress. The disk then works
-   * while the next blocks are made.
+   * Starts to write the gathered blocks as soon as fewer than WRITES_MAX writes are in progress. The write runs while
+   * the next blocks are made.
    * @throws the storage's error
    */
   async write(): Promise<void> {
@@ -233,7 +233,7 @@ export class RawFiles {
     this.#underWay.add(underWay);
   }
 
-  /** Resolves when the kernel has all staged blocks. @throws the storage's error */
+  /** Writes all staged blocks. Resolves when the kernel has them. @throws the storage's error */
   async finish(): Promise<void> {
     if (this.#underWay.size > 0) {
       await this.write();
@@ -244,7 +244,7 @@ export class RawFiles {
     const file = gathering === null ? null : this.#beginWrite(gathering);
     if (gathering === null || file === null) return;
     try {
-      // No other work can overlap, so write on this thread.
+      // There is no other work during this write, so it runs on this thread.
       this.#writeNow(file, gathering.buffers, file.end - gathering.bytes);
       this.#noteSpeed(file, gathering.bytes);
     } finally {
@@ -283,8 +283,9 @@ export class RawFiles {
   }
 
   /**
-   * Drops everything staged since the last commit and retires the open file, because how much of it was written is
-   * unknown. Files without other blocks are removed. After it resolves, the parts of dropped blocks are no longer read.
+   * Drops everything staged since the last commit. Retires the open file, because it is unknown how much of the dropped
+   * blocks was written. Files without other blocks are removed. After it resolves, the parts of dropped blocks are no
+   * longer read.
    */
   async abandon(): Promise<void> {
     await Promise.all(this.#underWay);
@@ -296,12 +297,12 @@ export class RawFiles {
     for (const file of staged) if ((this.#waiting.get(file)?.blocks ?? 0) === 0) this.#remove(file);
   }
 
-  /** Records that a block was packed, or no longer has to be. */
+  /** Records that a block no longer waits to be packed. */
   release(file: number): void {
     const count = this.#waiting.get(file);
     if (count === undefined) return;
     count.blocks--;
-    // A staged block may be about to commit in this file, even if the file is retired.
+    // The file may also contain a staged block that is about to be committed, even if the file is retired.
     if (count.blocks > 0 || this.#staged.includes(file)) return;
     if (this.#open?.number === file) this.#retire();
     else this.#remove(file);
@@ -363,7 +364,7 @@ export class RawFiles {
       try {
         fd = openSync(path, flags | constants.O_DIRECT, 0o600);
       } catch (error) {
-        // The file system does not support O_DIRECT. It may have created the file before it reported that.
+        // The file system does not support O_DIRECT. The failed call may have created the file.
         if ((error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
         this.#canDirect = false;
         rmSync(path, { force: true });
@@ -404,7 +405,7 @@ export class RawFiles {
         this.#reopenUnaligned(file, fd, error, at > offset);
         continue;
       }
-      // A short write usually means a full disk; the next attempt then fails with the error.
+      // A short write usually means that the disk is full. The next attempt then fails with the error.
       at += written;
       rest = skipBytes(rest, written);
     }
@@ -430,7 +431,8 @@ export class RawFiles {
   /**
    * Reopens a file without O_DIRECT after the disk refused a direct write because of its alignment.
    * @param fd the descriptor of the failed write
-   * @throws the error, unless the file can be written through the page cache
+   * @param isBegun whether a part was already written
+   * @throws the given error, unless the file can be written through the page cache
    */
   #reopenUnaligned(file: OpenFile, fd: number, error: unknown, isBegun: boolean): void {
     if (isBegun || (error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
@@ -515,7 +517,7 @@ function copyPart(gathering: Gathering, part: Buffer, from: number, to: number):
 }
 
 /**
- * Turns the bytes copied since the last buffer into a buffer, padded to a whole page.
+ * Adds the bytes that were copied since the last buffer as a buffer, padded to a whole page.
  * @returns whether padding was needed
  */
 function closeRun(gathering: Gathering): boolean {
@@ -547,11 +549,11 @@ function listNames(folder: string): string[] {
   }
 }
 
-/** The raw file does not exist, or no longer does: the block may have been packed meanwhile. */
+/** The raw file does not exist. The block may have been packed, and the file removed, since its location was read. */
 export class RawFileGone extends Error {}
 
 /**
- * A block as it was staged.
+ * Reads a block as it was staged.
  * @throws {RawFileGone} if the file does not exist
  * @throws {RangeError} if the file is too short
  */

@@ -1,8 +1,8 @@
 /**
  * Reads a capture database: a live file that another process or thread writes, or a sealed one. Used by the command
- * line, the capture reader and tests; synchronous, read-only. Memory is bounded whatever the file's size.
- * A reader never indexes. For an exchange that the writer has not indexed yet, it returns only what the record says:
- * id, time, route, status, bytes, and the run if the request named it. Such an exchange is marked `not_indexed`.
+ * line, the capture reader and tests; synchronous, read-only. Memory is bounded for files of any size.
+ * A reader never indexes. For an exchange that the writer has not indexed yet, it returns only fields of the record:
+ * id, time, route, status, sizes, and the run if the request named it. Such an exchange is marked `not_indexed`.
  * Each call uses its own short LMDB transaction. A transaction that stays open would keep the writer from reusing old
  * pages, and the file would grow.
  */
@@ -14,16 +14,17 @@ import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
 import { blockEnd, type RunMoves, SummaryTable } from './summary-table.ts';
 
-/** Maximum bytes of memory for decompressed blocks, and the same again for bodies. */
+/** Maximum memory for each of the two caches: decompressed blocks, and bodies. */
 const CAPTURE_READER_CACHE_BYTES = 32 << 20;
 
 export interface ReaderOptions {
-  /** Bound of the cache of decompressed blocks, and of the cache of bodies; default CAPTURE_READER_CACHE_BYTES. */
+  /** Bound of each of the two caches: decompressed blocks, and bodies; default CAPTURE_READER_CACHE_BYTES. */
   cache_bytes?: number;
   /** The file's data key; null or omitted: not encrypted. Secret. */
   data_key?: Uint8Array | null;
   /**
-   * Called for each unreadable exchange while many are read; if omitted, the first unreadable one ends the iteration.
+   * Called for each unreadable exchange while several exchanges are read; if omitted, the first unreadable one makes
+   * the iteration throw.
    */
   skipped?: (id: number) => void;
 }
@@ -49,7 +50,7 @@ export class CaptureReader {
   readonly #blocks: BlockReader;
   readonly #table: SummaryTable;
   readonly #skipped: ReaderOptions['skipped'];
-  /** The file's count of changes, as of the last reading. */
+  /** The file's count of changes at the last read. */
   #changes: number;
 
   /**
@@ -90,7 +91,7 @@ export class CaptureReader {
     });
   }
 
-  /** Forgets what it remembers if stored exchanges were erased since. */
+  /** Empties the caches if stored exchanges were changed since the last read. */
   #forgetChanged(): void {
     const changes = readChanges(this.#env);
     if (changes === this.#changes) return;
@@ -99,7 +100,7 @@ export class CaptureReader {
     this.#table.forget();
   }
 
-  /** Completed erasures since this live file began. */
+  /** Number of completed erasures since this live file was created. */
   get erasures(): number {
     return this.#read(() => readErasures(this.#env));
   }
@@ -160,7 +161,7 @@ export class CaptureReader {
     return { found, end: to + 1 };
   }
 
-  /** The first id that may belong to the run. If the index is damaged, every exchange may belong to it. */
+  /** The first id from `from` on that may belong to the run. If the index is damaged, that is `from`. */
   #findRun(from: number, runId: string): number {
     try {
       return this.#table.findRun(from, runId);
@@ -177,12 +178,12 @@ export class CaptureReader {
     if (meta === undefined) return undefined;
     const told = summarize(meta.record, meta.record.run_id, null);
     if (summary === undefined) return { ...told, not_indexed: true };
-    // The writer could not read the exchange; reading it throws the reason.
+    // The writer could not read the exchange. Reading it here throws the reason.
     this.#blocks.readBodies(id, meta);
     return told;
   }
 
-  /** The runs that exchanged turns because of a turn after this exchange. */
+  /** The moves of turns to another run that were caused by turns after the exchange `after`. */
   moves(after: number): RunMoves {
     return this.#read(() => this.#table.readMoves(after));
   }
@@ -210,7 +211,8 @@ export class CaptureReader {
   }
 
   /**
-   * The stored body's exact bytes; empty if the exchange had no body, undefined if the exchange is not in this file.
+   * The exact bytes of the stored body; empty if the exchange had no body, undefined if the exchange is not in this
+   * file.
    * @throws {import('./layout.ts').CaptureFileError} damaged, also if an attachment is missing
    */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
@@ -220,14 +222,14 @@ export class CaptureReader {
     });
   }
 
-  /** The stored copy in the form that a decoder takes; undefined if it is not in this file. */
+  /** The stored copy in the form that a decoder takes; undefined if the exchange is not in this file. */
   copy(id: number): StoredCopy | undefined {
     return this.#read(() => {
       const meta = this.#blocks.readMeta(id);
       const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
       if (meta === undefined || bodies === undefined) return undefined;
       const copy = makeStoredCopy(meta, { request: bodies.request, response: bodies.response });
-      // If the path does not tell the wire format, the index may know it from the bodies.
+      // If the wire format does not follow from the path, the index may have found it in the bodies.
       copy.shape ??= this.#table.read(id)?.shape ?? null;
       return copy;
     });

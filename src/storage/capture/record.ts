@@ -60,14 +60,14 @@ export interface StoredMeta {
   record: ExchangeRecord;
   request_has_files: boolean;
   response_has_files: boolean;
-  /** Whether the body was stored decoded, so that its content-encoding header no longer applies. */
+  /** Whether the content-encoding of the stored body was removed, so that its header no longer applies. */
   request_decoded: boolean;
   response_decoded: boolean;
 }
 
 /**
- * Milliseconds with three decimals: further digits are noise, which does not compress. Made from two integers, which
- * takes a quarter of the time of formatting a fraction.
+ * Formats milliseconds with three decimals; further digits are noise, which does not compress. Formats two integers,
+ * which takes a quarter of the time of formatting a fraction.
  */
 function encodeMs(ms: number): string {
   const rounded = Math.round(ms * 1_000);
@@ -84,7 +84,7 @@ function encodeNumber(number: number | null): string {
   return number === null || !Number.isFinite(number) ? 'null' : `${number}`;
 }
 
-/** One buffer for many meta parts: allocating one for each takes longer than writing it. */
+/** Size of a buffer that many meta parts share, because allocating one for each takes longer than writing it. */
 const SLAB_BYTES = 256 << 10;
 let slab = Buffer.alloc(0);
 let slabUsed = 0;
@@ -102,8 +102,8 @@ function encodeText(text: string): Buffer {
 }
 
 /**
- * The meta part of a record: a MetaArray as JSON. Written by hand, because building the array and its JSON takes
- * twice as long.
+ * Encodes the meta part of a record: a MetaArray as JSON. The JSON is joined from texts, because building the array and
+ * calling JSON.stringify takes twice as long.
  */
 export function encodeMeta(
   prepared: PreparedExchange,
@@ -145,7 +145,10 @@ function readSide(headers: string, bytes: number, withheld: WithheldCause | null
   return side;
 }
 
-/** The relegation decision is the last of the answer's headers, with a name that no client or upstream can send. */
+/**
+ * Moves the relegation decision from the answer's headers to its field. It is the last header, with a name that no
+ * client or upstream can send.
+ */
 function takeDecision(record: ExchangeRecord): ExchangeRecord {
   const { headers } = record.response;
   if (headers.at(-1)?.[0] !== DECISION_FIELD) return record;
@@ -153,12 +156,12 @@ function takeDecision(record: ExchangeRecord): ExchangeRecord {
   try {
     record.relegation = parseExact(text) as RecordedDecision;
   } catch {
-    // Masking has changed the JSON.
+    // Masking has made the JSON invalid.
   }
   return record;
 }
 
-/** The credential's fingerprint is the last of the request's headers. */
+/** Moves the credential's fingerprint from the request's headers, where it is the last, to its field. */
 function takeCredential(record: ExchangeRecord): ExchangeRecord {
   const { headers } = record.request;
   if (headers.at(-1)?.[0] !== CREDENTIAL_FIELD) return record;
@@ -260,10 +263,7 @@ function describeClientRun(
   };
 }
 
-/**
- * The facts in the headers of a request. @param hasNoSeq true: `x-svc-seq` was not read and is not used as a
- * number
- */
+/** What the headers of a request say. @param hasNoSeq whether the record has no number from `x-svc-seq` */
 function describeHeaders(
   headers: ExchangeSide['headers'],
   hasNoSeq: boolean,
@@ -274,7 +274,7 @@ function describeHeaders(
     const lower = name.toLowerCase();
     if (lower === 'x-svc-seq' && hasNoSeq) told.has_bad_seq = true;
     else if (lower === 'x-svc-tags') {
-      // Received headers are latin1.
+      // Received headers are decoded as latin1, but tags are UTF-8.
       const tags = readTagHeader(Buffer.from(value, 'latin1').toString());
       if (tags.length > 0) told.tags = tags;
     } else if (lower === 'user-agent') {
@@ -318,8 +318,8 @@ export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary)
   };
 }
 
-/** Whether it is what an erasure leaves of an exchange. Such an exchange is not listed, and no figure counts it. */
+/** Whether the exchange was erased. Erased exchanges are not listed, and not counted in any figure. */
 export function isErased({ provider, method, status }: ExchangeSummary): boolean {
-  // A route may have the same name, but every request has a method.
+  // The name of a route may be the same, but every request has a method.
   return provider === ERASED && method === '' && status === 0;
 }

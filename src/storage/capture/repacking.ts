@@ -1,6 +1,6 @@
 /**
  * Packs blocks that were stored uncompressed because exchanges arrived faster than they could be compressed. Readers
- * see either form, never an intermediate one. Capture process.
+ * see a block in either form, never in an intermediate one. Capture process.
  */
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { SealError } from '../../std/data-key.ts';
@@ -28,7 +28,7 @@ export interface WaitingBlock {
   bytes: number;
 }
 
-/** The blocks that wait to be packed, in id order, including those of a writer that was killed. */
+/** The blocks that wait to be packed, in id order, including those that a killed writer left. */
 export function listWaiting(env: CaptureEnv): WaitingBlock[] {
   if (env.waiting === null) return [];
   const blocks: WaitingBlock[] = [];
@@ -38,20 +38,20 @@ export function listWaiting(env: CaptureEnv): WaitingBlock[] {
   return blocks;
 }
 
-/** Length of an uncompressed block; 0 for none. */
+/** Length of an uncompressed block; 0 if it does not exist or is damaged. */
 function countRawBytes(stored: Buffer | undefined): number {
   if (stored === undefined) return 0;
   try {
     const place = readRawPlace(stored);
     return place === null ? stored.length : place.pieces.reduce((sum, bytes) => sum + bytes, 0);
   } catch (error) {
-    // A damaged block: its reader reports it.
+    // The block is damaged, which is reported when it is read.
     if (error instanceof RangeError) return 0;
     throw error;
   }
 }
 
-/** The row of `waiting`. */
+/** Encodes a row of `waiting`. */
 export function encodeWaiting(file: number): Buffer {
   const value = Buffer.allocUnsafe(4);
   value.writeUInt32LE(file);
@@ -59,11 +59,11 @@ export function encodeWaiting(file: number): Buffer {
 }
 
 /**
- * Compresses one block in place, or moves it compressed from its raw file into the database.
+ * Compresses a block that is in the database or in a raw file, and stores it in the database.
  * @param rawFolder folder of the raw files
  * @param nextPiece number of the next free piece
- * @returns number of pieces used, 0 also when there was nothing to do; null for an unreadable block, which stays
- *   unchanged
+ * @returns number of pieces used, 0 also if there was nothing to do; null if the block is unreadable, and stays
+ * unchanged
  * @throws the storage's error; the block is then unchanged
  */
 export function repackBlock(
@@ -103,11 +103,11 @@ export function repackBlock(
   return pieces.length;
 }
 
-/** Maximum bytes of memory for finding the number of the next piece. */
+/** Maximum memory for finding the number of the next piece. */
 const READER_CACHE_BYTES = 1 << 20;
 
 /**
- * Packs the raw blocks of a file without a writer: a file that is being sealed, or a copy.
+ * Packs the raw blocks of a file that has no writer: a file that is being sealed, or a copy.
  * @param folder folder of the raw files
  * @param release called with the raw file of each block once the packed block is on disk
  * @param rest called after each block with the time that it took, ms

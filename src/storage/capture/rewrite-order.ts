@@ -1,6 +1,6 @@
 /**
- * Orders to write capture files again while exchanges are stored (order-file.ts). The process that writes the database
- * carries them out (log-rewrite.ts). Any thread.
+ * Gives and accepts orders to write capture files again while exchanges are stored (order-file.ts). The process that
+ * writes the database carries them out (log-rewrite.ts). Any thread.
  *
  *   capture.mdb.compact-order   give unused space back: given; the command may withdraw it
  *   capture.mdb.compacting      accepted
@@ -26,7 +26,7 @@ export function findRewriteOrder(db: string): RewriteKind | null {
   return (['compact', 'rekey'] as const).find((kind) => rewriteOrderFile(db, kind).exists()) ?? null;
 }
 
-/** The files of an order to change the key. */
+/** The paths of the files of an order to change the key. */
 export function listRekeyOrderFiles(db: string): string[] {
   const { given, accepted, failed } = rewriteOrderFile(db, 'rekey');
   return [given, accepted, failed];
@@ -34,7 +34,7 @@ export function listRekeyOrderFiles(db: string): string[] {
 
 /**
  * Gives an order. It is on the disk when this returns.
- * @param change for `rekey`
+ * @param change the change of the key, for `rekey`; null for `compact`
  * @returns false if such an order exists
  * @throws Error of the file system
  */
@@ -43,7 +43,7 @@ export function giveRewriteOrder(db: string, kind: RewriteKind, change: KeyChang
 }
 
 /**
- * Accepts an existing order, or continues an accepted one.
+ * Accepts the given order, or continues the accepted one. The order must exist.
  * @returns the change of the key; null for `compact`
  * @throws Error if the order cannot be read
  */

@@ -1,18 +1,18 @@
 /**
- * The stored index of captured runs, `<capture database>.runs`: one row for each run, the figures of the newest
- * exchanges, and sums of cache misses and figures, so that listing runs does not read all exchanges. The index can always
- * be rebuilt from the captures, so an index that is damaged, or that belongs to another version, key or capture database, is removed. Only the capture
- * reader writes it (threads/capture-reader-entry.ts), never the gateway or the capture process. Any process may read
- * it.
- * To read it: `RunIndex.open(db, { data_key, version, mode: 'read' })` returns null without an index of that version.
- * `state` says up to which exchange it goes, `newest` returns rows starting with the newest run, and `find` returns
- * one run's row. `captures/listed-run.ts` defines the content of a row (`readListedRun`) and the version that the
- * capture reader writes (`indexVersion`).
- * Rows contain first words of runs, and of agents' system prompts. With a data key, rows are encrypted, and run names are hashed with the key.
- * Removing captured exchanges (expiry, erasure) removes the whole index file, because LMDB's free pages keep removed
- * content. A change of the key removes the file, too. Backups omit it. Commits are not synced, so a power failure may
- * cost the file. Bound: CAPTURE_LISTED_RUNS rows, CAPTURE_ACTIVITY.exchanges figures and the parts of
- * captures/cache-ledger.ts and captures/figure-cube.ts. Pages of removed rows are reused.
+ * The stored index of captured runs, in the file `<capture database>.runs`. It has a row for each run, the figures of
+ * the newest exchanges, and sums of cache misses and figures, so that runs can be listed without reading all exchanges.
+ * The index can always be rebuilt from the captures. So it is removed if it is damaged or belongs to another version,
+ * key or capture database. Only the capture reader writes it (threads/capture-reader-entry.ts), never the gateway or
+ * the capture process. Any process may read it.
+ * To read it, call `RunIndex.open(db, { data_key, version, mode: 'read' })`, which returns null if there is no index of
+ * that version. `state` says up to which exchange the index goes, `newest` returns rows starting with the newest run,
+ * and `find` returns one run's row. `captures/listed-run.ts` defines the content of a row (`readListedRun`) and the
+ * version that the capture reader writes (`indexVersion`).
+ * Rows contain the first words of runs and of agents' system prompts. With a data key, rows are encrypted, and run
+ * names are hashed with the key. Removing captured exchanges (expiry, erasure) removes the whole index file, because
+ * LMDB's free pages keep removed content. A change of the key removes the file, too. Backups omit it. Commits are not
+ * synced, so the file may be lost in a power failure. Bound: CAPTURE_LISTED_RUNS rows, CAPTURE_ACTIVITY.exchanges
+ * figures and the sums of captures/cache-ledger.ts and captures/figure-cube.ts. Pages of removed rows are reused.
  */
 import { createHash } from 'node:crypto';
 import { chmodSync, rmSync, statSync } from 'node:fs';
@@ -23,7 +23,7 @@ import { refuseWithoutRoom } from '../../std/file-place.ts';
 import { checkFileHead, checkRoom } from '../lmdb/file-head.ts';
 import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
 
-/** The content of the index is not what was written. It must be removed and rebuilt. */
+/** The content of the index is damaged. The index must be removed and rebuilt. */
 class RunIndexDamage extends Error {
   override readonly name = 'RunIndexDamage';
 }
@@ -88,7 +88,10 @@ export class RunIndex {
   readonly #key: DataKey | null;
   readonly #inode: bigint;
 
-  /** @throws in mode `write`: Error of the storage */
+  /**
+   * Opens the index. @returns null in mode `read` if there is no usable index. @throws Error of the storage, in mode
+   * `write`
+   */
   static open(db: string, options: RunIndexOptions): RunIndex | null {
     const path = runIndexPath(db);
     try {
@@ -148,7 +151,7 @@ export class RunIndex {
     }
   }
 
-  /** false: the file was removed or replaced. */
+  /** Whether the file that was opened is still at its path. */
   isThere(): boolean {
     return inodeOf(this.#path) === this.#inode;
   }
@@ -170,7 +173,7 @@ export class RunIndex {
     return rows;
   }
 
-  /** A run's row; undefined without one. @throws RunIndexDamage */
+  /** A run's row; undefined if there is none. @throws RunIndexDamage */
   find(runId: string): Buffer | undefined {
     const place = this.#names.get(this.#nameOf(runId));
     if (place === undefined) return undefined;
@@ -264,7 +267,7 @@ function addCheck(value: Buffer): Buffer {
   return whole;
 }
 
-/** An error of the disk, not of the file: rebuilding the index would not help. */
+/** Whether the error comes from the disk or the system, so that rebuilding the index would not help. */
 function isTrouble(thrown: unknown): boolean {
   return ['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EMFILE'].includes(
     (thrown as NodeJS.ErrnoException).code ?? '',

@@ -1,7 +1,7 @@
 /**
- * The sealed files of the log, and the sealing itself: packs the remaining raw blocks, completes the index, and
- * rewrites the file compacted and read-only, while the next file already takes new exchanges. The next start finishes
- * an interrupted seal. Capture process.
+ * Manages the sealed files of the log, and seals files: packs the remaining raw blocks, completes the index, and writes
+ * a compacted read-only copy, while new exchanges already go to the next file. The next start finishes an interrupted
+ * seal. Capture process.
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -26,14 +26,14 @@ import type { DecodeExchange } from './stored-copy.ts';
 export type MovedFile = Pick<SealedFile, 'path' | 'first_id' | 'last_id'>;
 
 interface SealedFilesOptions {
-  /** Of the live file. */
+  /** Path of the live file. */
   path: string;
   data_key: Uint8Array | null;
   /** Called with the raw file of each block once the packed block is on disk. */
   release: (file: number) => void;
   /** Completes the index of a file before it is sealed; null: the index stays as it is. */
   decode: DecodeExchange | null;
-  /** Lets exchanges be stored. @param tookMs time of the sealing since the last call, ms */
+  /** Pauses, so that exchanges can be stored. @param tookMs how long sealing has worked since the last call, ms */
   rest: (tookMs: number) => Promise<void>;
 }
 
@@ -45,9 +45,9 @@ export class SealedFiles {
   readonly #rest: (tookMs: number) => Promise<void>;
   #count: number;
   #lastId: number;
-  /** Seals that have neither succeeded nor failed. */
+  /** Number of files whose sealing has neither succeeded nor failed. */
   #pending = 0;
-  /** Files that an earlier process left before they were sealed. */
+  /** Files that an earlier process had begun to seal when it ended. */
   readonly #unfinished: readonly SealedFile[];
   /** Resolves after the last seal. Files are sealed one after the other. */
   #work: Promise<unknown> = Promise.resolve();
@@ -76,7 +76,7 @@ export class SealedFiles {
     return this.#count;
   }
 
-  /** The highest id in a sealed file; 0 without any. */
+  /** The highest id in a sealed file; 0 if there is none. */
   get last_id(): number {
     return this.#lastId;
   }
@@ -85,7 +85,10 @@ export class SealedFiles {
     return this.#pending > 0;
   }
 
-  /** What the indexes of files lack that are being sealed; null when they lack nothing. */
+  /**
+   * How many exchanges the indexes of the files that are being sealed lack, and the last indexed one; null if the
+   * indexes are complete.
+   */
   get index_behind(): { exchanges: number; indexed_id: number } | null {
     let exchanges = 0;
     for (const [{ last_id }, indexed] of this.#indexed) exchanges += last_id - indexed;
@@ -93,12 +96,14 @@ export class SealedFiles {
     return indexed_id === undefined || exchanges === 0 ? null : { exchanges, indexed_id };
   }
 
-  /** The raw files that unsealed files still need. @throws {import('./layout.ts').CaptureFileError} */
+  /**
+   * The numbers of the raw files that the unfinished files still need. @throws {import('./layout.ts').CaptureFileError}
+   */
   listWaitingFiles(): number[] {
     return this.#unfinished.flatMap(({ path }) => readWaitingFiles(path, this.#dataKey));
   }
 
-  /** Starts to seal the files of an earlier process. A file that fails is left for the next start. */
+  /** Starts to seal the files that an earlier process left. If a file cannot be sealed, the next start tries again. */
   resume(): void {
     for (const file of this.#unfinished) this.seal(file).catch(() => undefined);
   }
@@ -116,7 +121,7 @@ export class SealedFiles {
     return { path, first_id: firstId, last_id: lastId };
   }
 
-  /** Undoes the rename if there is no space for a new file. @param lastId the highest id of the earlier files */
+  /** Undoes `moveAside`, because the new file could not be made. @param lastId the highest id of the earlier files */
   moveBack({ path }: MovedFile, lastId: number): void {
     renameSync(path, this.#path);
     this.#count--;
@@ -124,8 +129,8 @@ export class SealedFiles {
   }
 
   /**
-   * Seals a renamed file, after the earlier ones.
-   * @param indexed the last exchange in its index; null: the index is read when its turn comes
+   * Seals a renamed file after all files that were passed earlier.
+   * @param indexed the last exchange in its index; null: read from the file when it is sealed
    * @returns its final path
    * @throws the storage's error; the next start tries again
    */
@@ -147,7 +152,7 @@ export class SealedFiles {
     await this.#work;
   }
 
-  /** Repeatable: an incomplete file is made again. */
+  /** Makes the sealed file. Can be repeated after an interruption, which leaves no incomplete sealed file. */
   async #compact(moved: MovedFile): Promise<string> {
     const { path: aside, first_id, last_id } = moved;
     const target = sealedPath(this.#path, first_id, last_id, false);
@@ -174,7 +179,7 @@ export class SealedFiles {
     return target;
   }
 
-  /** Indexes the rest of a file that takes no more exchanges. */
+  /** Indexes the remaining exchanges of a file to which no more are added. */
   async #completeIndex(moved: MovedFile): Promise<void> {
     const decode = this.#decode;
     if (decode === null) return;
@@ -201,14 +206,14 @@ export class SealedFiles {
   }
 }
 
-/** Maximum bytes of memory for what the index reads. */
+/** Maximum memory for blocks and bodies that the index reads. */
 const CACHE_BYTES = 16 << 20;
 /** Number of exchanges to index before each write. */
 const INDEX_BATCH = 256;
-/** Longest time of indexing between two pauses. */
+/** Maximum time of indexing between two pauses. */
 const INDEX_MS = 20;
 
-/** The raw files that a file needs until it is sealed. */
+/** The numbers of the raw files that a file needs until it is sealed. */
 function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
   const env = openCaptureEnv(path, 'write', dataKey);
   try {

@@ -1,6 +1,6 @@
 /**
- * The secrets to search for in one exchange: the credentials in the request's headers and query, in all encodings.
- * Capture process.
+ * The secrets to search for in one exchange, in all encodings: the credentials in the request's headers and query, and
+ * those of the operator. Capture process.
  */
 import { packNeedles } from '../../../native/byte-engine.ts';
 import { credentialForms, MAX_FORMS } from '../../redaction/credentials.ts';
@@ -14,7 +14,7 @@ export interface SecretSet {
   bytes: Buffer[];
   /** The secrets in the byte engine's format. */
   packed: Uint8Array;
-  /** The secrets, together with everything else to search for in a body. */
+  /** The secrets and everything else to search for in a body. */
   packed_all: Uint8Array;
   /** The search for the secrets alone, and the search for secrets and key shapes. */
   alone: Wanted;
@@ -23,9 +23,9 @@ export interface SecretSet {
 
 export const NO_SECRETS = makeSecretSet([]);
 
-/** Number of cached sets. A full cache is emptied. */
+/** Maximum number of cached sets. A full cache is emptied. */
 const MAX_REMEMBERED = 1_024;
-/** Longest packed set that is cached. */
+/** Larger packed sets are not cached. */
 const MAX_REMEMBERED_BYTES = 16_384;
 
 /** Caches the latest sets, so that equal credentials give the same object. */
@@ -34,15 +34,13 @@ export class SecretSets {
   readonly #always: readonly string[];
   readonly #alone: SecretSet;
 
-  /**
-   * @param always secrets in every set, whatever the number of credentials in the request
-   */
+  /** @param always secrets in every set, even if the request has the maximum number of credentials */
   constructor(always: readonly string[] = []) {
     this.#always = always.flatMap(credentialForms);
     this.#alone = always.length === 0 ? NO_SECRETS : makeSecretSet(sortForms(this.#always));
   }
 
-  /** @param found credentials as they came */
+  /** The set of these credentials. @param found credentials as received */
   intern(found: readonly string[]): SecretSet {
     if (found.length === 0) return this.#alone;
     const key = found.join('\n');
@@ -50,7 +48,7 @@ export class SecretSets {
     if (known !== undefined) return known;
     const texts = sortForms(found.flatMap(credentialForms)).slice(-MAX_FORMS);
     const secrets = makeSecretSet(this.#always.length === 0 ? texts : sortForms([...texts, ...this.#always]));
-    // Long sets are not cached: each is probably different.
+    // Large sets are not cached, because each is probably different.
     if (secrets.packed.length > MAX_REMEMBERED_BYTES) return secrets;
     if (this.#sets.size >= MAX_REMEMBERED) this.#sets.clear();
     this.#sets.set(key, secrets);
@@ -58,7 +56,7 @@ export class SecretSets {
   }
 }
 
-/** @returns each once, the longest first */
+/** @returns each form once, the longest first */
 function sortForms(forms: readonly string[]): string[] {
   return [...new Set(forms)].sort((a, b) => b.length - a.length);
 }
@@ -76,9 +74,7 @@ function makeSecretSet(texts: string[]): SecretSet {
   };
 }
 
-/**
- * @param shapes search for key shapes, too
- */
+/** What to search for. @param shapes whether to search for key shapes, too */
 export function wantedOf(secrets: SecretSet, shapes: boolean): Wanted {
   return shapes ? secrets.with_keys : secrets.alone;
 }

@@ -1,6 +1,4 @@
-/**
- * The report about an exchange whose content cannot be stored. Capture process.
- */
+/** Makes the report about an exchange whose content cannot be stored. Capture process. */
 import type { SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { maskText } from '../../redaction/mask.ts';
@@ -9,9 +7,7 @@ import { maskText } from '../../redaction/mask.ts';
 const STACK_LINES = 4;
 const TOLD_PATH_CHARACTERS = 200;
 
-/**
- * @param thrown the error of the attempt to store it
- */
+/** @param thrown the error of the attempt to store the exchange */
 export function describeSetApart(exchange: CapturedExchange, thrown: unknown): SetApart {
   const { name = typeof thrown, stack = '' } = thrown instanceof Error ? thrown : {};
   return {

@@ -12,7 +12,7 @@ export interface StoredCopy {
   shape: ApiShape | null;
   path: string;
   status: number;
-  /** Flat [name, value, …]; without content-encoding if the stored body is decoded. */
+  /** Flat [name, value, …]. A content-encoding header is omitted if it was removed from the stored body. */
   request_headers: readonly string[];
   response_headers: readonly string[];
   request_body: Uint8Array;
@@ -21,13 +21,16 @@ export interface StoredCopy {
   request_place?: BodyPlace | undefined;
 }
 
-/** A request body among others that are at hand, so that a decoder can read only what is new in it. */
+/**
+ * Says what a request body repeats of an earlier body, so that a decoder that has read the earlier one reads only the
+ * new bytes.
+ */
 export interface BodyPlace {
-  /** Stands for this body. */
+  /** Identifies this body. */
   self: object;
-  /** Stands for an earlier body that begins with the same bytes; null: none. */
+  /** Identifies an earlier body that begins with the same bytes; null: none. */
   repeats: object | null;
-  /** Number of these bytes; 0 without an earlier body. */
+  /** Number of these bytes; 0 if there is no earlier body. */
   repeated_bytes: number;
 }
 
@@ -43,24 +46,25 @@ export interface DecodedEntry extends ExchangeEntry {
   answered?: string | null;
   answered_id?: string | null;
   /**
-   * Hash of the answer alone, hash of the last answer in the request, and the index of the prefix that ends with it.
+   * Hash of the answer alone; hash of the last answer in the request; index of the prefix that ends with the last
+   * answer.
    */
   answer_alone?: string | null;
   last_answer_alone?: string | null;
   last_answer_at?: number;
-  /** Finds out whether this is a side call. `offersTools`: the client always offers tools to its model. */
+  /** Returns the kind of side call, or null. `offersTools`: whether the client always offers tools to its model. */
   findSideCall?: (offersTools: boolean) => SideKind | null;
   /** Computes the sketch of the system prompt. */
   sketchSystem?: () => string;
-  /** Failed tool results after the last answer in the request. */
+  /** Number of failed tool results after the last answer in the request. */
   failed_results?: number;
   /** Names of the tools that the answer calls, without repetitions. */
   tools?: string[];
   /** Whether the answer was cut off, or ended with an error. */
   broke_off?: boolean;
-  /** The wire format according to the bodies, if the path does not tell it. The exchange is a turn then. */
+  /** The wire format according to the bodies, if it does not follow from the path. If set, the exchange is a turn. */
   told_shape?: ApiShape | null;
-  /** False if the exchange is not a turn although its path says so. */
+  /** False if the exchange is not a turn although its path is that of a turn. */
   is_turn?: boolean;
   /** Lists the texts of the exchange, for the full-text index. */
   listTexts?: () => ExchangeTexts;

@@ -1,11 +1,11 @@
 /**
- * Secrets in streamed answers, which arrive in pieces. A model that repeats a key sends it in several events. In AWS
- * event streams, the text may also be base64, in frames with checksums. Pure; runs in the capture process.
- * Server-sent events: joins the string values of the JSON members that carry text, searches the joined text, and
- * masks each piece of a match in its place. AWS event stream (vnd.amazon.eventstream): the same over all payloads.
- * Changed frames get new lengths and checksums, so that the stored copy can still be decoded. Layout of a frame:
- * total length, length of headers, CRC-32 of the two lengths, headers, payload, CRC-32 of all before it; numbers
- * big-endian (Amazon Transcribe developer guide, "Event stream encoding").
+ * Finds and masks secrets in streamed answers. A model that repeats a key sends it in pieces, in several events. In AWS
+ * event streams, the text may also be base64, in frames with checksums. Pure; runs in the capture process. Server-sent
+ * events: joins the string values of the JSON members that carry text, searches the joined text, and masks each piece
+ * of a match in its place. AWS event stream (vnd.amazon.eventstream): does the same in the payloads of all frames.
+ * Changed frames get new lengths and checksums, so that the stored copy can still be decoded. Layout of a frame: total
+ * length, length of headers, CRC-32 of the two lengths, headers, payload, CRC-32 of all before it; numbers big-endian
+ * (Amazon Transcribe developer guide, "Event stream encoding").
  */
 import { crc32 } from 'node:zlib';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
@@ -14,11 +14,14 @@ import { MASK } from '../../redaction/mask.ts';
 import { findSecrets, type Wanted } from '../../redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
 
-/** Maximum number of pieces of a streamed text, and of frames of a body. A body that exceeds them is withheld. */
+/**
+ * Maximum number of pieces of the streamed texts of a body, and of its frames. A body that exceeds one of them is
+ * withheld.
+ */
 const STREAM_PIECES_MAX = 1_000_000;
 const STREAM_FRAMES_MAX = 250_000;
 
-/** JSON members whose string values are pieces of a text. Values of the same name form one text. */
+/** JSON members whose string values are pieces of a text. The values of members with the same name form one text. */
 const MEMBERS = [
   'text',
   'partial_json',
@@ -34,7 +37,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 interface Piece {
-  /** Position of the piece in the joined text, and in the body. */
+  /** Position of the piece in the joined text (`at`) and in the body (`start`), and its length. */
   at: number;
   start: number;
   size: number;
@@ -61,7 +64,7 @@ export function findSplitSecrets(body: Buffer, wanted: Wanted, work: Work = new 
     if (body[start] !== QUOTE) continue;
     start++;
     const end = findStringEnd(body, start);
-    // If a string does not end, no other string can begin inside it.
+    // The string has no end, so no other string follows.
     if (end < 0) break;
     at = end + 1;
     if (end === start) continue;
@@ -84,7 +87,7 @@ export function findSplitSecrets(body: Buffer, wanted: Wanted, work: Work = new 
   return found;
 }
 
-/** The index of the member whose name, with its quotation marks and colon, stands at `at`; -1 for none. */
+/** The index of the member whose name, with its quotation marks and colon, is at `at`; -1 if there is none. */
 function findMember(body: Buffer, at: number): number {
   for (let number = 0; number < MEMBERS.length; number++) {
     const name = MEMBERS[number]!;
@@ -99,7 +102,7 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0xa0 || (byte !== undefined && byte >= 0x09 && byte <= 0x0d);
 }
 
-/** The position of the closing quotation mark; -1 without one. */
+/** The position of the closing quotation mark; -1 if there is none. */
 function findStringEnd(body: Buffer, start: number): number {
   let at = start;
   for (;;) {
@@ -147,7 +150,7 @@ function maskRanges(text: Buffer, ranges: readonly ByteRange[], offset: number):
 
 const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
-/** InvokeModelWithResponseStream sends each event as base64 in a member of this name. */
+/** AWS Bedrock's InvokeModelWithResponseStream sends each event as base64 in a member of this name. */
 const WRAPPING = Buffer.from('"bytes"', 'latin1');
 const OPENING = 0x7b;
 const CLOSING = 0x7d;
@@ -162,8 +165,8 @@ interface Frame {
 }
 
 /**
- * The range of the event's base64 in a payload: the last member of that name in the outermost object; null without
- * one.
+ * The range of the event's base64 in a payload: the last member of that name in the outermost object; null if there is
+ * none.
  */
 function findWrapped(payload: Buffer): ByteRange | null {
   if (payload[0] !== OPENING) return null;
@@ -189,7 +192,7 @@ function findWrapped(payload: Buffer): ByteRange | null {
 
 const { base64: BASE64, equals: EQUALS } = CHARACTERS;
 
-/** Standard base64 and its padding. */
+/** Whether the byte is a character of standard base64 or padding. */
 function isBase64(byte: number | undefined): boolean {
   if (byte === undefined || byte === 0x2d || byte === 0x5f) return false;
   return (KINDS[byte]! & (BASE64 | EQUALS)) !== 0;
@@ -256,7 +259,8 @@ export function maskEventStream(body: Buffer, wanted: Wanted, work: Work = new W
   for (const frame of frames) {
     const end = offset + frame.text.length;
     const own: ByteRange[] = [];
-    // A range (of a private key, for example) may cross from one payload into the next: each payload masks its part.
+    // A range (of a private key, for example) may extend over several payloads. The part of each payload is masked
+    // there.
     for (let i = next; i < ranges.length && ranges[i]!.start < end; i++) {
       own.push({ start: Math.max(ranges[i]!.start, offset), end: Math.min(ranges[i]!.end, end) });
       if (ranges[i]!.end <= end) next = i + 1;

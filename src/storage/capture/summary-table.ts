@@ -1,10 +1,10 @@
 /**
- * The table `facts`: the summary of each indexed exchange, and the moves (which runs exchanged turns). Readers read
- * it while the capture process writes. Any thread.
- * Rows. Summaries are stored in blocks: the ids from 64n + 1 (or the file's first id) to 64n + 64. A full block is
- * one row, with the block's first id as key: a compressed JSON array. The last block is still growing: its row has
- * the first summaries, as an array or a single value, and each further summary has its own row, as JSON, until the
- * block is full. Key 0 has the moves.
+ * The table `facts`: the summary of each indexed exchange, and the moves (turns that got another run). Readers read it
+ * while the capture process writes. Any thread.
+ * Rows. Summaries are stored in blocks: the ids from 64n + 1 (or the file's first id) to 64n + 64. A full block is one
+ * row, with the block's first id as key: a compressed JSON array. The last block is not full. Its row has the first
+ * summaries, as an array or a single value, and each further summary has its own row, as JSON. The row with key 0 has
+ * the moves.
  */
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import { type CaptureEnv, readMetaNumber } from './layout.ts';
@@ -12,16 +12,16 @@ import type { ExchangeSummary } from './record.ts';
 
 /** Number of summaries that share one row. */
 const FACTS_PER_BLOCK = 64;
-/** No exchange has this id. */
+/** Key of the row of moves; no exchange has this id. */
 const MOVES_KEY = 0;
 const OPENING_BRACE = 0x7b;
-/** Largest decompressed row. The size that a row states is not trusted. */
+/** Maximum length of a decompressed row. The length in the row's head may be wrong, because rows can be damaged. */
 const MAX_ROW_BYTES = 256 << 20;
 
 /** An indexed exchange; null: it could not be read. */
 export type IndexedSummary = ExchangeSummary | null;
 
-/** A turn that was stored late has moved some turns to another run. */
+/** Some turns of run `from` got the run `to`, because a turn was stored late. */
 export interface RunMove {
   /** The turn that was stored late. */
   at: number;
@@ -29,7 +29,7 @@ export interface RunMove {
   to: string;
 }
 
-/** The moves that a file remembers. */
+/** The latest moves of a file. */
 export interface RunMoves {
   moves: RunMove[];
   /** Moves at or before this exchange may have been dropped. */
@@ -56,10 +56,10 @@ export class SummaryTable {
   readonly #env: CaptureEnv;
   readonly #firstId: number;
   #indexed: number;
-  /** Cache of the last block read: the next read is usually of the same block. */
+  /** The block that was read last. The next read is usually of the same block. */
   #block: { key: number; summaries: IndexedSummary[] } | null = null;
 
-  /** @param firstId of the file */
+  /** @param firstId first id of the file */
   constructor(env: CaptureEnv, firstId: number) {
     this.#env = env;
     this.#firstId = firstId;
@@ -71,14 +71,14 @@ export class SummaryTable {
     return this.#indexed;
   }
 
-  /** Reads how far the index is now. */
+  /** Reads again which exchange is the last indexed one. */
   refresh(): void {
     const indexed = this.#readIndexed();
     if (indexed !== this.#indexed) this.#block = null;
     this.#indexed = indexed;
   }
 
-  /** Forgets the rows that it has read, because they were changed. */
+  /** Drops the cached block, because rows were changed. */
   forget(): void {
     this.#block = null;
   }
@@ -110,8 +110,8 @@ export class SummaryTable {
   }
 
   /**
-   * The first indexed id from this one on that may belong to the run. Skips blocks whose text does not contain the
-   * run's name: parsing their summaries would take ten times as long.
+   * The first id from `id` on that may belong to the run. Skips blocks whose text does not contain the run's name,
+   * because parsing their summaries would take ten times as long.
    */
   findRun(id: number, runId: string): number {
     const name = Buffer.from(`"run_id":${JSON.stringify(runId)}`);
@@ -131,7 +131,7 @@ export class SummaryTable {
     return value === undefined || unpackRow(value).includes(name);
   }
 
-  /** The runs that exchanged turns because of a turn after this exchange. */
+  /** The moves of turns to another run that were caused by turns after the exchange `after`. */
   readMoves(after: number): RunMoves {
     const { moves, forgotten_to } = this.readAllMoves();
     return { moves: moves.filter(({ at }) => at > after), forgotten_to };

@@ -1,6 +1,6 @@
 /**
- * The capture files that the full-text index reads: sealed files, and the live file through its writer, because LMDB
- * opens a file only once per process. Capture process.
+ * Reads exchanges for the full-text index from the capture files. The live file is read through its writer, because
+ * LMDB opens a file only once per process. Capture process.
  */
 import { statSync } from 'node:fs';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
@@ -11,7 +11,7 @@ import type { LiveFile } from './live-file.ts';
 import { CaptureReader } from './reader.ts';
 import { type DecodeExchange, decodeSafely } from './stored-copy.ts';
 
-/** Identifies an exchange even if its file was replaced. */
+/** A mark that shows whether an id still means the same exchange after a file was replaced. */
 export function markExchange({
   started_at,
   duration_ms,
@@ -40,7 +40,7 @@ export class CaptureTextSources implements TextSources {
     const sources = listSealed(this.#path).map(({ path, first_id, last_id, sealing }) => ({
       first_id,
       last_id,
-      // The writing process does not fetch from a bucket.
+      // The capture process does not fetch blocks from a bucket.
       is_readable: !sealing && !this.#offloaded.isOffloaded(path),
     }));
     const { first_id, indexed } = this.#live().index;
@@ -50,7 +50,7 @@ export class CaptureTextSources implements TextSources {
   }
 
   bytes(): number {
-    // Bodies in a bucket count, too: they can be searched.
+    // Bodies in a bucket count, too, because they can be searched.
     const sizes = listSealed(this.#path).map(
       ({ path }) =>
         (statSync(path, { throwIfNoEntry: false })?.size ?? 0) + (this.#offloaded.bytesOf(path) ?? 0),

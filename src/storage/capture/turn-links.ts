@@ -1,26 +1,26 @@
 /**
- * Links each turn to the earlier turn that it continues, which determines its run. Runs in the capture process, and
- * on the command line in commands that rewrite a capture file.
+ * Links each turn to the earlier turn that it continues, which determines its run. Runs in the capture process, and on
+ * the command line in commands that rewrite a capture file.
  * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name
  * (src/domain/client-run.ts). Without such headers, it belongs to the run of the earlier turn whose conversation it
- * continues. The evidence for that, strongest first:
+ * continues. The evidence that a turn continues another one, strongest first:
  *   1. the turn's longest prefix that reaches its last answer or beyond, and equals an earlier request with its answer;
  *   2. the turn's last answer alone: the client has rewritten or dropped the earlier messages;
  *   3. the longest shorter prefix that equals an earlier request, with or without its answer (the client has
  *      changed the answer).
- * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise
- * only the shorter prefixes count. Without any evidence, the request starts a run: the same first message sent again
- * is a new run. A conversation that starts again is a new run, too, such as a sub-agent's, or one whose client has
+ * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise only
+ * shorter prefixes count as evidence. Without any evidence, the request starts a run. So a first message that is sent
+ * again starts a new run. So does a conversation that begins anew, such as that of a sub-agent, or after the client has
  * summarized the history. A run without a label is called `conv_<lowest id of its exchanges>`.
- * Order. "Earlier" refers to the arrival of the request, not to the order of storage. Server threads store in
- * batches, so the answer that a turn repeats may be stored after the turn. When such a late turn is stored, the turns
- * that continue it are linked to it. The resulting runs are those that storage in arrival order would have given;
- * `moves` informs readers that follow the file. Turns in an earlier file keep their run.
- * Several turns may match equally well, because runs begin alike. The choice follows these criteria, in this order:
- * an identical system prompt; a prompt about as similar as the best; a turn that no earlier turn continues; the most
- * similar prompt; the latest turn. Without an answer as evidence (a retry, a changed answer), dissimilar prompts mean
- * different agents.
- * State. A request is looked up among the latest INDEXED_TURNS_KNOWN turns, in a map in memory (turn-map.ts). The
+ * Order. "Earlier" refers to the arrival of the request, not to the order of storage. Server threads store in batches,
+ * so the answer that a turn repeats may be stored after the turn. When such a late turn is stored, the turns that
+ * continue it are linked to it. The resulting runs are the same as if turns were stored in the order of arrival.
+ * `moves` tells readers that follow the file which runs changed. Turns in an earlier file keep their run.
+ * Several turns may match equally well, because many runs begin with the same messages. The choice follows these
+ * criteria, in this order: an identical system prompt; a prompt about as similar as the best; a turn that no earlier
+ * turn continues; the most similar prompt; the latest turn. If the evidence does not include an answer (a retry, a
+ * changed answer), a turn with a dissimilar prompt is not continued, because it is probably of another agent.
+ * Memory. A request is looked up among the latest INDEXED_TURNS_KNOWN turns, in a map in memory (turn-map.ts). The
  * first use fills the map from the table `tails`. Its key is the id of a turn. Its value contains: whether the turn
  * failed; eight bytes of the SHA-256 of each hash that identifies the turn or that it looks for; its arrival; the
  * sketch of its system prompt; and the turn that it continues. If the turn is in an earlier file, the value also
@@ -48,21 +48,21 @@ import {
   type WantedKeys,
 } from './turn-map.ts';
 
-/** The latest known turns that a new file copies from the previous one. */
+/** Number of the latest turns that a new file copies from the previous one. */
 const INDEXED_TURNS_CARRIED = 10_000;
-/** Maximum number of prefixes of one conversation that are looked up: the longest ones. */
+/** Maximum number of prefixes of one conversation that are looked up. The longest ones are used. */
 const MAX_PREFIXES = 2_048;
 
 /** A change to an earlier turn, caused by a turn that was stored late. */
 export interface Correction {
   run_id: string | null;
-  /** 0: it continues no turn. */
+  /** The turn that it continues; 0: none. */
   follows: number;
 }
 
 /** The summaries of the linked turns. */
 interface LinkedSummaries {
-  /** The run of an indexed turn; null without one, undefined if the turn is not in this file. */
+  /** The run of an indexed turn; null if it has none, undefined if the turn is not in this file. */
   readRun(id: number): string | null | undefined;
   /** The decoder's result for an exchange of this file; null if it is not readable. */
   readEntry(id: number): DecodedEntry | null;
@@ -92,13 +92,13 @@ interface FoundTurn {
 export class TurnLinks {
   readonly #tails: ValueTable<number>;
   readonly #summaries: LinkedSummaries;
-  /** The first use reads `tails` up to this turn. */
+  /** The last indexed exchange. The first use reads `tails` up to it. */
   #stored: number;
   #turnMap: TurnMap | null = null;
   #added: Turn[] = [];
   readonly #changed = new Set<Turn>();
   #moves: RunMove[] = [];
-  /** Keys of the turn that is being added, by their hashes. Each is looked up, and identifies the turn. */
+  /** Keys of the turn that is being added, by the hashes from which they were made. */
   readonly #keys = new Map<string, string>();
 
   /**
@@ -110,7 +110,7 @@ export class TurnLinks {
     this.#stored = stored;
   }
 
-  /** The rows to write. The caller then calls {@link settle}. */
+  /** The rows to write. The caller writes them, and then calls {@link settle}. */
   listChanges(): LinkChanges {
     const encode = (turn: Turn): TurnRow => ({ key: turn.id, value: encodeTurn(turn) });
     return { added: this.#added.map(encode), changed: [...this.#changed].map(encode), moves: this.#moves };
@@ -124,7 +124,7 @@ export class TurnLinks {
   }
 
   /**
-   * Forgets the turns, because some were removed from `tails`. The next use reads `tails` again.
+   * Drops the turns in memory, because some were removed from `tails`. The next use reads `tails` again.
    * @param stored the last indexed exchange of the file
    */
   forget(stored: number): void {
@@ -132,7 +132,7 @@ export class TurnLinks {
     this.#stored = stored;
   }
 
-  /** Links the next turn. @returns its run, and the turn of the run that it continues; 0 for none */
+  /** Links the next turn. @returns its run, and the turn of that run that it continues (0: none) */
   add({ record, entry, client }: ExchangeFacts): { run_id: string; follows: number } {
     const place = { id: record.id, arrival: arrivalOf(record) };
     this.#keys.clear();
@@ -143,7 +143,7 @@ export class TurnLinks {
     // A labelled turn continues only a turn of the same run.
     if (foundRun !== runId) found = null;
     const turn = makeTurn(place, record, entry, found, (text) => this.#keyOf(text));
-    // Reuses the previous turn's string if it is equal, so that each run has one.
+    // Reuses the previous turn's string, so that all turns of a run share one string.
     turn.known_run = foundRun === runId ? foundRun : runId;
     turn.is_labelled = label !== null;
     if (turn.keys.length === 0) return { run_id: runId, follows: turn.follows };
@@ -200,9 +200,9 @@ export class TurnLinks {
   }
 
   /**
-   * Places a turn that was stored after turns that arrived later. The turns that continue it are linked to it, as
-   * they would have been in arrival order. The cost does not depend on the size of the file: it is a few candidates
-   * for each key of the turn, and the turns of the runs that change.
+   * Handles a turn that was stored after turns that arrived later. Turns that continue it are linked to it, as if it
+   * had been stored in the order of arrival. The cost does not depend on the size of the file: a few candidates are
+   * examined for each key of the turn, and the turns of the runs that change.
    */
   #placeLate(turn: Turn, first: string | undefined): void {
     const turns = this.#turns();
@@ -211,8 +211,8 @@ export class TurnLinks {
         .filter((candidate) => candidate !== turn && !isEarlier(candidate, turn))
         .sort((a, b) => (isEarlier(a, b) ? -1 : 1));
     const [asked, ...answered] = turn.keys;
-    // The turn failed or is a retry: a later turn with the same request may be its retry, or may no longer be a
-    // retry.
+    // The turn failed or is a retry. So a later turn with the same request may be its retry, or may no longer be the
+    // retry of another turn.
     if (turn.failed || turn.strength === LINK.beyond) {
       for (const candidate of later(turns.listWith(asked!)))
         if (candidate.keys[0] === asked) this.#retry(candidate, turn);
@@ -231,7 +231,7 @@ export class TurnLinks {
       if (candidate.strength <= LINK.prefix) this.#findAgain(candidate, turn);
   }
 
-  /** Finds the turn that a turn retries, if any. */
+  /** Links a turn to the turn that it retries, if there is one. */
   #retry(turn: Turn, late: Turn): void {
     const turns = this.#turns();
     const asked = turn.keys[0]!;
@@ -240,7 +240,7 @@ export class TurnLinks {
     else if (turns.get(turn.follows)?.keys[0] === asked) this.#findAgain(turn, late);
   }
 
-  /** Reads a turn's bodies again to find out which turn it continues. */
+  /** Reads a turn's bodies again, finds the turn that it continues, and links it. */
   #findAgain(turn: Turn, late: Turn): void {
     const entry = this.#summaries.readEntry(turn.id);
     if (entry === null) return;
@@ -258,13 +258,13 @@ export class TurnLinks {
     this.#nameTree(turn, late);
   }
 
-  /** Records that a turn continues another one. @param late the turn that revealed it */
+  /** Records that a turn continues another one. @param late the late turn that caused this */
   #follow(turn: Turn, before: Turn, strength: LinkStrength, late: Turn): void {
     if (turn.follows === before.id && turn.strength === strength) return;
     const turns = this.#turns();
     const newRoot = this.#rootOf(before);
     const oldRoot = this.#rootOf(turn);
-    // The history of a turn cannot contain the answers of turns that continue it.
+    // A turn cannot continue a turn that follows it in the same conversation.
     if (oldRoot === newRoot && this.#isBehind(before, turn)) return;
     if (turn.is_labelled && this.#readRun(turn) !== this.#readRun(before)) return;
     const isStart = oldRoot === turn;
@@ -385,7 +385,8 @@ function makeTurn(
     is_labelled: false,
     keys: hashes.filter((text) => text !== undefined).map(keyOf),
     wants: entry === null ? WANTS_NOTHING : findWanted(entry, strength, keyOf),
-    // The prompt of a run is sketched once: for a long prompt, the sketch takes longer than everything else here.
+    // The prompt of a run is sketched only once, because the sketch of a long prompt takes longer than everything else
+    // here.
     sketch: found?.before.sketch ?? entry?.sketchSystem?.() ?? '',
     follows: found?.before.id ?? 0,
     strength,
@@ -393,7 +394,7 @@ function makeTurn(
   };
 }
 
-/** The keys of the turn that this one would continue if that turn were stored later. */
+/** The keys of a turn that this one would continue. They are stored in case that turn is stored later. */
 function findWanted(
   entry: DecodedEntry,
   strength: LinkStrength,

@@ -1,8 +1,8 @@
 /**
- * The latest turns of a capture file, indexed by the parts that later requests repeat, and the format of their rows
- * in the table `tails`. A request finds the turn that it continues among those that arrived earlier, in whatever
- * order they were stored. A turn that is stored late finds the turns that continue it. Used by the capture process,
- * and by readers on any thread.
+ * A map of the latest turns of a capture file by keys, which are made from the parts that later requests repeat; and
+ * the format of the rows of turns in the table `tails`. With a key, a request finds the turn that it continues among
+ * those that arrived earlier, in whatever order they were stored. A turn that is stored late finds the turns that
+ * continue it. Used by the capture process, and by readers on any thread.
  * Bounds: the latest INDEXED_TURNS_KNOWN turns; for each key, the latest MAX_CANDIDATES of them.
  */
 import { hash } from 'node:crypto';
@@ -11,16 +11,16 @@ import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch
 /** Maximum number of turns among which a later turn's predecessor is found. The oldest are dropped first. */
 export const INDEXED_TURNS_KNOWN = 50_000;
 
-/** Maximum number of turns with the same key that are compared: the latest ones. */
+/** Maximum number of turns that are kept for one key. Older ones are dropped. */
 const MAX_CANDIDATES = 16;
-/** A prompt counts as equally similar if its similarity is at most this much lower than the best. */
+/** A prompt counts as equally similar if its similarity is lower than the best one by at most this. */
 const SIMILARITY_SLACK = 0.15;
 
 /**
- * How strong the evidence is that a turn continues another one. `beyond`: the request repeats, beyond its last
- * answer, an unanswered request. `answer`: its history up to its last answer equals the other request with its
- * answer. `alone`: its last answer is the other turn's. `prefix`: a shorter part of its history equals the other
- * request.
+ * How strong the evidence is that a turn continues another one. `beyond`: the request repeats the other request, which
+ * was not answered, including the messages after the last answer. `answer`: its history up to its last answer equals
+ * the other request with its answer. `alone`: its last answer is that of the other turn. `prefix`: a shorter part of
+ * its history equals the other request.
  */
 export const LINK = { none: 0, prefix: 1, alone: 2, answer: 3, beyond: 4 } as const;
 export type LinkStrength = (typeof LINK)[keyof typeof LINK];
@@ -28,17 +28,17 @@ export type LinkStrength = (typeof LINK)[keyof typeof LINK];
 /** The position of a turn among all turns: by arrival, then by id. */
 export interface TurnPlace {
   id: number;
-  /** The stamp of its arrival; 0 in files of versions before 0.2.0. */
+  /** When the request arrived; 0 in files of versions before 0.2.0. */
   arrival: number;
 }
 
-/** The keys by which a turn looks for its predecessor; '' for none. */
+/** The keys by which a turn looks for its predecessor; '': none. */
 export interface WantedKeys {
-  /** Its history up to its last answer. */
+  /** Key of its history up to its last answer. */
   answer: string;
-  /** Its last answer by itself. */
+  /** Key of its last answer alone. */
   alone: string;
-  /** Its first message, if no turn is known whose answer it repeats. */
+  /** Key of its first message, if no turn is known whose answer it repeats. */
   first: string;
 }
 
@@ -47,19 +47,22 @@ export interface Turn extends TurnPlace {
   failed: boolean;
   /** Set if the exchange is in an earlier file. */
   run_id: string | null;
-  /** The turn's run, cached while the index is open: reading it from the summary takes longer than everything else. */
+  /**
+   * The turn's run, cached while the index is open, because reading it from the summary takes longer than everything
+   * else.
+   */
   known_run: string | null;
   /** Whether its own headers name its run. */
   is_labelled: boolean;
   /** Key of the request; if it was answered, also that of request and answer, and that of the answer alone. */
   keys: string[];
   wants: WantedKeys;
-  /** Sketch of its system prompt; '' without one. */
+  /** Sketch of its system prompt; '' if it has none. */
   sketch: string;
   /** The turn of its run that it continues; 0 if it starts a conversation. */
   follows: number;
   strength: LinkStrength;
-  /** Known turns that continue it; null without any. */
+  /** Known turns that continue it; null if there are none. */
   followers: Turn[] | null;
 }
 
@@ -86,9 +89,9 @@ const WANTED = ['answer', 'alone', 'first'] as const;
 
 /**
  * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that this one continues, the sketch,
- * the place, the run's name. A place consists of the arrival stamp, a byte for the strength of the link and the kinds
- * of keys, and the keys by which the turn looks for its predecessor. A turn that continues an earlier one has the same
- * sketch, so each file has the sketch once per run.
+ * the place, the run's name. Here the place consists of the arrival stamp, a byte for the strength of the link and the
+ * kinds of keys, and the keys by which the turn looks for its predecessor. A turn that continues an earlier one has the
+ * same sketch, which is then omitted.
  */
 export function encodeTurn(turn: Turn): Buffer {
   const isShared = turn.follows !== 0 && turn.follows < turn.id && turn.run_id === null;
@@ -164,7 +167,7 @@ export function decodeTurn(id: number, bytes: Buffer): Turn {
   };
 }
 
-/** Turns by key: usually one for each key, otherwise the latest few, oldest first. */
+/** Turns by key: usually one for each key. If there are several, the latest few are kept, oldest first. */
 class TurnKeys {
   readonly #turns = new Map<string, Turn | Turn[]>();
 
@@ -204,7 +207,7 @@ export class TurnMap {
   readonly #byWanted = new TurnKeys();
   #newestArrival = 0;
 
-  /** Adds the next turn, without a predecessor. {@link link} sets that. */
+  /** Adds the next turn. {@link link} sets its predecessor. */
   add(turn: Turn): void {
     this.#turns.push(turn);
     this.#byId.set(turn.id, turn);
@@ -222,7 +225,7 @@ export class TurnMap {
     }
   }
 
-  /** Whether a turn arrived at or after this stamp. */
+  /** Whether a turn arrived at this time or later. */
   hasArrivedSince(arrival: number): boolean {
     return arrival <= this.#newestArrival;
   }
@@ -236,7 +239,7 @@ export class TurnMap {
     else before.followers.push(turn);
   }
 
-  /** Records that the turn starts a conversation. */
+  /** Records that the turn continues no other turn. */
   unlink(turn: Turn): void {
     const before = this.#byId.get(turn.follows);
     if (before?.followers != null)
@@ -249,14 +252,15 @@ export class TurnMap {
    * The turn that a request with this key continues, or null.
    * @param at the place of the request
    * @param sketch computes the sketch of the request's system prompt
-   * @param isWhole true: the key stands for the whole request; then an unanswered turn counts only if it failed
+   * @param isWhole true: the key is that of the whole request. An unanswered turn is then found only if it failed
    */
   find(key: string, at: TurnPlace, sketch: () => string, isWhole: boolean): Turn | null {
     const known = this.#byKey.get(key);
     if (known.length === 0) return null;
     const earlier = known.filter((turn) => isEarlier(turn, at));
     if (earlier.length > 0) return choose(earlier, key, at, sketch, isWhole);
-    // The order of requests that arrived in the same millisecond is unknown; their histories determine it.
+    // The order of requests that arrived in the same millisecond is unknown. A request that continues another one is
+    // the later one.
     const equal = known.filter(
       (turn) => turn.arrival === at.arrival && turn.id !== at.id && turn.keys[0] !== key,
     );
@@ -326,20 +330,19 @@ function choose(
   return chosen;
 }
 
-/** Whether a request earlier than the given place continues the turn. */
+/** Whether a request that arrived before the given place continues the turn. */
 function isFollowedBefore({ followers }: Turn, at: TurnPlace): boolean {
   return followers?.some((follower) => follower.id !== at.id && isEarlier(follower, at)) ?? false;
 }
 
 /**
- * Similarity of the prompts, 0 to 1, or 2 if they are equal; -1 if a request with this key does not continue the
- * turn.
+ * Similarity of the prompts: 0 to 1, or 2 if they are equal; -1 if a request with this key does not continue the turn.
  */
 function measure(turn: Turn, key: string, at: TurnPlace, sketch: string, isWhole: boolean): number {
   const similarity = compareSketches(turn.sketch, sketch);
   const isAnswered = turn.keys[0] !== key;
   if (isAnswered) return similarity;
-  // A failed call is retried once: a third attempt continues the second.
+  // A failed call can have only one retry. A third attempt continues the second one.
   const isRetry = turn.failed && !isFollowedBefore(turn, at);
   return (isWhole && !isRetry) || similarity < ALIKE ? -1 : similarity;
 }
