@@ -102,8 +102,8 @@ export class BlockBuilder {
    * @throws the storage's error
    */
   closeFull(ahead: number): void {
-    // If the bytes ahead are too few for a raw block, they are added to the open one. In a block of their own they
-    // would be compressed at once.
+    // If the bytes ahead are too few for a raw block, they are added to the open one. In a separate block they would be
+    // compressed at once.
     const isFull = this.#isPressed
       ? this.#openBytes >= BLOCK_BYTES && ahead >= BLOCK_BYTES
       : this.#openBytes >= BLOCK_BYTES || this.#open.length >= BLOCK_EXCHANGES;

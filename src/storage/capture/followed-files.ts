@@ -124,7 +124,7 @@ export class FollowedFiles {
     return [{ first_id: this.first_id, last_id: this.last_stored_id }];
   }
 
-  /** The last stored exchange, listed or not, as of the last `refresh`; 0 if there is none. */
+  /** The last stored exchange, listed or not, as of the last `refresh`; 0 if no exchange is stored. */
   get last_stored_id(): number {
     return this.#parts.at(-1)?.last_id ?? 0;
   }

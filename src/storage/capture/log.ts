@@ -131,7 +131,7 @@ interface AppendResult {
   /** Range of stored ids; if nothing was stored, last_id is first_id - 1. */
   first_id: number;
   last_id: number;
-  /** Exchanges whose content cannot be stored; absent if there are none. */
+  /** Exchanges whose content cannot be stored; omitted if the batch has no such exchange. */
   set_apart?: SetApart[];
   /** Set when storage failed in the middle: the last `exchanges` exchanges of the batch must be appended again. */
   left?: { exchanges: number; failure: Error };
@@ -151,9 +151,9 @@ interface CaptureLogStats {
   packing: PackingState;
   /** Bodies that were not stored because their content could not be inspected, by cause, since the log was opened. */
   withheld: Record<WithheldCause, number>;
-  /** Progress of the full-text index; null if there is none. */
+  /** Progress of the full-text index; null if the log keeps no such index. */
   text: TextIndexState | null;
-  /** Progress of moving files to the bucket; null if there is none. */
+  /** Progress of moving files to the bucket; null if no file is or was in a bucket. */
   bucket: OffloadState | null;
 }
 

@@ -173,7 +173,7 @@ export class RunIndex {
     return rows;
   }
 
-  /** A run's row; undefined if there is none. @throws RunIndexDamage */
+  /** A run's row; undefined if it does not exist. @throws RunIndexDamage */
   find(runId: string): Buffer | undefined {
     const place = this.#names.get(this.#nameOf(runId));
     if (place === undefined) return undefined;

@@ -76,7 +76,7 @@ export class SealedFiles {
     return this.#count;
   }
 
-  /** The highest id in a sealed file; 0 if there is none. */
+  /** The highest id in a sealed file; 0 if no file is sealed. */
   get last_id(): number {
     return this.#lastId;
   }

@@ -62,7 +62,7 @@ export interface Turn extends TurnPlace {
   /** The turn of its run that it continues; 0 if it starts a conversation. */
   follows: number;
   strength: LinkStrength;
-  /** Known turns that continue it; null if there are none. */
+  /** Known turns that continue it; null if no turn does. */
   followers: Turn[] | null;
 }
 
