@@ -14,9 +14,9 @@
  *   their own hosts, and the default upstream may be any provider. Bedrock's verbs are plain words (`/invoke`), so they
  *   count only under the bedrock route and under prefixes of GW_ROUTES.
  * - Azure OpenAI has `/openai/responses`, and Vertex AI serves Claude under `:rawPredict` and `:streamRawPredict`.
- * - InvokeModel of a model with `embed` in its name is an embedding, no turn. If a profile's ARN hides the name, the
- *   bodies decide when the exchange is indexed, and its record is corrected; the counters of the stats keep it as a
- *   turn.
+ * - InvokeModel of a model with `embed` in its name is an embedding, not a turn. If the ARN of an inference profile
+ *   hides the name, the bodies decide when the exchange is indexed, and its record is corrected. The counters of the
+ *   stats still count it as a turn.
  * - Related paths (`/v1/messages/count_tokens`, `/v1/messages/batches`, `/v1/responses/{id}`, `:countTokens`,
  *   `:batchGenerateContent`, `/count-tokens`, `/invoke-with-bidirectional-stream`) are `other`.
  *

@@ -1,18 +1,18 @@
 /**
  * Decodes the content codings of a stored body, up to a bounded size. Pure apart from node:zlib; runs where stored
- * copies are read (capture writer, command line), never on a server thread.
+ * copies are read (capture process, command line), never on a server thread.
  *
- * The stored headers are those of the wire, but the stored body may already be decoded (redaction works on decoded
- * bodies). So the header is a hint: a body that does not decode but reads as text is used unchanged, and a body that
- * begins with gzip's or zstd's magic number is decoded without a header. Codings: gzip and deflate (RFC 9110 section
- * 8.4.1; deflate with and without its zlib wrapper), br (RFC 7932), zstd (RFC 8878).
+ * The stored headers are as received, but the stored body may already be decoded (redaction works on decoded bodies).
+ * So the header is a hint: a body that does not decode but reads as text is used unchanged, and a body that begins with
+ * gzip's or zstd's magic number is decoded without a header. Codings: gzip and deflate (RFC 9110 section 8.4.1; deflate
+ * with and without its zlib wrapper), br (RFC 7932), zstd (RFC 8878).
  */
 
 import zlib from 'node:zlib';
 import { ZSTD_FRAMES } from '../limits.ts';
 import { beginsLikeZstd, decompressFrames, decompressZstd } from '../std/zstd.ts';
 
-/** Largest decompressed size of a stored body. A turn with a larger one is stored and marked undecodable. */
+/** Largest decompressed size of a stored body. A turn with a larger body is stored and marked undecodable. */
 export const DECODED_BODY_BYTES = 128 << 20;
 
 /** More codings on one body are refused: no real server stacks so many. */
@@ -143,8 +143,8 @@ function inflate(
 }
 
 /**
- * Checks the result of `node:zlib` with `info`, which does not report bytes after the stream. It reads gzip with
- * several members completely.
+ * Checks the result of `node:zlib` with `info`, which does not report bytes after the stream. `node:zlib` reads gzip
+ * with several members completely.
  */
 function judgeInflated(
   given: unknown,
@@ -156,7 +156,7 @@ function judgeInflated(
   return { bytes: buffer, error: null };
 }
 
-/** All frames; for a truncated one, the decoded beginning. */
+/** Decodes all frames of a zstd body. Of a truncated frame, it decodes the beginning. */
 function inflateZstd(
   bytes: Uint8Array,
   maxOutputLength: number,

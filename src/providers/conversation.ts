@@ -14,8 +14,8 @@
  *
  * An answer alone. Clients rewrite what they sent before: they drop old messages, truncate old results, move a
  * reminder. Then no prefix is shared, and yet the request holds the last answer. So the answer is also fingerprinted
- * alone, and so is the last answer in the request: by its calls with their ids, otherwise by its words. A short answer
- * without a call is left out, because many turns give it.
+ * alone, and so is the last answer in the request: by its calls with their ids, otherwise by its words. Short answers
+ * are left out, because many turns give the same one.
  *
  * The system prompt is not part of the hashes, because a date, a session's id or a listing of files in it may change
  * from request to request. A sketch of it (src/domain/prompt-sketch.ts) distinguishes agents whose conversations begin
@@ -62,7 +62,7 @@ export interface Conversation {
    * answer. When two runs began alike, it shows which of them a request continues.
    */
   answered: string | null;
-  /** The same kind of prefix, by the answer's id, when the provider keeps the answer, otherwise null. */
+  /** Such a prefix made from the answer's id, if the provider keeps the answer, otherwise null. */
   answered_id: string | null;
   /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;
@@ -78,7 +78,7 @@ export interface Conversation {
   sketchSystem(): string;
 }
 
-/** For a turn that cannot be read. */
+/** The fingerprints of a turn that cannot be read. */
 export const NO_CONVERSATION: Conversation = Object.freeze({
   prefixes: [],
   answered: null,
@@ -93,7 +93,7 @@ export const NO_CONVERSATION: Conversation = Object.freeze({
 
 /**
  * Fingerprints a turn.
- * @param withIds whether the ids of tool calls come from the provider and so count
+ * @param withIds whether the ids of tool calls come from the provider and are therefore hashed
  */
 export function fingerprintConversation(
   asked: WireRequest,
@@ -229,7 +229,7 @@ class Chain {
     this.chars = chars;
   }
 
-  /** A copy of its state; must be called directly after `takeHash`. */
+  /** A copy of the hash's state; call this directly after `takeHash`. */
   copy(): Hash {
     return this.#hash.copy();
   }
@@ -317,7 +317,7 @@ function addMessage(state: ChainState, { role, content }: TurnMessage): void {
   }
 }
 
-/** The audio of an answer: clients send its id back instead of its bytes. */
+/** Whether the block is the audio of an answer. Clients send its id back, not its bytes. */
 function isSpeech(block: TurnBlock): boolean {
   return block.type === 'media' ? block.kind === 'audio' : block.type === 'other' && block.name === 'audio';
 }
@@ -350,8 +350,8 @@ function describeBlock(block: OtherBlock, withIds: boolean): string {
 }
 
 /**
- * Fields in which an answer and its echo may differ: ids and states of tools that the provider runs, and
- * signatures.
+ * Fields in which an answer may differ from the copy that a client sends back: ids and states of tools that the
+ * provider runs, and signatures.
  */
 const MARKS: ReadonlySet<string> = new Set([
   'type',

@@ -45,7 +45,7 @@ const MAX_EVENT_STREAM_MESSAGE = 24 * 1024 * 1024;
 /**
  * Feeds an answer's frames to the sink: those before an unreadable part, and those after it if the framing allows.
  * @param contentType the answer's; if it is wrong or absent, the first bytes decide
- * @param isPlain the digits of its numbers do not matter
+ * @param isPlain whether the digits of the answer's numbers do not matter
  */
 export function readFrames(
   bytes: Uint8Array,

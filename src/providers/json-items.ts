@@ -30,10 +30,13 @@ const CLOSE_BRACE = 0x7d;
 const LISTS: readonly string[] = ['messages', 'contents', 'input'];
 /** Longest name of a member that is read. */
 const NAME_BYTES = 16;
-/** The end of a longer text is found by a call, which costs as much as this many bytes. */
+/**
+ * The end of a string longer than this is found with `indexOf`. Such a call costs as much as comparing this many bytes.
+ */
 const NEAR_BYTES = 48;
 
 /**
+ * Finds the list with the conversation in a request body.
  * @param body JSON that is known to be valid
  * @returns null without a list of objects under one of the usual names
  */
@@ -67,7 +70,7 @@ export function findItems(body: Buffer): FoundItems | null {
 }
 
 /**
- * The ends of the items from a place within the list on.
+ * Finds the ends of the items after a place in the list.
  * @param at after the opening bracket, or after an item
  * @param ends receives the offset after each item
  * @returns the offset of the closing bracket; -1 if the list is cut off or has an item that is no object
@@ -105,7 +108,7 @@ function endOfValue(body: Buffer, from: number): number {
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth += 1;
     else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       depth -= 1;
-      // A number or a word that ends with the surrounding value.
+      // The surrounding value ends directly after a number or a word.
       if (depth < 0) return at;
       if (depth === 0) return at + 1;
     } else if (byte === COMMA && depth === 0) return at;

@@ -37,20 +37,20 @@ export function asCount(value: unknown): number | null {
     : null;
 }
 
-/** The index that an item of a stream names; null without one. */
+/** The index of an item of a stream; null if the value is not an index. */
 export function asIndex(value: unknown): number | null {
   return typeof value === 'string' && /^\d{1,9}$/.test(value) ? Number(value) : asCount(value);
 }
 
-/** The value under the first of the two names that has one: providers accept camelCase and snake_case alike. */
+/** The value under the first of the two names that is present. Providers accept camelCase and snake_case alike. */
 export function pick(object: JsonObject, name: string, otherName: string): unknown {
   return object[name] ?? object[otherName];
 }
 
 /**
- * Parses JSON. `JSON.parse` accepts any depth, but walking the value afterwards (as in `JSON.stringify`) needs a stack
- * for it.
- * @param isPlain the digits of the numbers do not matter
+ * Parses JSON. `JSON.parse` accepts any depth, but walking a deep value afterwards, as `JSON.stringify` does, can
+ * overflow the stack.
+ * @param isPlain whether the digits of the numbers do not matter
  * @throws SyntaxError, and RangeError for JSON nested deeper than TURN_JSON_LEVELS
  */
 export function parseJson(text: string, isPlain = false): unknown {

@@ -84,7 +84,7 @@ export function cachePointOf(marked: JsonObject): TurnBlock[] {
   return [{ type: 'cache_point', ttl: asText(asObject(control).ttl) }];
 }
 
-/** An input or output given as a data URI or an address. */
+/** A block for media given as a data URI or as an address. */
 export function mediaFromUrl(
   kind: Extract<TurnBlock, { type: 'media' }>['kind'],
   url: string,
@@ -96,7 +96,7 @@ export function mediaFromUrl(
   return { type: 'media', kind, media_type: asText(match[1]) ?? mediaType, source: 'base64', data };
 }
 
-/** An input or output whose bytes are in the body, as a data URI or as bare base64. */
+/** A block for media whose bytes are in the body, as a data URI or as bare base64. */
 export function mediaFromData(
   kind: Extract<TurnBlock, { type: 'media' }>['kind'],
   data: string,
@@ -263,12 +263,12 @@ class OpenCalls {
       result.call_id = withId.answered?.id ?? result.call_id;
       return;
     }
-    // By name and order: the oldest call of that tool without a result. An id that the client made up for a call
-    // without one is ignored.
+    // Paired by name and order: the oldest call of that tool without a result. This ignores an id that the client made
+    // up for a call without an id.
     const waiting = result.name === null ? undefined : this.#unnamed.get(result.name);
     const id = waiting?.ids[waiting.answered];
     if (waiting !== undefined && id !== undefined) waiting.answered += 1;
-    // Without such a call the id stays: the call may be in an answer that the provider keeps.
+    // If there is no such call, the result keeps its id, because the call may be in an answer that the provider keeps.
     result.call_id = id ?? result.call_id;
   }
 }

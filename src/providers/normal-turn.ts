@@ -21,12 +21,12 @@ import { leaveOutCache } from './usage-counts.ts';
 import { emptyAnswer, normalizeStop, unreadRequest, type Wire, type WireAnswer } from './wire.ts';
 import { WIRES } from './wires.ts';
 
-/** A turn in normal form, and further facts for the index. */
+/** A turn in normal form, and further fields for the index. */
 export interface ReadTurn extends NormalTurn {
   conversation: Conversation;
   /** The provider's own stop word; null without one, and after an error. */
   stop_word: string | null;
-  /** Counts in the meaning of the wire's `usage`. */
+  /** Counts as the provider reported them. The wire's `usage` says what they include. */
   told_usage: TokenUsage;
   /** Whether the answer's frames are truncated. */
   is_cut_off: boolean;
@@ -46,14 +46,13 @@ export function normalizeTurn(exchange: StoredExchange): NormalTurn | null {
 }
 
 /**
- * The purpose of reading a turn. `content` leaves out the fingerprints of its conversation, which cost a hash
- * over it. `index` reads numbers as doubles: no figure of the index and no fingerprint needs more, and
- * checking for digits that a double would lose costs a fifth of the whole. `all` has the fingerprints and the
- * digits.
+ * The purpose of reading a turn. `content` leaves out the fingerprints of the conversation, which need a hash over all
+ * of it. `index` reads numbers as doubles, which are exact enough for the index and the fingerprints; checking for
+ * digits that a double loses takes a fifth of the time. `all` has fingerprints and exact numbers.
  */
 type ReadPurpose = 'all' | 'content' | 'index';
 
-/** The stored exchange, read; null when it has no shape. */
+/** Reads a stored exchange; null if it has no shape. */
 export function readTurn(exchange: StoredExchange, purpose: ReadPurpose = 'all'): ReadTurn | null {
   if (exchange.shape === null) return null;
   const isPlain = purpose === 'index';

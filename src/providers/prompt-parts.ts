@@ -70,7 +70,7 @@ function splitPrompt(shape: ApiShape, body: JsonObject): Prompt {
   const last = parts.at(-1);
   // A cache point of the whole request applies after its last part.
   if (last !== undefined && body.cache_control !== undefined) markCachePoint(last, body.cache_control);
-  // Routers accept cache points in a format whose own provider caches without them.
+  // Routers accept cache points even in a format whose own provider caches automatically.
   const isMarked = layout.caching === 'marked' || parts.some((part) => part.is_cache_point);
   const isContinued = layout.kept_by !== null && asText(readPath(body, layout.kept_by)) !== null;
   return { caching: isMarked ? 'marked' : 'automatic', parts, is_continued: isContinued };
@@ -113,7 +113,7 @@ function readMessages(messages: unknown, blocks: PromptLayout['blocks']): Prompt
   for (const [i, message] of asArray(messages).entries()) {
     const name = `message ${i + 1}`;
     const { [blocks]: content, ...rest } = asObject(message);
-    // The model also reads names, roles and calls beside the content.
+    // Beside the content, the model reads names, roles and calls.
     const head = describeHead(rest);
     if (!Array.isArray(content)) {
       const text = content === undefined || content === null ? head : `${head}${readText(content)}`;
@@ -129,7 +129,7 @@ function readMessages(messages: unknown, blocks: PromptLayout['blocks']): Prompt
   return joinCachePoints(parts);
 }
 
-/** `user: ` for most messages. */
+/** The text before a message's content: `user: ` for most messages. */
 function describeHead(rest: JsonObject): string {
   const names = Object.keys(rest);
   if (names.length === 0) return '';
@@ -149,7 +149,7 @@ function readBlock(place: PromptPlace, name: string, block: unknown, label = '')
   return part;
 }
 
-/** A text block counts as equal to its text. */
+/** The text of a part. A block with only a text gives that text, so that it equals the same text sent as a string. */
 function readText(value: unknown): string {
   if (typeof value === 'string') return value;
   const { text, type, ...rest } = asObject(value);

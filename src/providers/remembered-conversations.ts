@@ -1,11 +1,10 @@
 /**
  * Conversations that were fingerprinted recently. An agent's next request repeats its conversation and adds a little,
  * so the hash continues from the end of the previous request, and only the new messages are hashed. Comparing texts
- * takes a tenth of the time of hashing them. Used by conversation.ts. Capture process, student's thread, command
- * line.
- * Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first message. The least
- * recently used conversation is dropped first. Conversations shorter than SHORT_CHARS are not kept, because hashing
- * them takes no time.
+ * takes a tenth of the time of hashing them. Used by conversation.ts. Capture process, student's thread, command line.
+ * Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first message. The least recently
+ * used conversation is dropped first. Conversations shorter than SHORT_CHARS are not kept, because hashing them takes
+ * little time, nor are those longer than a quarter of REMEMBERED_CHARS.
  */
 import type { Hash } from 'node:crypto';
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
@@ -13,10 +12,7 @@ import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 const REMEMBERED_CHARS = 16 << 20;
 const SHORT_CHARS = 16_384;
 const CANDIDATES = 8;
-/**
- * Maximum number of last messages after which the hash state is kept: clients change these when they move a cache
- * marker.
- */
+/** The hash state is kept after this many last messages, because clients change these when they move a cache marker. */
 export const KEPT_STATES = 8;
 
 /** The hash after a message. */
@@ -61,7 +57,7 @@ export class RememberedConversations {
   #chars = 0;
 
   /**
-   * The longest beginning of a conversation that was hashed before; null without any.
+   * The longest beginning of a conversation that was hashed before; null if there is none.
    * @param key distinguishes conversations with another beginning or another kind of hash
    * @param most messages that may be skipped
    */
@@ -82,6 +78,7 @@ export class RememberedConversations {
   }
 
   /**
+   * Remembers a conversation.
    * @param prefixes after each message
    * @param states after each message that was hashed now; null: not needed
    * @param resumed the beginning that `find` returned
@@ -107,7 +104,7 @@ export class RememberedConversations {
       states: allStates.map((state, at) => (at >= allStates.length - KEPT_STATES ? state : null)),
       chars,
     };
-    // The new conversation contains all of it, except for messages that the client has changed since.
+    // The new conversation contains all of the earlier one, except for messages that the client has changed since.
     if (resumed !== null && resumed.count >= resumed.from.messages.length - 2) this.#drop(resumed.from);
     const candidates = this.#byKey.get(key) ?? [];
     if (candidates.length >= CANDIDATES) this.#drop(candidates[0]!);
@@ -117,7 +114,7 @@ export class RememberedConversations {
     while (this.#chars > REMEMBERED_CHARS) this.#drop(this.#all.values().next().value!);
   }
 
-  /** Forgets all of them. */
+  /** Forgets all conversations. */
   clear(): void {
     this.#all.clear();
     this.#byKey.clear();

@@ -1,13 +1,12 @@
 /**
- * Requests that were read recently. An agent's next request begins with the bytes of its previous one, so only the bytes
- * after them are read: the items of the conversation before them are those of the previous request. The storage knows how
- * many bytes two requests share. Used by normal-turn.ts. Capture process, student's thread, command
- * line.
+ * Requests that were read recently. An agent's next request begins with the bytes of its previous one, so only the
+ * bytes after this common part are parsed. The items of the conversation within it are taken from the previous request.
+ * The storage knows how many bytes two requests share. Used by normal-turn.ts. Capture process, student's thread,
+ * command line.
  *
  * The result is what `JSON.parse` gives for the whole body. Several requests share its items, so a reader must not
- * change them.
- * Bounds: REMEMBERED_BYTES of bodies; beyond that, the request that was used least recently is dropped. Requests shorter
- * than SHORT_BYTES are not kept, because reading them takes no time.
+ * change them. Bounds: REMEMBERED_BYTES of bodies; beyond that, the request that was used least recently is dropped.
+ * Requests shorter than SHORT_BYTES are not kept, because reading them takes little time.
  */
 import { LinkedMap } from '../std/linked-map.ts';
 import { findEnds, findItems } from './json-items.ts';
@@ -39,7 +38,7 @@ export class RepeatedRequests {
   #bytes = 0;
 
   /**
-   * A request body, parsed; numbers are doubles.
+   * Parses a request body; numbers become doubles.
    * @param body JSON as it was stored
    * @param place what the storage knows about the body
    * @throws what `parseJson` throws
@@ -52,7 +51,7 @@ export class RepeatedRequests {
     const base = place.repeats === null ? undefined : this.#read.get(place.repeats);
     const resumed = base === undefined ? null : resume(base.request, bytes, place.repeated_bytes);
     if (resumed !== null) {
-      // The new request contains all of it, except for the last items, which clients change.
+      // The new request contains all of the earlier one, except for the last items, which clients change.
       if (resumed.known >= base!.request.items.length - 2) this.#drop(base!.place);
       this.#keep(place.self, resumed.request);
       return join(resumed.request);
@@ -63,7 +62,7 @@ export class RepeatedRequests {
     return value;
   }
 
-  /** Forgets all of them. */
+  /** Forgets all requests. */
   clear(): void {
     this.#read.clear();
     this.#bytes = 0;
@@ -121,8 +120,8 @@ function keepsPlace(name: string): boolean {
 
 /**
  * Reads what a body adds to an earlier one.
- * @param repeated number of bytes with which both begin
- * @returns null if it must be read as a whole
+ * @param repeated number of bytes that both have in common at the beginning
+ * @returns null if the body must be read as a whole
  */
 function resume(
   base: ReadRequest,
@@ -139,7 +138,7 @@ function resume(
   try {
     const items = base.items.slice(0, known);
     if (ends.length > known) {
-      // What stands between the known items and the new ones is read, too: it must be a comma.
+      // The bytes between the known items and the new ones are read, too: they must be a comma.
       const begin = known === 0 ? '{"":[' : '{"":[{}';
       const added = parseJson(`${begin}${utf8.decode(body.subarray(start, to))}]}`, true) as JsonObject;
       const list = added[''] as unknown[];
@@ -163,7 +162,7 @@ function readRest({ before, name }: ReadRequest, rest: string): JsonObject | nul
   return Object.keys(after).every(isFine) ? after : null;
 }
 
-/** Small, and without the memory around it. */
+/** Copies the rest, because a view of it would keep the memory of the whole body. */
 function copyRest(body: Buffer, from: number): Buffer {
   const rest = Buffer.allocUnsafeSlow(body.length - from);
   body.copy(rest, 0, from);

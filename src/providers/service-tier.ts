@@ -17,7 +17,7 @@ const STANDARD = new Set([
   'on_demand',
   'unspecified',
   'traffic_type_unspecified',
-  // Of `inference_geo`; the second is the word of models that do not have the choice.
+  // Words of `inference_geo`; models without that choice give `not_available`.
   'global',
   'not_available',
 ]);

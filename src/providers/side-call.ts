@@ -30,17 +30,17 @@ const TASKS: readonly (readonly [RegExp, SideKind])[] = [
 const TITLE_WANTED =
   /\b(?:generate|write|create|give|suggest|provide) (?:me )?(?:an? |the )?(?:\S+ ){0,4}title\b|\btitle for (?:this|the|a|our) (?:\S+ )?(?:session|conversation|thread|chat)\b/i;
 
-/** The user's last words ask for the preceding conversation itself. */
+/** The user's last words ask for a summary of the preceding conversation. */
 const SUMMARY_WANTED =
   /\b(?:create|write|provide|generate) an? (?:\S+ ){0,3}(?:summary of (?:the|our|this) conversation|prompt for continuing)/i;
 
-/** Clients give their model instructions for a summary; people ask for one in a sentence. */
+/** Minimum length of a client's instructions for a summary. People ask for one in a sentence. */
 const INSTRUCTION_CHARACTERS = 200;
 
 /**
- * Without `offersTools`, the client may work without tools and may itself be told to summarise or to name a topic. Its
- * system prompt alone is then no evidence: the user's words must ask for the same.
- * @param offersTools the client offers its model tools in every call of its work
+ * Recognises a side call. Without `offersTools`, the client may work without tools, and its own work may be to
+ * summarise or to name a topic. Its system prompt alone is then no evidence: the user's words must ask for the same.
+ * @param offersTools whether the client offers its model tools in every call of its work
  * @returns null for a call of the work itself
  */
 export function findSideCall(request: NormalRequest, offersTools: boolean): SideKind | null {

@@ -1,7 +1,7 @@
 /**
- * Where a step arrived and which upstream answers it, as one word. It is part of an agent's identity, so that what
- * was learned from one upstream is never used for another's agents. It is the same for a live request and for its
- * captured copy. Pure; server threads, command line, capture reader.
+ * The origin of a step, as one word: where the step arrived and which upstream answers it. The origin is part of an
+ * agent variant's identity, so that what was learned from one upstream is never used for another. A live request and
+ * its captured copy have the same origin. Pure; server threads, command line, capture reader.
  */
 
 import type { RelegationWire } from '../domain/exchange.ts';
@@ -13,6 +13,7 @@ export function stepPathOf(wire: RelegationWire): string {
 }
 
 /**
+ * Names the origin of a step; '' for the usual path at the format's maker.
  * @param path as the client sent it, with the prefix of its route
  * @param provider label of the upstream that answers
  */

@@ -21,12 +21,12 @@ export interface StoredExchange {
   request_place?: BodyPlace | undefined;
 }
 
-/** A request body among others that the storage has at hand. */
+/** How a request body relates to others that the storage has read. */
 export interface BodyPlace {
-  /** Stands for this body. */
+  /** Identifies this body. */
   self: object;
-  /** Stands for an earlier body that begins with the same bytes; null: none. */
+  /** Identifies an earlier body that begins with the same bytes; null: none. */
   repeats: object | null;
-  /** Number of these bytes; 0 without an earlier body. */
+  /** Number of bytes in common; 0 without an earlier body. */
   repeated_bytes: number;
 }

@@ -14,12 +14,13 @@ import { WIRE_LIST, WIRES } from './wires.ts';
 /** Paths whose requests resemble those of turns, but whose answers are no turns. */
 const NO_TURN = /\/(?:count_tokens|batches|embeddings|moderations|tokenize|rerank)$|[:A]countTokens$|embed/i;
 
-/** Larger requests and answers are classified by their paths alone. */
+/** Maximum size of a body that is examined. An exchange with a larger one is classified by its path alone. */
 const TOLD_BYTES = 8 << 20;
 
 /**
+ * The wire format that both bodies show.
  * @param exchange a stored copy without a shape; only POST requests are examined
- * @returns null when the two bodies disagree
+ * @returns null if the bodies show none or disagree
  */
 export function tellShape(exchange: StoredExchange): ApiShape | null {
   const { path, status, request_body, response_body, request_headers, truncated } = exchange;
@@ -33,7 +34,7 @@ export function tellShape(exchange: StoredExchange): ApiShape | null {
   } catch {
     return null;
   }
-  // Bedrock's verbs are plain words, which count when the bodies have its form.
+  // Bedrock's verbs are ordinary words, so they count only if the bodies have Bedrock's form.
   const { shape } = classifyRequest('bedrock', 'POST', path);
   const answer = readFirst(exchange);
   if (answer === null) return null;

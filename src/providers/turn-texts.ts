@@ -2,7 +2,7 @@
  * The texts of an exchange, for the full-text index and for what a search shows of it. Pure; capture process, capture reader,
  * command line.
  *
- * Bound: TEXT_CHARS characters of a body that is no readable turn. The bounds of normal-turn.ts hold for all others.
+ * Bound: TEXT_CHARS characters of a body that is not a readable turn. Turns have the bounds of normal-turn.ts.
  */
 import type { ExchangeTexts, PlacedText, TextPlace } from '../domain/placed-text.ts';
 import type { NormalAnswer, NormalRequest, NormalTurn, TurnBlock, TurnRole } from '../domain/turn.ts';

@@ -1,7 +1,7 @@
 /**
  * A wire: a format in which clients ask model providers for a turn. Everything that depends on the format is in its
- * `Wire`; `wires.ts` lists them. A format that leaves out a part does not compile. Types, and what several wires share;
- * any thread.
+ * `Wire`; `wires.ts` lists them. A format that leaves out a part does not compile. Types, and functions that several
+ * wires share; any thread.
  */
 
 import type { SideKind } from '../domain/child-kind.ts';
@@ -11,7 +11,7 @@ import type { FrameSink } from './framing.ts';
 import type { JsonObject } from './json-reading.ts';
 import { emptyRequest, type NormalReading } from './normal-reading.ts';
 
-/** A request: its normal form, and the facts needed to link turns. */
+/** A request: its normal form, and the fields that link turns. */
 export interface WireRequest {
   normal: NormalRequest;
   /** Whether the provider keeps the answer, so that a later request may name it instead of containing it. */
@@ -50,8 +50,8 @@ interface WirePaths {
   /** `bedrock`: plain words, which count only under Bedrock's own route and under prefixes of GW_ROUTES. */
   routes: 'all' | 'bedrock';
   /**
-   * Whether a POST to this path is a turn, or `other`: no turn, but read for its model and usage. Called on server
-   * threads for each request, so it allocates nothing and uses no regex.
+   * `turn` if a POST to this path is a turn, `other` if it is not but is read for its model and usage, otherwise null.
+   * Called on server threads for each request, so it allocates nothing and uses no regex.
    * @param path raw, without the route's prefix and without the query
    */
   tell(path: string): 'turn' | 'other' | null;

@@ -13,7 +13,7 @@ import { messages } from './messages/wire.ts';
 import { responses } from './responses/wire.ts';
 import type { Wire } from './wire.ts';
 
-/** Bedrock's wires come first, because under its route its paths take precedence over the others'. */
+/** Bedrock's wires come first, because under its route its paths take precedence over those of other wires. */
 export const WIRES: { readonly [S in ApiShape]: Wire<S> } = {
   bedrock_converse: bedrockConverse,
   bedrock_invoke: bedrockInvoke,

@@ -1,36 +1,36 @@
 /**
- * Decides which names denote a credential: fields of free-form objects, query parameters, headers. It divides a name
- * into words (`clientSecret`, `client_secret` and `CLIENT-SECRET` are two words each); the last word decides together
- * with those before it. Pure; any thread.
+ * Decides which names denote a credential: fields of free-form objects, query parameters, headers. A name is divided
+ * into words (`clientSecret`, `client_secret` and `CLIENT-SECRET` are two words each). The last word decides, together
+ * with the words before it. Pure; any thread.
  */
 
-/** Only the end of a longer name is examined. */
+/** Maximum number of characters of a name that are examined, counted from its end. */
 const NAME_CHARACTERS = 256;
 
 /** Last words that denote a credential, whatever precedes them. */
 const CREDENTIAL_WORD =
   /(?:passw(?:or)?d|passphrase|passcode|secret|credential)s?$|^(?:pwds?|jwts?|bearer|auth|authorization|cookies?|cookie2)$|(?:api|secret|access|private)keys?$/;
 
-/** `key` denotes a credential after one of these; a primary, public, cache or idempotency key is not one. */
+/** `key` denotes a credential after one of these words; a primary, public, cache or idempotency key is not one. */
 const KEY_KIND = new Set(
   'api access secret private subscription auth functions master account service signing encryption decryption ssh hmac openai anthropic gemini groq mistral cohere azure stripe'.split(
     ' ',
   ),
 );
 
-/** `pass` after one of these; a test may pass, too. */
+/** `pass` denotes a credential only after one of these words; elsewhere it can mean that a test passes. */
 const PASS_OF = new Set(
   'db database smtp imap mail email user ftp ssh sudo admin root pg postgres mysql redis'.split(' '),
 );
 
-/** `signature` after one of these; a function may have one, too. */
+/** `signature` denotes a credential only after one of these words; elsewhere it can be that of a function. */
 const SIGNATURE_OF = new Set('x amz goog hub url request response webhook hmac jwt auth'.split(' '));
 
-/** With one of these words, a token is a count, a limit, a place in a list, or a word of a text. */
+/** If one of these words precedes `token`, the token is a count, a limit, a position in a list, or a unit of text. */
 const NO_CREDENTIAL_TOKEN =
   /^(?:rate|usage|count|quota|limit|remaining|reset|budget|consumed|billed|used|max|min|avg|mean|total|sum|num|number|n|per|cost|price|input|output|prompt|completion|reasoning|thinking|cached?|first|last|next|prev|previous|page|cont|continuation|continue|cursor|sync|resume|pagination|start|end|stop|bos|eos|sep|cls|pad|unk|mask|special|current){1,4}$/;
 
-/** Last words that have no meaning for the name. */
+/** Last words that are ignored. */
 const SILENT_WORD = /^(?:v?\d+|value)$/;
 
 const verdicts = new Map<string, boolean>();
@@ -75,8 +75,8 @@ function judgeWords(words: string[]): boolean {
 }
 
 /**
- * The name `token` in the singular means a credential unless its context says otherwise; `tokens` does only
- * with a word for a credential before it.
+ * The name `token` denotes a credential unless a word before it says otherwise. The plural `tokens` denotes credentials
+ * only after a word for a credential. after a word for a credential.
  */
 function isCredentialToken(last: string, before: readonly string[]): boolean {
   const glued = last.replace(/tokens?$/, '');

@@ -1,6 +1,6 @@
 /**
- * The credentials of one request, and the forms in which an answer may echo them. Pure; runs on the capture writer's
- * actor thread.
+ * The credentials of one request, and the forms in which an answer may echo them. Pure; runs in the capture process and
+ * on server threads.
  *
  * Sources: RFC 9110 (Authorization), RFC 6750 (Bearer), RFC 7617 (Basic), RFC 6265 (Cookie); AWS Signature Version 4.
  */
@@ -8,15 +8,15 @@ import { findOpenSession, isCredentialHeader, isOpenSession } from './header-nam
 import { MASK } from './mask.ts';
 import { isSecretQueryName, splitQuery } from './query.ts';
 
-/** Shorter values are not searched for elsewhere: they would mask ordinary words. */
+/** Minimum length of a value that is searched for in the whole exchange. Shorter values could be ordinary words. */
 export const MIN_CREDENTIAL_LENGTH = 8;
 /** Maximum number of distinct secrets of one request; a request with more (hundreds of cookies) keeps the longest. */
 const MAX_CREDENTIALS = 64;
-/** Longer values get fewer forms: real credentials are not that long. */
+/** A longer value gets fewer forms, because no real credential is that long. */
 const FORMS_CHARACTERS = 8_192;
 /**
- * Maximum number of forms of all secrets of one request together. The shortest are kept, including the secrets as
- * received; those of the operator's own credentials are added on top.
+ * Maximum number of forms of all secrets of one request together. The shortest forms are kept, including the secrets as
+ * received. The forms of the operator's own credentials do not count.
  */
 export const MAX_FORMS = 1_024;
 
@@ -45,11 +45,11 @@ function decodeValue(raw: string): string {
   }
 }
 
-/** A scheme is short; a longer first word is no scheme. */
+/** Maximum length of an authentication scheme; a longer first word is not a scheme. */
 const SCHEME_CHARACTERS = 64;
 const SCHEME = /^[A-Za-z][\w-]*$/;
 
-/** `Bearer token`, split; null without a scheme. */
+/** Splits `Bearer token` into its scheme and its token; null if the value has no scheme. */
 function readScheme(value: string): { scheme: string; token: string } | null {
   const head = value.slice(0, SCHEME_CHARACTERS + 1);
   const space = head.search(/\s/);
@@ -70,7 +70,7 @@ function addHeaderCredential(into: Set<string>, name: string, value: string): vo
   }
   const { scheme, token } = read;
   addSecret(into, token);
-  // A short token is still found together with its scheme.
+  // A token that is too short to be searched for alone is searched for together with its scheme.
   if (token.length < MIN_CREDENTIAL_LENGTH) addSecret(into, value);
   if (scheme === 'basic') {
     const pair = Buffer.from(token, 'base64').toString('latin1');
@@ -90,8 +90,8 @@ function addHeaderCredential(into: Set<string>, name: string, value: string): vo
 
 /**
  * The secrets of a request: values of credential headers (the token after the scheme, a Basic pair decoded and its
- * password, each cookie's value) and secret query values, raw and decoded. Values under 8 characters are left out; at
- * most 64, the longest first.
+ * password, each cookie's value) and secret query values, raw and decoded. Values shorter than MIN_CREDENTIAL_LENGTH
+ * are left out. Returns at most MAX_CREDENTIALS, the longest first.
  * @param headers flat [name, value, …], latin1
  * @param query raw, without `?`
  */
@@ -176,9 +176,9 @@ export function credentialForms(secret: string): string[] {
 const KEY_HEADERS = new Set(['x-api-key', 'api-key', 'x-goog-api-key']);
 
 /**
- * The credential that tells clients of a provider apart: a bearer token, or the key in a provider's header or query. Signatures,
- * which differ from request to request, are left out.
- * @returns null without one
+ * The credential by which a provider distinguishes its clients: a bearer token, or the key in a provider's header or
+ * query. Signatures, which differ from request to request, are left out.
+ * @returns null if the request has none
  */
 export function findCredential(headers: readonly string[], query: string): string | null {
   for (let i = 0; i + 1 < headers.length; i += 2) {

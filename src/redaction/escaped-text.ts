@@ -1,6 +1,6 @@
 /**
- * Finds secrets whose characters are encoded differently: as `\u002d`, as `%2D`, or as UTF-16. It decodes the words of
- * a text that contain such encodings, and maps what it finds to its place in the text. Pure; any thread.
+ * Finds secrets whose characters are encoded differently: as `\u002d`, as `%2D`, or as UTF-16. Words with such
+ * encodings are decoded, and the place of each secret that is found is mapped back to the text. Pure; any thread.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { ByteRange } from './byte-range.ts';
@@ -13,11 +13,11 @@ const SLASH = 0x2f;
 const QUOTE = 0x22;
 const LINE_END = 0x0a;
 
-/** The bytes before a stretch are read unchanged: a label, a scheme. */
+/** Number of bytes before a stretch that are copied unchanged, because they may be a label or a scheme. */
 const CONTEXT_BYTES = 64;
 /**
- * Escaped stretches are decoded and searched together, up to WINDOW_BYTES; a single one may have up to
- * STRETCH_BYTES_MAX.
+ * Stretches, words with encoded characters, are decoded and searched together, up to WINDOW_BYTES. A single stretch may
+ * have STRETCH_BYTES_MAX.
  */
 const WINDOW_BYTES = 256 << 10;
 const STRETCH_BYTES_MAX = 32 << 20;
@@ -50,13 +50,14 @@ class Reading {
     this.#ends = ends;
   }
 
-  /** The source range that a range of the text stands for. */
+  /** The source range from which a range of the decoded text was read. */
   locate({ start, end }: ByteRange): ByteRange {
     return { start: this.#starts[start]!, end: this.#ends[end - 1]! };
   }
 }
 
 /**
+ * Finds the encoded secrets in bytes.
  * @param search finds the secrets of a text
  * @param from first byte to examine; a stretch that begins before `to` is read to its end
  * @returns ranges of the bytes, unordered
@@ -102,7 +103,7 @@ function isOfWord(bytes: Uint8Array, at: number, lowest: number): boolean {
 
 /**
  * Decodes the word around an escape, and copies what precedes it.
- * @returns its end
+ * @returns the end of the word
  */
 function readEscapes(bytes: Uint8Array, at: number, lowest: number, into: Reading): number {
   let start = at;
@@ -126,15 +127,15 @@ function readEscapes(bytes: Uint8Array, at: number, lowest: number, into: Readin
 
 /**
  * Decodes a JSON escape, even if it was escaped again.
- * @returns its end
+ * @returns the end of the escape
  */
 function readBackslashes(bytes: Uint8Array, at: number, into: Reading): number {
   let behind = at + 1;
   while (bytes[behind] === BACKSLASH) behind++;
   const value = readUnicodeEscape(bytes, behind);
   if (value >= 0) {
-    // Escaping again doubles the run of backslashes. Its largest power of two belongs to the escape, the rest to
-    // preceding backslashes.
+    // Each repeated escaping doubles the number of backslashes. The largest power of two that divides this number is
+    // the number of backslashes of the escape; those before them are text.
     const run = behind - at;
     const start = behind - (run & -run);
     if (start > at) into.add(BACKSLASH, at, start);
@@ -146,15 +147,15 @@ function readBackslashes(bytes: Uint8Array, at: number, into: Reading): number {
     into.add(next, at, behind + 1);
     return behind + 1;
   }
-  // A backslash that was escaped repeatedly is one backslash. Alone it begins another escape, after which a token may
-  // begin.
+  // A backslash that was escaped repeatedly stands for one backslash. An unescaped one begins another escape, after
+  // which a token may begin.
   into.add(BACKSLASH, at, behind);
   return behind;
 }
 
 /**
- * Decodes two-byte text around the first of two zero bytes.
- * @returns its end
+ * Decodes UTF-16 text with a zero byte at `at`, in either byte order.
+ * @returns the end of that text
  */
 function readWide(bytes: Uint8Array, at: number, lowest: number, into: Reading): number {
   let first = at + 1;

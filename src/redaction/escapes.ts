@@ -8,7 +8,7 @@ const { token: TOKEN } = CHARACTERS;
 const BACKSLASH = 0x5c;
 const PERCENT = 0x25;
 
-/** The value of each hexadecimal digit; 16 for all else. */
+/** The value of each hexadecimal digit; 16 for other bytes. */
 const HEX_VALUES = new Uint8Array(256).fill(16);
 for (const char of '0123456789abcdefABCDEF') HEX_VALUES[char.charCodeAt(0)] = parseInt(char, 16);
 
@@ -20,7 +20,7 @@ export function readHexByte(bytes: Uint8Array, at: number): number {
   return high === 16 || low === 16 ? -1 : high * 16 + low;
 }
 
-/** Position of the digits of a percent sign at `at`, however often it is percent-encoded itself. */
+/** Position after the percent sign at `at` and its own percent-encodings (`%2525…`): where the two digits begin. */
 export function skipPercents(bytes: Uint8Array, at: number): number {
   let digits = at + 1;
   while (

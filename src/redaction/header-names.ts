@@ -1,7 +1,7 @@
 /** Decides which headers hold a credential. Pure; runs where requests are captured and where errors are written. */
 import { isCredentialName } from './credential-name.ts';
 
-/** No known header has a longer name: values of such headers are not kept. */
+/** Maximum length of a header's name. A longer name counts as that of a credential, so its value is not stored. */
 const HEADER_NAME_CHARACTERS = 256;
 
 const CREDENTIAL_HEADERS = new Set([
@@ -20,7 +20,7 @@ const CREDENTIAL_HEADERS = new Set([
   'x-session',
 ]);
 
-/** Ends of credential names, after a separator. */
+/** Words that end the name of a credential header, after a separator. */
 const LAST_WORDS = [
   'secret',
   'authorization',
@@ -37,7 +37,7 @@ const LAST_WORDS = [
   'cookie',
   'cookie2',
 ];
-/** The same, followed by `key`. */
+/** Words before a final `key` in the name of a credential header. */
 const KEY_KINDS = [
   'api',
   'access',
@@ -51,7 +51,7 @@ const KEY_KINDS = [
   'service',
 ];
 
-/** Names that count or limit tokens rather than carry one. */
+/** Words in names of headers that count or limit tokens. */
 const COUNTS = [
   'ratelimit',
   'rate-limit',
@@ -70,10 +70,10 @@ const verdicts = new Map<string, boolean>();
 const VERDICTS = 2_048;
 
 /**
- * The session that opencode sends in two headers. If `x-session-affinity`, by which its provider chooses a machine,
- * has the same value as `x-session-id`, the value does not authenticate.
+ * The value of `x-session-affinity`, by which opencode's provider chooses a machine. If `x-session-id` has the same
+ * value, that value does not authenticate.
  * @param headers flat [name, value, …]
- * @returns null without such headers
+ * @returns null without this header
  */
 export function findOpenSession(headers: readonly string[]): string | null {
   for (let i = 0; i + 1 < headers.length; i += 2) {
@@ -85,7 +85,10 @@ export function findOpenSession(headers: readonly string[]): string | null {
 
 const OPENCODE_SESSION = 'ses_';
 
-/** Whether the header holds such a session rather than a credential. */
+/**
+ * Whether the header is such an `x-session-id` of opencode, and so not a credential.
+ * @param session the value from `findOpenSession`
+ */
 export function isOpenSession(name: string, value: string, session: string | null): boolean {
   if (session === null || value !== session || !value.startsWith(OPENCODE_SESSION)) return false;
   return name.length === 12 && name.toLowerCase() === 'x-session-id';
@@ -118,7 +121,7 @@ function endsLikeCredential(lower: string): boolean {
   return KEY_KINDS.some((word) => endsWithWord(kind, word));
 }
 
-/** Whether this is the last word of the name. */
+/** Whether the name ends with the word, alone or after a separator. */
 function endsWithWord(name: string, word: string): boolean {
   if (!name.endsWith(word)) return false;
   const before = name.length - word.length;

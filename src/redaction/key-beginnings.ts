@@ -1,12 +1,13 @@
 /**
- * Finds beginnings of keys in a run: the fallback of `native/bytes/key-beginnings.h`, from the same table. Imports only
- * that table, because the native code's fallback uses it. Any thread.
+ * Finds beginnings of keys in a run of letters, digits, `-` and `_`. The fallback of `native/bytes/key-beginnings.h`,
+ * made from the same table (`key-shapes.ts`). It imports only that table, because the native code's fallback uses it.
+ * Any thread.
  */
 import { BEGINNINGS, FIRST_WORDS } from './key-shapes.ts';
 
 /** Words by their first two bytes. */
 export class WordIndex<Word extends { readonly text: string }> {
-  /** For each pair of bytes the number of its list; 0 if absent. */
+  /** For each pair of bytes, the number of its list; 0 if it has none. */
   readonly #numbers = new Uint8Array(1 << 16);
   readonly #lists: Word[][] = [[]];
   readonly #none: readonly Word[] = this.#lists[0]!;
@@ -26,7 +27,7 @@ export class WordIndex<Word extends { readonly text: string }> {
   }
 }
 
-/** Whether the text is at that place, before `to`. */
+/** Whether the bytes at `at` begin with the text, and the text ends at or before `to`. */
 export function startsWith(bytes: Uint8Array, at: number, to: number, text: string): boolean {
   if (at + text.length > to) return false;
   for (let i = 0; i < text.length; i++) if (bytes[at + i] !== text.charCodeAt(i)) return false;
@@ -51,7 +52,10 @@ function isFirstWord(bytes: Uint8Array, at: number, end: number): boolean {
   return false;
 }
 
-/** Whether one of the first words is where a token begins in the run: at its beginning, or after an escape. */
+/**
+ * Whether one of the first words stands where a token may begin: at the start of the run, or after the rest of an
+ * escape.
+ */
 export function beginsLikeKey(bytes: Uint8Array, start: number, end: number): boolean {
   if (isFirstWord(bytes, start, end)) return true;
   if (start === 0 || (bytes[start - 1] !== 0x5c && bytes[start - 1] !== 0x25)) return false;

@@ -1,6 +1,6 @@
 /**
  * The words before a token that mark it as a secret: a scheme (`Bearer`), a label (`aws_secret_access_key`), or the
- * name of a key followed by `:` or `=`. It reads backwards from the token, a bounded number of bytes. Pure; any thread.
+ * name of a key followed by `:` or `=`. At most CONTEXT_BYTES before the token are read. Pure; any thread.
  *
  * Sources: RFC 6750 (Bearer), RFC 7617 (Basic), AWS Signature Version 4.
  */
@@ -43,9 +43,7 @@ function skipBack(bytes: Uint8Array, lowest: number, at: number, set: Uint8Array
   return place;
 }
 
-/**
- * Start of the bytes before `at` that may separate a scheme from its token, escaped and percent-encoded ones included.
- */
+/** Start of the white space before `at` that may separate a scheme from its token, also escaped or percent-encoded. */
 function skipSchemeSpace(bytes: Uint8Array, lowest: number, at: number): number {
   let place = at;
   for (;;) {
@@ -94,7 +92,7 @@ function isLabel(bytes: Uint8Array, lowest: number, token: number): boolean {
   return mayEndName(bytes[at - 1]!) && endsWithOne(bytes, lowest, at, LABELS);
 }
 
-/** `key`, `token`, `secret`, `authorization`: tested by their last letter first. */
+/** Whether a name may end with this byte: `key`, `token`, `secret` and `authorization` end with y, n or t. */
 function mayEndName(last: number): boolean {
   const small = last | 0x20;
   return small === 0x79 || small === 0x6e || small === 0x74;
@@ -121,8 +119,8 @@ const TOKEN_OF = ['access', 'refresh', 'auth', 'authorization', 'api', 'bearer',
 
 /**
  * Whether the name of a key ends at `at`. Every such name ends in `key`, `token`, `secret` or `authorization`, by which
- * the byte engine recognises a suspect. Tokens of pages and places, which an agent needs again, are excluded, and so is
- * a secret's name in an ARN.
+ * the byte engine recognises a suspect. Names of page tokens and position tokens are excluded, because an agent needs
+ * such tokens again. A secret's name in an ARN is excluded, too.
  */
 function isKeyName(bytes: Uint8Array, lowest: number, at: number): boolean {
   if (at === lowest || !mayEndName(bytes[at - 1]!)) return false;
@@ -147,7 +145,7 @@ function isLetterDigit(byte: number): boolean {
   return (small >= 0x61 && small <= 0x7a) || (byte >= 0x30 && byte <= 0x39);
 }
 
-/** In quotation marks, of which the second may be escaped. */
+/** Whether the token is in quotation marks. The closing one may be escaped. */
 function isQuoted(bytes: Uint8Array, lowest: number, start: number, end: number): boolean {
   if (start === lowest || (bytes[start - 1] !== 0x22 && bytes[start - 1] !== 0x27)) return false;
   let at = end;
@@ -181,7 +179,7 @@ const GLUED_LABELS = [
 /** Whether a label that needs no other evidence ends before the `=` at `equals`: `X-Amz-Signature=`. */
 export function isGluedLabel(bytes: Uint8Array, lowest: number, equals: number): boolean {
   const last = equals > lowest ? bytes[equals - 1]! | 0x20 : 0;
-  // One of them ends with an e.
+  // `x-amz-signature` ends with an e.
   if (!mayEndName(last) && last !== 0x65) return false;
   return endsWithOne(bytes, lowest, equals, GLUED_LABELS);
 }

@@ -1,10 +1,10 @@
 /**
- * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding. Pure; runs on the capture writer's
- * actor thread, and wherever a text is masked before it is kept.
+ * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding. Pure; runs in the capture process,
+ * and wherever else a text is masked before it is kept.
  *
  * Speed. Every shape contains a run of at least 16 letters, digits, `-` or `_`. So the byte engine (`native/`) finds
- * such runs and the evidence that makes one suspect, and this file tries the shapes only in those: a few tenths of a
- * nanosecond per byte. It examines each byte of a suspect a bounded number of times.
+ * runs that are suspect, and this file tries the shapes only there. This takes a few tenths of a nanosecond per byte.
+ * Each byte of a suspect is examined a bounded number of times.
  */
 import { byteEngine, packNeedles } from '../../native/byte-engine.ts';
 import type { ByteEngine } from '../../native/byte-functions.ts';
@@ -25,11 +25,11 @@ const SUSPECT_WORK = 16;
 export const PEM_NEEDLE = packNeedles([PEM_TAIL]);
 
 /**
- * Key-shaped secrets in bytes that hold text in any ASCII-compatible encoding.
+ * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding.
  * @param bytes the whole body: matches may look a little before `from`
  * @param from first byte to scan
  * @param to end of the scan
- * @param engine for tests: the one that finds suspects
+ * @param engine for tests; the byte engine that finds suspects
  * @returns ranges in ascending order, not overlapping
  * @throws {import('./work.ts').WorkExceededError}
  */
@@ -53,7 +53,10 @@ export function findKeyShapes(
   return mergeRanges(found);
 }
 
-/** Positions of suspects; more of them take another call. Searches never nest while they read it. */
+/**
+ * Receives the positions of suspects. If there are more, the engine is called again. Shared, because searches do not
+ * nest.
+ */
 const marks = new Float64Array(129);
 
 /** Applies the shapes and the labels to the suspects of one text, which come in ascending order. */
@@ -70,14 +73,14 @@ class RunJudge {
   #isLabelled = false;
   #isNamed = false;
   /**
-   * Positions after the first `=` in it that follows a label, and after the first that follows the name of a key; -1
-   * if absent.
+   * Position in the token after the first `=` that follows a label, and position after the first `=` that follows the
+   * name of a key; -1 if absent.
    */
   #behindLabel = -1;
   #behindName = -1;
   /** End of the last match of a shape. */
   #shapeEnd = 0;
-  /** Tokens before this position are found completely. */
+  /** End of the last token that was searched for labels. Runs before it belong to that token. */
   #doneTo = 0;
 
   constructor(bytes: Uint8Array, to: number, found: ByteRange[], work: Work) {
@@ -145,7 +148,7 @@ class RunJudge {
       this.#token = token;
       this.#behindLabel = -1;
       this.#behindName = -1;
-      // At the beginning of a line (a header's value, as we keep them) no label precedes it.
+      // Headers are stored as lines of values, so no label precedes a token at the beginning of a line.
       const isLine = token > 0 && bytes[token - 1] === 0x0a;
       this.#isLabelled = !isLine && isLabelled(bytes, token);
       this.#isNamed = !isLine && !this.#isLabelled && isNamed(bytes, token);
@@ -160,7 +163,10 @@ class RunJudge {
   }
 }
 
-/** In code and examples, words usually follow the name of a key: `settings.ANTHROPIC_API_KEY`. */
+/**
+ * Whether a value looks random. In code and examples, words often follow the name of a key:
+ * `settings.ANTHROPIC_API_KEY`.
+ */
 function looksRandom(bytes: Uint8Array, start: number, end: number): boolean {
   let hasDigit = false;
   let hasLetter = false;

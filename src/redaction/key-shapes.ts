@@ -1,6 +1,6 @@
 /**
- * The shapes of keys, in one table. The search for them, its filters in TypeScript and the native header
- * `native/bytes/key-table.h` are all made from it, so all of them know the same keys. Data only; it imports nothing,
+ * The shapes of keys, in one table. The search and its filters in TypeScript use this table, and the native header
+ * `native/bytes/key-table.h` is generated from it, so all of them find the same keys. Data only; it imports nothing,
  * because the native code's fallback reads it. Any thread.
  *
  * Sources: RFC 7519 (JWT); the prefixes that the providers publish for secret scanning.
@@ -58,7 +58,9 @@ export const KINDS: Uint32Array = Uint32Array.from({ length: 256 }, (_, byte) =>
 });
 
 /**
- * A maximal stretch whose length is between two numbers. `escaped` counts `\/` as one, as some JSON writers have it.
+ * The longest sequence of characters of one set, with a minimum and a maximum length. With `escaped`, `\/` counts as
+ * one
+ * character, because some JSON writers escape slashes.
  */
 export interface Several {
   of: Characters;
@@ -85,11 +87,11 @@ export interface KeyShape {
    * an escape.
    */
   at: 'anywhere' | 'word' | 'token';
-  /** No further byte of a run may follow. */
+  /** Whether the key must be at the end of its run. */
   is_alone: boolean;
   /**
-   * What must follow. Names in code begin like most keys, so it must be random (randomness.ts). `mixed`: it must also
-   * have a capital and a digit. `any`: no name begins like that.
+   * How the text after the beginning must look. Names in code may begin like most keys, so the text must be random
+   * (randomness.ts). `mixed`: the text must also have a capital and a digit. `any`: no name begins like this key.
    */
   looks: 'random' | 'mixed' | 'any';
   /** Bytes before the beginning that belong to the key when they look like an id and a dot. */
@@ -144,7 +146,7 @@ export const KEY_SHAPES: readonly KeyShape[] = [
   shape('anywhere', 'github_pat_', [several('letter_digit_underscore', 16)]),
   shape('anywhere', each('gl', 'pat ptt dt rt cbt soat ft imt agent', '-'), [
     several('run', 16),
-    // Two are known; without a bound, a text of dots would be walked again from each key in it.
+    // Keys with two such parts are known; without a bound, a text of dots would be walked again from each key in it.
     { parts: ['.', several('run', 1)], most: 4 },
   ]),
   shape('anywhere', 'xox', [
@@ -255,12 +257,12 @@ export const KEY_SHAPES: readonly KeyShape[] = [
   ]),
 ];
 
-/** Least bytes of a run that is examined. Every shape contains or surrounds one. */
+/** Minimum length of a run that is examined. Every key contains such a run. */
 export const RUN_BYTES = 16;
 /** Bytes that may precede a run after a dot and belong to its key: `SG.`, `dp.st.prd.`. */
 export const DOTTED_BYTES = 12;
 
-/** Whether a beginning has a dot. Such a key needs no beginning to be found: any run after a dot is suspect. */
+/** Whether a beginning has a dot. Such a key is found without its beginning, because any run after a dot is suspect. */
 function isDotted(begin: string): boolean {
   return begin.includes('.') || begin === 'dt0';
 }
@@ -272,8 +274,8 @@ for (const { begins, at } of KEY_SHAPES) {
 const listed = [...anywhere];
 
 /**
- * Beginnings that make a run suspect at any place in it. A beginning that starts with another one is left out; those
- * that contain one (`pcsk_`) are not needed.
+ * Beginnings that make a run suspect at any place in it. A beginning that starts with another one is left out. A first
+ * word that contains one (`pcsk_`) is not needed.
  */
 export const BEGINNINGS: readonly string[] = listed.filter(
   (begin) => !listed.some((shorter) => shorter !== begin && begin.startsWith(shorter)),

@@ -17,22 +17,22 @@ import { Work } from './work.ts';
 /** Replaces a secret in the stored copy. */
 export const MASK = '[redacted]';
 
-/** Only keys by their shape. */
+/** Searches for keys by their shape only. */
 const KEYS: Wanted = { needles: [], packed: new Uint8Array(0), shapes: true };
 
-/** No real key is longer; a caller that scans part of a text starts this much before the part. */
+/** More bytes than any real key has. A caller that scans part of a text starts this much before the part. */
 export const SCAN_MARGIN_BYTES = 8_192;
 
 /** Maximum number of bytes of texts that are examined together. */
 const TOGETHER_BYTES = 8_192;
 const together = Buffer.allocUnsafeSlow(TOGETHER_BYTES);
-/** More base64 than fits, so it is never searched for. */
+/** Minimum length of base64 to search for. No text of TOGETHER_BYTES has that much, so none is searched for. */
 const NO_BASE64 = TOGETHER_BYTES + 1;
 
 /**
  * Whether none of the texts, nor any beginning of one, contains a key shape, so that `maskText` would return each
  * unchanged. One pass over all texts costs as much as one over a single text.
- * @returns false also for texts of more than some kilobytes together
+ * @returns false also if the texts together have more than TOGETHER_BYTES
  */
 export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byteEngine): boolean {
   let at = 0;
@@ -47,8 +47,8 @@ export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byt
 }
 
 /**
- * A text (path, note) without key-shaped parts.
- * @param text latin1 or any; characters above 0x7f are kept
+ * Masks the key-shaped parts of a text, such as a path or a note.
+ * @param text may have any characters
  */
 export function maskText(text: string): string {
   if (text.length < RUN_BYTES) return text;
@@ -76,7 +76,7 @@ export function maskValue(value: unknown): unknown {
   return maskJson(value, false);
 }
 
-/** @param isSecret it is under the name of a credential */
+/** @param isSecret whether the value is under the name of a credential */
 function maskJson(value: unknown, isSecret: boolean): unknown {
   if (typeof value === 'string') return isSecret && value !== '' ? MASK : maskText(value);
   if (typeof value === 'number' || isRawNumber(value)) return isSecret ? MASK : value;

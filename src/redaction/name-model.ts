@@ -1,7 +1,7 @@
 /**
  * A model of names: the cost of each character in a name given the preceding ones, as a compressor would compute it.
- * Counted on 2026-11-28 in 87,000 names of files in installed packages, without hashes, and in the words of this
- * project's guides. Data and the access to it; it imports nothing. Any thread.
+ * The costs come from counts of 2026-11-28 in 87,000 names of files in installed packages, without hashes, and in the
+ * words of this project's guides. Data and the access to it; it imports nothing. Any thread.
  */
 
 /** Kinds of characters. */
@@ -13,7 +13,7 @@ export const DIGIT = 3;
 /** Stands for the character before a name. */
 export const FIRST_LETTER = 26;
 
-/** Half bits, in base 36, for each kind after each four kinds. */
+/** Costs in half bits, in base 36: one digit for each kind after each sequence of four kinds. */
 const KIND_COSTS = [
   'd06ce0mbf13d3al2f0jda0hdc14a33i4c147e08j771b4e42r9v070i8623b2cf24364j0oj822814z9n0a770gef09m48j1',
   'n07b908l47272735x0ibb0la815a37j2426dc0fff22917k4t15fc08gf09f4436c327d0bg5d184ab1t1568236932b3ib2',
@@ -28,7 +28,10 @@ const KIND_COSTS = [
   'j5b1d0zd922d39i1e1f561h6714i6aj0l14b60bi46284c42n0e732n6732c09g8',
 ].join('');
 
-/** Half bits, in base 36, for each letter (a row) after each letter; the last row is for the first letter of a word. */
+/**
+ * Costs in half bits, in base 36: one digit for each letter after each letter (a row). The last row is for the first
+ * letter of a word.
+ */
 const LETTER_COSTS = [
   'ga79ie9jajc796j8k685bcefch',
   '6dac7dae7af6ac7ag98b7hgcce',
@@ -59,7 +62,7 @@ const LETTER_COSTS = [
   '897899ab9dd89ab8f868bbbdhg',
 ].join('');
 
-/** One bit for each three letters that occur in words, least bit first, base64. */
+/** One bit for each sequence of three letters: whether it occurs in words. Least significant bit first, base64. */
 const TRIPLES = [
   'AQAGVORRUNn9UcY2WwAQBMQwcRAVZwBEAAAs+I4AAIEQAWTBf7dfH9kE/PdzBQAIQGb2AwAAEPz1O1XZz9Ftl0dIKI5EBCkS',
   '0MIARBAAElhEQABB7MTuQwGSgJ3IHmwECNCP4hpKkAAN+Q5AAAHwhcpAByABCAACRBVRHBFMQA0gAQn4/pT0PQQBAEFEEQcd',
@@ -98,20 +101,19 @@ const kindCosts = Uint8Array.from(KIND_COSTS, (char) => Number.parseInt(char, 36
 const letterCosts = Uint8Array.from(LETTER_COSTS, (char) => Number.parseInt(char, 36));
 const triples = Buffer.from(TRIPLES, 'base64');
 
-/** Half bits for one of ten digits. */
+/** Half bits that tell which of ten digits it is. */
 export const COST_OF_DIGIT = 7;
-/** How much less a triple costs that occurs in words, and how much more another one costs. */
+/** Added to a letter's cost if the letter and the two before it occur together in words, and if they do not. */
 const KNOWN_TRIPLE = -2;
 const UNKNOWN_TRIPLE = 8;
 
-/** Half bits that the kind costs after four kinds, two bits each, the last one lowest. */
+/** The cost of a kind in half bits. @param before the four kinds before it, two bits each, the last one lowest */
 export function costOfKind(before: number, kind: number): number {
   return kindCosts[before * 4 + kind]!;
 }
 
 /**
- * Half bits that a letter (0 to 25) costs after the last two letters of its word; {@link FIRST_LETTER} if
- * absent.
+ * The cost, in half bits, of a letter (0 to 25) after the last two letters of its word; {@link FIRST_LETTER} if absent.
  */
 export function costOfLetter(beforeLast: number, last: number, letter: number): number {
   const cost = letterCosts[last * 26 + letter]!;

@@ -68,7 +68,7 @@ function findNeedle(
   }
 }
 
-/** Length of the longest proper prefix of the needle that ends the bytes. */
+/** Length of the longest proper prefix of the needle with which the bytes end. */
 export function measureCutNeedle(bytes: Uint8Array, needle: Uint8Array, work: Work): number {
   const from = Math.max(0, bytes.length - needle.length + 1);
   work.add(2 * needle.length);

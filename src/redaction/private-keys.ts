@@ -6,10 +6,10 @@ import type { Work } from './work.ts';
 export const PEM_TAIL = Buffer.from('PRIVATE KEY-----', 'latin1');
 const PEM_BEGIN = '-----BEGIN';
 const PEM_END = Buffer.from('-----END', 'latin1');
-/** Longest first line before its end, and longest last line after its beginning. */
+/** Maximum length of a first line up to PEM_TAIL, and of a last line from PEM_END on. */
 const FIRST_LINE_BYTES = 48;
 const LAST_LINE_BYTES = 64;
-/** Longest distance between the first and the last line when more than base64 lies between, such as headers. */
+/** Longest distance between the first and the last line if there is more than base64 between them, such as headers. */
 const MIXED_BYTES = 8_064;
 
 /** Bytes of a PEM body: base64, white space, and JSON's escapes of a newline. */
@@ -56,7 +56,7 @@ function indexOrEnd(bytes: Buffer, from: number): number {
   return at < 0 ? bytes.length : at;
 }
 
-/** `-----END RSA PRIVATE KEY-----`, or as much of it as there is. */
+/** End of the last line, such as `-----END RSA PRIVATE KEY-----`, even if the line is incomplete. */
 function endOfLastLine(bytes: Buffer, start: number): number {
   const line = bytes.toString('latin1', start, Math.min(bytes.length, start + LAST_LINE_BYTES));
   const marks = /^-----END[A-Z0-9 ]*-{0,5}/.exec(line);

@@ -1,10 +1,10 @@
-/** Secrets in the queries of URLs. Pure; runs in the capture process. */
+/** Secrets in the queries of URLs. Pure; any thread. */
 import { isCredentialName } from './credential-name.ts';
 import { MASK } from './mask.ts';
 
-/** No known parameter has a longer name: values of such parameters are not kept. */
+/** Maximum length of a parameter's name. A longer name counts as that of a secret, so its value is not stored. */
 const NAME_CHARACTERS = 1_024;
-/** For a parameter inside other text. */
+/** The same limit for a parameter of a URL in other text. */
 const EMBEDDED_NAME_CHARACTERS = 128;
 
 const SECRET_NAMES = new Set([
@@ -15,7 +15,7 @@ const SECRET_NAMES = new Set([
   'x-amz-signature',
   'x-amz-credential',
   'x-amz-security-token',
-  // In addition to the contract's list; names like `token`, `api_key` and `client_secret` are recognised by their
+  // Names like `token`, `api_key` and `client_secret` are not listed, because `isCredentialName` recognises their
   // words.
   'x-goog-signature',
   'x-goog-credential',
@@ -65,7 +65,7 @@ export function maskQuery(query: string): string {
   return changed ? parts.join('') : query;
 }
 
-/** 1 for bytes that end a name or a value, and for bytes after which a parameter begins. */
+/** ENDS: 1 for bytes that end a name or a value. BEGINS: 1 for bytes after which a parameter begins. */
 const ENDS = new Uint8Array(256);
 for (const char of `=&;#"'<> \t\n\v\f\r\u00a0`) ENDS[char.charCodeAt(0)] = 1;
 const BEGINS = new Uint8Array(256);

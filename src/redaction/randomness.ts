@@ -17,20 +17,23 @@ import {
   UPPER,
 } from './name-model.ts';
 
-/** Cost of a character in half bits, in alphabets of 16, 36 and 62. */
+/** Cost of a character of random text, in half bits, for alphabets of 16, 36 and 62 characters. */
 const HEX = 8;
 const ONE_CASE = 10;
 const BOTH_CASES = 12;
-/** Half bits against a key for anything but a letter or digit: names have separators, keys mostly none. */
+/**
+ * Evidence against a key, in half bits, of a character other than a letter or digit: names have separators, keys mostly
+ * none.
+ */
 const SEPARATOR = 4;
-/** Names have long numbers, too: a digit after a digit is hardly evidence. */
+/** Maximum evidence of a digit after a digit, because names have long numbers, too. */
 const DIGIT_MOST = 1;
-/** Bit among the kinds of a part: a capital that begins it. */
+/** Bit of `#inPart`: the part begins with a capital. */
 const FIRST_CAPITAL = 1;
 
 /**
- * The evidence, in half bits, that a key of this length must exceed. Measured on random keys of base64url: of those
- * with 20 characters 15 in 100,000 have less, with 24 characters 5, with 32 less than 1.
+ * The evidence, in half bits, that a key of this length must exceed. Measured on random keys of base64url: with 20
+ * characters 15 keys in 100,000 have less evidence, with 24 characters 5, with 32 less than 1.
  */
 export function leastEvidence(characters: number): number {
   return Math.min(45, Math.max(30, 1.5 * characters));
@@ -64,7 +67,8 @@ class Evidence {
     else if (kind === DIGIT) this.#addDigit();
     else this.#addLetter(kind, (byte | 0x20) - 0x61);
     this.#kinds = ((this.#kinds << 2) | kind) & 0xff;
-    // A word unknown to the model has only lower-case letters, perhaps after a capital.
+    // A part with only lower-case letters, perhaps after a capital, may be a word that the model does not know. It sets
+    // no maximum.
     if (kind === OTHER) this.#inPart = 0;
     else this.#inPart |= kind === UPPER && this.#inPart === 0 ? FIRST_CAPITAL : 1 << kind;
     const isWord = (this.#inPart & ((1 << UPPER) | (1 << DIGIT))) === 0;

@@ -1,6 +1,6 @@
 /**
- * Everything in a text that must not be stored: given byte strings, keys by their shape, and both in other encodings.
- * Pure; any thread.
+ * Finds everything in a text that must not be stored: given byte strings, keys by their shape, and both in other
+ * encodings. Pure; any thread.
  */
 import type { ByteRange } from './byte-range.ts';
 import { findEscapedSecrets } from './escaped-text.ts';
@@ -18,6 +18,7 @@ export interface Wanted {
 }
 
 /**
+ * Finds the secrets of a text, encoded or not.
  * @param from first byte to examine
  * @param to end of the search; a match that begins before it may end after it
  * @returns ranges, grouped by kind

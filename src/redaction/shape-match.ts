@@ -1,10 +1,10 @@
 /**
- * Whether a key of a known shape is at a place: walks the shapes of the table by hand. A regular expression would
- * backtrack over long runs and keep a state for each byte of them, which overflows its stack at some megabytes. Pure;
- * any thread.
+ * Checks whether a key of a known shape begins at a place. The code walks the table of shapes itself: a regular
+ * expression would backtrack over long runs and keep a state for each byte, which overflows its stack after some
+ * megabytes. Pure; any thread.
  *
- * It is linear. For each set of characters it remembers the end of the current stretch, and whether the rest of a shape
- * matched after that stretch. So it walks a run once, even if the run begins like a key in a million places.
+ * The cost is linear. For each set of characters it remembers the end of the current stretch, and whether the rest of a
+ * shape matched after that stretch. So a run is walked once, even if the run begins like a key in a million places.
  */
 import { startsWith, WordIndex } from './key-beginnings.ts';
 import { CHARACTERS, KEY_SHAPES, type KeyShape, KINDS, type Part, type Several } from './key-shapes.ts';
@@ -48,7 +48,7 @@ function isBehindEscape(bytes: Uint8Array, at: number): boolean {
 const ESCAPED = new Uint8Array(256);
 for (const char of 'nrtbf"/') ESCAPED[char.charCodeAt(0)] = 1;
 
-/** Whether a key may begin there. */
+/** Whether a key may begin at `at`. */
 function isPlace(bytes: Uint8Array, at: number, where: KeyShape['at']): boolean {
   if (where === 'anywhere' || at === 0) return true;
   const before = bytes[at - 1]!;
@@ -59,12 +59,12 @@ function isPlace(bytes: Uint8Array, at: number, where: KeyShape['at']): boolean 
   return isFree || isBehindEscape(bytes, at);
 }
 
-/** Matches at places of one text; its memory works only for ascending places. */
+/** Matches keys at places of one text. The places must ascend. */
 export class ShapeMatch {
   readonly #bytes: Uint8Array;
   readonly #to: number;
   readonly #work: Work;
-  /** The last stretch of each set; those with escaped slashes in the second half. */
+  /** Beginning and end of the last stretch of each set. The second half is for stretches with escaped slashes. */
   readonly #from = new Float64Array(2 * SETS.length).fill(-1);
   readonly #end = new Float64Array(2 * SETS.length).fill(-1);
   /**
@@ -73,7 +73,7 @@ export class ShapeMatch {
    */
   readonly #restAt = new Float64Array(KEY_SHAPES.length).fill(-1);
   readonly #restEnd = new Float64Array(KEY_SHAPES.length);
-  /** The range measured last without being random, and its evidence. */
+  /** The last range that was measured and was not random, and its evidence. */
   #plainFrom = 0;
   #plainTo = 0;
   #plainMost = 0;
@@ -105,7 +105,7 @@ export class ShapeMatch {
     return false;
   }
 
-  /** Names in code begin like keys, too: the text after the beginning must not look like a name. */
+  /** Whether the text after a key's beginning is random. Names in code begin like keys, too, but are not random. */
   #isRandom(from: number, to: number): boolean {
     const least = leastEvidence(to - from);
     // A part of a measured range has no more evidence than the range.
@@ -113,7 +113,8 @@ export class ShapeMatch {
     this.#work.add(to - from);
     const most = measureEvidence(this.#bytes, from, to);
     if (most > least) return true;
-    // A part of the known range was measured again only because it is short; keep the range.
+    // This part of the remembered range was measured again only because a shorter text needs less evidence. Keep the
+    // range.
     if (from >= this.#plainFrom && to <= this.#plainTo) return false;
     this.#plainFrom = from;
     this.#plainTo = to;
@@ -212,7 +213,7 @@ function isMixed(bytes: Uint8Array, from: number, to: number): boolean {
   return hasDigit && hasCapital;
 }
 
-/** Letters and digits followed by a dot. */
+/** Whether the `size` bytes before `at` are letters and digits, then a dot. */
 function isId(bytes: Uint8Array, at: number, size: number): boolean {
   if (at < size || bytes[at - 1] !== 0x2e) return false;
   for (let i = at - size; i < at - 1; i++) if (!isOf(bytes, i, LETTER_DIGIT)) return false;

@@ -1,6 +1,6 @@
 /**
- * Counts and bounds the work of the search for secrets, so that no text can take more than its share of a thread. It
- * counts examined bytes instead of time, so that the same text always gives the same result. Pure; any thread.
+ * Counts and bounds the work of the search for secrets, so that no text can take more than its share of a thread. The
+ * unit is examined bytes, not time, so that the same text always gives the same result. Pure; any thread.
  */
 
 /** A text exceeded its share of work. It cannot be stored, because its content is unknown. */

@@ -163,7 +163,7 @@ export class ConverseAnswerReader implements AnswerReader {
   }
 }
 
-/** The part of the writes with a lifetime of an hour; null without details. */
+/** The cache writes with a lifetime of an hour; null without details. */
 function hourWritesOf(details: unknown, reading: NormalReading): number | null {
   if (!Array.isArray(details)) return null;
   let tokens = 0;

@@ -60,7 +60,7 @@ const CACHE_WRITES: readonly Row[] = [
   },
 ];
 
-/** The part of them with a lifetime of an hour. */
+/** The part of the cache writes with a lifetime of an hour. */
 const HOUR_WRITES: readonly Row[] = [
   {
     server: 'LiteLLM',
@@ -68,7 +68,7 @@ const HOUR_WRITES: readonly Row[] = [
     path: ['prompt_tokens_details', 'cache_creation_token_details', 'ephemeral_1h_input_tokens'],
   },
   {
-    server: 'Proxies that hand the Messages API’s counts on',
+    server: 'Proxies that forward the counts of the Messages API',
     source: 'Messages API reference, usage',
     path: ['cache_creation', 'ephemeral_1h_input_tokens'],
   },

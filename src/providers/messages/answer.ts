@@ -26,7 +26,7 @@ import { readMessagesBlock, readMessagesBlocks } from './request.ts';
 /** Position of the type's name in an event as the API writes it: `{"type":"`. */
 const TYPE_AT = 9;
 
-/** Arguments sent as JSON, whose numbers matter; mostly they are a string. */
+/** Arguments sent as a JSON value, whose numbers keep their digits. Most servers send a string instead. */
 const GIVEN_INPUT = /"partial_json"[ \t\r\n]*:[ \t\r\n]*[[{]/;
 
 /** A content block of a stream while its deltas arrive. */

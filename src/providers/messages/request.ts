@@ -57,7 +57,6 @@ function readThread(body: JsonObject): string | null {
 }
 
 /** A `content` or `system` field: a string or blocks. */
-/** One content block. */
 export function readMessagesBlocks(content: unknown, reading: NormalReading, depth = 0): TurnBlock[] {
   if (typeof content === 'string') return textBlocks(content);
   const blocks: TurnBlock[] = [];
