@@ -35,7 +35,7 @@ import {
 
 /** Maximum characters of prompts in memory. */
 const KEPT_CHARS = 32 << 20;
-/** Providers cache prompts from this length on; some models have a higher minimum. */
+/** Minimum length of a prompt that providers cache; for some models it is as high as LEAST_TOKENS_MOST. */
 const LEAST_TOKENS = 1_024;
 const LEAST_TOKENS_MOST = 4_096;
 /** OpenAI caches in steps of this many tokens. */
@@ -233,7 +233,10 @@ export class CacheDoctor {
   }
 }
 
-/** Whether the provider cached nothing new for this turn, so that the next turn is compared with the turn before it. */
+/**
+ * Whether the provider cached nothing new for this turn, so that the next turn is compared with the turn before this
+ * one.
+ */
 function isPassedOver(record: ListedExchange): boolean {
   return record.kind !== 'turn' || record.served_by === 'student' || hasFailed(record);
 }
@@ -318,8 +321,8 @@ function isHead({ place }: PromptPart): boolean {
 }
 
 /**
- * Identifies requests with the same tool names; without tools, requests with the same beginning. null: there is
- * neither.
+ * A name that requests with the same tool names share. Without tools, requests share it if their system prompts begin
+ * alike. null: the request has neither.
  */
 function nameAgent({ provider, path, model }: ListedExchange, { parts }: Prompt): string | null {
   const tools = parts.filter(({ place }) => place === 'tool').map(({ label }) => label);

@@ -178,7 +178,7 @@ export class CacheLedger {
     return { cache, cache_gone };
   }
 
-  /** The store was emptied: all complete parts must be stored again. */
+  /** Marks all complete parts as not stored, because the store was emptied. */
   storeAgain(): void {
     this.#load();
     this.#gone = [];

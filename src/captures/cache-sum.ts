@@ -100,7 +100,7 @@ export class CauseSums {
   }
 }
 
-/** The turns of one run. */
+/** Sums turns, in total and by cause. */
 export class CacheSum {
   readonly #totals = startTotals();
   readonly #causes = new CauseSums();
@@ -116,7 +116,7 @@ export class CacheSum {
   }
 }
 
-/** Dollars; null: neither is known. */
+/** The sum of two costs in dollars; null: neither is known. */
 function addDollars(a: number | null, b: number | null): number | null {
   return a === null || b === null ? (a ?? b) : a + b;
 }

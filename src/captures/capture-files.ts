@@ -18,12 +18,13 @@ import { isErased } from '../storage/capture/record.ts';
 import type { BodySide, ExchangeSource, ListedExchange } from './exchange-source.ts';
 import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 
-/** Mapped bytes from which `release` unmaps pages; about 60 MB of the mapped bytes belong to the program itself. */
+/** `release` unmaps pages if at least this many bytes are mapped, of which about 60 MB belong to the program itself. */
 const MAPPED_BYTES = 88 * 1024 * 1024;
 /** Minimum time between two releases, because reading after a release must open the files again. */
 const RELEASE_MS = 1_000;
 /**
- * Page size of Linux on the machines for which Node is built. On a machine with larger pages, they are released later.
+ * Page size of Linux on the machines for which Node is built. With larger pages, the mapped bytes are underestimated,
+ * and pages are released later.
  */
 const PAGE_BYTES = 4_096;
 
@@ -46,7 +47,7 @@ export class CaptureFiles implements ExchangeSource {
   readonly #parts: CapturePart[];
   /** The live file's reader. It stays open until `release`, because after a rotation the path leads to another file. */
   #live: CaptureReader | null;
-  /** Shows whether the live file's path still leads to the opened file. */
+  /** Inode of the opened live file, which shows whether the path still leads to it; null: there is no live file. */
   #liveInode: bigint | null;
   /** Sealed files by path; the most recently used last. */
   readonly #open = new Map<string, CaptureReader>();

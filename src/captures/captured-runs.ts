@@ -6,10 +6,10 @@
  * Memory: about a kilobyte per run, at most CAPTURE_LISTED_RUNS runs. Beyond that, the oldest runs leave the list, but
  * can still be read by id.
  *
- * A row needs only records, except for two facts from bodies: the run's first words and, if the records show no fault,
- * whether the run is golden. Both facts are read once and kept with the row until the run continues. A page reads
- * bodies for at most CAPTURE_LIST_READING_MS. Facts that it had no time to read are null. While no request waits, these
- * facts are read first, and then the facts of all other runs, newest first.
+ * A row needs only records, except for two values from bodies: the run's first words and, if the records show no fault,
+ * whether the run is golden. Both values are read once and kept with the row until the run continues. A page reads
+ * bodies for at most CAPTURE_LIST_READING_MS. Values that it had no time to read are null. While no request waits,
+ * these values are read first, and then the values of all other runs, newest first.
  */
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -113,7 +113,7 @@ export interface CapturedRunPage {
   scanned: number;
 }
 
-/** Selects the runs of a sum. */
+/** Selects the runs that are summed. */
 export interface WindowQuestion {
   /**
    * Only runs whose last answer or reported end is at or after this time, in milliseconds since the epoch.
@@ -181,7 +181,7 @@ interface CapturedRunsOptions {
   kept?: { rows: KeptRuns; state: KeptState } | null;
   /** Called before a run's bodies are read. */
   findStored?: FindStoredRun;
-  /** Bodies that cannot be read for a page are read by {@link CapturedRuns.readWanted}, which may fetch them. */
+  /** true: bodies that cannot be read for a page are read by {@link CapturedRuns.readWanted}, which may fetch them. */
   fetches_later?: boolean;
 }
 
@@ -433,7 +433,7 @@ export class CapturedRuns {
     this.#table.forget();
     this.#loadedTo = rows.length < LOADED_AT_ONCE ? 0 : rows.at(-1)!.first_id;
     if (this.#loadedTo === 0 && this.#order.length !== this.#count)
-      throw new RangeError(`${this.#order.length} of ${this.#count} kept rows`);
+      throw new RangeError(`loaded ${this.#order.length} of ${this.#count} stored rows`);
     return this.#loadedTo !== 0;
   }
 
@@ -461,7 +461,7 @@ export class CapturedRuns {
   }
 
   /**
-   * Follows a deletion of all exchanges before `firstId`. Runs without a later exchange leave the list; the others keep
+   * Follows a deletion of all exchanges before `firstId`. Runs without a later exchange leave the list; other runs keep
    * only their later exchanges. Then all rows must be stored again.
    */
   forgetBefore(source: ExchangeSource, firstId: number): void {
@@ -791,7 +791,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Visits the loaded runs, newest first, and then reported runs that were not captured. For lists that are not whole.
+   * Visits the loaded runs, newest first, and then reported runs that were not captured. Used when not all runs are
+   * loaded, or when older runs are not shown.
    * @param take receives the same object for each run
    */
   #visit(not_before: number, take: (entry: RunEntry) => void): void {
@@ -863,7 +864,7 @@ export class CapturedRuns {
   }
 
   /**
-   * Reads values of all runs that a query may need, when all runs are loaded.
+   * Reads values that a query may need, for all runs. Does nothing until all runs are loaded.
    * @returns false if nothing is left to read
    */
   prepare(hasTime: HasTime): boolean {
@@ -964,7 +965,7 @@ export class CapturedRuns {
     if (this.#wanted.size > CAPTURE_WANTED_RUNS) this.#wanted.delete(this.#wanted.values().next().value!);
   }
 
-  /** Adopts what another reader found out about the same exchanges. */
+  /** Takes over the values that another reader has stored for the same exchanges. */
   #takeStored(run: ListedRun): void {
     const stored = this.#findStored(run.tally);
     if (stored === null) return;
@@ -1011,7 +1012,7 @@ export class CapturedRuns {
   }
 }
 
-/** The facts that decide a run's place in the list by start. */
+/** The fields that decide a run's place in the list by start, and which reported run belongs to it. */
 interface RunStart {
   first_ms: number;
   trace_id: string | null;
@@ -1067,7 +1068,7 @@ function keyInTexts({ listed }: RunEntry): number {
   return runKey(listed?.tally.summary.run_id ?? null);
 }
 
-const NOT_CAPTURED: GoldenReason[] = [{ code: 'no_turn', words: 'nothing of it was captured' }];
+const NOT_CAPTURED: GoldenReason[] = [{ code: 'no_turn', words: 'nothing of the run was captured' }];
 
 function hasDifference({ verdict }: ListedRun): boolean {
   return verdict?.reasons.some(({ code }) => code === 'reading_differs') ?? false;

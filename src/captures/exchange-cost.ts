@@ -10,7 +10,7 @@ interface ExchangeCost {
   usd: number | null;
   /** null without a cost. */
   basis: CostBasis | null;
-  /** Something is charged, but the model has no price at the answer's tier, or its tokens are unknown. */
+  /** true: something is charged, but the model has no price at the answer's tier, or its tokens are unknown. */
   is_unknown: boolean;
 }
 

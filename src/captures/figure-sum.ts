@@ -10,7 +10,8 @@ import { priceExchange } from './exchange-cost.ts';
 import type { ListedExchange } from './exchange-source.ts';
 
 /**
- * Ratio between the limits of a latency step. Latencies are counted by step; a percentile is the middle of its step.
+ * Ratio between the upper and the lower limit of a latency step. Latencies are counted by step; a percentile is the
+ * middle of its step.
  */
 const STEP = (1 + LATENCY_PRECISION) ** 2;
 const LOG_STEP = Math.log(STEP);

@@ -271,7 +271,10 @@ interface KnownOfRuns {
   kept: KeptVerdict;
 }
 
-/** @returns their summaries, by first appearance */
+/**
+ * Judges runs; bodies are read only where the records do not suffice.
+ * @returns the summaries of the runs, by first appearance
+ */
 async function judgeRuns(
   source: ExchangeSource,
   chains: RunChains,
@@ -361,8 +364,8 @@ async function judgeByBodies(
       places.push({ id, near, judged });
     }
   }
-  // Exchanges of a run stay in the run's order, and together they are in the order of the file, so that most blocks are
-  // read once.
+  // Exchanges of one run stay in the run's order. Apart from that, exchanges are in the order of the file, so that most
+  // blocks are read once.
   places.sort((a, b) => a.near - b.near);
   for (let at = 0; at < places.length; at += LISTED_EXCHANGES) {
     const some = places.slice(at, at + LISTED_EXCHANGES);
@@ -495,7 +498,7 @@ class LinkFinder {
   }
 }
 
-/** An earlier turn of the run, in the form in which a later request may contain it. */
+/** An earlier turn of the run, which a later request may continue. */
 interface KnownTurn {
   id: number;
   conversation: number;

@@ -1,6 +1,6 @@
 /**
- * Tells for each credential's rate limits what remains, when it runs out at the current rate, and which runs used it.
- * The source is the answers of the last hours. Pure except for its source; capture reader and command line.
+ * Finds what remains of each credential's rate limits, when each limit runs out at the current rate, and which runs
+ * used it. Reads answers that are at most LOOKED_MS old. Pure except for its source; capture reader and command line.
  *
  * Bounds: LOOKED_EXCHANGES of the newest exchanges, LOOKED_CREDENTIALS credentials, and one answer per SAMPLE_MS for
  * each credential. Memory: about 60 bytes for each of these exchanges, which are read once.
@@ -66,7 +66,7 @@ interface RunTokens {
   id: number;
 }
 
-/** What is needed of one exchange. */
+/** The fields of an exchange that are needed here. */
 interface SeenExchange {
   id: number;
   /** When its answer began. */
@@ -86,7 +86,7 @@ export class LimitTraffic {
   readonly #parts = new Map<number, SeenExchange[]>();
 
   /**
-   * Tells the limits at a time.
+   * Lists the limits as of a time.
    * @param range the first and the last existing exchange
    * @param nowMs not earlier than the newest exchange
    */

@@ -1,8 +1,8 @@
 /**
  * A run of the list, and its row in the stored index (`storage/capture/run-index.ts`): sums over the run's records, and
- * facts from its bodies after they were read. Pure; capture reader, command line.
+ * values from its bodies, once they were read. Pure; capture reader, command line.
  *
- * Tokens are fresh tokens (`providers/fresh-usage.ts`), whatever each provider counts.
+ * Input tokens exclude cached tokens (`providers/fresh-usage.ts`), whatever the provider counts.
  */
 import { createHash } from 'node:crypto';
 import type { ChildRunName } from '../domain/captured-run.ts';
@@ -41,7 +41,7 @@ export interface ListedRun {
    * false if an exchange was stored after a later exchange. The tally must then be made again before the run is judged.
    */
   is_in_order: boolean;
-  /** 0 before the first exchange. */
+  /** The run's first turn; 0 before it. */
   first_turn_id: number;
   /** The user's first words; null if not read yet. */
   task: string | null;

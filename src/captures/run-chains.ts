@@ -12,7 +12,7 @@ import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 /** Maximum number of runs that a command remembers, about 50 bytes each. The latest runs are kept. */
 export const CHAINED_RUNS = 1_000_000;
 
-/** The facts about a run from its records. */
+/** A run, as its records show it. */
 export interface ChainedRun {
   /** Derived from the run's id by `keyOfRun`. */
   readonly key: string;

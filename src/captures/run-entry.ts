@@ -90,6 +90,7 @@ interface Verdicts {
 }
 
 /**
+ * Makes the reader of the fields by which queries filter and sort runs.
  * @param nowMs the time for which the status is computed, in milliseconds since the epoch
  */
 export function makeEntryReader(
@@ -150,7 +151,7 @@ function idsOf(run: RunEntry): string[] {
   return run.reported === null || run.reported.run_id === id ? [id] : [id, run.reported.run_id];
 }
 
-/** Tests the texts that `text` searches; docs/queries.md lists them. */
+/** Whether one of the texts that the query field `text` searches matches; docs/queries.md lists these texts. */
 function someWord(
   { listed, reported }: RunEntry,
   { tags, note }: RunMarks,
@@ -182,7 +183,7 @@ function listWords(run: RunEntry, marks: RunMarks): string[] {
   return words;
 }
 
-/** Tags from people, and tags from its requests. */
+/** Tags that people gave the run, and tags of its requests. */
 function listTags({ listed }: RunEntry, { tags }: RunMarks): readonly string[] {
   const sent = listed?.tally.summary.request_tags ?? NOTHING;
   return tags.length === 0 ? sent : [...tags, ...sent];

@@ -61,7 +61,7 @@ export class RunJudge {
     this.#monitor.add(place, turn);
   }
 
-  /** Reasons against the copy; call once, after the last exchange. */
+  /** Reasons why the copy is not golden; call once, after the last exchange. */
   judge(): GoldenReason[] {
     const { reasons } = this.#tally.judge(this.#lastCallsTools);
     return [...reasons, ...this.#listDifferences(), ...this.#listFired()];

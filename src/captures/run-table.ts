@@ -54,12 +54,12 @@ export class RunTable {
     this.columns = new RunColumns(columns, (slot) => this.#entries[slot] ?? null);
   }
 
-  /** Every slot's number is smaller. */
+  /** The number after that of the last slot. */
   get end(): number {
     return this.#entries.length;
   }
 
-  /** null: the slot is empty. */
+  /** The run in a slot; null: the slot is empty. */
   entryAt(slot: number): RunEntry | null {
     return this.#entries[slot]!;
   }
@@ -78,7 +78,7 @@ export class RunTable {
       .sort((a, b) => b.tally.first_id - a.tally.first_id)[0];
   }
 
-  /** The list changed in a way that the table does not follow. */
+  /** Discards the table after a change of the list that it cannot follow. */
   forget(): void {
     this.#isMade = false;
     this.starts.forget();
@@ -109,12 +109,15 @@ export class RunTable {
     this.starts.add(entry);
   }
 
-  /** A captured run has changed. */
+  /** Follows a change of a captured run. */
   touch(run: ListedRun): void {
     if (this.entryOf(run) !== null) this.columns.touch(run.slot);
   }
 
-  /** A captured run began earlier than was known. */
+  /**
+   * Follows a captured run that began earlier than was known.
+   * @param started_ms the start that was known
+   */
   move(run: ListedRun, started_ms: number): void {
     const entry = this.entryOf(run);
     if (entry === null) return;
@@ -123,7 +126,7 @@ export class RunTable {
   }
 
   /**
-   * The trace or session of a captured run changed.
+   * Follows a change of a captured run's trace or session.
    * @param before the ids that it had
    */
   rejoin(run: ListedRun, before: OtherIds): void {
@@ -133,7 +136,7 @@ export class RunTable {
     this.#join(run);
   }
 
-  /** Captured runs left the list. */
+  /** Removes captured runs that left the list. */
   remove(runs: readonly ListedRun[]): void {
     const removed = new Set<RunEntry>();
     for (const run of runs) {
@@ -214,7 +217,7 @@ export class RunTable {
     for (const changed of [before, reported]) if (changed !== null) this.#reviewLone(changed.run_id);
   }
 
-  /** The statements about the runs with an id have changed. */
+  /** Follows changed statements about the runs with an id. */
   #review(id: string): void {
     const run = this.#find(id);
     const others = this.#byOtherId.get(id) ?? NO_RUNS;

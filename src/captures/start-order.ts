@@ -22,7 +22,7 @@ export class StartOrder {
     return this.#runs !== null;
   }
 
-  /** The list changed in a way that this order does not follow. */
+  /** Discards the order after a change of the list that it cannot follow. */
   forget(): void {
     this.#runs = null;
   }
@@ -48,7 +48,7 @@ export class StartOrder {
     if (runs === null) return;
     const at = countBehind(runs, { ...placeOf(run), key: started_ms, started: started_ms });
     if (runs[at]?.run === run) runs.splice(at, 1);
-    // The run is at another place than its start says.
+    // The run is not where its start says.
     else this.forget();
   }
 

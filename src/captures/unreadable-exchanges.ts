@@ -27,7 +27,7 @@ export class UnreadableExchanges {
     const [first] = this.#ids;
     const least = this.count === COUNTED_MAX ? 'at least ' : '';
     return (
-      `${this.#path}: ${least}${countOf(this.count, 'exchange')} cannot be read (damaged), from ${first} on; the rest is shown. ` +
+      `${this.#path}: ${least}${countOf(this.count, 'exchange')} cannot be read (damaged), first ${first}; the rest is shown. ` +
       'Take the file from a backup (understudy restore)'
     );
   }

@@ -188,9 +188,9 @@ export interface Measured {
 }
 
 /**
- * The changes that follow from a check. Destinations get one message when the threshold is crossed, and one
- * when the value returns. There are no messages in quiet hours. A crossing is not reported before the interval since
- * the last message is over. If the value has returned by then, the crossing is not reported.
+ * The changes that follow from a check. Destinations get one message when the threshold is crossed, and one when the
+ * value returns. There are no messages in quiet hours. A crossing is reported only after `interval_s` has passed since
+ * the last message, and only if the value has not returned by then.
  */
 export function stepAlert(
   rule: AlertRule,

@@ -58,7 +58,7 @@ export interface Subscription {
   first_seen_s: number;
 }
 
-/** The facts in an event about a subscription; missing fields are absent. */
+/** What an event says about a subscription. Fields that the event lacks are absent. */
 interface SubscriptionChange {
   id: string;
   customer: string | null;
@@ -166,8 +166,8 @@ export function planOf({ priced_plan, named_plan }: Subscription): string | null
 const PAYING: ReadonlySet<SubscriptionStatus> = new Set(['trialing', 'active', 'past_due']);
 
 /**
- * All subscriptions that an organization ever had, the relevant one first: paying ones before others, then the
- * newest.
+ * Sorts the subscriptions that an organization ever had: those with a paying status first, then newer ones before older
+ * ones.
  */
 export function rankSubscriptions(subscriptions: readonly Subscription[]): Subscription[] {
   return [...subscriptions].sort(
@@ -178,7 +178,7 @@ export function rankSubscriptions(subscriptions: readonly Subscription[]): Subsc
   );
 }
 
-/** The relevant one of all subscriptions that an organization ever had. */
+/** Plan and status of the first subscription by {@link rankSubscriptions}; the free plan without one. */
 export function effectiveSubscription(subscriptions: readonly Subscription[]): EffectiveSubscription {
   const [first] = rankSubscriptions(subscriptions);
   if (first === undefined)
@@ -262,7 +262,7 @@ export function readBillingEvent(
       const billed = named_plan ?? planOfLines(object, plans);
       const change = { id: subscription, ...base, named_plan: billed };
       if (type === 'invoice.paid') return { ...event, change: { ...change, payment: 'paid' } };
-      // The first payment of a subscription cannot be late.
+      // A failed first payment makes the subscription incomplete, not past due.
       const isFirst = object.billing_reason === 'subscription_create';
       return { ...event, change: isFirst ? change : { ...change, payment: 'failed' } };
     }
@@ -299,7 +299,7 @@ function readSubscription(
   };
 }
 
-/** Maps the processor's statuses to ours. `incomplete_expired` and `paused` have other names in ours. */
+/** Maps the processor's statuses to ours. Our names for `incomplete_expired` and `paused` differ. */
 function readStatus(status: unknown): StoredStatus {
   switch (status) {
     case 'trialing':
@@ -318,8 +318,8 @@ function readStatus(status: unknown): StoredStatus {
 }
 
 /**
- * `lookup_key` is a plan's name or `<plan>_…` (document 4, "Billing"); if both `pro` and `pro_plus` fit, the longer
- * one counts.
+ * The plan of a price's `lookup_key`, which is a plan's name or `<plan>_…` (document 4, "Billing"); if both `pro` and
+ * `pro_plus` fit, the longer one counts.
  */
 export function planOfLookupKey(key: string, plans: readonly string[]): string | null {
   const fitting = plans.filter((plan) => key === plan || key.startsWith(`${plan}_`));
@@ -348,7 +348,7 @@ function list(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Maximum length of a text of the processor. A longer text is not from it. */
+/** Maximum length of a text from the processor; a longer one is ignored. */
 const TEXT_MAX = 255;
 
 function text(value: unknown): string | null {

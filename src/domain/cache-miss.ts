@@ -68,9 +68,9 @@ export interface CacheLook {
    * Tokens of that prompt that the provider had cached. An estimate if `is_estimate` is true; null: unknown.
    */
   expected_tokens: number | null;
-  /** Tokens that it read from the cache; null: not reported. */
+  /** Tokens that the turn read from the cache; null: not reported. */
   read_tokens: number | null;
-  /** Tokens that it could have read but did not; 0 except for a miss. */
+  /** Tokens that the turn could have read but did not; 0 except for a miss. */
   lost_tokens: number;
   is_estimate: boolean;
   cause: MissCause | null;
@@ -134,7 +134,7 @@ export interface CachePeriod extends CacheTotals {
   days: number;
   /** Most expensive first, at most CACHE_ROWS. */
   causes: CauseSum[];
-  /** Most expensive first, at most CACHE_ROWS. All agents, also if only the turns of one are asked for. */
+  /** Most expensive first, at most CACHE_ROWS. Lists all agents, even if the question names one. */
   by_agent: (CacheTotals & { agent: string })[];
   /** Days with examined turns, in their order. */
   by_day: (CacheTotals & { day: string })[];

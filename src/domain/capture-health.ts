@@ -62,7 +62,7 @@ const DROP_WORDS: Readonly<Record<DropCause, string>> = {
   stop: 'the process ends',
 };
 
-/** Combined knowledge of all server threads about the writer. */
+/** What all server threads together know about the writer. */
 export interface CaptureFacts {
   alive: boolean;
   killed: boolean;
@@ -88,6 +88,7 @@ export interface JudgedFacts extends CaptureFacts {
 const INDEXING_BEHIND_S = 10;
 
 /**
+ * Judges the health of capture.
  * @param stuckMs age at which an unanswered append counts as stuck
  */
 export function judgeCapture(
@@ -134,7 +135,7 @@ export function judgeCapture(
     add('packing_behind', text);
   }
   if (unindexed_s > INDEXING_BEHIND_S) {
-    const text = `The index is ${unindexed_s} s behind: lists show later exchanges once it has read them. Give the machine more processor time`;
+    const text = `The index is ${unindexed_s} s behind: lists do not show the newest exchanges yet. Give the machine more processor time`;
     add('indexing_behind', text);
   }
   const isStopped = reasons.some(({ reason }) => STOPPED.has(reason));

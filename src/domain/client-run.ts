@@ -25,7 +25,7 @@ export interface ClientRun {
 const ID_CHARACTERS_MIN = 8;
 const ID_CHARACTERS_MAX = 200;
 
-/** Read a header's value: `id` if it may be an id, `word` if it is a short word. */
+/** Readers of a header: `id` returns its value if that may be an id, `word` if it is a short word. */
 interface Found {
   id(name: string): string | null;
   word(name: string): string;
@@ -58,6 +58,7 @@ export function mayNameRun(name: string, own: readonly string[]): boolean {
 }
 
 /**
+ * Finds the run that a request's headers name.
  * @param headers as stored
  * @param own names of the operator's own headers, in lower case; the first one that is present names the run
  * @returns null if no header names one
@@ -133,7 +134,7 @@ function readClaudeCode({ id, word }: Found): ClientRun | null {
   return kind === undefined ? run : nameSideRun(run, kind);
 }
 
-/** Header that Claude Code sends only to its maker's own gateways. */
+/** Values of a header that Claude Code sends only to its maker's own gateways. */
 const CLAUDE_CODE_CLASSES: ReadonlyMap<string, SideKind> = new Map([
   ['compaction', 'summary'],
   ['side_reply', 'side_call'],
@@ -154,7 +155,7 @@ function readCodex({ id, word }: Found): ClientRun | null {
   return side === undefined ? run : nameSideRun(run, side);
 }
 
-/** Values of `x-openai-subagent`; `review` and spawned agents are agents. */
+/** Values of `x-openai-subagent` that mean a side call. Other values, such as `review`, mean an agent. */
 const CODEX_SOURCES: ReadonlyMap<string, SideKind> = new Map([
   ['compact', 'summary'],
   ['memory_consolidation', 'summary'],

@@ -13,8 +13,9 @@
  *  - arguments of a call leave out null fields, or write numbers in another way with the same digits;
  *  - the client numbers all calls itself, or tells calls or their arguments in the text;
  *  - the client adds its own call, whose id has another form than those of the answer;
- *  - a secret is masked on one side. An echo in another wire format was converted by the client, and is not
- * compared.
+ *  - a secret is masked on one side.
+ *
+ * An echo in another wire format was converted by the client, and is not compared.
  *
  * Memory: the last OPEN_ANSWERS answers, of at most ANSWER_CHARACTERS each; a longer one is not compared.
  */
@@ -182,7 +183,7 @@ function listCalls(messages: readonly TurnMessage[]): ReadCall[] {
     .flatMap((block) => (block.type === 'tool_call' ? [block] : []));
 }
 
-/** null: it is too long to be compared. */
+/** The parts of an answer that an echo must repeat; null if they are too long to be compared. */
 function readSaid(content: readonly TurnBlock[]): Said | null {
   let text = '';
   const calls: ReadCall[] = [];
@@ -210,6 +211,7 @@ function nameMessage({ role, content }: TurnMessage): string {
 }
 
 /**
+ * Compares an answer with its echo.
  * @returns both sides at their first difference; null if they mean the same
  */
 function compareSaid(read: Said, repeated: Said, isCut: boolean): { read: string; repeated: string } | null {
@@ -244,7 +246,7 @@ function areTold(calls: readonly ReadCall[], text: string): boolean {
   return calls.some(({ input }) => canonicalInput(input) === told);
 }
 
-/** Whether the echo has no calls: the client described them in words, or cut the answer before them. */
+/** For an echo without calls: whether its text describes the calls, or is a part of the answer's text. */
 function hasCallsInText(read: Said, repeated: Said): boolean {
   if (repeated.text.trim() === '') return false;
   return areTold(read.calls, repeated.text) || squeeze(read.text).includes(squeeze(repeated.text));

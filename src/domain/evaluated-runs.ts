@@ -1,9 +1,8 @@
 /**
- * The texts that evaluations of posted steps have returned, by organization, so that each text is returned once per
- * level. A run is recognized by digests of its steps: steps that extend evaluated ones continue the same run.
- * Immutable values; pure. Server threads.
- * Bound: {@link EVALUATED_RUNS} entries, one for each evaluation and one for each window. The oldest are dropped; a
- * run without entries counts as new.
+ * Remembers which intervention texts evaluations of posted steps have returned, by organization, so that each text is
+ * returned once per level. A run is recognized by digests of its steps: steps that extend evaluated ones continue the
+ * same run. Immutable values; pure. Server threads. Bound: {@link EVALUATED_RUNS} entries, one for each evaluation and
+ * one for each window. The oldest are dropped; a run without entries counts as new.
  */
 import type { InterventionLevel } from './monitors/intervention.ts';
 
@@ -13,7 +12,7 @@ import type { InterventionLevel } from './monitors/intervention.ts';
  */
 export const EVALUATED_RUNS = { entries: 4_096, parts: 32 } as const;
 
-/** The streak that the monitors see at the last step. */
+/** A streak that lasts until the last step: a monitor has kept firing since an intervention. */
 interface PendingStreak {
   level: 1 | 2;
   /** Number of steps when its first text was returned. */

@@ -271,7 +271,7 @@ export class ExperimentTally {
   }
 
   /**
-   * @param withLater also counts runs of a mixed unit in its second arm
+   * @param withLater whether runs of a mixed unit in its second arm count
    * @returns null if no run of the arm has finished
    */
   #sample(arm: ArmName, withLater: boolean): Sample | null {

@@ -67,7 +67,7 @@ export function hashFinding(finding: Omit<Finding, 'finding_id' | 'created_at'>)
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
 }
 
-/** Cosine → the score of a recall, 0 … 1. */
+/** The score of a recall, 0 to 1, from a cosine. */
 export function scoreOf(similarity: number): number {
   return Math.min(1, Math.max(0, similarity));
 }

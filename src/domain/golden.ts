@@ -1,6 +1,6 @@
 /**
  * The rule for golden runs: there is proof that the copy is complete and that the run went well
- * (`supports_universal_claims`). Pure; runs on the command line and in rounds.
+ * (`supports_universal_claims` in a trace). Pure; runs on the command line and in rounds.
  *
  * A run is golden when
  *  - it has a turn, and every exchange was captured completely: not truncated, not unreadable, and not
@@ -13,12 +13,13 @@
  *    For a turn, it must have the same request, or continue the same answer, so that another conversation of
  *    the run (such as a sub-agent's) does not count. A turn with status 2xx but without a stop reason (an
  *    error event in its stream) is a failed call, too;
- *  - its last turn ended by itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a
+ *  - the model ended the last turn by itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a
  *    tool;
  *  - all its turns are Messages, chat-completions or responses;
  *  - it is not a run of side calls (a title, a summary, a safety check);
- *  - no finished monitor run with its id has another outcome than success (`judgeOutcome`). It does not
- * matter whether the upstream or the student answered a turn. Side calls within a run count like other
+ *  - no finished monitor run with its id has another outcome than success (`judgeOutcome`).
+ *
+ * It does not matter whether the upstream or the student answered a turn. Side calls within a run count like other
  * exchanges.
  *
  * Exchanges are added in the order of their ids. State is bounded: MAX_SEQ_RANGES ranges of numbers,
@@ -92,7 +93,10 @@ export interface GoldenReason {
   difference?: EchoDifference;
 }
 
-/** The reason against a run from the outcome of the finished monitor run with its id (null without one). */
+/**
+ * The reason against a run from the outcome of the finished monitor run with its id.
+ * @param outcome null: there is no such run
+ */
 export function judgeOutcome(outcome: string | null): GoldenReason | null {
   if (outcome === null || outcome === 'success') return null;
   const words = `the monitor run with this id finished with the outcome ${JSON.stringify(outcome)}`;
@@ -138,7 +142,7 @@ export interface GoldenWires {
 
 const NO_FAILED_CALLS: readonly FailedCall[] = [];
 
-/** Lists of exchanges, by finding. */
+/** Names of lists of exchanges, by what is wrong with them. */
 type ListName =
   | 'withoutSeq'
   | 'badSeq'
@@ -153,7 +157,7 @@ type IdLists = { readonly [name in ListName]?: IdList };
 
 const NO_LISTS: IdLists = {};
 
-/** The stored facts about a run's last turn. */
+/** What is stored about a run's last turn. */
 interface LastTurn {
   id: number;
   seq: number | null;
@@ -210,7 +214,7 @@ export class GoldenTally {
 
   /**
    * Adds the run's next exchange.
-   * @param link how the turn continues the others; null if unknown (needed only for turns without seq)
+   * @param link how the turn continues earlier turns; null if unknown (needed only for turns without seq)
    * @param asked fingerprints of the turn's request; null if unknown (needed only for runs with failed calls)
    */
   add(exchange: GoldenExchange, link: TurnLink | null = null, asked: AskedTurn | null = null): void {

@@ -3,7 +3,7 @@
  * screens. Pure; any thread.
  */
 
-/** What the golden runs showed about a kind of answer that is not served. */
+/** What golden runs showed about a kind of answer, and why it is not served. */
 interface RefusedKind {
   refused: 'too_few' | 'too_wrong' | 'never_serve' | null;
   /** Golden runs and steps that count as evidence, and the wrong steps among them. */

@@ -13,9 +13,9 @@ export const PATTERN_VECTORS = 'pattern_vectors';
  */
 export const PATTERN_SOURCES = 'pattern_sources';
 /**
- * ['starters'] → which of our universal patterns are stored; ['embedder'] → which embedder made all patterns'
- * vectors; ['rule'] → how far stored patterns were checked for values of single runs; ['vectors'] → how far stored
- * vectors were packed.
+ * ['starters'] → which starter patterns (starter-patterns.ts) are stored; ['embedder'] → which embedder made all
+ * patterns' vectors; ['rule'] → how far stored patterns were checked for values of single runs; ['vectors'] → how far
+ * stored vectors were packed.
  */
 export const PATTERN_SETTINGS = 'pattern_settings';
 
@@ -27,7 +27,7 @@ export interface StarterRow {
   version: string;
 }
 
-/** Key of the row about our universal patterns. */
+/** Key of the row about starter patterns. */
 export const STARTERS_ROW = ['starters'] as const;
 
 /** [ulid] → an import that the command line has written for the store to process. */
@@ -98,6 +98,7 @@ export function encodeVector(vector: Float32Array): Buffer {
 }
 
 /**
+ * Decodes a vector.
  * @returns undefined if it has another number of dimensions
  */
 export function decodeVector(bytes: unknown, dimensions: number): Float32Array | undefined {

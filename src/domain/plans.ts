@@ -16,9 +16,7 @@ export interface PlanReader {
   planOf(orgId: string): string | Promise<string>;
 }
 
-/**
- * @returns the plan's cap; an unknown plan has the free plan's cap, and without a free plan there is no cap
- */
+/** The cap of a plan. An unknown plan has the cap of the free plan; if there is no free plan, it has no cap. */
 export function capOf(caps: PlanCaps, plan: string): number | null {
   if (Object.hasOwn(caps, plan)) return caps[plan]!;
   return Object.hasOwn(caps, FREE_PLAN) ? caps[FREE_PLAN]! : null;

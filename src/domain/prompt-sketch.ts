@@ -18,7 +18,7 @@ const EXACT_CHARS = 4;
 /** Of a longer block, this many characters of the beginning and of the end are examined. */
 const LOOKED_AT_CHARS = 4_096;
 
-/** Maximum for all blocks together. Further text only counts by its length. */
+/** Maximum for all blocks together. Of further text, only the length counts. */
 const MAX_LOOKED_AT_CHARS = 16_384;
 
 /** Number of prompts that are remembered with their sketches, and maximum length of such a prompt. */
@@ -142,7 +142,7 @@ interface Remembered {
 const remembered: Remembered[] = [];
 let nextRemembered = 0;
 
-/** The sketch of a prompt given in blocks, characters of 8 bits; '' when there is no prompt. */
+/** The sketch of a prompt given in blocks, as characters of 8 bits; '' when there is no prompt. */
 export function sketchPrompt(blocks: readonly string[]): string {
   let chars = 0;
   for (const block of blocks) chars += block.length;

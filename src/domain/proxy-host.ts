@@ -76,6 +76,7 @@ const NAME_CHARACTERS = 253;
 const LABEL_CHARACTERS = 64;
 
 /**
+ * Reads the entries of GW_PROXY_HOSTS.
  * @param words entries of the list, in lower case
  * @returns the hosts without repetitions; null if a word is not a host, or there are too many
  */
@@ -108,9 +109,7 @@ function nameProvider(pattern: string): string {
   return known?.provider ?? pattern.replace('*.', '').slice(0, LABEL_CHARACTERS);
 }
 
-/**
- * @returns the entry for a host; undefined if its tunnels are not decrypted
- */
+/** The entry for a host; undefined if its tunnels are not decrypted. */
 export function findProxyHost(
   hosts: readonly ProxyHost[],
   name: string,
@@ -124,9 +123,7 @@ function matches(pattern: string, name: string): boolean {
   return name.length > pattern.length - 1 && name.endsWith(pattern.slice(1));
 }
 
-/**
- * @returns the domains, with all names below each, for which the authority may issue certificates
- */
+/** The domains for which the authority may issue certificates. A domain includes all names below it. */
 export function listDomains(hosts: readonly ProxyHost[]): string[] {
   return [...new Set(hosts.map(({ pattern }) => pattern.replace('*.', '')))].sort();
 }

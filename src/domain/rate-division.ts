@@ -1,7 +1,8 @@
 /**
- * How boxes divide one key's rate among them: each gets a part in proportion to the requests that arrive there. The rules are such that
- * the parts never add up to more than the whole, in whatever order boxes act, and without clocks: a box gives up a part before it says
- * so, and says that it takes a part before it uses it. Pure; any thread.
+ * How boxes divide one key's rate among them: each gets a part in proportion to the requests that arrive there. The
+ * rules are such that the parts never add up to more than the whole, in whatever order boxes act, and without clocks: a
+ * box stops using a part before it writes that the part is free, and writes that it takes a part before it uses it.
+ * Pure; any thread.
  */
 
 /** One box's entry about a key's rate. */
@@ -23,7 +24,7 @@ const IDLE = 0.01;
 const DECAY = 0.7;
 /** Smaller changes of a part, and of a demand, are not worth writing. */
 const SMALL = { held: 0.005, demand: 0.05 };
-/** Sums of fractions may be slightly wrong. */
+/** Tolerance for rounding errors in sums of fractions. */
 const ROUNDING = 1e-9;
 
 /** The part of a box about which nothing is known. @param boxes number of all boxes */
@@ -53,7 +54,7 @@ export function divideRate(
   live: ReadonlySet<string>,
   demand: number,
 ): RateDivision | null | undefined {
-  // A single box has everything.
+  // A single box has the whole rate.
   if (live.size === 1) return known === null ? undefined : null;
   const equal = 1 / live.size;
   const former = known?.get(box);
@@ -77,7 +78,10 @@ export function divideRate(
   return hasChanged ? parts : undefined;
 }
 
-/** Whether a key's parts are worth following: the box uses much of its part. @param part of the box, 0 … 1 */
+/**
+ * Whether the box uses more than half of its part of a key's rate, so that the division is worth following.
+ * @param part of the box, 0 … 1
+ */
 export function isRateWanted(demand: number, part: number): boolean {
   return demand > part / 2 + ROUNDING;
 }

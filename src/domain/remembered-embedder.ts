@@ -1,8 +1,8 @@
 /**
  * Caches the vectors of recently embedded texts. So a repeated request for the same task, by one agent or by several,
  * needs no run of the model. Concurrent requests for the same text share one run. Any thread. The cache stores vectors
- * by digest, and no texts. All numbers are copied into and out of one array. As separate objects that live for a
- * thousand texts, they would cause a collection of the whole heap every second.
+ * by digest, and no texts. Vectors are copied into and out of one array. As separate objects that live until a thousand
+ * later texts are embedded, they would cause a collection of the whole heap every second.
  */
 import { hash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
@@ -21,7 +21,7 @@ export class RememberedEmbedder {
   #vectors = new Float32Array(0);
   #dimensions = 0;
 
-  /** @param textsMax vectors that are kept */
+  /** @param textsMax maximum number of vectors that are kept */
   constructor(embedder: Pick<TextEmbedder, 'embed'>, textsMax: number) {
     this.#embedder = embedder;
     this.#textsMax = textsMax;

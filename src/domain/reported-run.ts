@@ -42,7 +42,10 @@ export interface ReportedRun {
 
 const NOTHING_FIRED: readonly number[] = MONITOR_NAMES.map(() => 0);
 
-/** @param share returns the same string object for equal names, so that 100,000 runs share it */
+/**
+ * The compact form of a run's rows.
+ * @param share returns the same string object for equal names, so that 100,000 runs share it
+ */
 export function toReportedRun(
   row: RunRow,
   start: RunStartRow | undefined,
@@ -80,6 +83,7 @@ export function listName(name: string | undefined): readonly string[] {
 }
 
 /**
+ * Makes the reader of the fields by which queries filter and sort reported runs.
  * @param nowMs the time for which the status is computed, in milliseconds since the epoch
  * @param marksOf the marks of a run
  */

@@ -4,8 +4,8 @@
  */
 
 /**
- * Deletion by age: how often it looks for expired rows, rows that it deletes at a time, the pause after each portion, and how
- * often it warns while it waits for a confirmation of the clock.
+ * Deletion by age: how often it looks for expired rows, how many rows it deletes at a time, the pause after each
+ * portion, and how often it warns while it waits for a confirmation of the clock.
  */
 export const RETENTION = { every_ms: 600_000, rows: 50, pause_ms: 20, warn_every_ms: 3_600_000 };
 

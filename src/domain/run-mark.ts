@@ -122,7 +122,10 @@ interface WeighedVerdict extends GoldenVerdict {
   overruled: GoldenReason[];
 }
 
-/** @param found reasons against the copy */
+/**
+ * Combines the verdict on the copy with external statements.
+ * @param found reasons against the copy
+ */
 export function weighWords(
   found: readonly GoldenReason[],
   { outcome, mark }: Pick<RunWords, 'outcome' | 'mark'>,

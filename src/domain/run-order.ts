@@ -13,7 +13,7 @@ import type { ExchangeRecord } from './exchange.ts';
 /** Maximum number of exchanges of a run that is ordered as a whole, about 600 bytes each. */
 const RUN_ORDER_EXCHANGES = 8_192;
 
-/** The facts on which the order depends. */
+/** The fields on which the order depends. */
 export type PlacedExchange = Pick<ExchangeRecord, 'id' | 'seq' | 'started_at' | 'arrival' | 'follows'>;
 
 /** Stamps for each millisecond, as src/gateway/capture/arrival-counter.ts has them. */

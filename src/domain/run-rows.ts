@@ -23,8 +23,8 @@ export const RUN_GATHERED_STEPS = 'run_gathered_steps';
  */
 export const RUN_STEP_KEYS = 'run_step_keys';
 /**
- * Totals of a running run as of its last step; key `[org_id, run_id]`, value {@link RunTotals}. Only on boxes that share
- * their runs: elsewhere the actor is asked.
+ * Totals of a running run as of its last step; key `[org_id, run_id]`, value {@link RunTotals}. Written only by boxes
+ * that share their runs; elsewhere readers ask the actor.
  */
 export const RUN_TOTALS = 'run_totals';
 /**

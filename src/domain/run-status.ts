@@ -20,7 +20,7 @@ import { classifyOutcome } from './run-summary.ts';
 /** A run without an end counts as running for this long after its last sign of life. */
 export const RUN_IDLE_MS = 15 * 60_000;
 
-/** The known facts about a run. */
+/** What is known about a run. */
 interface RunEvidence {
   mark: RunMark | null;
   /** null: no run with its id was reported. */

@@ -15,7 +15,7 @@ import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './monitors/
 import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from './monitors/profiles.ts';
 import type { Arm } from './run-summary.ts';
 
-/** Facts from the start of a run that stay in memory. */
+/** Fields of a run's start that stay in memory. */
 export interface RunFacts {
   org_id: string;
   project_id: string;

@@ -1,6 +1,6 @@
 /**
- * The universal patterns (tier e3) that ship with the product: how agents get stuck, whatever they work on, and what gets
- * them out. Data; any thread.
+ * The universal patterns (tier e3) that ship with the product: how agents get stuck, whatever they work on, and what
+ * helps them on. Data; any thread.
  */
 
 import type { MonitorName } from './monitors/names.ts';
@@ -52,7 +52,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     'semantic_loop',
     'Reading one file or page after another without deciding anything; the context fills up and the task does not move.',
     ['opening ever more files to be sure', 'reading whole files of which a few lines matter'],
-    'State what single fact is still missing and what will be done when it is known. Search for that fact by name, read only around the hits, and act on the best current understanding; a small reversible attempt tells more than the next ten files.',
+    'State what single fact is still missing and what will be done when it is known. Search for that fact by name, read only around the hits, and act on the best current understanding; a small reversible attempt shows more than the next ten files.',
   ),
   lesson(
     'semantic_loop',
@@ -130,7 +130,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     'silent_topic_drift',
     'While fixing one problem the agent found another one, and now works on that, though it was not asked to.',
     ['refactoring code that is merely ugly', 'upgrading dependencies on the way'],
-    'Note the other problem for the report and go back to the request. Reread the task in its own words and name how the next action serves it; what does not serve it is not done.',
+    'Note the other problem for the report and go back to the request. Reread the task in its own words and name how the next action serves it; do nothing that does not serve it.',
   ),
   lesson(
     'silent_topic_drift',
@@ -167,7 +167,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     '',
     'A replacement or patch does not apply: the text to replace was not found, or it is there several times.',
     ['retyping the old text from memory', 'replacing a whole file to change a line'],
-    'Read the file again right before the edit and copy the target from what it says now, tabs and trailing spaces too. Choose the shortest piece that is unique. After a formatter or a previous edit, line numbers and white space are different ones.',
+    'Read the file again right before the edit and copy the target from what it says now, tabs and trailing spaces too. Choose the shortest piece that is unique. After a formatter or a previous edit, line numbers and white space have changed.',
   ),
   lesson(
     '',
@@ -180,7 +180,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     '',
     'A stack trace points into a library, and the agent begins to change the library or to catch the exception.',
     ['wrapping the call in a try that swallows the error', 'editing installed packages'],
-    'Go up the trace to the first frame of the own code and print the arguments that it passes. A library that is used by many fails mostly because of what it is given: a wrong type, a missing option, an unsupported version.',
+    'Go up the trace to the first frame in your own code and print the arguments that it passes. A widely used library usually fails because of its input: a wrong type, a missing option, an unsupported version.',
   ),
   lesson(
     '',
@@ -198,7 +198,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     '',
     'After a fix one test passes and others that passed before now fail.',
     ['changing the expectation of the other tests', 'special-casing the input of the one test'],
-    'Read what the broken tests say about the intended behaviour: together they are the specification. Make the fix narrower, or move it to where the cases part. Change an expectation only where the task says that the behaviour should change.',
+    'Read what the broken tests say about the intended behaviour: together they are the specification. Make the fix narrower, or move it to where the cases differ. Change an expectation only where the task says that the behaviour should change.',
   ),
   // Dependencies and environment
   lesson(
@@ -223,7 +223,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     '',
     'The network is not reachable from the sandbox, and a download or an API call hangs or is refused.',
     ['trying mirror after mirror', 'waiting for the full timeout each time'],
-    'Test reachability once with a short timeout. Look for what is already there (caches, vendored copies, preinstalled tools) and do the part of the task that needs no network; say plainly which part does.',
+    'Test reachability once with a short timeout. Look for what is already there (caches, vendored copies, preinstalled tools) and do the part of the task that needs no network; say plainly which part needs it.',
   ),
   lesson(
     '',
@@ -235,7 +235,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     '',
     'Permission denied, unauthorized or forbidden when accessing a file, an API or a repository.',
     ['retrying with more privileges', 'loosening the permissions of a whole folder'],
-    'Tell the cases apart: no credential, a wrong or expired one, or a right one without the permission. Look at which identity the call really uses and at the scope that it needs. A refusal by policy is an answer: report it, do not go around it.',
+    'Tell the cases apart: no credential, a wrong or expired one, or a right one without the permission. Look at which identity the call really uses and at the scope that it needs. A refusal by policy is an answer: report it, do not work around it.',
   ),
   // Calls to services
   lesson(
@@ -248,7 +248,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     '',
     'A tool says that an identifier was not found: an order, a user, a payment method, a document.',
     ['asking the user for the same identifier again', 'trying variants of it by guessing'],
-    'Look the identifier up in the record that owns it (the profile lists the payment methods, the account its orders) and use it exactly as it stands there, prefix and case included. What people say out loud (the last four digits) is not the key of the system.',
+    'Look the identifier up in the record that owns it (the profile lists the payment methods, the account its orders) and use it exactly as written there, prefix and case included. What people say out loud (the last four digits) is not the key of the system.',
   ),
   lesson(
     '',
@@ -266,7 +266,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     '',
     'A write request timed out, and it is not known whether it happened.',
     ['sending it again straight away', 'assuming that it failed'],
-    'Read the state back first: list or fetch what would have been created. Use an idempotency key where there is one; only what is surely absent is sent again.',
+    'Read the state back first: list or fetch what would have been created. Use an idempotency key where there is one; send again only what is certainly absent.',
   ),
   // Data
   lesson(

@@ -22,7 +22,7 @@ export interface TraceAddress {
   trace_id: string;
 }
 
-/** The facts about a trace for all readers. */
+/** Status and results of a trace. */
 export interface TraceRow {
   trace_id: string;
   project_id: string | null;
@@ -45,7 +45,10 @@ export function traceRowKey({ org_id, project_id, trace_id }: TraceAddress): str
   return [org_id, trace_id, project_id ?? ''];
 }
 
-/** @param projectId null: the list of every project */
+/**
+ * The first parts of the keys of a list.
+ * @param projectId null: the list of every project
+ */
 export function traceListPrefix(orgId: string, projectId: string | null): [org_id: string, list: string] {
   return [orgId, projectId ?? EVERY_PROJECT];
 }

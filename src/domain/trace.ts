@@ -44,7 +44,7 @@ interface LegacyStep {
   tokens_used: number;
 }
 
-/** The validated facts of a trace, except its steps. */
+/** The validated fields of a trace, except its steps. */
 interface TraceHead {
   trace_id: string;
   run_id: string;
@@ -114,8 +114,8 @@ function nameScalar(value: unknown): string {
 }
 
 /**
- * A fingerprint of a submitted body: equal for the same JSON whatever the order of its keys. Walks with its own
- * stack, so that no depth of nesting can end the thread.
+ * A fingerprint of a submitted body: equal for the same JSON whatever the order of its keys. It uses its own stack, so
+ * that deep nesting cannot overflow the call stack.
  * @param body parsed JSON
  * @param without top-level keys that do not count
  * @returns 43 characters of base64url

@@ -66,7 +66,7 @@ export interface FigureRow extends TrafficFigures {
   name: string | null;
 }
 
-/** The answer. */
+/** The answer to a query for figures. */
 export interface FigureReport {
   by: FigureDimension;
   /** The first and the last UTC day that it covers. */

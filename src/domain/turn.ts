@@ -1,9 +1,8 @@
 /**
- * The normal form of a model turn: request and answer in one vocabulary for all providers, so that the code that
- * traces, teaches or serves need not know seven wire formats. Types and rules without IO; used wherever stored turns
- * are read (command line, rounds) and by the student; never on the forward path.
- * The vocabulary is that of the Messages API, which is the most expressive. Anything without a word in it is kept
- * whole under `other`.
+ * The normal form of a model turn: request and answer in one vocabulary for all providers, so that code that makes
+ * traces, teaches students or serves steps need not know seven wire formats. Types and rules without IO; used wherever
+ * stored turns are read (command line, rounds) and by the student; never on the forward path. The vocabulary is that of
+ * the Messages API, which is the most expressive. Anything that this vocabulary lacks is kept whole as `other`.
  */
 
 import type { TokenUsage } from './exchange.ts';
@@ -78,7 +77,10 @@ export interface TurnTool {
 }
 
 export interface TurnToolChoice {
-  /** `any`: it must call one; `tool`: the one named; `validated`: it may, and calls are checked (Gemini). */
+  /**
+   * `any`: the model must call a tool. `tool`: it must call the named one. `validated`: it may call tools, and the
+   * provider checks the calls (Gemini).
+   */
   mode: 'auto' | 'any' | 'none' | 'tool' | 'validated';
   /** The tools from which it may choose, or the required one; empty: all. */
   names: string[];

@@ -138,7 +138,9 @@ function readRoute(
   const foundBase = base === undefined ? (known?.base ?? null) : readGivenBase(name, base, readBase);
   if (foundBase === null) throw new Error(`${name}: it needs a base, the address that its requests go to`);
   if (foundBase.includes('{region}') !== takes_region)
-    throw new Error(`${name}: the prefix ends with /{region} exactly where the base holds {region}`);
+    throw new Error(
+      `${name}: the prefix must end with /{region} if the base contains {region}, and only then`,
+    );
   const found = provider ?? (typeof preset === 'string' ? preset : prefix.slice(1).replaceAll('/', '.'));
   if (typeof found !== 'string' || !PROVIDER.test(found))
     throw new Error(`${name}: a provider has 1 to 64 letters, digits, dots, dashes and underscores`);

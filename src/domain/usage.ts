@@ -46,7 +46,7 @@ interface CountReader {
   ): Iterable<{ row: (string | number)[]; value: Value }>;
 }
 
-/** What an organization counted on a day and later, in the order of the days. */
+/** An organization's counts from a day on, in the order of the days. */
 export function readCountedDays(rows: CountReader, orgId: string, firstDay: string): CountedDay[] {
   const days: CountedDay[] = [];
   // The keys of a day extend this key, so they sort after it.
@@ -56,7 +56,7 @@ export function readCountedDays(rows: CountReader, orgId: string, firstDay: stri
   return days;
 }
 
-/** What a project counted on these days; days without counts are missing. */
+/** A project's counts on these days; days without counts are missing. */
 export function readProjectDays(
   rows: CountReader,
   orgId: string,
@@ -90,7 +90,7 @@ export function usageKey(
 
 const DAY_MS = 24 * 3_600_000;
 
-/** `2026-11-21`; most of what is counted is of one day. */
+/** The UTC day, such as `2026-11-21`. The last one is cached, because most counted events are of the same day. */
 function dayOf(atMs: number): string {
   if (!(atMs >= lastDay.from_ms && atMs < lastDay.from_ms + DAY_MS)) {
     const text = new Date(atMs).toISOString().slice(0, 10);

@@ -57,7 +57,7 @@ export class RememberedConversations {
   #chars = 0;
 
   /**
-   * The longest beginning of a conversation that was hashed before; null if there is none.
+   * The longest beginning of a conversation that was hashed before; null without any.
    * @param key distinguishes conversations with another beginning or another kind of hash
    * @param most messages that may be skipped
    */

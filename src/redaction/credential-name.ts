@@ -76,7 +76,7 @@ function judgeWords(words: string[]): boolean {
 
 /**
  * The name `token` denotes a credential unless a word before it says otherwise. The plural `tokens` denotes credentials
- * only after a word for a credential. after a word for a credential.
+ * only after a word for a credential.
  */
 function isCredentialToken(last: string, before: readonly string[]): boolean {
   const glued = last.replace(/tokens?$/, '');

@@ -59,8 +59,7 @@ export const KINDS: Uint32Array = Uint32Array.from({ length: 256 }, (_, byte) =>
 
 /**
  * The longest sequence of characters of one set, with a minimum and a maximum length. With `escaped`, `\/` counts as
- * one
- * character, because some JSON writers escape slashes.
+ * one character, because some JSON writers escape slashes.
  */
 export interface Several {
   of: Characters;

@@ -61,8 +61,8 @@ describe('routes', () => {
     [{ '/a': { base: 'https://me:pass@a' } }, 'a base is an http or https address'],
     [{ '/a': { preset: 'openai', bse: 'x' } }, '"bse" is unknown'],
     [{ '/a': { preset: 'openai', provider: 'a b' } }, 'a provider has'],
-    [{ '/a': 'vertex' }, 'the prefix ends with /{region} exactly where'],
-    [{ '/a/{region}': 'openai' }, 'the prefix ends with /{region} exactly where'],
+    [{ '/a': 'vertex' }, 'the prefix must end with /{region} if the base contains {region}'],
+    [{ '/a/{region}': 'openai' }, 'the prefix must end with /{region} if the base contains {region}'],
     [{ '/a': { preset: 'openai', headers: { host: 'b' } } }, "host is the connection's own"],
     [{ '/a': { preset: 'openai', headers: { 'x a': 'b' } } }, "a header's name is invalid"],
     [

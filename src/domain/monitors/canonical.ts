@@ -10,7 +10,7 @@ import { hashText, mixHash } from './words.ts';
 const PARSED_CHARACTERS = 32_768;
 /** Values nested deeper than this count as equal; the arguments of real calls are not nested that deep. */
 const CANONICAL_DEPTH = 24;
-/** From a longer text, this many characters are hashed: of the beginning, of the end, and of samples between them. */
+/** Of a longer text, this many characters are hashed at its beginning, at its end, and as samples between them. */
 const SAMPLED_CHARACTERS = 8_192;
 
 /** The parsed input, or undefined if it is not a JSON object or list. */

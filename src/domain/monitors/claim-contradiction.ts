@@ -7,14 +7,16 @@
  * Rules
  *  - `success`: it says that something worked, but the last result is a failure. Hedged sentences (should,
  *    if, verify, not) do not count, and neither does a claim in the step that checks it.
- *  - `unmade`: it says that it has changed something (fixed, updated, booked), but the whole run has only
- *    looked.
+ *  - `unmade`: it says that it has changed something (fixed, updated, booked), but no call of the run has changed
+ *    anything.
  *  - `invented`: a failing call names a placeholder (`path_to_file`, `your_token`) as if it existed.
  *  - `missing`: it says that something was found, downloaded or provided, but the last result on the same
  *    matter says that there is nothing.
  *  - `part`: it uses three or more items of a list, although the result said that the list is incomplete.
  *  - `reversal`: it says nearly the same sentence as shortly before with the opposite meaning, without a new
- * result in between. Pure; any thread.
+ *    result in between.
+ *
+ * Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';
@@ -142,18 +144,18 @@ export const CLAIM_CONTRADICTION: Monitor = {
       stop: 'Do not call anything whose name no result, task or person has given you. Say which name is missing.',
     },
     missing: {
-      what: 'You speak of something as at hand, but the last result did not give it',
+      what: 'You refer to something as available, but the last result did not give it',
       lead: 'the result of {steps} did not give it; then ',
       instead:
         'Do not build on it. Say plainly that it was not found, then get it another way or go on without it, and name it as unknown in your answer.',
       stop: 'Do not use anything that no result has given you. Answer with what was found and name the rest as unknown.',
     },
     part: {
-      what: 'You take up a list as if it were whole, but the result said that it is only a part of it',
+      what: 'You use a list as if it were complete, but the result said that it is only a part',
       lead: 'the result of {steps} is only a part; then ',
       instead:
         'Get the rest first (scroll, the next page, a higher limit, a file instead of the screen), or say that you are working on a part and what that means for the answer.',
-      stop: 'Get the rest of the list now, or state in your answer that it rests on a part of it.',
+      stop: 'Get the rest of the list now, or state in your answer that it is based on a part of it.',
     },
     reversal: {
       what: 'You now say the opposite of what you said one step before, and no result came between that would change it',

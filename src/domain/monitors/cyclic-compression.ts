@@ -7,7 +7,9 @@
  *
  * Rules
  *  - `restated`: a summary is nearly the same as the previous one, so there was no progress in between.
- *  - `redone`: after a summary, most calls repeat calls that the run had made before it. Pure; any thread.
+ *  - `redone`: after a summary, most calls repeat calls that the run had made before it.
+ *
+ * Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

@@ -97,7 +97,8 @@ function markUnknown(step: MonitorStep): ToldStep {
 /** Maximum number of characters of a result that are examined to classify it. */
 const SIGN_CHARACTERS = 600;
 /**
- * Up to this length, a result with words of denial is a denial. In a longer result such words are part of its content.
+ * Up to this length, a result with words such as "not found" says that there is nothing. In a longer result such words
+ * are part of its content.
  */
 const DENIAL_CHARACTERS = 700;
 /** Up to this length, a result with words such as "in progress" says that something is not finished. */
@@ -275,7 +276,8 @@ function isCode(action: string, input: string): boolean {
 }
 
 /**
- * @returns 0 if there is no call or its input is unknown
+ * Hash of a step's call, or of its thought if there is no call.
+ * @returns 0 if the input is unknown, or without call and thought
  */
 function hashStepCall(step: ToldStep, acts: boolean, parsed: unknown): number {
   if (step.isInputUnknown) return 0;
@@ -284,7 +286,8 @@ function hashStepCall(step: ToldStep, acts: boolean, parsed: unknown): number {
 }
 
 /**
- * @param read measurements of the observation
+ * Hash of a step's result. Uses the measured hash if the whole observation was measured.
+ * @param read the part of the observation that was measured
  */
 function hashResult({ observation }: ToldStep, read: string): number {
   const measured = read.length === observation.length ? texts.counts[COUNT.outcome]! : 0;

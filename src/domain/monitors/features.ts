@@ -8,9 +8,9 @@
 
 import { SKETCH_DIMENSIONS } from './words.ts';
 
-/** Maximum number of words kept of an action's input. */
+/** Maximum number of words of an action's input that are kept. */
 export const INPUT_WORDS = 40;
-/** Maximum number of words kept of an observation's beginning. */
+/** Maximum number of words of an observation's beginning that are kept. */
 export const HEAD_WORDS = 20;
 /** Bits of the filter that tells whether the observation contains a word. */
 export const OBSERVATION_FILTER_BITS = 2048;
@@ -22,7 +22,7 @@ const WORDS_AT = NUMBERS * 4;
 const HEAD_AT = WORDS_AT + 2 * INPUT_WORDS;
 const INPUT_SKETCH_AT = HEAD_AT + 2 * HEAD_WORDS;
 const THOUGHT_SKETCH_AT = INPUT_SKETCH_AT + SKETCH_DIMENSIONS;
-/** The part that a run keeps for its last steps. */
+/** Size of the part of the features that a run keeps of its last steps. */
 export const SLOT_BYTES = THOUGHT_SKETCH_AT + SKETCH_DIMENSIONS;
 const ANSWERED_AT = SLOT_BYTES;
 const SCALARS_AT = ANSWERED_AT + INPUT_WORDS;

@@ -137,11 +137,11 @@ export const CHANGED =
 export const SOURCE =
   /\b(?:[Aa]ccording to|[Aa]s (?:listed|reported|stated|given|shown) (?:by|in|on)|(?:rated|ranked|listed|reviewed|reported|published|posted|documented|available|found|shown|recorded|sold) on|(?:[Uu]sing|[Vv]ia|[Pp]er)) (?:the |its |their )?([A-Z][\w.&-]*(?:(?: of| the| and| &)*,? [A-Z][\w.&-]*){0,6})|\b(?:[Tt]he|[Oo]n|[Ii]n|[Ff]rom|of) ([A-Z][\w.&-]*(?:(?: of| the| and| &)* [A-Z][\w.&-]*){0,6})(?:['’]s)?(?: \w+)? (?:web ?site|web ?page|home ?page|database|dictionary|encyclop\w+|archive|handbook|manual|wiki|portal|catalogue?)\b/g;
 
-/** Words that turn such a sentence into a wish, a question or a denial. */
+/** Words that turn a claim into a wish, a question or a denial. */
 export const HEDGING =
   /\b(?:not|n't|isn|if|whether|should|would|could|will|to (?:be|make|see|verify|check|confirm|ensure)|let(?:'s| me| us)|make sure|need|once|until|unless|fail\w*|verify|confirm|ensure|check|may|might|before|please|when)\b|\?/i;
 
-/** Words that do the same to a sentence about what was done. Such a sentence may mention a check. */
+/** Words that do the same to a claim that something was changed. Such a claim may mention a check. */
 export const DOUBTING =
   /\b(?:not|n't|if|whether|should|would|could|will|once|until|unless|may|might|please)\b|\?/i;
 

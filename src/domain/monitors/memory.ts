@@ -12,9 +12,9 @@ import { holdsWord, readWords, SKETCH_DIMENSIONS, shortHash, WordSet } from './w
 const SLOTS = 12;
 /** Number of last steps of which the call and the outcome are stored. */
 export const CALLS = 32;
-/** Maximum number of words kept of the task. */
+/** Maximum number of words of the task that are kept. */
 const TASK_WORDS = 64;
-/** Maximum number of names, numbers and quoted words kept of the task, which a step must not lose sight of. */
+/** Maximum number of names, numbers and quoted words of the task that are kept. A step must not lose sight of them. */
 const TASK_NAMES = 24;
 /** Maximum number of characters of the task that are read. */
 const TASK_CHARACTERS = 8192;

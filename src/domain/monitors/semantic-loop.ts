@@ -177,7 +177,7 @@ function cameToNothing(flags: number): boolean {
 }
 
 function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): Finding {
-  // A test of each part in turn may fail every time.
+  // Testing each part in turn may fail every time without being a loop.
   if (step.has(FLAG.prose | FLAG.waits | FLAG.pending | FLAG.checks)) return NO_FINDING;
   const nothing = cameToNothing(step.flags);
   // If another query returns the same page of results, it shows nothing new.
@@ -296,13 +296,13 @@ export const SEMANTIC_LOOP: Monitor = {
     unmoved: {
       what: 'You have asked for {n} different things and got the very same result each time',
       instead:
-        'The place you are asking does not move: what you do there has no effect. Say what the result shows, then leave it: go to another address, tool or source, or report that it cannot be got there.',
+        'What you do there has no effect. Say what the result shows, then go to another address, tool or source, or report that it is not available there.',
       stop: SOURCES_STOP,
     },
     talk: {
-      what: 'You have told the same thing {n} times in a row and done nothing in between',
+      what: 'You have said the same thing {n} times in a row and done nothing in between',
       instead:
-        'Do not repeat it. Do what you announced, with a tool, and then tell the result. If you cannot do it, say so plainly and say what the other side can do.',
+        'Do not repeat it. Do what you announced, with a tool, and then report the result. If you cannot do it, say so plainly and say what the other side can do.',
       stop: 'Stop repeating the message. Act, hand the matter over, or say plainly that it cannot be done.',
     },
     failures: {

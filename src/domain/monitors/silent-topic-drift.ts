@@ -229,16 +229,16 @@ export const SILENT_TOPIC_DRIFT: Monitor = {
       what: 'The task says which source to use, and none of your steps has used or named it',
       instead:
         'Read the task again, name the source that it asks for, and go to that source now. If you need another one first, say what for. If the source cannot be reached, say so in your answer.',
-      stop: 'Go to the source that the task names now, or state in your answer that it rests on other sources.',
+      stop: 'Go to the source that the task names now, or state in your answer that it is based on other sources.',
     },
     unbegun: {
-      what: 'The last {n} steps have not begun the task: hardly a word of it is in what they say or in what came back',
+      what: 'The last {n} steps have not begun the task: their texts and results contain hardly a word of it',
       instead:
         'Read the task again and say in one sentence which part of it comes first. Do that part now. If you need these steps for it, say what for.',
       stop: 'Leave this line of work. Do the first part of the task now, or report that you cannot begin it and why.',
     },
     strayed: {
-      what: 'The last {n} steps have left the task: hardly a word of it is in what they say or in what came back',
+      what: 'The last {n} steps have left the task: their texts and results contain hardly a word of it',
       instead:
         'Say in one sentence how the present step serves the task. If it does not, leave it and go back to the last step that did. If the goal has changed, say so openly.',
       stop: 'Leave this line of work. Return to the task now, or report that you have left it and why.',

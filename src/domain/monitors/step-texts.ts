@@ -1,6 +1,6 @@
 /**
- * Measures the texts of a step: words, sketches and sums, and which patterns may match. It makes one call of the addon
- * if that was compiled. The fallback in this file gives the same results, and documents them. Pure; any thread.
+ * Measures the texts of a step: words, sketches and sums, and which patterns may match. If the addon was compiled, one
+ * call of it does this. The fallback in this file gives the same results, and documents them. Pure; any thread.
  */
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { hashLoosely, mayChange } from './canonical.ts';
@@ -167,6 +167,7 @@ export class StepTexts {
   }
 
   /**
+   * Measures the texts of one step.
    * @param features receives the words' part of a step's features; the rest is cleared
    * @param input the ends of the text, by READ_CHARACTERS, like the other texts
    */

@@ -8,8 +8,10 @@
  *  - `unchecked`: it submits a result or reports success after changes that were not tested, built, run or
  *    read back. A change whose result shows the new state (the answer of an API) counts as checked.
  *  - `blind`: an irreversible step (cancel, delete, refund, deploy) before the run has looked anything up.
- *  - `unanswered`: it asked to verify something, the result does not mention it, and the next step continues
- *    with something else. Pure; any thread.
+ *  - `unanswered`: it asked to verify something, the result does not mention it, and the next step continues with
+ *    something else.
+ *
+ * Pure; any thread.
  */
 
 import { FLAG, INPUT_WORDS, type StepFeatures } from './features.ts';
@@ -139,11 +141,11 @@ export const VERIFICATION_SKIP: Monitor = {
       stop: 'Make no more changes until you have read the present state and confirmed what is asked for.',
     },
     unanswered: {
-      what: 'You asked to verify something, the result did not speak of it, and you went on as if it had',
+      what: 'You asked to verify something, the result did not mention it, and you went on as if it had',
       lead: 'the check was asked for in {steps}; then ',
       instead:
-        'Go back to that point: check it in another way, or carry it along as unverified and say so in your answer.',
-      stop: 'Settle the open check now, or state in your answer that it was not verified.',
+        'Go back to that point: check it in another way, or treat it as unverified and say so in your answer.',
+      stop: 'Do the open check now, or state in your answer that it was not verified.',
     },
   },
 };

@@ -341,9 +341,9 @@ export function holdsWord(set: Uint16Array, count: number, short: number): boole
 }
 
 /**
- * The sketch: a signed random projection of a text's words and of the three-letter beginnings, so that the
- * cosine of two sketches estimates the cosine of the texts' word vectors, and different forms of one word are
- * similar. Computed in floats, stored as int8 with the largest component at 127. Reusable after `begin`.
+ * The sketch: a signed random projection of a text's words and of the words' first three letters, so that the cosine of
+ * two sketches estimates the cosine of the texts' word vectors, and different forms of one word are similar. Computed
+ * in floats, stored as int8 with the largest component at 127. Reusable after `begin`.
  */
 export class Sketch {
   readonly #sums = new Float64Array(SKETCH_DIMENSIONS);

@@ -33,7 +33,8 @@ const PIECE_CHARACTERS = 256 * 1024;
 const PIECES = 4_096;
 
 /**
- * @param most number of steps; of a longer trace, the first and the last steps are kept
+ * Reads calls as steps.
+ * @param most maximum number of steps; of a longer trace, the first and the last steps are kept
  * @returns the steps, the task (the user's first words) and the first model that answered
  */
 export function readCalls(

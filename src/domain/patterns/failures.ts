@@ -65,6 +65,7 @@ export interface StepVerdict {
 }
 
 /**
+ * Decides whether a step failed.
  * @param next the following step, whose thought may tell the outcome of this one
  */
 export function judgeStep(step: TraceStep, next: TraceStep | undefined): StepVerdict {
@@ -152,7 +153,7 @@ function findErrorLine(observation: string): string {
   return line === undefined ? '' : oneLine(stripBullet(line), ERROR_CHARACTERS);
 }
 
-/** `- E999 IndentationError: …` without a linter's prefix. */
+/** A line without a bullet or a linter's code, such as `- E999 `. */
 function stripBullet(line: string): string {
   return line.replace(/^\s*(?:[-*•#>]{1,3}\s+)?(?:[A-Z]\d{3,4}\s+)?/, '');
 }

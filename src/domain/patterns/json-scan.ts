@@ -25,7 +25,8 @@ export function looksLikeJson(text: string): boolean {
 }
 
 /**
- * @param most values; scanning stops after that many
+ * Scans the values of a text.
+ * @param most maximum number of values
  */
 export function* scanJson(text: string, most: number): Generator<ScannedValue> {
   /** Keys from the root to the current position; an array uses the key of its parent. */

@@ -203,11 +203,11 @@ function replaceField(
   at: number,
   text: string,
 ): string {
-  // Of unquoted words the first one, and the capitalized ones after it.
+  // An unquoted value is the first word and the capitalized words after it.
   const [, word = '', rest = ''] = /^(\S+(?: \p{Lu}\S*)*)(.*)$/su.exec(bare ?? '') ?? [];
   const [end] = /[.,;:!?'’]*$/.exec(word)!;
   const value = double ?? single ?? word.slice(0, word.length - end.length);
-  // In "The name is required", `name=a name` and `cabin_name="economy"` there is nothing to replace.
+  // "The name is required", `name=a name` and `cabin_name="economy"` contain nothing to replace.
   if (NO_VALUE.test(value) || /^\W*$/.test(value)) return whole;
   const isStrict =
     /[:=]/.test(link) || field.includes('_') || text.slice(0, at).endsWith('--') || /\d/.test(value);

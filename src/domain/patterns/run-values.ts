@@ -12,7 +12,9 @@ import { looksLikeJson, type ScannedValue, scanJson } from './json-scan.ts';
 import { generalizeText, isCommon, type RunWords } from './rule-text.ts';
 import { renderJson } from './text.ts';
 
-/** Maximum number of values kept of a run, the first ones. Further values are recognized only by their form. */
+/**
+ * Maximum number of values of a run that are kept: the first ones. Further values are recognized only by their form.
+ */
 const VALUES = 8_000;
 /** Maximum number of values read from one text, and maximum characters read of a text that is not JSON. */
 const VALUES_A_TEXT = 400;
@@ -205,7 +207,8 @@ export class RunValues implements RunWords {
   }
 
   /**
-   * @param tool whose result contains it; '' for the agent's own words and the user's
+   * Keeps a value with its source.
+   * @param tool the tool whose result contains the value; '' for the agent's own words and the user's
    */
   #keep(value: string, kind: string, tool: string): void {
     const lower = value.toLowerCase();

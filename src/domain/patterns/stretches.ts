@@ -35,6 +35,7 @@ const COMPARISONS = 50_000;
 const SAME_CALLS = 3;
 
 /**
+ * Finds the stretches of a run.
  * @param verdicts one per step
  * @param looping one per step: whether a loop monitor fired there
  */
@@ -188,7 +189,7 @@ class StretchFinder {
     return end === start ? null : end;
   }
 
-  /** The agent repeated itself from `start` to `end`, and then did something else. */
+  /** The stretch in which the agent repeated itself from `start` to `end`, and then did something else. */
   #findLoopEnd(start: number, end: number): Stretch | null {
     const failures: number[] = [];
     for (let at = start; at <= end; at++) failures.push(at);

@@ -320,7 +320,7 @@ function compareInputs(failed: TraceStep, worked: TraceStep, values: RunValues):
   for (const path of new Set([...was.keys(), ...is.keys()])) {
     const [old, now] = [was.get(path), is.get(path)];
     if (old?.text === now?.text) continue;
-    // Long values differ only in a part of them, which the complete call shows better.
+    // Long values usually differ only in a part, which the complete call shows better.
     if ((old?.text ?? '').length > 120 || (now?.text ?? '').length > 120) return [];
     const name = quote(values.text(path));
     if (old === undefined) changes.push(`${name} = ${values.argument(now!.value)} added`);

@@ -47,7 +47,7 @@ abstract class Column<Run> {
   abstract grow(size: number): void;
   abstract read(slot: number, run: Run): void;
 
-  /** The slots have other runs now. */
+  /** Discards the values, because the slots have other runs now. */
   clear(): void {
     this.filled = 0;
   }
@@ -88,7 +88,7 @@ export class RunColumns<Run> {
         this.#choices.set(field, new ChoiceColumn(QUERY_FIELDS.get(field)!.values, test));
   }
 
-  /** The slots have other runs now. */
+  /** Discards the values, because the slots have other runs now. */
   clear(): void {
     for (const column of this.#columns()) column.clear();
   }
@@ -98,7 +98,10 @@ export class RunColumns<Run> {
     this.#changes.add(slot);
   }
 
-  /** @param size all slots are below it */
+  /**
+   * Sets the number of slots.
+   * @param size one more than the last slot
+   */
   follow(size: number): void {
     this.#size = size;
   }

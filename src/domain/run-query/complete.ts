@@ -47,6 +47,7 @@ const EXAMPLES: Readonly<Record<string, readonly [text: string, describes: strin
 };
 
 /**
+ * Lists completions at the caret.
  * @param caret offset in the text
  * @param valuesOf values of a field in the list, such as the models that answered; null: not known
  */

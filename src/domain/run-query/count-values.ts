@@ -1,6 +1,6 @@
 /**
- * Counts what the runs of a list hold in a field, for completing a query: each value with the number of its runs, the most
- * frequent first. Pure; any thread.
+ * Counts the values that the runs of a list have in a field, to complete a query: each value with the number of its
+ * runs, the most frequent first. Pure; any thread.
  *
  * Bound: COUNTED_VALUES different values; further ones do not count, and the answer says that it is not whole.
  */
@@ -22,7 +22,7 @@ export const VALUE_FIELDS = [...QUERY_FIELDS]
 
 export interface CountedValue {
   value: string;
-  /** Runs that hold it. */
+  /** Runs that have this value. */
   runs: number;
 }
 
@@ -33,7 +33,10 @@ export interface CountedValues {
   is_whole: boolean;
 }
 
-/** @param contains only values that contain it, whatever the case; '': all */
+/**
+ * Counts the values of a field.
+ * @param contains only values that contain this text, whatever its case; '': all
+ */
 export class ValueCounter<Run> {
   readonly #read: (run: Run) => readonly string[];
   /** Lists of names that runs share, and how many runs have each; null: values are read from each run. */
@@ -66,7 +69,7 @@ export class ValueCounter<Run> {
     }
   }
 
-  /** To be called once, at the end. */
+  /** The most frequent values. Call it once, after all runs were added. */
   most(limit: number): CountedValues {
     this.#ofList.forEach((runs, id) => {
       const names = this.#lists!.lists[id] ?? NOTHING;

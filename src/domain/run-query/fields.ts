@@ -8,7 +8,7 @@ import { RUN_STATUSES } from '../run-status-name.ts';
 
 /** Traits that `is:` tests. */
 const RUN_TRAITS = ['golden', 'captured', 'reported', 'child', 'good', 'bad'] as const;
-/** Things that `has:` tests. */
+/** What `has:` tests. */
 const RUN_HOLDINGS = [
   'error',
   'tool',
@@ -51,15 +51,15 @@ const NAME_FIELDS = {
 
 const NUMBER_FIELDS = {
   cost: 'Dollars for the turns of upstreams',
-  tokens: 'All tokens: input, output, and what a cache held',
-  input: 'Tokens of the requests, without what a cache held',
+  tokens: 'All tokens: input, output and cached',
+  input: 'Input tokens, without cached tokens',
   output: 'Tokens of the answers',
   cached: 'Tokens that providers read from their caches',
   turns: 'Answers of a model',
   steps: 'Reported steps',
   exchanges: 'Requests with their answers',
   errors: 'Failed calls, and results of tools that failed',
-  aborted: 'Exchanges that one side broke off',
+  aborted: 'Exchanges that the client or the upstream cut short',
   score: 'The highest total score of the monitors, 0 to 1',
   feedback: 'The feedback score, 0 to 1',
 } as const;
@@ -70,7 +70,7 @@ const TIME_FIELDS = {
   since: 'Began then or later',
   until: 'Began then or earlier',
   started: 'When the run began',
-  finished: 'When its last answer or its end came',
+  finished: 'When its last answer ended, or when its end was reported',
 } as const;
 
 const CHOICE_FIELDS = {

@@ -77,7 +77,10 @@ export type LowerNames = string | readonly string[] | null;
 /** Maximum number of names whose result one test caches. */
 const REMEMBERED_NAMES = 20_000;
 
-/** @param nowMs the time from which ages are counted, in milliseconds since the epoch */
+/**
+ * Compiles a query into a test of runs.
+ * @param nowMs the time from which ages are counted, in milliseconds since the epoch
+ */
 export function compileRunQuery<Run>(
   { terms }: RunQuery,
   reader: RunReader<Run>,
