@@ -3,8 +3,10 @@
 import { claimsHandler } from './agents/claims-handler.ts';
 import { codeReviewer } from './agents/code-reviewer.ts';
 import { costWatcher } from './agents/cost-watcher.ts';
+import { labAssistant } from './agents/lab-assistant.ts';
 import { mailSorter } from './agents/mail-sorter.ts';
 import { onboardingClerk } from './agents/onboarding-clerk.ts';
+import { propertyManager } from './agents/property-manager.ts';
 import { stockPurchaser } from './agents/stock-purchaser.ts';
 import type { HeldBackAgent } from './held-back-agent.ts';
 import { calendarKeeper } from './studied/calendar-keeper.ts';
@@ -40,6 +42,8 @@ export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
   onboardingClerk,
   textLocaliser,
   codeReviewer,
+  labAssistant,
+  propertyManager,
 ];
 
 /**
