@@ -1,9 +1,9 @@
 /**
  * Copies the capture database for a backup while the gateway writes and rotates: the live file, the sealed files, and
- * the files that are being sealed. Each exchange is in one of the copies. Command line.
+ * the files that are being sealed. Each exchange is in at least one of the copies. Command line.
  * A rotation renames the live file, opens a new live file, and then rewrites the renamed file under its final name,
- * which takes a while. So the copy of the live file is valid only if the list of renamed and sealed files is the same
- * before and after it. A file that is not sealed yet is copied as a database.
+ * which takes a while. So the copy of the live file is used only if the list of renamed and sealed files was the same
+ * before and after the copy. A file that is not sealed yet is copied through LMDB.
  */
 import { rmSync, statSync } from 'node:fs';
 import { extname, join } from 'node:path';
@@ -18,7 +18,7 @@ import { repackAll } from './capture/repacking.ts';
 
 /** Maximum number of attempts to copy a file that is renamed during the copy. */
 const ATTEMPTS = 5;
-/** How long a rotation may need to open its new live file. */
+/** How long a rotation may take to open the new live file. */
 const REOPEN_MS = 200;
 
 export class CaptureCopy {
@@ -35,8 +35,9 @@ export class CaptureCopy {
 
   /**
    * Copies the live file if it exists.
-   * @returns its entry, and the other files that have the remaining exchanges
-   * @throws BackupError if every attempt meets a rotation, or if the file is damaged; Error of the file system or of
+   * @returns the manifest's entry for it, and the other files, which have the remaining exchanges
+   * @throws BackupError if a rotation disturbed every attempt, or if the file is damaged; Error of the file system or
+   * of
    *   LMDB
    */
   async copyLive(): Promise<{ entry: FileEntry | null; others: SealedFile[] }> {
@@ -60,7 +61,7 @@ export class CaptureCopy {
 
   /**
    * Copies a file that was renamed or sealed.
-   * @returns null if the retention limit removed it meanwhile
+   * @returns null if the file expired in the meantime
    * @throws BackupError; Error of the file system or of LMDB
    */
   async copyOther({ path, first_id, last_id }: SealedFile): Promise<FileEntry | null> {
@@ -77,7 +78,7 @@ export class CaptureCopy {
         if (!isThere(path)) rmSync(`${path}-lock`, { force: true });
         if (copied !== null) return { name, kind: 'sealed', ...copied };
       } catch (thrown) {
-        // The file has just been sealed and has its final name.
+        // The file was sealed and got its final name in the meantime, so copy it under that name.
         if (isThere(path) || attempt === ATTEMPTS) throw thrown;
       }
       rmSync(join(this.#folder, name), { force: true });
@@ -101,7 +102,8 @@ export class CaptureCopy {
     const copy = join(this.#folder, name);
     const raw = rawFolder(path);
     for (let attempt = 1; ; attempt++) {
-      // Blocks in raw files are packed into the copy. A block that the gateway packed meanwhile is in the next copy.
+      // Blocks in raw files are packed into the copy. If the gateway packed a block and removed its raw file in the
+      // meantime, the next attempt finds the block in the database.
       let unread = 0;
       const copied = await copyDatabase(path, copy, this.#dataKey, async () => {
         if (!isThere(raw)) return;

@@ -1,6 +1,4 @@
-/**
- * Copies of single files for a backup, each checked by reading what was written. Command line.
- */
+/** Copies single files for a backup. Databases are checked by reading the copy. Command line. */
 import { createHash } from 'node:crypto';
 import { chmodSync, closeSync, copyFileSync, openSync, readSync, rmSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -15,12 +13,12 @@ import { checkDatabase } from './lmdb/stores.ts';
 const MAX_NAMED = 128;
 const DIGEST_PIECE_BYTES = 1 << 20;
 
-/** What a manifest records about a copied database. */
+/** The fields of the manifest for a copied database. */
 export type CopiedDatabase = Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>;
 
 /**
  * Copies a database as of one moment, compacted, while other processes write to it.
- * @param finish called before the rows of the copy are counted
+ * @param finish called when the copy is written, before its rows are counted
  */
 export async function copyDatabase(
   path: string,
@@ -45,13 +43,16 @@ export async function copyDatabase(
 /** Copies a file that does not change. */
 export function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha256'> {
   copyFileSync(path, copy);
-  // The copy has the permissions of the source, which an earlier version may have made too wide.
+  // The copy has the permissions of the source, which may be too wide if an earlier version created it.
   chmodSync(copy, 0o600);
   syncPath(copy);
   return { bytes: statSync(copy).size, sha256: digestFile(copy) };
 }
 
-/** Reads every entry of every table. @throws BackupError when one cannot be read */
+/**
+ * Reads every entry of every table. @returns the number of rows of each table. @throws BackupError if an entry cannot
+ * be read
+ */
 export async function countRows(path: string): Promise<Record<string, number>> {
   try {
     const root = openForReading(path);
@@ -75,8 +76,8 @@ export async function countRows(path: string): Promise<Record<string, number>> {
 }
 
 /**
- * Reads a whole table. Without an explicit start, lmdb starts tables with numeric keys at the number in its last
- * buffer.
+ * The range of a whole table. Without an explicit start, lmdb-js starts tables with numeric keys at the number in its
+ * last key buffer.
  */
 const WHOLE = { start: Buffer.alloc(0) };
 const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;

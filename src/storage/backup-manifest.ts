@@ -1,7 +1,6 @@
 /**
- * The `manifest.json` of a backup: what it lists, and which names it may list. A backup may come from an untrusted
- * source. So a file's kind decides where it is restored, and a name that `writeBackup` never writes is refused.
- * Command line.
+ * The `manifest.json` of a backup: its format, and which names it may list. A backup may come from an untrusted source.
+ * So a file's kind decides where it is restored, and a name that `writeBackup` never writes is refused. Command line.
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -9,7 +8,7 @@ import { z } from 'zod';
 import { keysPath } from './capture/capture-keys.ts';
 import { attachmentsFolder, sealedPath } from './capture/layout.ts';
 
-/** Size of a backup's list of files, enough for a few million attachments. A larger one is refused. */
+/** Maximum size of a manifest, enough for a few million attachments. A larger one is refused. */
 const BACKUP_MANIFEST_BYTES_MAX = 512 << 20;
 
 /** A backup cannot be taken, or cannot be trusted. The message is one line for the operator. */
@@ -31,12 +30,12 @@ export const BACKUP_FORMAT = 'understudy_backup_v1';
 /** Databases of DATA_DIR, which have the same names in a backup. */
 export const DATABASES = ['main.mdb', 'runs.mdb'] as const;
 export const CAPTURE = 'capture.mdb';
-/** The keys of captures, while files have either of two (capture/capture-keys.ts). */
+/** The keys of capture files while their key is being changed (capture/capture-keys.ts). */
 export const CAPTURE_KEYS = 'capture.mdb.keys';
 
 const SEALED_NAME = /^capture\.(\d{1,15})-(\d{1,15})((?:\.[\w-]{1,40})?)$/;
 
-/** The names of each kind. A name never begins with a dot and never leaves its folder. */
+/** The names that files of each kind may have. No name begins with a dot or leads out of its folder. */
 const NAMES = {
   database: /^(?:main|runs)\.mdb$/,
   redo: /^runs\.\d{1,6}\.redo$/,
@@ -91,7 +90,7 @@ export function readManifest(source: string): BackupManifest {
   try {
     text = readSmallFile(join(source, MANIFEST));
   } catch (thrown) {
-    // The message of such an error names the faulty part of the path.
+    // The error of the system names the path, so it is passed on.
     if (!['ENOENT', undefined].includes((thrown as NodeJS.ErrnoException).code)) throw thrown;
     throw new BackupError(`${source} is not a backup: it has no ${MANIFEST}`);
   }
@@ -122,7 +121,8 @@ function readSmallFile(path: string): string {
 /**
  * Finds a listed file in the backup.
  * @returns its path
- * @throws BackupError if it is missing, is a link or is not a file: the target of a link was never backed up
+ * @throws BackupError if it is missing, has another length, or is not a regular file. Links are refused, because
+ * backups contain none
  */
 export function findBackedUp(source: string, { name, bytes }: FileEntry): string {
   const [folder, inner] = name.split('/');

@@ -1,9 +1,8 @@
 /**
- * Copies everything in DATA_DIR while the process writes (restore.ts restores it). LMDB itself copies each database
- * as of one moment. The copy is then read completely, which checks it and counts its rows. Command line.
+ * Copies everything in DATA_DIR while the process writes (restore.ts restores it). LMDB copies a snapshot of each
+ * database. Then the whole copy is read, to check it and to count its rows. Command line.
  * A backup is a folder: `manifest.json`, one file for each database, sealed capture files, their attachments,
- * `secrets/`. Sealed files and attachments never change, so they are copied as files. backup-captures.ts copies the
- * capture database.
+ * `secrets/`. Files that do not change are copied as files. backup-captures.ts copies the capture database.
  */
 import { readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -46,17 +45,18 @@ export async function writeBackup(
 ): Promise<BackupManifest> {
   if (isThere(target)) throw new BackupError(`${target} exists already`);
   for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
-  // An unreadable folder is an error; an empty one is not.
+  // Throws if the folder cannot be read.
   const databases = findDatabases(data_dir);
   const hasCaptures = isThere(capture_db) || listSealed(capture_db).length > 0;
   if (databases.length === 0 && !hasCaptures) throw new BackupError(`${data_dir} holds nothing to copy`);
   const partial = `${target}.partial`;
   rmSync(partial, { recursive: true, force: true });
-  // The backup gets the restrictive permissions of DATA_DIR.
+  // The backup gets the same restrictive permissions as DATA_DIR.
   makeFolder(partial, 0o700);
   try {
     const files: FileEntry[] = [];
-    // The log is copied before the database: a restore skips the entries that the database already contains.
+    // The redo log is copied before the database, because a restore skips records that the database already contains,
+    // but cannot make up for missing ones.
     for (const { path, name, kind } of findRedo(data_dir))
       files.push({ name, kind, ...copyPlain(path, join(partial, name)) });
     for (const [index, { path, name, kind }] of databases.entries()) {
@@ -65,7 +65,7 @@ export async function writeBackup(
       files.push({ name, kind, ...copied });
     }
     if (hasCaptures) {
-      // Packing the copies needs the keys that exist now. They are copied again afterwards.
+      // The keys are needed to pack blocks into the copies. They are copied again afterwards, because they may change.
       copyKeys(capture_db, partial);
       const copy = new CaptureCopy(capture_db, data_key, partial);
       progress(CAPTURE, 0, 1);
@@ -78,7 +78,7 @@ export async function writeBackup(
       }
     }
     files.push(...copyKeys(capture_db, partial));
-    // Copied after the databases, so all files to which their rows refer exist by now.
+    // Copied after the databases, so that every file to which a copied row refers is copied.
     const plain = findFiles(data_dir, capture_db);
     for (const [index, { path, name, kind }] of plain.entries()) {
       progress(name, index, plain.length);
@@ -122,8 +122,8 @@ function findDatabases(dataDir: string): Source[] {
 }
 
 /**
- * The redo logs: writes that were acknowledged and may be missing in the database, if a process was killed or is
- * running.
+ * The redo logs. They contain acknowledged writes that may be missing in the database if a process is running or was
+ * killed.
  */
 function findRedo(dataDir: string): Source[] {
   return findRedoLogs(databasePaths(dataDir)).map((path) => ({ path, name: basename(path), kind: 'redo' }));

@@ -1,6 +1,7 @@
 /**
- * Rewrites the databases of DATA_DIR without deleted content. At the start, the service compacts marked files
- * (lmdb/deletion-mark.ts) before a thread opens them; `understudy compact` compacts both files. Main thread.
+ * Rewrites the databases of DATA_DIR without deleted content. At its start, before a thread opens the files, the
+ * service compacts those that are marked as containing deleted content (lmdb/deletion-mark.ts); `understudy compact`
+ * compacts both files. Main thread.
  */
 import { existsSync, statSync } from 'node:fs';
 import { isThere, namePlace, refuseWithoutRoom } from '../std/file-place.ts';
@@ -22,8 +23,8 @@ interface PutOff {
 }
 
 /**
- * Compacts those of the files from which content was deleted. Must run after {@link tryStores}, while no thread or process has
- * the files open. A file that cannot be compacted now keeps its mark and works as before.
+ * Compacts the files that are marked as containing deleted content. Must run after {@link tryStores}, while no thread
+ * or process has the files open. A file that cannot be compacted now keeps its mark and works as before.
  * @param maxBytes a larger file is left to `understudy compact`, because it would delay the start too long
  */
 export async function compactMarked(
@@ -57,7 +58,8 @@ export async function compactData(
   const paths = databasePaths(data_dir, data_key);
   let claim: WriterClaim | null = null;
   try {
-    // Before the claim, which a running box has: without it there would be nothing to compact either.
+    // Checked before the claim, because a running box has the claim, and the message about shared rows is the more
+    // useful one.
     refuseShared(data_dir);
     claim = await claimWriter(paths.main, { patience_ms: 0 });
     refuseHalfRestored(paths.main);

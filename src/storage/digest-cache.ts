@@ -1,9 +1,9 @@
 /**
- * The digests of runs that a round has computed, stored beside its output. An interrupted round continues from them,
- * and a round of `loop` reads only new runs. A damaged cache is removed and filled again. One LMDB file; command
- * line.
- * Bounded: DIGEST_CACHE_BYTES compressed. Digests beyond that are not stored. `prune` drops those that the current
- * pass did not use.
+ * Stores the digests of runs that a teaching round has computed, in a file beside its output. An interrupted round
+ * continues with them, and a round of `loop` reads only new runs. A damaged cache is removed and filled again. One LMDB
+ * file; command line.
+ * Bound: DIGEST_CACHE_BYTES of compressed digests. Digests beyond that are not stored. `prune` removes digests that
+ * were not used since the file was opened.
  */
 
 import { createHash } from 'node:crypto';
@@ -14,14 +14,14 @@ import { compressZstd, decompressZstd } from '../std/zstd.ts';
 import { checkFileHead } from './lmdb/file-head.ts';
 import { LmdbTables } from './lmdb/tables.ts';
 
-/** Maximum bytes of the compressed digests that are kept between rounds. */
+/** Maximum total size of the compressed digests that are kept between rounds. */
 const DIGEST_CACHE_BYTES = 512 << 20;
 
 /** Identifies a digest, and the state of the run from which it was computed. */
 interface DigestKey {
-  /** The run, and which of its digests. */
+  /** Identifies the run, and the kind of digest. */
   key: string;
-  /** Changes if the run has continued or the database was recreated. */
+  /** Changes if the run has continued or the capture database was created again. */
   mark: string;
 }
 
@@ -34,10 +34,10 @@ interface DigestRow {
 const DIGESTS = 'digests';
 const TOTALS = 'totals';
 const TOTAL_KEY = ['bytes'];
-/** Maximum bytes of rows that are written together. */
+/** Pending rows are written when they reach this size or this number. */
 const BATCH_BYTES = 1_048_576;
 const BATCH_ROWS = 1_000;
-/** Longest unpacked digest of one run. */
+/** Maximum size of an unpacked digest. */
 const UNPACKED_BYTES = 256 * 1_048_576;
 
 const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: true });
@@ -45,21 +45,23 @@ const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: t
 export class DigestCache {
   readonly #tables: LmdbTables;
   readonly #code: string;
-  /** Rows of this pass, by a hash of their key. Rows with the same hash are all kept. */
+  /**
+   * Hashes of the keys that were used since the file was opened. Rows that have the same hash by chance are kept, too.
+   */
   readonly #asked = new Set<number>();
   readonly #pending = new Map<string, RowWrite>();
   #pendingBytes = 0;
   #bytes: number;
 
   /**
-   * @param path of its file; created if missing, replaced if damaged
-   * @param code identifies the code that computes digests: digests of other code are not used
+   * @param path path of the file; created if missing, replaced if damaged
+   * @param code identifies the code that computes digests; digests of other code are not used
    * @param dataKey encrypts the values; null: no encryption. A file with another key is replaced
    * @throws the system's error if the file cannot be created
    */
   static open(path: string, code: string, dataKey: Uint8Array | null = null): DigestCache {
     try {
-      // Reading a cut-off file would end the process.
+      // Reading a truncated file would crash the process.
       if (existsSync(path)) checkFileHead(path);
       return new DigestCache(path, code, dataKey);
     } catch {
@@ -75,12 +77,12 @@ export class DigestCache {
     this.#bytes = this.#tables.get<{ bytes: number }>(TOTALS, TOTAL_KEY)?.bytes ?? 0;
   }
 
-  /** Packed bytes that are kept. */
+  /** Total size of the stored digests. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** The digest of the run in its present state; undefined without one. */
+  /** The digest for the key; undefined if none is stored for this state of the run. */
   get(key: DigestKey): unknown {
     const id = idOf(key.key);
     this.#asked.add(numberOf(id));
@@ -97,7 +99,7 @@ export class DigestCache {
   async put({ key, mark }: DigestKey, digest: unknown): Promise<void> {
     const id = idOf(key);
     this.#asked.add(numberOf(id));
-    // A copy, because zlib returns the beginning of a large buffer and most digests are small.
+    // Copied, because zlib returns the beginning of a large buffer, and most digests are small.
     const packed = new Uint8Array(compressZstd(packr.pack(digest)));
     if (this.#bytes + this.#pendingBytes + packed.byteLength > DIGEST_CACHE_BYTES) return;
     const value: DigestRow = { mark, code: this.#code, packed };
@@ -124,7 +126,8 @@ export class DigestCache {
   }
 
   /**
-   * Drops the digests that were not used since the file was opened: their runs are gone, or are not taught any more.
+   * Removes digests that were not used since the file was opened, because their runs were removed or are not taught any
+   * more.
    */
   async prune(): Promise<void> {
     await this.flush();

@@ -1,8 +1,8 @@
 /**
  * Erases captured exchanges permanently: from the live file, the sealed files, the full-text index and the attachments.
- * Finds out which exchanges are meant, and gives an order (capture/erase-order.ts) to the process that writes the
- * captures, which continues to store meanwhile. Without such a process, carries the order out itself. Main thread of the
- * command line.
+ * Selects the exchanges, and gives an order (capture/erase-order.ts) to the process that writes the captures, which
+ * continues to store new exchanges. If no such process runs, carries out the order itself. Main thread of the command
+ * line.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -34,8 +34,8 @@ export class ErasureError extends Error {
 /** Selects the exchanges to erase. */
 export type ErasureTarget =
   /**
-   * Exchanges of a run and of its child runs. The run is given by its label, or by the name that was detected; a
-   * session name selects the whole session.
+   * Exchanges of a run and of its descendants. `run_id` is the run's label, the name that was detected, or the name of
+   * a session, which selects all its runs.
    */
   | { run_id: string }
   /** Exchanges that began before this time, in milliseconds since the epoch. */
@@ -50,15 +50,15 @@ interface ErasureOptions {
   data_key: Uint8Array | null;
   decode: DecodeExchange;
   target: ErasureTarget;
-  /** Whether only to report what would be erased, without changes. */
+  /** Whether only to report what would be erased. */
   is_dry: boolean;
-  /** How long the process that writes may take to accept the order. */
+  /** Maximum time that the writing process may take to accept the order. */
   accept_ms?: number;
 }
 
 export interface ErasureReport {
   exchanges: number;
-  /** The erased runs: the one of the target, and its child runs. */
+  /** The runs of the erased exchanges. */
   run_ids: string[];
   /** Number of changed files. */
   files: number;
@@ -79,7 +79,7 @@ const RENEW_AFTER = 256;
 const READ_TRIES = 5;
 
 /**
- * @throws ErasureError when the database is missing, or the process that writes to it does not carry out the order;
+ * @throws ErasureError if the database is missing, or if the process that writes to it does not carry out the order;
  *   CaptureFileError for a file that cannot be read; DataKeyError; Error of the file system
  */
 export async function eraseCaptured(
@@ -112,7 +112,7 @@ async function eraseAlone(options: ErasureOptions, progress: ErasureProgress): P
   try {
     await log.eraseOrdered();
     while ((await log.packSome(1_000)) > 0) progress(path, 0, 0);
-    // The selection finds runs through the index.
+    // All exchanges must be indexed, because the selection finds runs through the index.
     while ((await log.indexSome(decode, 1_000)) > 0) progress(path, 0, 0);
     const { order, report } = await new Selection(options, progress).find();
     if (order === null || is_dry) return report;
@@ -125,7 +125,7 @@ async function eraseAlone(options: ErasureOptions, progress: ErasureProgress): P
   }
 }
 
-/** Gives the order to the process that writes. */
+/** Gives the order to the process that writes the captures. */
 async function eraseBeside(
   options: ErasureOptions,
   progress: ErasureProgress,
@@ -144,7 +144,10 @@ async function eraseBeside(
   }
 }
 
-/** Waits until the writing process has indexed what is stored now: the selection finds runs through the index. */
+/**
+ * Waits until the writing process has indexed all exchanges that are stored now, because the selection finds runs
+ * through the index.
+ */
 async function awaitIndex(
   { capture_db, data_key }: ErasureOptions,
   progress: ErasureProgress,
@@ -178,7 +181,7 @@ function awaitEnd(options: ErasureOptions, progress: ErasureProgress, holder: st
   });
 }
 
-/** Carries out the order of a process that has ended meanwhile. */
+/** Carries out the order itself, because the writing process ended before it had done so. */
 async function finishAlone({ capture_db: path, data_key, decode }: ErasureOptions): Promise<void> {
   const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
   try {
@@ -196,7 +199,7 @@ interface FilePlan {
   mark: EraseOrder['marks'];
 }
 
-/** Finds what is meant. Changes nothing. */
+/** Finds the exchanges that match the target. Changes nothing. */
 class Selection {
   readonly #options: ErasureOptions;
   readonly #progress: ErasureProgress;
@@ -206,7 +209,7 @@ class Selection {
   #lastId = 0;
   readonly #runIds = new Set<string>();
   readonly #otherRuns = new Set<string>();
-  /** Remaining turns that continue an erased turn, or one that was stored later. */
+  /** Turns that stay and continue a turn that is erased or is in a file that was not read yet. */
   readonly #followers: { id: number; follows: number }[] = [];
 
   constructor(options: ErasureOptions, progress: ErasureProgress) {
@@ -283,7 +286,7 @@ class Selection {
     this.#progress(path, this.#done, this.#of);
   }
 
-  /** A run and all its descendants: erasing a run includes its sub-agents. */
+  /** A run and all its descendants, such as the runs of its sub-agents. */
   async #listFamily(paths: readonly string[], runId: string): Promise<Set<string>> {
     const { data_key } = this.#options;
     const children = new Map<string, Set<string>>();
@@ -395,7 +398,7 @@ class Selection {
   }
 }
 
-/** Whether the exchange matches the target, as far as its summary tells. */
+/** Whether the exchange's summary matches the target. For a credential, the bodies must be searched, too. */
 function isMeant(
   target: ErasureTarget,
   { run_id, started_at }: ExchangeSummary,
@@ -422,7 +425,10 @@ function holds(reader: CaptureReader, id: number, needles: Uint8Array): boolean 
 
 const NOTHING = new Uint8Array(0);
 
-/** Returns null when the data is damaged. @throws CaptureFileError if it is in a bucket that cannot be read now */
+/**
+ * Calls `read`; returns null if the data is damaged. @throws CaptureFileError if it is in a bucket that cannot be read
+ * now
+ */
 function readOrNull<Value>(read: () => Value): Value | null {
   try {
     return read();

@@ -1,7 +1,8 @@
 /**
- * Overwrites deleted content in main.mdb and runs.mdb while the service runs. A marked file (lmdb/deletion-mark.ts)
- * is wiped (lmdb/page-wipe.ts) when it had no commit for some seconds. A commit ends the pass; the next quiet time
- * starts another one. What remains when the process ends is compacted at the next start (compaction.ts). Main thread.
+ * Overwrites deleted content in main.mdb and runs.mdb while the service runs. A marked file (lmdb/deletion-mark.ts) is
+ * wiped (lmdb/page-wipe.ts) after some seconds without a commit. A commit interrupts the pass; another pass begins
+ * after the next seconds without a commit. A file that is still marked when the process ends is compacted at the next
+ * start (compaction.ts). Main thread.
  */
 import { closeSync, constants, openSync } from 'node:fs';
 import { writeMark } from './lmdb/deletion-mark.ts';
@@ -17,7 +18,7 @@ const QUIET_MS = 3_000;
 /** Delay before another attempt on a file for which a pass failed, for example because the disk is full. */
 const RETRY_MS = 60_000;
 
-/** A pass that ended well. */
+/** A completed pass. */
 interface Wiped {
   path: string;
   wiped_bytes: number;
@@ -38,7 +39,8 @@ export class IdleWipes {
    * @param paths of existing files; this thread keeps the checkpoints of `runs.mdb`
    */
   constructor({ main, runs, data_key, seat }: DatabasePaths, listener: WipeListener) {
-    // A view with deleted content is made again at the next start.
+    // If rows are shared, the files are only copies of the common database. A copy with deleted content is made again
+    // at the next start.
     this.#files =
       seat === undefined
         ? [new IdleFile(main, 'disk', data_key, listener), new IdleFile(runs, 'process', data_key, listener)]
@@ -48,7 +50,7 @@ export class IdleWipes {
     }, POLL_MS).unref();
   }
 
-  /** Ends a running pass. Its file keeps its mark. */
+  /** Interrupts a running pass. Its file keeps its mark. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await Promise.all(this.#files.map((file) => file.stop()));
@@ -61,7 +63,7 @@ class IdleFile {
   readonly #key: Uint8Array | null;
   readonly #listener: WipeListener;
   readonly #end = new AbortController();
-  /** The last transaction seen, and when it was first seen. */
+  /** The number of the last transaction that a poll found, and when it was first found. */
   #txn = -1;
   #since = 0;
   /** The last transaction after which the file had no deleted content. */
@@ -126,8 +128,8 @@ class IdleFile {
   }
 
   /**
-   * Writes the mark again. After this commit, both heads belong to commits since the deletion. The checkpoint
-   * follows.
+   * Writes the mark again, and makes a checkpoint. After this commit, both heads (LMDB: meta pages) belong to commits
+   * after the deletion.
    */
   async #renewMark(): Promise<void> {
     const environment = Environment.open(this.#path, this.#durability, this.#key);

@@ -6,13 +6,13 @@
 import { type Dirent, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
-/** Maximum number of folders and files open to other users that the start counts. The message names one of them. */
+/** The search stops after this many folders and files that other users can access. The message names one of them. */
 const LOOSE_PLACES_MAX = 1_000;
 
-/** What other users may access. */
+/** The folders and files that other users can access. */
 interface LoosePlaces {
   count: number;
-  /** Whether the search stopped at the limit. Then there may be more. */
+  /** Whether the search stopped at the limit, so that there may be more. */
   is_cut: boolean;
   /** The first place that was found. */
   first: string;
@@ -20,7 +20,7 @@ interface LoosePlaces {
 
 /** All permissions of the group and of others. */
 const OTHERS = 0o077;
-/** Folders in DATA_DIR whose content belongs to this program, too. */
+/** Folders in DATA_DIR whose whole content belongs to this program. */
 const FOLDERS = /^(?:secrets|pattern-graphs|demo|.+\.mdb\.(?:files|raw))$/;
 const FILES = /(?:\.mdb(?:-lock)?|\.redo|\.spill)$/;
 
@@ -43,11 +43,11 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
   };
   const walk = (folder: string, isOurs: (entry: Dirent) => boolean): boolean => {
     for (const entry of list(folder)) {
-      // A link is not followed: its target may belong to anything.
+      // Links are not followed, because a target may belong to another program.
       if (entry.isSymbolicLink() || !isOurs(entry)) continue;
       const path = join(folder, entry.name);
       if (!look(path)) return false;
-      // A closed folder protects its content, so that a million attachments in it need not be checked.
+      // Only open folders are searched, because other users cannot reach the content of the others.
       if (entry.isDirectory() && isOpen(path) && !walk(path, () => true)) return false;
     }
     return true;

@@ -1,6 +1,6 @@
 /**
- * Waits for the end of an order (capture/order-file.ts) that another process carries out, and carries it out here if that
- * process has ended meanwhile. Main thread of the command line.
+ * Waits until another process has carried out an order (capture/order-file.ts). If that process has ended before,
+ * carries the order out in this process. Main thread of the command line.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { OrderFile } from './capture/order-file.ts';
@@ -14,9 +14,9 @@ const ACCEPT_MS = 20_000;
 interface OrderWait {
   file: OrderFile;
   capture_db: string;
-  /** The process that writes, as the message names it. */
+  /** The name of the writing process for messages. */
   holder: string;
-  /** How long that process may take to accept the order; undefined: ACCEPT_MS. */
+  /** Maximum time that the writing process may take to accept the order; undefined: ACCEPT_MS. */
   accept_ms: number | undefined;
   /** Called at each check. */
   onLook(): void;
@@ -26,7 +26,7 @@ interface OrderWait {
   refuse(words: string): Error;
 }
 
-/** @throws what `refuse` makes if the order is not accepted in time, or cannot be carried out now */
+/** @throws the error from `refuse` if the order is not accepted in time, or cannot be carried out now */
 export async function awaitOrderEnd(wait: OrderWait): Promise<void> {
   const { file, capture_db, holder, accept_ms = ACCEPT_MS, refuse } = wait;
   const acceptedUntil = performance.now() + accept_ms;

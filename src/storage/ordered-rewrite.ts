@@ -1,7 +1,7 @@
 /**
- * Rewrites the capture files: without unused space, or under another key. Gives an order (capture/rewrite-order.ts) to
- * the process that writes the captures, which continues to store exchanges meanwhile. Without such a process, carries
- * the order out itself. Main thread of the command line.
+ * Rewrites the capture files without unused space, or with another key. Gives an order (capture/rewrite-order.ts) to
+ * the process that writes the captures, which continues to store new exchanges. If no such process runs, carries the
+ * order out itself. Main thread of the command line.
  */
 import { statSync } from 'node:fs';
 import { DataKey } from '../std/data-key.ts';
@@ -28,11 +28,11 @@ interface RewriteOptions {
   /** Secret; null: nothing is encrypted. */
   data_key: Uint8Array | null;
   decode: DecodeExchange;
-  /** How long the process that writes may take to accept the order. */
+  /** Maximum time that the writing process may take to accept the order. */
   accept_ms?: number;
 }
 
-/** Bytes of all capture files. */
+/** Total size of all capture files. */
 interface RewriteReport {
   before_bytes: number;
   after_bytes: number;
@@ -55,8 +55,8 @@ export async function compactCaptures(
 }
 
 /**
- * Encrypts the captures with another key. Until `rekeyData` has changed the databases beside them, the old key
- * opens all data, and `capture.mdb.keys` belongs to the captures.
+ * Encrypts the captures with another key. Until `rekeyData` has changed the other databases, the old key still opens
+ * all data, and reading the captures needs `capture.mdb.keys`.
  * @throws RewriteError; DataKeyError; CaptureFileError; Error of the file system
  */
 export async function rekeyCaptures(
@@ -84,7 +84,7 @@ export async function rekeyCaptures(
   return { before_bytes, after_bytes: measureFiles(capture_db) };
 }
 
-/** @throws DataKeyError if the newest file is not under the key */
+/** @throws DataKeyError if the newest file has another key */
 async function refuseOtherKey(db: string, key: Uint8Array): Promise<void> {
   const path = isThere(db) ? db : listSealed(db).at(-1)!.path;
   await closeEnv(openCaptureEnv(path, 'read', key));

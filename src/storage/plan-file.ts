@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 
-/** The folders in which a plan may change something. */
+/** The data that a plan may change. */
 export interface PlanPlace {
   data_dir: string;
   capture_db: string;

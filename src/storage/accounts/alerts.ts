@@ -1,6 +1,6 @@
 /**
- * Alerts, the results of their checks, their history, and the outbox of messages. A crossing and its messages
- * are written in one transaction, so that a kill loses no message.
+ * Alerts, the results of their checks, their history, and the outbox of messages. The event that an alert fires or ends
+ * and its messages are written in one transaction, so that no message is lost if the process is killed.
  * Server threads.
  */
 import {
@@ -108,7 +108,7 @@ export class TableAlertWork extends TableAlertReads implements AlertWork {
 
   noteMeasured(place: { org_id: string; id: string }, measured: Measured, nowMs: number): number {
     const alert = this.find(place.org_id, place.id);
-    // The alert was deleted or switched off meanwhile.
+    // The alert was deleted or switched off in the meantime.
     if (alert === undefined || !alert.is_on) return 0;
     const before = this.findState(alert) ?? beginState(nowMs);
     const { state, tell } = stepAlert(alert, before, measured, nowMs);
@@ -138,7 +138,7 @@ export class TableAlertWork extends TableAlertReads implements AlertWork {
     isLast = false,
   ): 'delivered' | 'waiting' | 'given_up' | 'gone' {
     const delivery = this.#tx.get<AlertDelivery>(ALERT_OUTBOX, [id]);
-    // The alert was deleted meanwhile, or the message made room for another.
+    // The alert was deleted in the meantime, or the message was given up because too many waited.
     if (delivery === undefined) return 'gone';
     const tried = { ...delivery, attempts: delivery.attempts + 1 };
     const due_ms = attempt.is_delivered || isLast ? null : nextAttempt(tried, nowMs);
@@ -152,7 +152,7 @@ export class TableAlertWork extends TableAlertReads implements AlertWork {
   }
 }
 
-/** The facts about an alert for the audit log, without secrets. */
+/** The fields of an alert for the audit log, without secrets. */
 function outlineAlert({ name, is_on, measure, query, fires, threshold, destinations }: AlertRow) {
   return { name, is_on, measure, query, fires, threshold, targets: destinations.map(nameTarget) };
 }

@@ -1,6 +1,4 @@
-/**
- * The audit log. Each change writes one entry in its own transaction, and entries never change. Any thread.
- */
+/** The audit log. The transaction that makes a change also writes its entry. Entries never change. Any thread. */
 import type { AuditActor, AuditEntry } from '../../domain/account.ts';
 import { AUDIT, type AuditFacts, auditWrites, makeAuditEntry } from '../../domain/audit-rows.ts';
 import type { AuditReads, AuditWork } from '../ports/audit.ts';

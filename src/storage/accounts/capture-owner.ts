@@ -1,6 +1,6 @@
 /**
  * Decides whose monitor runs may report the outcome of a captured run. A monitor run belongs to the captured run with
- * the same id, and ids are not secret: without this rule, an organization could report another organization's run as
+ * the same id. Ids are not secret, so without this rule an organization could report another organization's run as
  * failed. Any thread.
  */
 
@@ -12,10 +12,10 @@ type People = Pick<AccountReads, 'users' | 'organizations'>;
 
 /**
  * Whether the outcomes that an organization reports count for captured runs.
- * With GW_ORG, only the outcomes of that organization count. Without it, captures belong to the operator. Then the
- * outcomes count if an operator owns or administers the organization, or if the organization has no account (only the
- * command line and static keys make such organizations).
- * @param accounts null if their database does not exist: then there are no accounts
+ * With GW_ORG, only the outcomes of that organization count. Without it, captures belong to the operator. In that case
+ * outcomes count if an operator owns or administers the organization, or if the organization has no row in the database
+ * (organizations of the command line and of static keys have none).
+ * @param accounts null if their database does not exist, so that there are no accounts
  */
 export function speaksOfCaptures(accounts: People | null, owner: CaptureOwner, org_id: string): boolean {
   if (owner.org !== null) return org_id === owner.org;

@@ -1,13 +1,13 @@
 /**
- * Projects, organizations and accounts that were deleted and whose data may not be removed completely, and the names
- * that must not be used again. The transaction that removes the record also notes the deletion, so an interrupted
- * deletion is continued. Any thread.
+ * Records which projects, organizations and accounts were deleted while some of their data may still exist, and which
+ * names must not be used again. The transaction that removes the record also records the deletion, so that an
+ * interrupted deletion is continued. Any thread.
  */
 import type { DeletedScope, Deletion, DeletionReads, DeletionWork } from '../ports/deletions.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
 /**
- * [org, project or EVERYTHING] → DeletionRow: a scope whose data may not be removed completely. Rows of older
+ * [org, project or EVERYTHING] → DeletionRow: a deleted scope, some of whose data may still exist. Rows of older
  * versions are null.
  */
 const DELETIONS = 'project_deletions';
@@ -15,16 +15,16 @@ const DELETIONS = 'project_deletions';
  * [org, project or EVERYTHING] → time of the deletion, milliseconds since the epoch. The name is never used again.
  */
 const DELETED = 'deleted_scopes';
-/** [user] → time of the deletion, milliseconds since the epoch. Data that the account sent is still to be removed. */
+/** [user] → time of the deletion, milliseconds since the epoch, of an account whose data must still be removed. */
 const ACCOUNT_DELETIONS = 'account_deletions';
-/** Stands for a whole organization. No project has this name. */
+/** In place of a project: the whole organization. No project has this name. */
 const EVERYTHING = '';
 
 interface DeletionRow {
   at_ms: number;
   /**
-   * Whether all data was searched once. Data that was in transit at the time of the deletion may have arrived
-   * since.
+   * Whether all data was searched and removed once. Data that was in transit at the time of the deletion may have
+   * arrived later.
    */
   is_swept: boolean;
 }

@@ -1,6 +1,4 @@
-/**
- * What users write about the product. Any thread.
- */
+/** Feedback of users about the product. Any thread. */
 import type { Feedback } from '../../domain/account.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { FeedbackReads, FeedbackWork } from '../ports/feedback.ts';

@@ -1,4 +1,4 @@
-/** What the findings index keeps of code bases (ports/finding-index.ts), in tables. Actor thread. */
+/** Implements the rows of the findings index (ports/finding-index.ts) with tables. Actor thread. */
 import type { AuditEntry } from '../../domain/account.ts';
 import { auditWrites } from '../../domain/audit-rows.ts';
 import type { Codebase } from '../../domain/finding.ts';
@@ -92,7 +92,7 @@ function putCodebase(tx: TableTransaction, codebase: Codebase, value: CodebaseRo
   tx.write({ op: 'put', table: FINDINGS_CODEBASES, row: codebaseRow(codebase), value });
 }
 
-/** @returns whether it existed: another box may have removed it */
+/** @returns false if the finding did not exist, because another box may have removed it */
 function removeFinding(tx: TableTransaction, codebase: Codebase, seq: number): boolean {
   const row = findingRow(codebase, seq);
   if (tx.get(FINDINGS_INDEXED, row) === undefined) return false;

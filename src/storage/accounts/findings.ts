@@ -37,7 +37,8 @@ export class TableFindingReads implements FindingReads {
     const found: CodebaseFacts[] = [];
     let looked = 0;
     let last: [string, number] | null = null;
-    // A key sorts before all keys that extend it. So with another key part, reading continues at this code base.
+    // A key sorts before all keys that extend it. So after a key with a further part, reading continues with the
+    // findings of this code base.
     const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
     const hides = hidden !== undefined && hidden.size > 0;
     const isCounted = project_id === null && !hides;

@@ -18,7 +18,7 @@ const INVITATION_DAYS = 7;
 export const INVITATIONS = 'invitations';
 /** [invitation] → org. */
 const ORG_OF_INVITATION = 'org_of_invitation';
-/** [normalized e-mail address, org] → invitation: the pending one. An address has at most one in an organization. */
+/** [normalized e-mail address, org] → pending invitation. An address has at most one in an organization. */
 const BY_EMAIL = 'invitations_by_email';
 
 const DAY_MS = 86_400_000;

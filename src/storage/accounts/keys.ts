@@ -1,13 +1,11 @@
-/**
- * Keys of the API by their hash, by which requests find them, with their index rows. Any thread.
- */
+/** API keys and their index rows. Keys are stored under their hash, because a request contains the key. Any thread. */
 import type { KeyReads, KeyRecord, KeyRequests, KeyWork } from '../ports/keys.ts';
 import type { Listing, Page } from '../ports/page.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, countRows } from './page.ts';
 import { requireRoom } from './room.ts';
 
-/** Maximum number of keys of one organization. One more is refused with 409. */
+/** Maximum number of keys of one organization. Further ones are refused with 409. */
 const KEYS_PER_ORG_MAX = 5_000;
 
 const BY_HASH = 'api_keys';
@@ -17,9 +15,9 @@ const HASHES = 'api_key_hashes';
 export const API_KEYS_OF_ORG = 'api_keys_of_org';
 /** `[org_id, project_id, id]` → null, counted by project. */
 const BY_PROJECT = 'api_keys_of_project';
-/** `[org_id, project_id or '', id]` → `expires_at`: the keys that are not revoked, without the others. */
+/** `[org_id, project_id or '', id]` → `expires_at`: only the keys that are not revoked. */
 const LIVE = 'api_keys_live';
-/** `[id]` → RFC 3339. Separate from the records, because it is written while they are read. */
+/** `[id]` → time of the last use, RFC 3339. In a separate table, because it is written while keys are read. */
 const USES = 'api_key_uses';
 /** `[key id, day]` → number of requests. */
 const REQUESTS = 'api_key_requests';
@@ -83,7 +81,7 @@ export class TableKeyReads implements KeyReads {
   }
 
   *listRequests(id: string, from: string): Iterable<KeyRequests> {
-    // From the end, because recent days are requested.
+    // Reads from the newest day, because recent days are requested.
     const range = { prefix: [id], reverse: true };
     for (const { row, value } of this.#reader.range<Pick<KeyRequests, 'requests'>>(REQUESTS, range)) {
       const date = String(row[1]);
@@ -162,7 +160,7 @@ function liveRow({ org_id, project_id, id }: KeyRecord) {
   return [org_id, project_id ?? '', id];
 }
 
-/** A key whose overlap is over no longer counts. */
+/** Removes replaced keys from the count of keys when they have expired. */
 function forgetExpired(transaction: TableTransaction, org_id: string, nowMs: number): void {
   for (const { row, value } of [...transaction.range<string | null>(LIVE, { prefix: [org_id] })]) {
     if (value !== null && Date.parse(value) <= nowMs) transaction.write({ op: 'remove', table: LIVE, row });

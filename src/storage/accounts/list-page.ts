@@ -1,5 +1,6 @@
 /**
- * A page of a list, newest first. Its keys end with a time and a part that distinguishes equal times. Any thread.
+ * Reads pages of lists, newest first. The keys of a list end with a time and a part that distinguishes equal times. Any
+ * thread.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PAGE_SCAN_ROWS } from '../../limits.ts';
@@ -21,9 +22,9 @@ export interface ListRange {
 }
 
 /**
- * Reads at most PAGE_SCAN_ROWS rows: if few match, the page is short but still has an end. Other requests run after
- * each PAGE_SLICE_ROWS rows.
- * @param also further tables that `read` reads, in the same state as the row
+ * Reads at most PAGE_SCAN_ROWS rows. If few of them match, the page is short, and the next page continues after the
+ * last row that was read. Other requests run after each PAGE_SLICE_ROWS rows.
+ * @param also further tables that `read` reads, in the same snapshot
  * @param read returns undefined to skip a row
  */
 export async function readListPage<Value, Item>(
@@ -60,12 +61,12 @@ export async function readListPage<Value, Item>(
   return { found, last: null, looked };
 }
 
-/** A row of a list by time, and the end of its portion. */
+/** A row of a list by time, and its place, after which the next portion begins. */
 interface OldRow<Value> extends Row<Value> {
   place: ListPlace;
 }
 
-/** The rows of a portion, oldest first. @param prefix of the list; the time follows it in the keys */
+/** The rows of a portion, oldest first. @param prefix the key's parts before the time */
 export function readOldest<Value>(
   tables: TableReader,
   table: string,
@@ -78,7 +79,7 @@ export function readOldest<Value>(
     .filter(({ place }) => (place[0] as number) < before_ms);
 }
 
-/** Every organization with a row in a table: one seek each, however many rows it has. */
+/** Every organization with a row in a table. Costs one seek for each organization, whatever its number of rows. */
 export function* listOrganizationsIn(tables: TableReader, table: string): Iterable<string> {
   let after: RowKey | undefined;
   for (;;) {

@@ -1,6 +1,6 @@
 /**
- * Lists, newest first. The last part of a row's key is an id, and ids sort by creation time. The length of a list is
- * updated with each change, so a page of a long list costs as much as a page of a short one. Any thread.
+ * Reads pages of lists, newest first. The last part of a row's key is an id, and ids sort by creation time. The length
+ * of a list is stored and updated with each change, so rows need not be counted. Any thread.
  */
 import { LIST_COUNTS } from '../../domain/audit-rows.ts';
 import type { RowKey } from '../../runtime/protocol.ts';
@@ -25,7 +25,7 @@ export function countRow(tx: TableTransaction, table: string, prefix: RowKey, by
   tx.write({ op: 'add', table: LIST_COUNTS, row: [table, ...prefix], counts: { n: by } });
 }
 
-/** Rows of a list. */
+/** Number of rows of a list. */
 export function countRows(tables: TableReader, table: string, prefix: RowKey): number {
   return tables.get<{ n: number }>(LIST_COUNTS, [table, ...prefix])?.n ?? 0;
 }

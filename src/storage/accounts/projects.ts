@@ -15,7 +15,7 @@ const PROJECTS_PER_ORG_MAX = 5_000;
 
 /** [org, project] → Project, counted by organization. */
 export const PROJECTS = 'projects';
-/** [project] → org, because a path contains only the project. */
+/** [project] → org, because paths of the API contain only the project. */
 const ORG_OF_PROJECT = 'org_of_project';
 
 export class TableProjectReads implements ProjectReads {
@@ -65,7 +65,7 @@ export class TableProjectWork extends TableProjectReads implements ProjectWork {
     this.forget({ org_id, id });
   }
 
-  /** Removes the record alone. */
+  /** Removes only the record, not the project's data. */
   forget({ org_id, id }: Pick<Project, 'org_id' | 'id'>): void {
     this.#tx.write({ op: 'remove', table: PROJECTS, row: [org_id, id] });
     countRow(this.#tx, PROJECTS, [org_id], -1);

@@ -1,4 +1,4 @@
-/** Bounds of what one organization or one user may have. Any thread. */
+/** Checks limits on the number of rows of one organization or user. Any thread. */
 import { CatalogueError } from '../../errors.ts';
 
 /**

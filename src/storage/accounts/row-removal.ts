@@ -3,11 +3,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RowKey } from '../../runtime/protocol.ts';
 import type { Row, Tables, TableTransaction } from '../tables.ts';
 
-/** Maximum number of rows that are read in one portion; only a few may match. */
+/** Maximum number of rows that are read in one portion, whether they match or not. */
 const LOOKED_ROWS = 500;
 
 /**
- * @param also called for each row in the same transaction, to remove related data
+ * @param also called for each removed row in the same transaction, to remove related data
  * @throws Error from the store; a later call removes the remaining rows
  */
 export async function removeRows<Value>(
@@ -29,7 +29,7 @@ export async function removeRows<Value>(
     if (meant.length > 0)
       await tables.transact((tx) => {
         for (const row of meant) {
-          // A concurrent removal may have removed the row with its related data.
+          // A concurrent call may have removed the row with its related data.
           if (tx.get(table, row.row) === undefined) continue;
           tx.write({ op: 'remove', table, row: row.row });
           also(tx, row);

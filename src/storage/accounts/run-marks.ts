@@ -100,7 +100,10 @@ function writeRow(tx: TableTransaction, run: MarkedRun, row: RunMarkRow): void {
     tx.write({ op: 'put', table: RUN_MARKS_BY_ORG, row: [run.org_id, run.run_id], value: true });
 }
 
-/** The log contains no texts, because they would stay in the log after the run is erased. */
+/**
+ * The fields for the audit log. They contain no texts of users, because texts would stay in the log after the run is
+ * erased.
+ */
 function describe({ mark, tags, note, feedback_score }: RunMarks) {
   return { mark, tags: tags.length, has_note: note !== '', feedback_score };
 }

@@ -1,6 +1,6 @@
 /**
- * Searches that users saved over an organization's runs; each user sees only their own. Functions that run in a
- * transaction. Any thread. Bound: SAVED_SEARCHES for each user and organization.
+ * Searches that users saved over an organization's runs; each user sees only their own. The functions run in a
+ * transaction. Any thread. Bound: SEARCHES_PER_MEMBER_MAX for each user in an organization.
  */
 import { ulidAt } from '../../std/id.ts';
 import type { SavedSearch, SearchOwner, SearchReads, SearchWork } from '../ports/searches.ts';

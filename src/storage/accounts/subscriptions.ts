@@ -1,6 +1,6 @@
 /**
- * Subscriptions of organizations, and the payment processor's events that were handled. Functions that run in a
- * transaction; server threads.
+ * Subscriptions of organizations, and the events of the payment processor that were handled. The functions run in a
+ * transaction. Server threads.
  */
 import {
   type BillingEvent,
@@ -15,9 +15,9 @@ import type { PlanReader } from '../../domain/plans.ts';
 import type { AppliedEvent, SubscriptionReads, SubscriptionWork } from '../ports/subscriptions.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
-/** [org, subscription] → Subscription; org '' while its organization is unknown. */
+/** [org, subscription] → Subscription; org is '' while the organization is unknown. */
 const SUBSCRIPTIONS = 'subscriptions';
-/** [subscription] → the org in its key, because later events may contain only the subscription. */
+/** [subscription] → the org in the subscription's key. Later events may contain only the subscription. */
 const ORG_OF_SUBSCRIPTION = 'org_of_subscription';
 /** [customer] → org, and [org] → the customer of its last payment. */
 const ORG_OF_CUSTOMER = 'org_of_customer';
@@ -26,7 +26,7 @@ const CUSTOMER_OF_ORG = 'customer_of_org';
 const EVENTS = 'billing_events';
 const EVENTS_BY_TIME = 'billing_events_by_time';
 
-/** The processor repeats an event for at most 30 days. */
+/** How long an event is remembered. The processor repeats an event for at most 30 days. */
 const EVENT_MEMORY_MS = 90 * 86_400_000;
 /** Number of old events that are removed with each new one. */
 const FORGOTTEN_AT_ONCE = 4;
@@ -114,7 +114,8 @@ function findOrganization(
   isOrganization: (org_id: string) => boolean,
 ): string {
   const owner = kept?.org_id ?? '';
-  // An object of the processor may belong to another organization now, but an older event must not change it back.
+  // The organization of a subscription may have changed. An event that is older than the stored subscription must not
+  // change it back.
   const isOld = owner !== '' && event.change !== null && event.change.as_of_s < (kept?.object?.as_of_s ?? 0);
   const named = isOld ? undefined : event.org_ids.find(isOrganization);
   if (named !== undefined) return named;

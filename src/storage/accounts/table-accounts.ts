@@ -1,4 +1,4 @@
-/** What people and organizations have (ports/accounts.ts), in tables. Any thread. */
+/** Implements the rows of people and organizations (ports/accounts.ts) with tables. Any thread. */
 import type { Tier } from '../../domain/pattern.ts';
 import type { AccountReads, Accounts, AccountWork } from '../ports/accounts.ts';
 import type { TableReader, Tables, TableTransaction } from '../tables.ts';
@@ -100,7 +100,7 @@ export class TableAccounts extends TableAccountReads implements Accounts {
   readonly usage: Accounts['usage'];
   readonly #tables: Tables;
 
-  /** @param tables stay the caller's, who closes them */
+  /** @param tables closed by the caller, not by this object */
   constructor(tables: Tables) {
     super(tables);
     this.traces = new TableTraceReads(tables);

@@ -1,6 +1,6 @@
 /**
- * Usage by day (src/domain/usage.ts): sums of the rows of all databases that count. A report of 365 days reads only
- * those days. Any thread.
+ * Usage by day (src/domain/usage.ts): sums of the counters in all databases. A report of 365 days reads only those
+ * days. Any thread.
  */
 import { type CountedDay, USAGE_DAYS_MAX, type UsageCounts } from '../../domain/usage.ts';
 import { RecentMap } from '../../std/recent-map.ts';
@@ -12,7 +12,7 @@ const USAGE_ORGS_REMEMBERED = 200;
 
 const DAY_MS = 86_400_000;
 
-/** A day counts as closed after this many days. Rows may arrive late, but then its last row is certainly written. */
+/** A day counts as closed after this many days. By then, late rows of that day have been written. */
 const OPEN_DAYS = 7;
 
 interface DaysOver {
@@ -21,7 +21,7 @@ interface DaysOver {
   days: ReadonlyMap<string, UsageCounts>;
 }
 
-/** Days that are over, by database, then by organization. */
+/** Sums of closed days, by database, then by organization. */
 const DAYS_OVER = new WeakMap<RunReads, RecentMap<string, DaysOver>>();
 
 /** The stores with counters. */
@@ -98,7 +98,7 @@ async function daysOver(
   }
   const known = remembered.get(org_id);
   if (known !== undefined && known.from <= from && known.to === to) return known.days;
-  // Always reads the days of a whole report, because the next request may need more days.
+  // Reads the days of the longest report, because the next request may need more days.
   const begin = dayOf(Date.parse(to) - USAGE_DAYS_MAX * DAY_MS);
   const days = new Map<string, UsageCounts>();
   for (const { day, counts } of await listCountsSince(stores, org_id, begin)) {
@@ -114,7 +114,7 @@ async function daysOver(
   return days;
 }
 
-/** All interventions ever. */
+/** Number of all interventions since the beginning. */
 export async function readInterventionTotals(
   { accounts, run_reads }: CountStores,
   org_id: string,

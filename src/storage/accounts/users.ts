@@ -16,10 +16,10 @@ const BY_IDENTITY = 'users_by_identity';
 /** [normalized e-mail address, user] → null. */
 const BY_EMAIL = 'users_by_email';
 
-/** The user's id, or an object if an account of this identity was deleted. */
+/** The user's id; an object if an account with this identity was deleted. */
 type IdentityRow = string | { user_id: string | null; deleted_at_ms: number };
 
-/** After a deletion, a token without an issue time cannot open a new account for this long. */
+/** How long after a deletion a token without an issue time cannot open a new account. */
 const UNDATED_TOKEN_MS = 86_400_000;
 
 export class TableUserReads implements UserReads {

@@ -10,7 +10,7 @@ export interface BucketPlace {
   prefix: string;
   /** null: the endpoint of AWS. */
   endpoint: string | null;
-  /** null: the region that the SDK finds in the environment. */
+  /** null: the region from the SDK's configuration. */
   region: string | null;
   /** For messages. */
   name: string;
@@ -20,14 +20,14 @@ const BUCKET = /^[a-z\d][a-z\d.-]{1,61}[a-z\d]$/;
 const PREFIX = /^(?:[\w.=+@-]+\/)*$/;
 const PARAMETERS: ReadonlySet<string> = new Set(['endpoint', 'region', 'insecure']);
 const RULE = 'a bucket is named like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1';
-/** Region for other servers than AWS. No such server is known to check it. */
+/** Region for servers other than AWS if the address names none. Such servers do not usually check it. */
 const ANY_REGION = 'us-east-1';
 
 export function isBucketPlace(place: string): boolean {
   return /^s3:/i.test(place);
 }
 
-/** @throws StoreError; it does not repeat the text, which may contain a credential by mistake */
+/** @throws StoreError; its message does not repeat the text, which may contain a credential by mistake */
 export function readBucketPlace(place: string): BucketPlace {
   if (!URL.canParse(place)) throw new StoreError(RULE);
   const url = new URL(place);

@@ -1,6 +1,4 @@
-/**
- * A folder as a place for objects, for example on another disk or a mounted share. Any thread.
- */
+/** Implements `ObjectStore` with a folder, for example on another disk or a mounted share. Any thread. */
 import { readdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describeRefusal, isThere, namePlace } from '../../std/file-place.ts';
@@ -69,7 +67,10 @@ export class FolderStore implements ObjectStore {
     }
   }
 
-  /** Removes an empty folder, and parent folders that are then empty: each layer of a point has a folder. */
+  /**
+   * Removes a folder if it is empty, and parent folders that are then empty, because each layer of a restore point has
+   * a folder.
+   */
   #removeEmpty(folder: string): void {
     try {
       for (let at = folder; at.length > this.name.length; at = dirname(at)) {
@@ -77,7 +78,7 @@ export class FolderStore implements ObjectStore {
         this.#made.delete(at);
       }
     } catch {
-      // The folder has other objects, or does not exist.
+      // The folder contains other objects, or does not exist.
     }
   }
 

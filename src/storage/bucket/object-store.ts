@@ -1,12 +1,12 @@
 /**
- * The interface to storage outside the machine: named objects that appear complete or not at all. A folder or a bucket
- * implements it. Any thread.
+ * The interface to storage outside the machine. Objects have names, and are written completely or not at all.
+ * FolderStore and S3Store implement it. Any thread.
  */
 
-/** An object as a list shows it. */
+/** An object in a list. */
 export interface StoredObject {
   name: string;
-  /** When it was written, by the store's clock. */
+  /** When it was written, according to the store's clock. */
   written_ms: number;
 }
 
@@ -19,16 +19,16 @@ export interface ObjectStore {
   /** @returns null if there is no such object */
   get(name: string): Promise<Buffer | null>;
   /**
-   * @param prefix a folder, with its slash at the end
+   * @param prefix a folder, with a slash at the end
    * @returns the objects in it and below it, in any order
    */
   list(prefix: string): AsyncIterable<StoredObject>;
-  /** Objects that do not exist are no error. */
+  /** Removes objects. Ignores names that do not exist. */
   remove(names: readonly string[]): Promise<void>;
   close(): void;
 }
 
-/** Largest object that is written or read: objects pass through memory as a whole. */
+/** Maximum size of an object. Whole objects are held in memory. */
 export const OBJECT_BYTES_MAX = 80 << 20;
 
 /** A failed operation of the store. The message is one line for the operator. */

@@ -1,4 +1,4 @@
-/** Opens the place that an operator named. Any thread. */
+/** Opens the object store that an operator configured. Any thread. */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { isBucketPlace, readBucketPlace } from './bucket-place.ts';
@@ -21,7 +21,7 @@ export async function openStore(place: string): Promise<ObjectStore> {
   if (place.startsWith('file:')) return new FolderStore(fileURLToPath(place));
   if (!isBucketPlace(place)) return new FolderStore(resolve(place));
   const bucket = readBucketPlace(place);
-  // The SDK has hundreds of modules, which a folder does not need.
+  // Imported only for buckets, because the SDK has hundreds of modules.
   const { openS3Store } = await import('./s3-store.ts');
   return openS3Store(bucket);
 }

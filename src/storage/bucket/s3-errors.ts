@@ -1,6 +1,4 @@
-/**
- * What an error of the S3 client means, in one line that says what to do. Any thread.
- */
+/** Explains an error of the S3 client in one line that says what to do. Any thread. */
 import type { BucketPlace } from './bucket-place.ts';
 import { StoreError } from './object-store.ts';
 
@@ -49,7 +47,7 @@ export function explainS3(thrown: unknown, place: BucketPlace, right: string): S
   if (name === 'NoSuchBucket') return refuse(`there is no bucket ${place.bucket} at ${server}`);
   if (name === 'CredentialsProviderError')
     return refuse(
-      `no credentials for ${place.name}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another way of the AWS SDK`,
+      `no credentials for ${place.name}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use another way of the AWS SDK`,
     );
   if (WRONG_CREDENTIALS.has(name)) return refuse(`${server} does not accept the credentials (${name})`);
   if (WRONG_REGION.has(name) || status === 301)

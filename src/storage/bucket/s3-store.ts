@@ -1,7 +1,7 @@
 /**
- * A bucket of S3-compatible storage as a place for objects, through the AWS SDK, which only this file loads. Any
+ * Implements `ObjectStore` with a bucket of S3-compatible storage, through the AWS SDK, which only this file loads. Any
  * thread. Credentials come from the SDK's usual chain (environment, profile, container, machine). Each object is sent
- * with its SHA-256, which the server compares. When an object is read, it is compared with the checksum that the server
+ * with its SHA-256, which the server verifies. When an object is read, the SDK verifies the checksum that the server
  * reports.
  */
 import { createHash } from 'node:crypto';
@@ -11,7 +11,7 @@ import { OBJECT_BYTES_MAX, type ObjectStore, type StoredObject, StoreError } fro
 import { explainS3 } from './s3-errors.ts';
 
 const CONNECT_MS = 10_000;
-/** Longest time without a byte from the server. */
+/** Maximum time without data from the server. */
 const SILENCE_MS = 60_000;
 /** Maximum number of attempts for each request, with growing pauses. */
 const ATTEMPTS = 4;
@@ -39,7 +39,7 @@ class S3Store implements ObjectStore {
     this.#place = place;
     this.#client = new sdk.S3Client({
       ...(region === null ? {} : { region }),
-      // Other servers have the bucket in the path, not in the host's name.
+      // Servers other than AWS expect the bucket in the path, not in the host name.
       ...(endpoint === null ? {} : { endpoint, forcePathStyle: true }),
       maxAttempts: ATTEMPTS,
       requestChecksumCalculation: 'WHEN_REQUIRED',

@@ -1,6 +1,6 @@
 /**
  * Encrypts data that leaves the machine with the data key, if there is one. The name of an object is authenticated, so
- * an object does not open under another name. Any thread.
+ * an object cannot be decrypted under another name. Any thread.
  */
 import { type DataKey, SealError, type Sealer } from '../../std/data-key.ts';
 import { StoreError } from './object-store.ts';
@@ -30,7 +30,7 @@ export class SealedObjects {
     }
   }
 
-  /** A name for content with this digest that does not reveal the digest. */
+  /** A name for the content with this digest. With a key, the name does not reveal the digest. */
   nameOf(digest: string): string {
     return this.#key === null ? digest : this.#key.nameOf('bucket', digest);
   }

@@ -1,9 +1,9 @@
 /**
  * Acknowledges commits in a redo log and writes them to the database in batches: a transaction writes about ten pages
- * for one step, and hardly more for the next twenty. Wherever actors run.
- * A read on this thread sees every acknowledged row: if a pending record may affect the row, the read first writes
- * the pending records to the database. Other threads see the rows a little later, so use this only for rows that
- * other threads need not see immediately.
+ * for one step, and hardly more for twenty steps. Threads with actors.
+ * A read on this thread sees every acknowledged row: if a pending record may affect the row, the read first writes the
+ * pending records to the database. Other threads see the rows a few milliseconds later, so use this only for rows for
+ * which that does not matter.
  */
 import { openDataKey } from '../../std/data-key.ts';
 import { RedoLog } from '../redo-log.ts';
@@ -15,7 +15,7 @@ import type { WriteTurn } from './write-turn.ts';
 /**
  * Limits of the redo log, which holds acknowledged commits until they are in the database: its size, the delay before
  * its records are written to the database, and the delay before a retry after an error. While another thread writes,
- * the delay is repeated up to `yields_max` times. Records that are in the database are overwritten after `wipe_ms`.
+ * this one waits `yield_ms` up to `yields_max` times. Records that are in the database are overwritten after `wipe_ms`.
  */
 export const REDO_LOG = {
   bytes: 1 << 20,
@@ -26,15 +26,18 @@ export const REDO_LOG = {
   wipe_ms: 5_000,
 } as const;
 
-/** A record of the log: acknowledged changes. */
+/** A record of the log that is not in the database yet. */
 interface Promised {
   number: number;
   changes: readonly Change[];
 }
 
-/** Up to this many pending records are searched for a row. With more, writing them to the database is faster. */
+/**
+ * Up to this many pending records are searched for a row. If there are more, it is faster to write them to the
+ * database.
+ */
 const SEARCHED_RECORDS = 64;
-/** Table: log identity → number of its last record that is in the database. */
+/** Table: log identity → number of the log's last record that is in the database. */
 const TAKEN = 'redo';
 
 export class Backlog implements Promises {
@@ -47,15 +50,15 @@ export class Backlog implements Promises {
   #timer: NodeJS.Timeout | null = null;
   /** Set while the log may contain bytes of records that are in the database. */
   #wipeTimer: NodeJS.Timeout | null = null;
-  /** How many times in a row this thread has let another one write first. */
+  /** How many times in a row this thread has waited for another thread to write first. */
   #yields = 0;
   #isClosed = false;
 
   /**
    * Opens the log and writes the records of an earlier process to the database.
-   * @param dropSuperseded removes changes that a later one overrides
+   * @param dropSuperseded removes changes that a later change overrides
    * @param key encrypts the records; null: no encryption
-   * @param turn shared with the other threads that commit to this database through a log; null: no other thread does
+   * @param turn shared with other threads that commit to this database through a log; null: there are no such threads
    * @throws Error when the log cannot be opened or the database cannot be written
    */
   constructor(
@@ -166,13 +169,16 @@ export class Backlog implements Promises {
     try {
       this.settle();
     } catch {
-      // The next commit or read gets the error.
+      // The next commit or read reports the error.
       this.#timer = setTimeout(this.#settleLater, REDO_LOG.retry_ms).unref();
       void this.#environment.reopen();
     }
   };
 
-  /** Power failures do not matter here: the log is never synced (checkpoint.ts). */
+  /**
+   * Overwrites records that are in the database. No sync is needed, because the log does not promise to survive a power
+   * failure (checkpoint.ts).
+   */
   readonly #wipeLater = (): void => {
     this.#wipeTimer = null;
     try {
@@ -196,7 +202,7 @@ export class Backlog implements Promises {
   #transact(records: readonly Promised[]): void {
     const { identity } = this.#log;
     this.#environment.transactNow(() => {
-      // Another process may have found the log and applied it.
+      // Another process may have applied the log in the meantime.
       const taken = readTaken(this.#environment, identity) ?? 0;
       const all: Change[] = [];
       let last = taken;
@@ -213,8 +219,8 @@ export class Backlog implements Promises {
 }
 
 /**
- * A change whose bytes stay valid when the caller reuses its buffers.
- * @param end of the change in the log's bytes, which stay until all changes are in the database
+ * Copies a change so that it stays valid when the caller reuses its buffers.
+ * @param end end of the change in the log's bytes, which stay valid until all changes are in the database
  */
 function keepChange(change: Change, log: Buffer, end: number): Change {
   const { op, database, key } = change;
@@ -222,7 +228,7 @@ function keepChange(change: Change, log: Buffer, end: number): Change {
   return op === 'add' ? { op, database, key, counts: { ...change.counts } } : change;
 }
 
-/** null: the log was never used with this database. */
+/** The number of the log's last record that is in the database; null if the log was never used with this database. */
 function readTaken(environment: Environment, identity: Buffer): number | null {
   return environment.named(TAKEN).get(identity)?.readDoubleBE() ?? null;
 }

@@ -1,14 +1,14 @@
 /**
- * The changes of a transaction, encoded before it begins, so that only the database itself can fail. A redo log
- * stores the same bytes (redo-log.ts). Any thread.
- * A change in a log: [u8 operation][u8 length][database][u16 length][key][u32 length][value], big-endian. The value
- * of an `add` is msgpack; that of a `clear` is the key at which the range ends.
+ * Encodes the changes of a transaction before it begins, so that only errors of the database can occur in it. A redo
+ * log stores the same bytes (redo-log.ts). Any thread.
+ * A change in a log: [u8 operation][u8 length][database][u16 length][key][u32 length][value], big-endian. The value of
+ * an `add` is msgpack; that of a `clear` is the key at which the range ends.
  */
 import { Packr } from 'msgpackr';
 import { markRemoval, markReplacement } from './deletion-mark.ts';
 import type { Environment } from './environment.ts';
 
-/** Plain msgpack, without structures that another version or thread would have to know. */
+/** Plain msgpack. Records of msgpackr are off, because other threads and versions do not know their structures. */
 export const packr = new Packr({ useRecords: false, moreTypes: false, variableMapSize: true });
 
 export type Change =
@@ -21,14 +21,14 @@ export type Change =
   /** Removes the first `limit` of these keys. Never stored in a log, only applied to the database. */
   | { op: 'trim'; database: string; key: Buffer; end: Buffer; limit: number };
 
-/** The index of an operation is its number in a log. */
+/** The operations that a log can contain. The index of an operation is its number in the log. */
 const OPERATIONS = ['put', 'remove', 'add', 'clear'] as const;
 type LoggedOperation = (typeof OPERATIONS)[number];
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Merges the counts for each row, so that the row is read and written once. A put or removal of the row stays, and
- * separates the counts before it from those after it.
+ * Merges the `add` changes of each row, so that the row is read and written once. Changes before and after a put or a
+ * removal of the row are not merged with each other.
  */
 export function mergeCounts(changes: readonly Change[]): readonly Change[] {
   const counted = new Set<string>();
@@ -42,7 +42,10 @@ export function mergeCounts(changes: readonly Change[]): readonly Change[] {
   /** For each row of a database: the sum to which the next counts are added; null after a put or a removal. */
   const sums = new Map<string, Record<string, number> | null>();
   const merged: Change[] = [];
-  /** The last counted row. The next one is usually the same, and comparing bytes is faster than the lookup. */
+  /**
+   * The last row with an `add`. The next `add` is usually to the same row, and comparing bytes is faster than the
+   * lookup.
+   */
   let last: { database: string; key: Buffer; sum: Record<string, number> } | null = null;
   for (const change of changes) {
     const { database, key } = change;
@@ -118,7 +121,8 @@ export function changeBytes(change: Extract<Change, { op: 'put' | 'remove' }>): 
 }
 
 /**
- * @returns where the next change begins, or −1 if this one does not fit; then the bytes written are meaningless
+ * Writes a change for the log.
+ * @returns where the next change begins; −1 if this one does not fit, in which case a part of it may be written
  * @throws RangeError for a `trim`, which a log cannot contain
  */
 export function writeChange(change: Change, into: Buffer, at: number): number {
@@ -144,7 +148,7 @@ export function writeChange(change: Change, into: Buffer, at: number): number {
   return next + value.length;
 }
 
-/** The changes as views on the bytes. @throws RangeError for invalid bytes */
+/** Reads the changes of a record. Their buffers are views of the bytes. @throws RangeError for invalid bytes */
 export function readChanges(bytes: Buffer): Change[] {
   const changes: Change[] = [];
   for (let at = 0; at < bytes.length; ) {

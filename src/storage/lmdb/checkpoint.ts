@@ -1,20 +1,19 @@
 /**
  * Checkpoints of an LMDB file whose commits are not synced. After a power failure, the file returns to its last
- * checkpoint. Any thread; one thread keeps the checkpoints of a file.
+ * checkpoint. Any thread; for each file, one thread makes the checkpoints.
  * Without a sync for each commit, LMDB guarantees nothing after a power failure: the kernel may have written a head
- * before the pages to which it refers, or pages of a later commit over those of an earlier one. A checkpoint limits
- * the loss:
- *   1. hold a read transaction, so that LMDB reuses no page of the present state
+ * before the pages to which it refers, or pages of a later commit over those of an earlier one. A checkpoint limits the
+ * loss:
+ *   1. open a read transaction, so that LMDB reuses no page of the current snapshot
  *   2. copy the newest head from the file
- *   3. sync the file: then every page that the copied head uses is on the disk
+ *   3. sync the file, so that every page that the copied head uses is on the disk
  *   4. write the copy into `<file>-safe` and sync that
- *   5. release the read transaction of the previous checkpoint
+ *   5. close the read transaction of the previous checkpoint
  * The next process compares the machine's boot id with the one in `<file>-safe`. If they differ, the machine has
- * restarted: the copied head then replaces both heads of the file, which returns the file to the checkpoint. If only
- * the process ended, nothing is lost, so nothing is replaced.
- * `<file>-safe` has two slots of 512 bytes that are written in turn, so that a torn write leaves the other one
- * intact: [8 mark][8 number][8 inode][40 boot id][4 page size][4 head length][head][…][4 CRC-32 of all before],
- * little-endian.
+ * restarted. The copied head then replaces both heads of the file, so that the file has the content of the checkpoint.
+ * If only the process ended, no commit is lost, and the heads stay.
+ * `<file>-safe` has two slots of 512 bytes that are written in turn, so that a torn write leaves the other one intact:
+ * [8 mark][8 number][8 inode][40 boot id][4 page size][4 head length][head][…][4 CRC-32 of all before], little-endian.
  */
 import {
   closeSync,
@@ -68,7 +67,7 @@ export function checkpointPath(path: string): string {
   return `${path}-safe`;
 }
 
-/** Identifies the machine's current boot; '' if the system has no such id: then nothing is ever restored. */
+/** Identifies the machine's current boot; '' if the system has no such id. Without an id, no checkpoint is restored. */
 export function readBootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
@@ -165,17 +164,18 @@ export function restoreCheckpoint(path: string, bootId = readBootId()): boolean 
   } finally {
     closeSync(file);
   }
-  // The lock file names a commit that no longer exists.
+  // The lock file refers to a commit that no longer exists.
   rmSync(`${path}-lock`, { force: true });
   return true;
 }
 
-/** The checkpoints of one open file. */
+/** Makes the checkpoints of one open file. */
 export class Checkpoints {
   readonly #path: string;
   /**
-   * A separate handle without other reads. lmdb would share a held transaction with later reads of the same handle,
-   * and release it with them. All handles of a process share one environment, so the pages are held for all of them.
+   * A separate handle, which is not used for other reads. lmdb-js would share the open transaction with later reads of
+   * the same handle, and close it with them. All handles of a process share one environment, so the transaction keeps
+   * pages from being reused by any of them.
    */
   readonly #root: RootDatabase;
   readonly #file: number;
@@ -183,7 +183,7 @@ export class Checkpoints {
   readonly #inode: bigint;
   readonly #bootId = readBootId();
   #number: number;
-  /** Transaction of the last checkpoint's head. */
+  /** Number of the last checkpoint's transaction. */
   #txn = -1;
   /** Keeps the pages of the last checkpoint from being reused. */
   #held: HeldRead | null = null;
@@ -196,8 +196,8 @@ export class Checkpoints {
   #writing: Promise<void> = Promise.resolve();
 
   /**
-   * Makes the first checkpoint before it returns. From then on, a power failure costs only the commits after the last
-   * checkpoint.
+   * Makes the first checkpoint before it returns. From then on, only commits after the last checkpoint are lost in a
+   * power failure.
    * @param path a file that this thread has open without syncs, and to which nothing was written yet
    * @throws Error of the file system
    */
@@ -273,7 +273,7 @@ export class Checkpoints {
     await this.#root.close();
   }
 
-  /** The read transaction comes first: then the head that is read belongs to the same commit or a later one. */
+  /** Opens a read transaction, and then copies the head, which is that of the same commit or of a later one. */
   #begin(): { head: HeadCopy & { txn: number }; held: HeldRead } {
     const held = this.#root.useReadTransaction() as HeldRead;
     return { held, head: copyNewestHead(this.#file) };
@@ -283,7 +283,7 @@ export class Checkpoints {
     this.#number += 1;
     const slot = encodeSlot({ number: this.#number, inode: this.#inode, boot_id: this.#bootId, head });
     const place = (this.#number % 2) * SLOT_BYTES;
-    // After a short write, the next write fails with the reason.
+    // If a write is short, the next one throws the reason.
     for (let at = 0; at < SLOT_BYTES; ) at += writeSync(this.#safe, slot, at, SLOT_BYTES - at, place + at);
   }
 

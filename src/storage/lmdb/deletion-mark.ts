@@ -1,8 +1,8 @@
 /**
- * The mark of a database file that may still contain deleted content. LMDB keeps the bytes of removed values in free
- * pages, and in the free space of pages, until it overwrites them. The transaction that deletes also writes the mark,
- * so every deletion marks its file. The mark is removed when the file is rewritten (compaction.ts) or its unused
- * bytes are overwritten (page-wipe.ts). Any thread.
+ * Reads and writes the mark of database files that may still contain deleted content. LMDB keeps the bytes of removed
+ * values in free pages, and in the free space of pages, until it overwrites them. The transaction that deletes also
+ * writes the mark, so every deletion marks its file. The mark is removed when the file is rewritten (compaction.ts) or
+ * its unused bytes are overwritten (page-wipe.ts). Any thread.
  */
 import type { Database, RootDatabase } from 'lmdb';
 import { PATTERNS } from '../../domain/pattern-rows.ts';
@@ -18,8 +18,8 @@ const databasesOf = (tables: readonly string[]): ReadonlySet<string> =>
   new Set(tables.map((table) => TABLE_PREFIX + table));
 
 /**
- * Tables that lose a row only by a deletion: by a request, with its project, organization or account, or by age.
- * Other tables lose rows in normal use.
+ * Tables from which a row is removed only when its content is deleted: on request, with its project, organization or
+ * account, or by age. Rows of other tables are also removed in normal use.
  */
 const CONTENT = databasesOf([
   RUNS,
@@ -61,12 +61,12 @@ export function markRemoval(environment: Environment, database: string): void {
  */
 export function markReplacement(environment: Environment, database: string, key: Buffer): void {
   if (!EDITED.has(database)) return;
-  // The value is not read: it may be damaged.
+  // Only the key is read, because the value may be damaged.
   for (const found of environment.named(database).getKeys({ start: key, limit: 1 }))
     if (key.equals(found)) writeMark(environment);
 }
 
-/** Writes the mark without reading it first: a damaged mark still counts, and must not prevent a deletion. */
+/** Writes the mark without reading an existing one, because a damaged mark must not prevent a deletion. */
 export function writeMark(environment: Environment): void {
   environment.named(DELETION_MARK).putSync(MARK, Buffer.from([1]));
 }

@@ -1,9 +1,9 @@
 /**
- * The LMDB files of DATA_DIR, each opened once per thread: the journal and the tables of a thread share it. Any
- * thread.
- * Durability `disk`: a commit is on the disk when its promise resolves. Durability `process`: it survives the end of
- * the process in any way. After a power failure, such a file returns to its last checkpoint (checkpoint.ts), if one
- * thread keeps checkpoints of it (`guard`). Without checkpoints, a power failure may cost the file.
+ * Opens the LMDB files of DATA_DIR, each once per thread. The journal and the tables of a thread share the open file.
+ * Any thread.
+ * Durability `disk`: a commit is on the disk when its promise resolves. Durability `process`: a commit survives the end
+ * of the process, also a kill. After a power failure, such a file returns to its last checkpoint (checkpoint.ts), if
+ * one thread makes checkpoints of it (`guard`). Without checkpoints, the file may be lost in a power failure.
  * With a data key, values are encrypted (sealed-table.ts).
  */
 import { closeSync, openSync } from 'node:fs';
@@ -30,8 +30,8 @@ export const TABLE_PREFIX = 'rows:';
 /** Maximum number of named databases in a file, counting tables and the journal. */
 export const MAX_NAMED = 128;
 /**
- * Address space reserved for a file; neither a bound nor memory. LMDB doubles a map that is too small and keeps all
- * earlier maps, so the pages of a growing file would be counted several times.
+ * Address space reserved for a file. It takes no memory, and the file may grow larger. Without it, LMDB would double
+ * the map of a growing file repeatedly and keep all earlier maps, so that pages would be counted several times.
  */
 const MAP_BYTES = 64 * 2 ** 30;
 
@@ -53,11 +53,14 @@ export class Environment {
   /** Null after close, and while the file is reopened after a failure. */
   #root: RootDatabase<Buffer, Buffer> | null = null;
   readonly #named = new Map<string, BinaryDatabase>();
-  /** Databases opened within the current transaction. LMDB closes their handles if it fails. */
+  /** Databases opened within the current transaction. LMDB closes their handles if the transaction fails. */
   #openedWithin: string[] = [];
   readonly #key: DataKey | null;
   readonly #isClaimed: boolean;
-  /** The inode of the open file, if this process has no claim: another file may replace it (file-replacement.ts). */
+  /**
+   * The inode of the open file. If this process has no claim, another process may replace the file
+   * (file-replacement.ts).
+   */
   #fileNumber: bigint | null = null;
   #codec: ValueCodec | null = null;
   #reopening: Promise<void> | null = null;
@@ -67,8 +70,8 @@ export class Environment {
   /**
    * Opens the file for this thread, or shares the open one. Creates the file and its folder if missing.
    * @param key encrypts its values; null: no encryption
-   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): then no other process replaces
-   *   it
+   * @param isClaimed whether this process has the claim on the file (writer-claim.ts), so that no other process
+   * replaces it
    * @throws Error if the file cannot be opened, including FileReplacementError; DataKeyError if it does not match the
    *   key
    */
@@ -125,7 +128,7 @@ export class Environment {
   }
 
   /**
-   * Runs one write transaction. No other writer of any thread or process comes between.
+   * Runs one write transaction, which excludes all other writers of any thread or process.
    * @param work synchronous and fast; if it throws, nothing is written
    * @returns the result of `work`, once the transaction is as durable as this file guarantees
    */
@@ -145,8 +148,8 @@ export class Environment {
   }
 
   /**
-   * Check inside a write transaction of a process without a claim.
-   * @throws FileReplacementError while the file is being replaced; FileReplacedError if it was
+   * Must be called inside each write transaction of a process without a claim.
+   * @throws FileReplacementError while the file is being replaced; FileReplacedError if it was replaced
    */
   #checkPlace(): void {
     if (this.#isClaimed) return;
@@ -168,8 +171,8 @@ export class Environment {
   }
 
   /**
-   * Like `settle`, before a read that may be slightly out of date, as reads on other threads are. On a full disk, the
-   * pending commits stay in the log, and the rows of the file are readable.
+   * Like `settle`, before a read that may be slightly out of date. Does not throw: on a full disk, the pending commits
+   * stay in the log, and the rows of the file can still be read.
    */
   settleIfPossible(): void {
     try {
@@ -184,17 +187,14 @@ export class Environment {
     this.promises?.settle();
   }
 
-  /**
-   * Does the same before the read of a single row. Usually no pending commit affects the row, and nothing is
-   * written.
-   */
+  /** Like `settleIfPossible`, before the read of a single row. Writes only if a pending commit may affect the row. */
   settleRow(database: string, key: Buffer): void {
     if (this.promises?.mayHold(database, key, 0)) this.settleIfPossible();
   }
 
   /**
-   * Whether {@link transactNow} can be called. Without a sync, a commit takes microseconds, less than the way to the
-   * writing thread and back.
+   * Whether {@link transactNow} can be called. Without a sync, a commit takes microseconds, less than sending it to
+   * lmdb-js's writing thread and back.
    */
   get isImmediate(): boolean {
     return this.durability === 'process' && this.#reopening === null && this.#root !== null;
@@ -208,7 +208,7 @@ export class Environment {
   }
 
   /**
-   * Runs one write transaction and undoes it: `work` reads what it wrote, and the file does not change.
+   * Runs one write transaction and aborts it. `work` can read what it wrote, and the file does not change.
    * @param work synchronous and fast
    */
   tryOut<Value>(work: () => Value): Value {
@@ -251,7 +251,7 @@ export class Environment {
   }
 
   /**
-   * Starts to keep checkpoints of the file. Only one thread of a process may call it.
+   * Starts to make checkpoints of the file. Only one thread of a process may call it.
    * @throws Error of the file system
    */
   guard(): void {
@@ -259,7 +259,9 @@ export class Environment {
     this.#checkpoints ??= new Checkpoints(this.path);
   }
 
-  /** Makes a checkpoint of all commits so far, if this thread keeps them. @throws Error of the file system */
+  /**
+   * Makes a checkpoint of all commits so far, if `guard` was called on this thread. @throws Error of the file system
+   */
   async checkpoint(): Promise<void> {
     await this.#reopening;
     await this.#checkpoints?.write();
@@ -273,9 +275,7 @@ export class Environment {
     return this.#reopening;
   }
 
-  /**
-   * @returns when the file is closed, or at once while another user on this thread has it open
-   */
+  /** Resolves when the file is closed, or at once while another user on this thread has it open. */
   async close(): Promise<void> {
     const entry = opened.get(this.path);
     if (entry === undefined || entry.environment !== this) return;
@@ -320,9 +320,9 @@ export class Environment {
       encoding: 'binary',
       keyEncoding: 'binary',
       cache: false,
-      // If this option were on, a resolved promise would not mean "on the disk".
+      // Off, so that a promise resolves only when the commit is on the disk.
       overlappingSync: false,
-      // On other systems, a map may use disk space for its whole size.
+      // On systems other than Linux, a map may use disk space for its whole size.
       ...(process.platform === 'linux' ? { mapSize: MAP_BYTES } : {}),
       ...(this.durability === 'process' ? { noSync: true } : {}),
     });
@@ -352,7 +352,10 @@ export class Environment {
 
 function ignore(): void {}
 
-/** lmdb rejects every write with a general error that contains a promise of the specific one. */
+/**
+ * lmdb-js rejects failed writes with a general error. Its `commitError` is a promise that rejects with the specific
+ * error.
+ */
 async function findCause(thrown: unknown): Promise<unknown> {
   if (!(thrown instanceof Error) || !('commitError' in thrown)) return thrown;
   return Promise.resolve(thrown.commitError).then(

@@ -1,6 +1,6 @@
 /**
- * Checks a database file's head and the free disk space before LMDB maps the file. LMDB ends the whole process for a
- * file that is cut off or is not a database, and on a full disk. Any thread.
+ * Checks a database file's head and the free disk space before LMDB maps the file. LMDB crashes the whole process if a
+ * file is truncated or is not a database, or if the disk is full. Any thread.
  */
 import {
   closeSync,
@@ -46,14 +46,14 @@ const COPIED_BYTES = META_BYTES + 8 - META_AT;
 /** How many times the heads of a file are read while another process writes to it. */
 const HEAD_TRIES = 8;
 
-/** A head of a file, and its transaction. */
+/** A head of a file (LMDB: meta page), and the number of its transaction. */
 export interface FileHead extends TreeRoots {
   txn: number;
 }
 
 /**
- * Checks a file's two heads before LMDB maps it. Reading a page past the end of a cut-off file would end the process with a bus
- * error.
+ * Checks a file's two heads before LMDB maps it. Reading a page past the end of a truncated file would crash the
+ * process with a bus error.
  * @returns the number of its last transaction
  * @throws {FileHeadError}
  */
@@ -75,8 +75,8 @@ export function checkFileHead(path: string): number {
       const needed = (head.last_page + 1) * head.page_size;
       const { size } = fstatSync(file);
       if (size >= needed || holdsAllUsedPages(file, head)) return head.txn;
-      // A writer may have reused a page in the meantime. A file that is being written is open, and so it is not cut
-      // off.
+      // A writer may have reused a page in the meantime. In that case the heads have changed, and the file is not
+      // truncated.
       if (readNewestHead(file, path).txn === head.txn)
         throw new FileHeadError('truncated', path, `cut off: ${size} bytes of ${needed}`);
       if (tries === HEAD_TRIES) return head.txn;
@@ -91,9 +91,9 @@ function readNewestHead(file: number, path: string): FileHead {
 }
 
 /**
- * Reads both heads of a file, the newer one first. Commits write them alternately.
+ * Reads both heads of a file. Commits write them alternately. @returns the newer one first
  * @param file open for reading
- * @throws {FileHeadError} if one is missing; Error of the file system
+ * @throws {FileHeadError} if a head is missing; Error of the file system
  */
 export function readHeads(file: number, path: string): [FileHead, FileHead] {
   const bytes = Buffer.alloc(META_BYTES);
@@ -157,12 +157,12 @@ function readBytes(file: number, at: number): Buffer {
   return bytes;
 }
 
-/** Size of the lock file that LMDB creates beside a database (126 readers), and of some pages. */
+/** Size of the lock file that LMDB creates beside a database (126 readers), plus some pages. */
 const ROOM_BYTES = 16_384;
 
 /**
- * Checks whether the disk has space for a new database and its lock file. Without enough space, LMDB ends the process
- * with SIGSEGV or SIGBUS instead of an error.
+ * Checks whether the disk has space for a new database and its lock file. Without enough space, LMDB crashes the
+ * process with SIGSEGV or SIGBUS.
  * @throws Error with the system's code (ENOSPC, EACCES, …)
  */
 export function checkRoom(path: string): void {

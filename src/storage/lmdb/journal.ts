@@ -1,11 +1,12 @@
 /**
  * The journal of persistent actors in a database of DATA_DIR. Each commit is one LMDB transaction, which also writes
- * the rows that its events project. Several threads may have the journal open at once, each writing its own actors.
- * Wherever actors run.
+ * the rows that follow from its events. Several threads may have the journal open, each for its own actors. Threads
+ * with actors.
  * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that the events of an
  * actor are adjacent and in order. Table `snapshots`, the same keys with number 0: [u48 number of its last event][u32
- * version][state]. Earlier versions kept the snapshot in `journal`, between events: once the events were removed, the
- * snapshot had a page almost for itself. A snapshot in `journal` is read, and is removed when the next one is written.
+ * version][state]. Earlier versions kept the snapshot in `journal`, between events. When the events were removed, the
+ * snapshot filled only a small part of its page. A snapshot in `journal` is read, and is removed when the next one is
+ * written.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import { Backlog } from './backlog.ts';
@@ -14,7 +15,7 @@ import { type Durability, Environment } from './environment.ts';
 import { encodeRow } from './tables.ts';
 import type { WriteTurn } from './write-turn.ts';
 
-/** An actor's entries are damaged, so it cannot be started from them. */
+/** An actor's entries are damaged, so the actor cannot be started. */
 class DamagedHistoryError extends Error {
   override readonly name = 'DamagedHistoryError';
 }
@@ -28,11 +29,11 @@ export const SNAPSHOTS = 'snapshots';
 
 /** Options for commits that a redo log acknowledges before they reach the database (backlog.ts). */
 interface PromiseOptions {
-  /** The redo log, which only this journal writes. */
+  /** Path of the redo log, to which only this journal writes. */
   path: string;
   /** Kinds of actors whose commits may be acknowledged in the log, if all their rows belong to `tables`. */
   kinds: ReadonlySet<string>;
-  /** Tables whose readers on other threads may see rows slightly later. */
+  /** Tables whose rows other threads may see slightly later. */
   tables: ReadonlySet<string>;
   /** Shared with the other threads that write this file through a redo log. */
   turn?: WriteTurn;
@@ -41,7 +42,7 @@ interface PromiseOptions {
 export class LmdbJournal implements JournalStore {
   readonly #environment: Environment;
   readonly #promises: PromiseOptions | null;
-  /** Null: every commit goes directly to the database. */
+  /** null: every commit is written directly to the database. */
   readonly #backlog: Backlog | null = null;
   #closed = false;
   #outstanding: Promise<void> = Promise.resolve();
@@ -49,7 +50,8 @@ export class LmdbJournal implements JournalStore {
   /**
    * Opens the journal. Creates the file and its folder if missing.
    * @param path a database of DATA_DIR
-   * @param promises allowed only for a file without syncs, whose guarantee a redo log can match
+   * @param promises options of the redo log, for durability `process` only, because a redo log promises no more than
+   * that
    * @param key encrypts its values and the redo log; null: no encryption
    * @throws if a file cannot be opened, or does not match the key
    */
@@ -82,7 +84,8 @@ export class LmdbJournal implements JournalStore {
     if (this.#closed) throw new Error('the journal is closed');
     const snapshotKey = encodeKey(kind, key, 0);
     const stem = snapshotKey.subarray(0, -NUMBER_BYTES);
-    // A loaded actor has usually been idle for long. Without this check, each load would write a transaction.
+    // An actor that is loaded has usually been idle for long, so no pending record is of it. Without this check, each
+    // load would write a transaction.
     const mayHold = (table: string) => this.#backlog!.mayHold(table, stem, NUMBER_BYTES);
     if (this.#backlog === null || mayHold(JOURNAL) || mayHold(SNAPSHOTS)) this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
@@ -111,7 +114,7 @@ export class LmdbJournal implements JournalStore {
       setImmediate(done, thrown instanceof Error ? thrown : new Error(String(thrown)));
     };
     if (this.#closed || !this.#environment.isImmediate) {
-      // On the next tick, so that an error in `done` does not reject this promise.
+      // Called on the next tick, so that an error in `done` does not reject this promise.
       this.#outstanding = this.#writeLater(writes).then(() => process.nextTick(done, null), fail);
       return;
     }
@@ -140,7 +143,7 @@ export class LmdbJournal implements JournalStore {
     try {
       this.#backlog?.close();
     } catch {
-      // The commit stays in the log.
+      // The pending commits stay in the log.
     }
     await this.#environment.close();
   }
@@ -172,7 +175,7 @@ export class LmdbJournal implements JournalStore {
 }
 
 /**
- * An actor's history from its rows, in the order of their keys.
+ * Reads an actor's history from its rows, which must be in the order of their keys.
  * @throws {DamagedHistoryError} if events are missing
  */
 export function readHistory(
@@ -189,13 +192,16 @@ export function readHistory(
   return { snapshot, events: events.map(({ value }) => Uint8Array.from(value!)) };
 }
 
-/** Changes that remove many rows go directly to the database: they are not as urgent as a step. */
+/**
+ * Whether the redo log may acknowledge the write. Writes that remove many rows go directly to the database, because
+ * they are not urgent.
+ */
 function isPromisable(write: JournalWrite, tables: ReadonlySet<string>): boolean {
   if (write.type === 'forget') return false;
   return write.type !== 'row' || (write.row.op !== 'trim' && tables.has(write.row.table));
 }
 
-/** Encodes everything before the transaction begins, so that only the database can fail inside it. */
+/** Encodes writes before the transaction begins, so that only errors of the database can occur in it. */
 export function encodeWrites(writes: readonly JournalWrite[]): Change[] {
   const changes: Change[] = [];
   for (const write of writes) {
@@ -233,7 +239,7 @@ function dropSuperseded(changes: readonly Change[]): readonly Change[] {
   /** For each address: the number after the last superfluous event. */
   const cleared = new Map<string, number>();
   const kept: Change[] = [];
-  // Backwards, because a removal concerns only the events before it.
+  // From the last to the first change, because a removal affects only events before it.
   for (const change of changes.toReversed()) {
     const { op, database, key } = change;
     if (database === JOURNAL && op === 'clear') {

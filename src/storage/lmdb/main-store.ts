@@ -1,6 +1,6 @@
 /**
- * The main database as a thread of the service opens it: `main.mdb`, or the view of rows that several boxes share, whose
- * commits go through the store thread. Any thread.
+ * Opens the main database for a thread of the service. It is `main.mdb`, or a view of the rows that several boxes
+ * share; commits to a view go through the store thread. Any thread.
  */
 import type { JournalStore } from '../../runtime/journal.ts';
 import type { RunReads } from '../ports/run-reads.ts';
@@ -16,7 +16,9 @@ import { LmdbJournal } from './journal.ts';
 import { LmdbTables } from './tables.ts';
 import { LmdbView } from './view.ts';
 
-/** From this age of the view on, the database counts as away. An idle box asks it four times a second. */
+/**
+ * If the view is older than this, the common database counts as unreachable. An idle box polls it four times a second.
+ */
 const AWAY_MS = 2_000;
 
 /** Paths and key of the databases in DATA_DIR: plain data that threads receive to open them. */
@@ -26,15 +28,16 @@ export interface DatabasePaths {
   /** The key that encrypts them. Secret; null: no encryption. */
   data_key: Uint8Array | null;
   /**
-   * Both paths are those of a view of rows that several boxes share, and which are written through this seat; absent: both
-   * are databases.
+   * If given, both paths are those of a view of rows that several boxes share, and rows are written through this seat.
+   * If omitted, both are databases.
    */
   seat?: StoreSeat;
 }
 
 /**
  * The tables of the main database for this thread.
- * @param onChanged called with the rows of patterns and findings that other boxes changed; null: with any
+ * @param onChanged called with the rows of patterns and findings that other boxes changed; null: any rows may have
+ * changed
  * @throws Error if a file cannot be opened
  */
 export function openMainTables(

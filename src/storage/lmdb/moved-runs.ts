@@ -1,6 +1,7 @@
 /**
- * The rows of `runs.mdb` for a database of several boxes: those of the file, and the totals of running runs, which boxes store
- * with each step, and which elsewhere only the actors know. Command line.
+ * Reads the rows of `runs.mdb` to move them into the common database of several boxes: the rows of the file, and the
+ * totals of running runs. Boxes store these totals with each step; without a common database, only the actors have
+ * them, in memory. Command line.
  */
 import { readSteps } from '../../domain/gathered-steps.ts';
 import { sumSteps } from '../../domain/run.ts';
@@ -10,7 +11,7 @@ import type { Tables } from '../tables.ts';
 import { RowFile } from './row-file.ts';
 import { encodeRow, LmdbTables } from './tables.ts';
 
-/** Maximum number of steps that are read at a time. */
+/** Maximum number of steps that are read at once. */
 const STEPS = 1_000;
 /** Maximum number of rows in a portion. */
 const ROWS = 1_000;

@@ -1,18 +1,19 @@
 /**
- * Overwrites the unused bytes of an open database file: free pages, the free space of pages in use, and the bytes
- * after a long value on its last page. LMDB leaves deleted content there. Main thread, while other threads and
- * processes use the file.
+ * Overwrites the unused bytes of an open database file: free pages, the free space of pages in use, and the bytes after
+ * a long value on its last page. LMDB leaves deleted content there. Main thread, while other threads and processes use
+ * the file.
  *   1. read both heads, and mark every page that their trees use
  *   2. write zeros over all other bytes that are not zero, a few at a time, each time in a write transaction that
  *   changes nothing
  *   3. sync the file
  *   4. remove the mark (deletion-mark.ts)
- * Steps 2 and 4 first check, while they hold the writer's lock, that the heads are unchanged and that no reader has
- * an earlier snapshot open. So no readable byte is overwritten, and the mark is removed only if nothing was committed
- * since. A kill at any point leaves a file with all its rows and its mark. So does a power failure: LMDB and
- * checkpoint.ts return to one of the two heads, or to a checkpoint, whose snapshot a reader holds.
- * Each slice of work takes a millisecond; then other work on the event loop can run. Memory: one byte for each page
- * of the file.
+ * Steps 2 and 4 first check, while they hold the writer's lock, that the heads are unchanged and that no reader has an
+ * earlier snapshot open. So no readable byte is overwritten, and the mark is removed only if nothing was committed
+ * since step 1. If the process is killed at any point, the file keeps all its rows and its mark. The same holds for a
+ * power failure, after which the file has the content of one of the two heads, or of a checkpoint, whose pages an open
+ * read transaction protects.
+ * Each slice of work takes a millisecond, and other work on the event loop runs between slices. Memory: one byte for
+ * each page of the file.
  */
 import { closeSync, constants, fdatasync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -37,8 +38,9 @@ const ZEROS = Buffer.alloc(BATCH_BYTES);
 const sync = promisify(fdatasync);
 
 /**
- * The result of a pass. `wiped`: the file has no deleted content. `written`: a commit came between. `read`: a reader
- * has an earlier snapshot open. `damaged`: the trees cannot be read. `stopped`: by the caller.
+ * The result of a pass. `wiped`: the file has no deleted content. `written`: there was a commit during the pass.
+ * `read`: a reader has an earlier snapshot open. `damaged`: the trees cannot be read. `stopped`: the caller stopped the
+ * pass.
  */
 export type WipeOutcome = 'wiped' | 'written' | 'read' | 'damaged' | 'stopped';
 
@@ -61,7 +63,7 @@ class PassEnd extends Error {
 export class PageWipe {
   readonly #path: string;
   readonly #signal: AbortSignal;
-  /** A separate handle: other writes on the same handle would share a transaction with the checks. */
+  /** A separate handle, because other writes on the same handle would share a transaction with the checks. */
   readonly #root: RootDatabase<Buffer, Buffer>;
   readonly #marks: Database<Buffer, Buffer> | null;
   readonly #file: number;
@@ -108,7 +110,7 @@ export class PageWipe {
   }
 
   /**
-   * Whether a reader has a snapshot open that is older than the last two. A pass could not overwrite anything then.
+   * Whether a reader has a snapshot open that is older than the last two. If so, a pass could not overwrite anything.
    */
   get hasEarlierReader(): boolean {
     this.#root.readerCheck();
@@ -117,8 +119,8 @@ export class PageWipe {
   }
 
   /**
-   * Runs one pass over a marked file. Both heads and the checkpoint, if there is one, must belong to commits since
-   * the deletion.
+   * Runs one pass over a marked file. Both heads and the checkpoint, if there is one, must belong to commits after the
+   * deletion.
    * @throws Error of the file system or of LMDB
    */
   async run(): Promise<WipeOutcome> {
@@ -135,7 +137,7 @@ export class PageWipe {
       return 'wiped';
     } catch (thrown) {
       if (thrown instanceof PassEnd) return thrown.outcome;
-      // Pages that were reused in the meantime look damaged.
+      // Pages that were reused in the meantime also look damaged.
       if (thrown instanceof DamagedTreeError) return this.#isUnchanged() ? 'damaged' : 'written';
       throw thrown;
     }
@@ -176,7 +178,7 @@ export class PageWipe {
     return Math.floor(fstatSync(this.#file).size / this.#heads[0].page_size);
   }
 
-  /** @param buffer receives the present bytes */
+  /** @param buffer used to read the bytes */
   async #wipe(from: number, to: number, buffer: Buffer): Promise<void> {
     for (let at = from; at < to; ) {
       const bytes = Math.min(to - at, buffer.length);
@@ -223,7 +225,7 @@ export class PageWipe {
       work();
       return null;
     });
-    // lmdb does not expose the promise of this commit, and an unhandled rejection would end the thread.
+    // lmdb-js creates a promise of this commit only later, and its unhandled rejection would end the thread.
     setImmediate(() => void this.#root.committed.then(ignore, ignore));
     const end = (await done) as WipeOutcome | null;
     if (end !== null) throw new PassEnd(end);

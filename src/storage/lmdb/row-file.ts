@@ -1,6 +1,6 @@
 /**
- * The rows of a database of DATA_DIR as plain keys and values, to move them into another store and back. No other process has
- * the file open. Command line.
+ * Reads and writes the rows of a database of DATA_DIR as plain keys and values, to move them into another store and
+ * back. No other process may have the file open. Command line.
  */
 import type { StoredRow } from '../shared/truth.ts';
 import { listTables } from './deletion-mark.ts';
@@ -22,7 +22,7 @@ export class RowFile {
     this.#environment = Environment.open(path, 'process', key);
   }
 
-  /** All rows that are meant, in portions, table by table, in the order of the keys. */
+  /** All rows that `isMeant` selects, in portions, table by table, in the order of the keys. */
   *read(isMeant: (row: StoredRow) => boolean = () => true): Iterable<StoredRow[]> {
     const tables = listTables(this.#environment.root).filter(
       (name) => name === JOURNAL || name === SNAPSHOTS || name.startsWith(TABLE_PREFIX),

@@ -1,8 +1,9 @@
 /**
- * A table of an LMDB file with encrypted values and plain keys. LMDB's own encryption is not sufficient: it uses the
- * same keystream each time a page is written, in every file of the key, and detects no changes. Any thread.
- * The table `sealing` identifies the file's key and the file: rows of one file do not open in another. In a file
- * without a key, it may say that the values have checksums, because LMDB itself does not detect changed bits.
+ * A table of an LMDB file with encrypted values and plain keys. LMDB's own encryption is not sufficient: it encrypts
+ * each version of a page with the same keystream, in every file with the same key, and detects no changes. Any thread.
+ * The table `sealing` identifies the file's key and the file, so that values of one file cannot be decrypted in
+ * another. In a file without a key, it may say that the values have checksums, because LMDB itself does not detect
+ * changed bits.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -25,17 +26,15 @@ export type ValueTable<K extends Key> = Pick<
 /** Encodes the values of a file before they are stored, and decodes them. */
 export interface ValueCodec {
   seal(table: string, key: Key, plain: Uint8Array): Buffer;
-  /**
-   * @throws SealError if the value is not what was stored there
-   */
+  /** @throws SealError if the value is damaged, or was stored under another key or in another table */
   open(table: string, key: Key, stored: Uint8Array): Buffer;
 }
 
 const CHECKSUM_BYTES = 4;
 
 /**
- * Appends the CRC-32 of the table's name, the key and the value. A value with a changed bit, or under another row key,
- * does not open.
+ * Appends the CRC-32 of the table's name, the key and the value. So changed bits are detected, and values that were
+ * moved to another row.
  */
 class FileChecksums implements ValueCodec {
   seal(table: string, key: Key, plain: Uint8Array): Buffer {
@@ -146,7 +145,7 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
     return this.#table.getKeys(options);
   }
 
-  /** Skips values that do not open, and reports them. */
+  /** Skips values that cannot be decoded, and reports them. */
   *getRange(options: Parameters<Database<Buffer, K>['getRange']>[0]): Iterable<{ key: K; value: Buffer }> {
     for (const { key, value } of this.#table.getRange(options)) {
       let plain: Buffer;
@@ -162,7 +161,7 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
   }
 }
 
-/** Called with the file and the table of each value that does not open. */
+/** Called with the file and the table of each value that cannot be decoded. */
 let tellOfDamage: (path: string, table: string) => void = () => {};
 
 /** Reports damage outside the tables of LMDB to the listener of {@link onDamagedValue}. */
@@ -193,13 +192,13 @@ type AnyRoot = RootDatabase<Buffer, any>;
  * @throws DataKeyError with one line if they do not match
  */
 export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): FileSealing | null {
-  // Checked first: a thread that creates the file writes the record before anything else.
+  // Checked before the record is read, because a thread that creates the file writes the record before other rows.
   const isNew = key !== null && root.getKeysCount({ limit: 1 }) === 0;
   let record = findTable(root)?.get(RECORD);
   if (record === undefined && isNew) {
     const table = root.openDB<Buffer, Buffer>(OPTIONS);
     root.transactionSync(() => {
-      // Another thread may have written the record meanwhile.
+      // Another thread may have written the record in the meantime.
       if (table.get(RECORD) !== undefined) return;
       table.putSync(RECORD, Buffer.concat([Buffer.from(key.id, 'hex'), randomBytes(IDENTITY_BYTES)]));
     });
@@ -213,7 +212,7 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
   const why = existsSync(planPath(dirname(path))) ? ` (${describePlan(dirname(path))})` : '';
   if (record === undefined) {
     throw new DataKeyError(
-      `${path} is not encrypted, and DATA_KEY_FILE is set: understudy rekey encrypts what is there${why}`,
+      `${path} is not encrypted, and DATA_KEY_FILE is set: understudy rekey encrypts its content${why}`,
     );
   }
   if (key === null)
@@ -240,13 +239,16 @@ export function openCodec(root: AnyRoot, path: string, key: DataKey | null): Val
   return findTable(root)?.get(CHECKS) === undefined ? null : new FileChecksums();
 }
 
-/** Gives an empty file the identity of another file, so that values encrypted for the other file open in it, too. */
+/**
+ * Gives an empty file the identity of another file, so that values encrypted for the other file can be decrypted in it,
+ * too.
+ */
 export function copySealing(from: AnyRoot, to: AnyRoot): void {
   const record = findTable(from)?.get(RECORD);
   if (record !== undefined) to.openDB<Buffer, Buffer>(OPTIONS).putSync(RECORD, record);
 }
 
-/** Gives the values of an empty file checksums, unless a key encrypts them. */
+/** Records in an empty, unencrypted file that its values have checksums. */
 export function markChecksums(root: AnyRoot): void {
   root.openDB<Buffer, Buffer>(OPTIONS).putSync(CHECKS, Buffer.from([1]));
 }

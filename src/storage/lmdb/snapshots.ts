@@ -1,7 +1,7 @@
 /** The snapshots of a database file that readers have open. Any thread. */
 import type { RootDatabase } from 'lmdb';
 
-/** A read transaction of some process. */
+/** An open read transaction of a process. */
 export interface OpenSnapshot {
   pid: number;
   /** Distinguishes the threads of a process. */
@@ -13,7 +13,7 @@ type WithReaders = Pick<RootDatabase, 'readerList'>;
 
 /** The read transactions of all processes, also of other containers that share the file. */
 export function listReads(root: WithReaders): OpenSnapshot[] {
-  // After a title, one line for each reader: process, thread and transaction ("-" without one).
+  // After a title, the list has a line for each reader: process, thread and transaction ("-" if it has none open).
   return [...root.readerList().matchAll(/^ *(\d+) +([0-9a-f]+) +(\d+)$/gm)].map(([, pid, thread, txn]) => ({
     pid: Number(pid),
     thread: thread!,

@@ -29,12 +29,12 @@ type Root = RootDatabase<Buffer, Buffer>;
  * @throws Error of the file system or of LMDB; DataKeyError if file and key do not match
  */
 export async function prepareStoreFile(path: string, dataKey: Uint8Array | null): Promise<boolean> {
-  // A killed process may have left a draft, which may contain content that was deleted since.
+  // A killed process may have left a draft, with content that was deleted later.
   removeFile(draftPath(path));
   if (isFilled(path) && !(await lacksChecksums(path, dataKey))) return false;
   let isNew = true;
   await writeAnew(path, async (target) => {
-    // Checked again: a command may have created the file meanwhile.
+    // Checked again, because a command may have created the file in the meantime.
     isNew = !isFilled(path);
     if (dataKey === null) markChecksums(target);
     openCodec(target, draftPath(path), openDataKey(dataKey));
@@ -61,8 +61,8 @@ export async function hasDeletions(path: string): Promise<boolean> {
 }
 
 /**
- * Rewrites a file with its stored values, encrypted or not. The copy has no free pages and no deleted content. If it
- * is interrupted, either the old file or the new one is complete. No thread may have the file open.
+ * Replaces a file by a copy with the same stored values, encrypted or not, but without free pages and deleted content.
+ * If it is interrupted, either the old file or the new one is complete. No thread may have the file open.
  * @throws Error of the file system or of LMDB; then the file is unchanged
  */
 export async function compactStoreFile(path: string): Promise<Compacted> {
@@ -87,7 +87,7 @@ async function writeAnew(path: string, fill: (target: Root) => Promise<void>): P
     }
     syncPath(draft);
     rmSync(`${draft}-lock`, { force: true });
-    // The old file's checkpoint is removed, so the file itself must be synced: a power failure may precede the
+    // The old file's checkpoint is removed, so the old file must be synced, in case of a power failure before the
     // rename.
     if (existsSync(path)) syncPath(path);
     removeCheckpoint(path);

@@ -1,6 +1,4 @@
-/**
- * The paths of the product's databases, and their tables for one thread. Any thread.
- */
+/** The paths of the product's databases, and functions that check and open them for one thread. Any thread. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { DataKeyError, openDataKey } from '../../std/data-key.ts';
@@ -33,7 +31,8 @@ export function viewPath(dataDir: string): string {
 }
 
 /**
- * The paths for those who read what is known about runs. On a box that shares its rows, its view has all of them.
+ * The paths for readers of rows about runs. On a box that shares its rows, both are the path of its view, which has all
+ * rows.
  */
 export function wordPaths(dataDir: string, dataKey: Uint8Array | null): DatabasePaths {
   const own = databasePaths(dataDir, dataKey);
@@ -43,7 +42,7 @@ export function wordPaths(dataDir: string, dataKey: Uint8Array | null): Database
 
 /**
  * The paths for the threads of a service.
- * @param seat of the store thread; null: nothing is shared
+ * @param seat connection to the store thread; null: rows are not shared
  */
 export function servicePaths(
   { data_dir, data_key }: { data_dir: string; data_key: Uint8Array | null },
@@ -108,7 +107,7 @@ export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
 }
 
 /**
- * Refuses the folder of a box that shares its main database, for work on main.mdb: it would reach no box.
+ * Refuses work on main.mdb in the folder of a box that shares its rows, because boxes would not see the changes.
  * @throws Error with one line
  */
 export function refuseShared(dataDir: string): void {
@@ -126,7 +125,7 @@ function checkIfThere(path: string): void {
 }
 
 /**
- * Checks a file before it is opened, because LMDB ends the whole process for a file that is not a database.
+ * Checks a file before it is opened, because LMDB crashes the whole process if the file is not a database.
  * @throws Error with one line that names the file; its `code` marks it as an expected error
  */
 export function checkDatabase(path: string): void {
@@ -139,19 +138,22 @@ export function checkDatabase(path: string): void {
   }
 }
 
-/** Interval of the checkpoints of `runs.mdb`. A power failure costs at most this much, plus the time of the sync. */
+/**
+ * Interval of the checkpoints of `runs.mdb`. In a power failure, the commits of this time plus the time of the sync may
+ * be lost.
+ */
 const CHECKPOINT_EVERY_MS = 1_000;
 
 /** The checkpoints of `runs.mdb` while the service runs. */
 interface KeptCheckpoints {
-  /** Makes a last checkpoint of everything committed. */
+  /** Ends the checkpoints with a last one. */
   stop(): Promise<void>;
 }
 
 /**
- * Makes a checkpoint of `runs.mdb` now and after every interval with a commit (checkpoint.ts). Main thread, before
- * any other thread writes to the file.
- * @param onFailure called once; from then on a power failure may cost the file
+ * Makes a checkpoint of `runs.mdb` now and after every interval with a commit (checkpoint.ts). Main thread, before any
+ * other thread writes to the file.
+ * @param onFailure called at the first failed checkpoint; after that, the file may be lost in a power failure
  * @throws Error of the file system
  */
 export function keepCheckpoints(
@@ -183,10 +185,10 @@ export function keepCheckpoints(
 }
 
 /**
- * Opens both databases once and closes them, before any thread opens them. A thread that cannot open them would be
- * restarted again and again, and LMDB ends the whole process for a file that is not a database. If the machine has
- * restarted, the checkpoint of `runs.mdb` is restored first. Then the redo logs of an earlier process are applied to
- * it.
+ * Opens both databases once and closes them, before any thread opens them. Otherwise a thread that cannot open them
+ * would be restarted again and again, and LMDB would crash the whole process if a file is not a database. If the
+ * machine has restarted, the checkpoint of `runs.mdb` is restored first. Then the redo logs of an earlier process are
+ * applied to `runs.mdb`.
  * @returns whether the checkpoint was restored
  * @throws Error with one line that names the file; its `code` marks it as an expected error
  */
@@ -194,7 +196,7 @@ export async function tryStores(paths: DatabasePaths): Promise<boolean> {
   return tryFiles([paths.main, paths.runs], paths, () => closeStores(openStores(paths)));
 }
 
-/** Does the same with `runs.mdb` alone, before its rows are moved. */
+/** Like `tryStores`, but for `runs.mdb` alone, before its rows are moved. */
 export async function tryRuns(paths: DatabasePaths): Promise<boolean> {
   return tryFiles([paths.runs], paths, () => new LmdbTables(paths.runs, 'process', paths.data_key).close());
 }

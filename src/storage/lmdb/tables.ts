@@ -1,6 +1,6 @@
 /**
- * Tables of rows in an LMDB file (see ../tables.ts): each table is a named database, keys as in ../row-key.ts, values
- * as msgpack. Any thread; threads and processes may share a file.
+ * Implements tables (../tables.ts) with an LMDB file. Each table is a named database, with keys as in ../row-key.ts and
+ * values as msgpack. Any thread; threads and processes may share a file.
  */
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
 import { isFull } from '../../std/file-place.ts';
@@ -15,8 +15,8 @@ export class LmdbTables implements Tables {
   /**
    * @param path a database of DATA_DIR
    * @param key encrypts its values; null: no encryption
-   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): then no other process replaces
-   *   it
+   * @param isClaimed whether this process has the claim on the file (writer-claim.ts), so that no other process
+   * replaces it
    * @throws Error if the file cannot be opened, including FileReplacementError; DataKeyError if it does not match the
    *   key
    */
@@ -71,9 +71,10 @@ export class LmdbTables implements Tables {
   }
 
   /**
-   * Resets the read transaction that all reads of a tick share, because a caller expects to see everything that
-   * another thread committed before the call.
-   * @returns null for a table that does not exist and cannot be created on a full disk: it is empty
+   * Resets the read transaction that all reads of a tick share, because a caller expects to see everything that another
+   * thread committed before the call.
+   * @returns null for a table that does not exist, and therefore is empty, and that cannot be created because the disk
+   * is full
    */
   #open(table: string): BinaryDatabase | null {
     let database: BinaryDatabase;
@@ -135,7 +136,7 @@ export function* readRange<Value>(
   const options = reverse
     ? { reverse, start: past ?? end, end: first, exclusiveStart: past !== undefined }
     : { start: past ?? first, end, exclusiveStart: past !== undefined };
-  // LMDB counts in 32 bits, and no table has more rows.
+  // LMDB's offset has 32 bits, and tables have fewer rows.
   const passed = offset === undefined ? {} : { offset: Math.min(offset, 2 ** 31 - 1) };
   let left = limit ?? Number.POSITIVE_INFINITY;
   if (left <= 0) return;

@@ -1,14 +1,13 @@
 /**
  * Overwrites the unused bytes of a database file to which this process alone writes: free pages, the free space of
  * pages in use, and the bytes after a long value on its last page. LMDB leaves removed content there. Unlike
- * page-wipe.ts it needs no quiet time, because the caller can pause its own writes for a moment.
+ * page-wipe.ts, it also works while exchanges are stored, because the caller can pause its own writes for a moment.
  *   1. hold a snapshot, so that LMDB does not reuse its pages, and write zeros over the unused bytes of these pages
- *   2. stop the writes for some milliseconds, and write zeros over the pages that neither that snapshot nor a later
- *      commit uses
+ *   2. stop the writes for some milliseconds, and write zeros over pages that neither that snapshot nor a later commit uses
  *   3. sync the file
- * Before that, the caller must have committed the removal to both heads of the file and its checkpoint, and then reopened
- * the file, because LMDB fills the free space of new pages with the former content of its buffers. The work waits until no
- * reader has an earlier snapshot open.
+ * Before that, the caller must make sure that both heads of the file and its checkpoint belong to commits after the
+ * removal. It must then reopen the file, because LMDB fills the free space of new pages with the former content of its
+ * buffers. The work waits until no reader has an earlier snapshot open.
  * Memory: one byte for each page of the file. Capture process, command line.
  */
 import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
@@ -41,7 +40,7 @@ class EarlierReaderError extends Error {
 
 /**
  * @param path of a file that this process has open for writing
- * @throws EarlierReaderError; DamagedTreeError; Error of the file system or of LMDB. It can be repeated.
+ * @throws EarlierReaderError; DamagedTreeError; Error of the file system or of LMDB. The call can be repeated.
  */
 export async function wipeUnusedBytes(path: string, hold: Hold): Promise<void> {
   const file = openSync(path, constants.O_RDWR);
@@ -65,7 +64,7 @@ export async function wipeUnusedBytes(path: string, hold: Hold): Promise<void> {
 class UnusedBytes {
   readonly #path: string;
   readonly #file: number;
-  /** A separate handle: other reads on the same handle would share the snapshot. */
+  /** A separate handle, because other reads on the same handle would share the snapshot. */
   readonly #root: RootDatabase<Buffer, Buffer>;
   readonly #hold: Hold;
   /** For each page: 1 if the snapshot uses it. */
@@ -110,7 +109,7 @@ class UnusedBytes {
   }
 
   /**
-   * Overwrites a part of the pages that nothing uses.
+   * Overwrites some of the unused pages.
    * @param from number of the first page
    * @returns the page with which to continue
    */
@@ -119,7 +118,7 @@ class UnusedBytes {
     for (;;) {
       const end = await this.#hold(() => {
         const heads = this.#readHeads();
-        // The snapshot itself keeps its pages from being overwritten.
+        // The snapshot of this pass is no obstacle, because its pages are not overwritten.
         if (this.#listSnapshots().some((reader) => reader !== txn && reader < heads[1].txn)) return null;
         return this.#zeroFree(from, page_size, this.#findNewPages(heads));
       });

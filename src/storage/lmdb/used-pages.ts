@@ -1,6 +1,6 @@
 /**
- * Walks the trees of a database file without mapping it, so that a page beyond the file's end cannot end the process.
- * Any thread.
+ * Walks the trees of a database file without mapping it, so that a reference to a page beyond the file's end cannot
+ * crash the process. Any thread.
  * Used for two questions. Does a file that is shorter than its head says still contain every page that its trees use?
  * LMDB does not write a page that a transaction allocated and freed, so the last pages of an intact file may be
  * missing. And which bytes of the file are unused (page-wipe.ts)?
@@ -82,7 +82,7 @@ export function* walkUsedPages(
     ahead.push(Number(number));
   };
   roots.forEach(follow);
-  // Each page has one parent: more visits than the file has pages mean a cycle.
+  // Each page has one parent, so more visits than the file has pages mean a cycle.
   for (let seen = 0; ahead.length > 0; seen++) {
     const first = ahead.pop()!;
     if (!enters(first)) continue;
@@ -121,7 +121,7 @@ function* readTreePage(
     const node = NODES_AT + page.readUInt16LE(NODES_AT + i * 2);
     if (node + NODE_BYTES > page.length) throw new DamagedTreeError('a row outside its page');
     if ((flags & IS_BRANCH) !== 0) {
-      // The page number replaces the fields for size and flags: 48 bits.
+      // In a branch page, the page number (48 bits) takes the place of the fields for size and flags.
       follow(BigInt(page.readUIntLE(node, 6)));
       continue;
     }

@@ -1,7 +1,7 @@
 /**
  * Loads all rows into a view again while reads go on (view.ts). Each row that arrives is compared with the view. Only
  * differences are stored, in a separate LMDB database of the view's file. At the end, one transaction applies them, so
- * each read sees either all of the former rows or all of the new ones. Any thread; only the thread that applies changes
+ * a read sees either the former rows or the new ones, never a mixture. Any thread; only the thread that applies changes
  * to the view uses it.
  */
 import type { StoredRow } from '../shared/truth.ts';
@@ -9,12 +9,12 @@ import { applyChange, type Change, changeBytes, readChanges, writeChange } from 
 import { listTables, writeMark } from './deletion-mark.ts';
 import type { Environment } from './environment.ts';
 
-/** The database with the differences. Those of a load that did not end are worth nothing. */
+/** The database with the differences. The differences of an interrupted load are discarded. */
 export const LOADING = 'loading';
-/** Maximum number of differences in one value; beyond either, the next one begins. */
+/** Maximum number and size of the differences in one value. Beyond either, the next value begins. */
 const PIECE_CHANGES = 2_000;
 const PIECE_BYTES = 4 << 20;
-/** LMDB's least key. */
+/** The smallest key of LMDB. */
 const FIRST = Buffer.of(0);
 
 type Difference = Extract<Change, { op: 'put' | 'remove' }>;
@@ -34,18 +34,18 @@ export class ViewLoad {
     ViewLoad.discard(environment);
   }
 
-  /** Removes what a load has left. */
+  /** Removes the differences of an interrupted load. */
   static discard(environment: Environment): void {
     if (!listTables(environment.root).includes(LOADING)) return;
     const pieces = environment.named(LOADING);
     for (const key of [...pieces.getKeys({})]) environment.transactNow(() => pieces.removeSync(key));
-    // The rows of these differences may have been deleted meanwhile.
+    // The rows in these differences may have been deleted in the meantime.
     environment.transactNow(() => writeMark(environment));
   }
 
   /**
-   * Compares rows with the view. The rows of a table follow each other, in the order of their keys.
-   * @throws RangeError if they do not; Error of the file
+   * Compares rows with the view. The rows of a table must come one after the other, in the order of their keys.
+   * @throws RangeError if they are out of order; Error of the file
    */
   add(rows: readonly StoredRow[]): void {
     this.#environment.transactNow(() => {
@@ -63,8 +63,8 @@ export class ViewLoad {
 
   /**
    * Applies all differences.
-   * @param own databases that are not part of what is loaded
-   * @param show part of the transaction
+   * @param own databases that are not loaded
+   * @param show called at the end of the transaction
    * @throws Error of the file
    */
   end(own: ReadonlySet<string>, show: () => void): void {
@@ -92,7 +92,7 @@ export class ViewLoad {
     this.#next = FIRST;
   }
 
-  /** The view's rows that did not come are removed. @param end null: up to the end of the table */
+  /** Records the removal of the view's rows that were not loaded. @param end null: up to the end of the table */
   #removeUntil(end: Buffer | null = null): void {
     if (this.#table === null) return;
     const table = this.#environment.named(this.#table);

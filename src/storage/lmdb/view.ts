@@ -1,8 +1,8 @@
 /**
- * A view of the common rows in an LMDB file (../shared/view.ts). The rows are in the same databases as on a box that
- * shares nothing, so everything that reads such a file also reads a view. The database `view` has the mark.
- * A commit to it survives the end of the process. After a power failure the file may be damaged, and is deleted. Any
- * thread; one thread applies changes.
+ * Implements a view of the common rows (../shared/view.ts) with an LMDB file. The rows are in the same databases as on
+ * a box that does not share rows, so the same code reads both. The database `view` has the mark: how far the view is.
+ * Commits to the file survive the end of the process. After a power failure the file may be damaged, so it is deleted.
+ * Any thread; one thread applies changes.
  */
 import { randomUUID } from 'node:crypto';
 import { rmSync } from 'node:fs';
@@ -26,7 +26,8 @@ const MARK = Buffer.from('mark');
 /** Tables that remain when everything is loaded again, because they belong to the file. */
 const OWN = new Set([VIEW, SEALING, DELETION_MARK, LOADING]);
 /**
- * Maximum number of ranges that a transaction may have read. Beyond it, the ranges of each table are widened into one.
+ * Maximum number of ranges that are recorded for a transaction. Beyond it, the ranges of each table are merged into
+ * one.
  */
 const MAX_READS = 1_000;
 
@@ -34,7 +35,7 @@ const MAX_READS = 1_000;
 interface StoredMark extends Mark {
   /** Identifies the database whose rows these are. */
   identity: string;
-  /** Boot id of the machine when it wrote the file. */
+  /** Boot id of the machine when the file was written. */
   boot_id: string;
   /** See `View`. */
   history: string;
@@ -47,11 +48,11 @@ export class LmdbView implements View {
   readonly #identity: string;
   #mark: Mark | null;
   #history: string;
-  /** null: what is loaded goes into the view at once, because nothing there is useful. */
+  /** The load in progress, if the view has useful rows; null: rows are loaded directly into the view. */
   #load: ViewLoad | null = null;
 
   /**
-   * Opens the view, and first deletes one that may be damaged, or that may hold deleted content.
+   * Opens the view. Deletes the file first if it may be damaged or may contain deleted content.
    * @param identity of the database whose rows it shows
    * @param key encrypts its values; null: no encryption
    * @throws Error if the file cannot be opened; DataKeyError if it does not match the key
@@ -60,7 +61,7 @@ export class LmdbView implements View {
     const boot = readBootId();
     const view = new LmdbView(path, identity, key);
     const stored = view.#readMark();
-    // Deleted content would stay in unused parts of the file. It is worth less than a load.
+    // Deleted content would stay in unused parts of the file. To load the rows again is acceptable to avoid that.
     const isClean = !hasMark(openMarks(view.#environment.root));
     if (isClean && (stored === null || (stored.boot_id === boot && boot !== ''))) {
       ViewLoad.discard(view.#environment);
@@ -164,9 +165,9 @@ export class LmdbView implements View {
   /** Removes everything. */
   #clear(): void {
     const tables = listTables(this.#environment.root).filter((name) => !OWN.has(name) && this.#hasRows(name));
-    // A new file holds no deleted content.
+    // A new file contains no deleted content, so it needs no mark.
     if (tables.length === 0) return;
-    // The mark goes first: a process that ends meanwhile leaves a view that holds nothing useful.
+    // The mark is removed first, so that the view counts as empty if the process ends in between.
     this.#environment.transactNow(() => {
       this.#environment.named(VIEW).removeSync(MARK);
       writeMark(this.#environment);
@@ -258,7 +259,7 @@ class Recorder implements TableTransaction {
     else if (change.op === 'remove') this.#put({ table, key, value: null });
     else if (change.op === 'add') {
       applyChange(this.#environment, change);
-      // The sum depends on the earlier value, so this row counts as read.
+      // The sum depends on the earlier value, so the transaction has read this row.
       this.#noteWrite({ table, key, value: this.#read(table, key)! });
     } else
       this.#remove(table, key, change.end, change.op === 'trim' ? change.limit : Number.POSITIVE_INFINITY);
@@ -274,7 +275,7 @@ class Recorder implements TableTransaction {
     this.#noteWrite(row);
   }
 
-  /** An event must follow the last one. */
+  /** Checks that an event follows the last stored one. */
   #checkNext({ kind, key, seq }: Extract<JournalWrite, { type: 'event' }>): void {
     const last = this.#snapshotNumber(kind, key);
     const isNext =
@@ -284,7 +285,7 @@ class Recorder implements TableTransaction {
       throw new StaleActorError(kind);
   }
 
-  /** A snapshot must be of the last event. */
+  /** Checks that a snapshot belongs to the last stored event. */
   #checkLast({ kind, key, seq }: Extract<JournalWrite, { type: 'snapshot' }>): void {
     const hasLast =
       this.#snapshotNumber(kind, key) === seq || this.#read(JOURNAL, encodeKey(kind, key, seq)) !== undefined;
@@ -298,7 +299,7 @@ class Recorder implements TableTransaction {
     return stored === undefined ? 0 : decodeSnapshot(stored).seq;
   }
 
-  /** Removes the first keys of a range. Which ones these are depends on the range, so it counts as read. */
+  /** Removes the first keys of a range. The result depends on the keys in the range, so the range counts as read. */
   #remove(table: string, start: Buffer, end: Buffer, limit: number): void {
     const bound = Number.isFinite(limit) ? { limit } : {};
     const keys = [...this.#environment.named(table).getKeys({ start, end, ...bound })];

@@ -1,7 +1,7 @@
 /**
- * Whether a thread of the process is writing acknowledged commits to a database. LMDB allows one writer at a time,
- * and a thread that requests its lock blocks, with all its requests, until the lock is free. Acknowledged commits can
- * wait, so their thread checks here first. This is only a hint; LMDB has the real lock. Wherever actors run.
+ * Shared memory that says which thread of the process is writing acknowledged commits to a database. LMDB allows one
+ * writer at a time, and a thread that waits for its lock is blocked. Acknowledged commits can wait, so their thread
+ * first checks here whether another one writes. This is only a hint; LMDB has the real lock. Threads with actors.
  */
 const FREE = 0;
 
@@ -28,12 +28,12 @@ export class WriteTurn {
     return holder !== FREE && holder !== this.#own;
   }
 
-  /** Takes the turn, even from another thread, which has ended or is about to release it. */
+  /** Takes the turn, even if another thread has it. That thread has ended, or is about to release the turn. */
   take(): void {
     Atomics.store(this.#word, 0, this.#own);
   }
 
-  /** Releases the turn, unless another thread has taken it since. */
+  /** Releases the turn, unless another thread has taken it in the meantime. */
   giveBack(): void {
     Atomics.compareExchange(this.#word, 0, this.#own, FREE);
   }

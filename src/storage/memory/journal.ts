@@ -1,19 +1,19 @@
 /**
  * The journal in memory, for tests and the simulator: the reference implementation for ../lmdb/journal.ts. Its
- * MemoryDisk outlives an instance: a new journal on the same disk finds what the last one committed. Any thread; each
- * disk belongs to one thread.
+ * MemoryDisk outlives an instance, so a new journal on the same disk has the commits of the earlier one. Any thread;
+ * each disk belongs to one thread.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import { applyRow, type MemoryTableDisk } from './tables.ts';
 
-/** What is stored of one actor. */
+/** The stored snapshot and events of one actor. */
 interface History {
   snapshot: StoredActor['snapshot'];
   /** By number, in order. */
   events: Map<number, Uint8Array>;
 }
 
-/** Everything that was committed, by address. */
+/** The committed histories, by address of the actor. */
 export type MemoryDisk = Map<string, History>;
 
 export class MemoryJournal implements JournalStore {
@@ -22,9 +22,7 @@ export class MemoryJournal implements JournalStore {
   #outstanding: Promise<void> = Promise.resolve();
   #closed = false;
 
-  /**
-   * @param tables receives the rows that events project
-   */
+  /** @param tables receives the rows that follow from events */
   constructor(disk: MemoryDisk = new Map(), tables: MemoryTableDisk = new Map()) {
     this.#disk = disk;
     this.#tables = tables;

@@ -1,6 +1,7 @@
 /**
- * Which boxes live, how they divide rates, and the live stream's events in memory, for tests: the reference implementation for
- * ../postgres/live.ts. It outlives its sessions. Any thread; each instance belongs to one thread.
+ * Keeps in memory which boxes live, how they divide rates, and the events of the live stream. For tests: the reference
+ * implementation for ../postgres/live.ts. An instance outlives its sessions. Any thread; each instance belongs to one
+ * thread.
  */
 import type {
   LiveBatch,
@@ -37,8 +38,8 @@ export class MemoryLive implements LiveTruth {
 
   /**
    * @param trouble asked at each call
-   * @param kept_events of an organization that stay readable
-   * @param divided_keys keys whose rates are not divided equally
+   * @param kept_events number of events of an organization that stay readable
+   * @param divided_keys maximum number of keys whose rates are not divided equally
    */
   constructor(trouble: () => MemoryTrouble = () => null, kept_events = ID_BLOCK, divided_keys = 1_024) {
     this.trouble = trouble;
@@ -51,7 +52,7 @@ export class MemoryLive implements LiveTruth {
     return new MemoryLiveSession(this, box);
   }
 
-  /** Loses everything but the reserved ids. */
+  /** Simulates a crash of the database: only the reserved ids are kept. */
   crash(): void {
     for (const [org, { head }] of this.orgs) this.reserved.set(org, head.last_id + ID_BLOCK);
     this.orgs.clear();
@@ -59,7 +60,7 @@ export class MemoryLive implements LiveTruth {
     this.rates = { epoch: this.rates.epoch + 1, version: 0, entries: new Map() };
   }
 
-  /** Its last reader left long ago. */
+  /** Behaves as if the organization's last reader had left long ago. */
   forgetReaders(orgId: string): void {
     const org = this.orgs.get(orgId);
     if (org !== undefined) org.is_wanted = false;
@@ -197,7 +198,7 @@ function isMeant(event: LiveEntry, { run_id, project_id, before_ms }: LiveForget
   );
 }
 
-/** Lets others run, as a database's answer does. */
+/** Gives the event loop a turn, as waiting for a database would. */
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

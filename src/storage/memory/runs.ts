@@ -25,7 +25,7 @@ interface Box {
   last: RunsSession['last_batch'];
 }
 
-/** Greater than what follows an actor's address in a key. */
+/** Greater than any bytes that follow an actor's address in a key. */
 const AFTER_NUMBERS = Buffer.alloc(7, 255);
 const NUMBER_BYTES = 6;
 
@@ -38,7 +38,7 @@ export class MemoryRuns implements RunsTruth {
   readonly rows = new Map<string, StoredRow>();
   /** By table, key and name. */
   readonly counts = new Map<string, { table: string; key: Buffer; name: string; sum: number }>();
-  /** Whether another box has taken an actor too recently. */
+  /** Whether the actor was taken so recently that another box cannot take it. */
   readonly isHeld: (owner: Owner) => boolean;
   #terms = 0;
 
@@ -137,7 +137,7 @@ class MemoryRunsSession implements RunsSession {
   readonly #box: Box;
   readonly #session: number;
   #isClosed = false;
-  /** Ends with the last call. */
+  /** Resolves after the last call. */
   #calls: Promise<void> = Promise.resolve();
 
   constructor(runs: MemoryRuns, name: string, box: Box) {

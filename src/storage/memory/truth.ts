@@ -24,7 +24,7 @@ interface Box {
   last: TruthSession['last_batch'];
 }
 
-/** What can happen to a call: its answer is lost, or it does not even arrive. */
+/** How a call fails: before the database gets it, or after, when only the answer is lost. */
 export type MemoryTrouble = 'lost before' | 'lost after' | null;
 
 export class MemoryTruth implements Truth {
@@ -47,7 +47,7 @@ export class MemoryTruth implements Truth {
     const known = this.boxes.get(box) ?? { term: 0, last: null };
     known.term++;
     this.boxes.set(box, known);
-    // As in PostgreSQL, hints arrive before the session is open.
+    // As in PostgreSQL, hints may arrive before the session is open.
     this.hints.add(onHint);
     await turn();
     return new MemorySession(this, known, onHint);
@@ -70,7 +70,7 @@ export class MemoryTruth implements Truth {
     return isChanged ? null : this.place(writes);
   }
 
-  /** Writes rows at the next position. @returns it */
+  /** Writes rows at the next position. @returns the position */
   place(writes: readonly StoredRow[]): number {
     this.position++;
     this.tokens.set(this.position, randomUUID());

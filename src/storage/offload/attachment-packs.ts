@@ -1,8 +1,8 @@
 /**
- * The attachments of a sealed file, for a bucket: their files one after the other, cut into packs. The file without blocks says
- * where each attachment is in this sequence. An attachment is as it is on the disk: encrypted if there is a data key. Each sealed
- * file has copies of all its attachments, so they are erased and removed with it. A pool thread of the capture process and the
- * command line.
+ * Makes packs for a bucket from the attachments of a sealed file. The attachments' files form one sequence, which is
+ * cut into packs. The file without blocks says where each attachment is in this sequence. Attachments have the same
+ * bytes as on the disk, so they are encrypted if there is a data key. Each sealed file has copies of all its
+ * attachments, so they are erased and removed with it. A pool thread of the capture process and the command line.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -43,7 +43,7 @@ interface PlannedAttachments {
 }
 
 /**
- * Finds the attachments of a sealed file. One that is not in the folder is left out, since it cannot be read.
+ * Finds the attachments of a sealed file. An attachment that is not in the folder is omitted.
  * @param check throws to stop
  * @throws CaptureFileError, what `check` throws, Error of the file system
  */
@@ -68,7 +68,7 @@ export function planAttachments(env: CaptureEnv, path: string, check: () => void
   return planned;
 }
 
-/** SHA-256 of the attachments that the exchanges of a file name. */
+/** SHA-256 of the attachments to which the exchanges of a file refer. */
 function listDigestsOf(env: CaptureEnv, path: string, check: () => void): string[] {
   const blocks = new BlockReader(env, path, CACHE_BYTES);
   const found = new Set<string>();
@@ -84,14 +84,17 @@ function listDigestsOf(env: CaptureEnv, path: string, check: () => void): string
       const { request, response } = blocks.readStored(id)!;
       for (const body of [request, response]) for (const sha256 of listDigests(body)) found.add(sha256);
     } catch (thrown) {
-      // A damaged exchange names none that could be read.
+      // The attachments of a damaged exchange cannot be found.
       if (!(thrown instanceof CaptureFileError)) throw thrown;
     }
   }
   return [...found];
 }
 
-/** The packs in order, each read when it is taken. @throws StaleDraftError if an attachment has changed or is gone */
+/**
+ * The packs in order. Each is read from the files when the caller requests it. @throws StaleDraftError if an attachment
+ * has changed or is gone
+ */
 export function* cutPacks(folder: string, places: readonly AttachmentPlace[]): Generator<Buffer> {
   let pack = Buffer.allocUnsafe(ATTACHMENT_PACK_BYTES);
   let used = 0;
@@ -133,7 +136,7 @@ interface RestoreOptions {
   read: (object: string, bytes: number, sha256: string) => Promise<Buffer>;
 }
 
-/** Puts the attachments of a file back into the folder, as far as they are not there; they are on the disk when this resolves. */
+/** Restores those attachments of a file that are not in the folder. They are on the disk when this resolves. */
 export async function restoreAttachmentFiles({ env, path, content, read }: RestoreOptions): Promise<void> {
   const { attachments: packs = [], to_ms } = content;
   const folder = attachmentsFolder(path);
@@ -149,8 +152,8 @@ export async function restoreAttachmentFiles({ env, path, content, read }: Resto
   };
   for (const { name, offset, bytes } of listAttachmentPlaces(env)) {
     const target = join(folder, name);
-    // Retention counts the age from this time, because the file's last exchange may be the last one that named the
-    // attachment.
+    // The age of an attachment counts from its file's time, and the last exchange of the capture file may be the last
+    // that refers to it.
     const there = statSync(target, { throwIfNoEntry: false });
     if (there !== undefined) {
       if (there.mtimeMs < to_ms) utimesSync(target, to_ms / 1_000, to_ms / 1_000);

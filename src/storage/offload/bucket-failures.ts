@@ -1,4 +1,4 @@
-/** Failures of work with a bucket that its caller handles. Any thread. */
+/** Errors of work with a bucket that the caller handles. Any thread. */
 
 /** The draft for the bucket no longer matches the file. */
 export class StaleDraftError extends Error {

@@ -1,10 +1,10 @@
-/** The messages between the bucket's thread and the thread that started it. Data. */
+/** The messages between the bucket's thread and the thread that started it. Any thread. */
 import type { OffloadedFile } from './offload-note.ts';
 
 /** `workerData` of the thread. */
 export interface BucketStart {
   place: string;
-  /** Not zero: what is in progress stops. */
+  /** If it is not zero, the work in progress stops. */
   stopping: Int32Array;
 }
 
@@ -28,7 +28,7 @@ export type BucketCall =
   | { name: 'get'; object: string }
   | { name: 'remove'; names: string[] };
 
-/** Facts about a file whose draft is complete. */
+/** The times and sizes of a file whose draft is complete. */
 export type PlannedFile = Pick<OffloadedFile, 'from_ms' | 'to_ms' | 'bytes' | 'packs' | 'index'>;
 
 /** What could not be read from the bucket. */
@@ -45,7 +45,7 @@ export interface BucketAnswers {
   /** Bytes that were sent. */
   upload: number;
   verify: null;
-  /** null: the segments are being changed now. */
+  /** null: the segments are being replaced now. */
   upload_text: NonNullable<OffloadedFile['text']> | null;
   gather: GatherReport;
   restore: null;
@@ -58,11 +58,14 @@ export interface BucketAnswers {
 export interface BucketRequest {
   id: number;
   call: BucketCall;
-  /** Shared memory for the answer to a waiting caller: a state, a length, and the reason of a failure. */
+  /**
+   * Shared memory for the answer to a caller that blocks its thread: a state, a length, and the reason of a failure.
+   * null: the answer is a message.
+   */
   sync: SharedArrayBuffer | null;
 }
 
-/** The states of a call whose caller waits. */
+/** The states of a call for which the caller blocks its thread. */
 export const SYNC = { sent: 0, begun: 1, done: 2 } as const;
 
 export interface BucketReply {

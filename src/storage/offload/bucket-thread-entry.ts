@@ -16,7 +16,7 @@ import { BucketWork } from './bucket-work.ts';
 function describe(thrown: unknown): NonNullable<BucketReply['failure']> {
   const message = describeRefusal(thrown) ?? (thrown instanceof Error ? thrown.message : String(thrown));
   if (thrown instanceof StoreError) return { kind: 'store', message };
-  // A draft under another key was made before the key was changed.
+  // A draft with another key was made before the key was changed.
   if (thrown instanceof StaleDraftError || thrown instanceof DataKeyError) return { kind: 'stale', message };
   if (thrown instanceof StoppedError) return { kind: 'stopped', message };
   const { code } = Object(thrown) as { code?: unknown };
@@ -33,7 +33,7 @@ function answerNow(sync: SharedArrayBuffer, failure: BucketReply['failure']): vo
   Atomics.notify(state, 0);
 }
 
-/** The caller's deadline begins now. */
+/** Reports that the work begins, from which the caller's deadline counts. */
 function noteBegun(sync: SharedArrayBuffer): void {
   const state = new Int32Array(sync, 0, 1);
   Atomics.store(state, 0, SYNC.begun);

@@ -1,7 +1,6 @@
 /**
- * The bucket's thread, for the thread that needs it: starts it at the first call, and hands it the work
- * (bucket-work.ts). A caller may block its thread until the answer, as readers do. Capture process, capture reader,
- * command line.
+ * Starts the bucket's thread at the first call, and sends it work (bucket-work.ts). A caller may block its own thread
+ * until the answer, as synchronous readers do. Capture process, capture reader, command line.
  */
 import { Worker } from 'node:worker_threads';
 import { createDeferred, type Deferred } from '../../std/deferred.ts';
@@ -17,9 +16,9 @@ import type {
 } from './bucket-protocol.ts';
 import { SYNC } from './bucket-protocol.ts';
 
-/** How long a waiting caller gives the thread to start, on a busy machine. */
+/** How long a blocked caller waits for the thread to start, for example on a busy machine. */
 const START_MS = 30_000;
-/** Room for the reason of a failure in a synchronous answer. */
+/** Maximum length of the reason of a failure in a synchronous answer. */
 const REASON_BYTES = 4_096;
 
 export class BucketThread {
@@ -47,8 +46,8 @@ export class BucketThread {
   }
 
   /**
-   * Waits on this thread.
-   * @returns null when it is done, or one line that says why not
+   * Blocks this thread until the work is done.
+   * @returns null if it succeeded; otherwise one line with the reason
    */
   callNow(call: BucketCall, timeoutMs: number): string | null {
     const sync = new SharedArrayBuffer(8 + REASON_BYTES);

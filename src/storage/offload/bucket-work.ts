@@ -1,7 +1,7 @@
 /**
  * The work of the bucket's thread: makes a file without blocks from a sealed file, sends its packs, compares the
  * objects in the bucket with what was sent, rebuilds the sealed file, gathers captures of other machines, and fetches
- * packs into the cache. Holds one pack at a time. A pool thread of the capture process, the capture reader and the
+ * packs into the cache. Memory: one pack at a time. A pool thread of the capture process, the capture reader and the
  * command line.
  */
 import { createHash } from 'node:crypto';
@@ -29,11 +29,11 @@ import { indexName, type OffloadedFile, textName } from './offload-note.ts';
 import { attachmentPackName } from './offloaded-file.ts';
 import { makeDraft, makeWhole, PackBuilder, type PackReader, readDraft } from './pack-files.ts';
 
-/** Maximum number of bytes a second that are sent or compared, so that other traffic has room. */
+/** Maximum rate at which bytes are sent or compared, so that bandwidth remains for other traffic. */
 const BYTES_PER_MS = 32 << 10;
 /** The file without blocks is sent in parts of this size. */
 const INDEX_PART_BYTES = 16 << 20;
-/** Maximum bytes of the cache of each capture database. The copies that were fetched first are removed first. */
+/** Maximum size of the cache of each capture database. The copies that were fetched first are removed first. */
 const CACHE_BYTES = 1 << 30;
 
 type Call<Name extends BucketCall['name']> = Extract<BucketCall, { name: Name }>;
@@ -115,7 +115,7 @@ export class BucketWork {
       for (const [pack, [bytes, sha256]] of packs.entries()) {
         this.#check();
         const name = `${folder}/${pack}`;
-        // An object is complete or missing, so objects from an earlier attempt are not sent again.
+        // Objects are written completely or not at all, so those of an earlier attempt need not be sent again.
         if (there.has(name)) continue;
         const content = builder.read(pack);
         if (content.length !== bytes || hashOf(content) !== sha256)
@@ -170,7 +170,7 @@ export class BucketWork {
     return this.#gathering.follow(() => this.#check());
   }
 
-  /** Reads everything back and compares it. */
+  /** Reads all objects of a file back, and compares them with what was sent. */
   async #verify({ path, draft, folder, index, data_key }: Call<'verify'>): Promise<null> {
     const content = await readDraft(path, draft, data_key);
     const parts = [...splitParts(await readFile(draft))];
@@ -241,7 +241,7 @@ export class BucketWork {
   }
 }
 
-/** Removes the oldest copies until another one fits. A process that has a removed copy open can continue to read it. */
+/** Removes the oldest copies until another one fits. Processes that have a removed copy open can still read it. */
 function makeRoom(folder: string, bytes: number): void {
   const copies = readdirSync(folder).flatMap((name) => {
     const stat = statSync(join(folder, name), { throwIfNoEntry: false });
@@ -259,7 +259,7 @@ function* splitParts(bytes: Buffer): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += INDEX_PART_BYTES) yield bytes.subarray(at, at + INDEX_PART_BYTES);
 }
 
-/** @returns null if a merge is replacing them */
+/** Opens the segments of a file. @returns null if a merge is replacing them */
 function openSegments(db: string, { first_id, last_id }: Pick<OffloadedFile, 'first_id' | 'last_id'>) {
   const opened: { file: number; first_id: number; last_id: number }[] = [];
   for (const segment of listSegments(db).segments) {

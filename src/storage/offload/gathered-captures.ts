@@ -1,6 +1,6 @@
 /**
- * Gathers the captures of all gateways in a bucket on a machine that captured none of them: fetches files without blocks and
- * their full-text index, oldest first, and lists them (gathered-registry.ts). Bodies stay in the bucket, which is only
+ * Gathers the captures of all gateways in a bucket, on another machine. Fetches files without blocks and their
+ * full-text index, oldest first, and lists them (gathered-registry.ts). Bodies stay in the bucket. The bucket is only
  * read. The bucket's thread of the capture reader.
  *
  * Memory: the manifests, about 400 bytes for each sealed file.
@@ -20,9 +20,9 @@ import {
 import type { ManifestContent, OffloadedFile } from './offload-note.ts';
 import { listGateways, RemoteFiles, readManifest } from './remote-files.ts';
 
-/** Maximum number of gateways; further ones are reported as not read. */
+/** Maximum number of gateways. The captures of further gateways are not read, which is reported. */
 const GATEWAYS_MAX = 256;
-/** Maximum number of files of a gateway whose names of runs are kept after the files are gone. */
+/** Maximum number of removed files of a gateway whose ids are kept, so that the names of their runs stay the same. */
 const GONE_MAX = 4_096;
 
 interface GatherOptions {
@@ -33,7 +33,7 @@ interface GatherOptions {
   data_key: Uint8Array | null;
 }
 
-/** A gateway as the bucket describes it now. */
+/** A gateway with the current content of its manifest. */
 interface SeenGateway {
   content: ManifestContent;
   remote: RemoteFiles;
@@ -49,7 +49,7 @@ export class GatheredCaptures {
   }
 
   /**
-   * Looks at the bucket once, and fetches what is new.
+   * Reads the list of files in the bucket once, and fetches new files.
    * @param check throws to stop
    * @throws what `check` throws; Error of the file system
    */
@@ -123,7 +123,7 @@ export class GatheredCaptures {
     return { content, remote, entry };
   }
 
-  /** Oldest first, so that ids here are about in the order of time. */
+  /** Fetches files, oldest first, so that local ids are roughly in the order of time. */
   async #fetchAll(
     registry: GatheredRegistry,
     wanted: { gateway: SeenGateway; file: OffloadedFile }[],
@@ -134,7 +134,8 @@ export class GatheredCaptures {
     for (const { gateway, file } of wanted) {
       check();
       const { entry, remote } = gateway;
-      // A later file must not get smaller ids than an earlier one of the same gateway.
+      // After a failure, later files of the same gateway are skipped, because they must get greater ids than earlier
+      // ones.
       if (report.gateways[entry.gateway] !== undefined) continue;
       try {
         await remote.fetch(file);
@@ -165,7 +166,7 @@ function beginRegistry(): GatheredRegistry {
   return { format: 'understudy_gathered_v1', next_id: 1, changes: 0, gateways: [] };
 }
 
-/** Forgets files that are no longer in the bucket as they were. */
+/** Removes files from the registry that are not in the bucket any more, or were replaced. */
 function dropOthers(registry: GatheredRegistry, { entry, content }: SeenGateway): void {
   const listed = new Set(content.files.map(({ folder }) => folder));
   const gone = entry.files.filter(({ folder }) => !listed.has(folder));
@@ -177,7 +178,7 @@ function dropOthers(registry: GatheredRegistry, { entry, content }: SeenGateway)
   registry.changes += 1;
 }
 
-/** A file that was replaced keeps its ids. */
+/** Adds a file to the registry. A file that was replaced keeps its local ids. */
 function addFile(registry: GatheredRegistry, entry: GatheredGateway, file: OffloadedFile): void {
   const { first_id, last_id, folder, from_ms, to_ms } = file;
   const isSame = (other: { first_id: number; last_id: number }): boolean =>
@@ -193,7 +194,7 @@ function addFile(registry: GatheredRegistry, entry: GatheredGateway, file: Offlo
   ].sort((a, b) => a.first_id - b.first_id);
 }
 
-/** @throws anything but a failure of the bucket */
+/** The message of a StoreError. @throws any other error */
 function describe(thrown: unknown): string {
   if (thrown instanceof StoreError) return thrown.message;
   throw thrown;

@@ -1,7 +1,8 @@
 /**
- * Presents the captures that were gathered from a bucket as one database: the files of all gateways in the order in which they
- * arrived, with ids of this machine. A run that a client named is one run, whichever gateways saw it. A run that a gateway named
- * after its first exchange is named here after that exchange's id here. Capture reader; synchronous, read-only.
+ * Presents the captures that were gathered from a bucket as one database: the files of all gateways in the order in
+ * which they were fetched, with local ids. A run that a client named is one run, even if several gateways captured it.
+ * If a gateway named a run after its first exchange, the run is named here after the local id of that exchange. Capture
+ * reader; synchronous, read-only.
  *
  * Memory: 200 bytes for each file, and up to OPEN_CAPTURE_FILES readers with bounded caches.
  */
@@ -19,19 +20,19 @@ import type { StoredCopy } from '../capture/stored-copy.ts';
 import type { RunMoves } from '../capture/summary-table.ts';
 import { type GatheredGateway, gatheredDb, readRegistry, registryPath } from './gathered-registry.ts';
 
-/** A file, and its ids here. */
+/** A file, and its local ids. */
 interface GatheredPart {
   gateway: string;
   path: string;
   first_id: number;
   last_id: number;
-  /** The difference between an exchange's id here and its id at the gateway. */
+  /** The difference between an exchange's local id and its id at the gateway. */
   shift: number;
   /** When its last exchange ended. */
   to_ms: number;
 }
 
-/** The parts of a record that name exchanges and runs. */
+/** The fields of a record that contain ids of exchanges and names of runs. */
 type Named = Pick<ExchangeRecord, 'id' | 'run_id' | 'session_id' | 'parent_run_id' | 'follows'>;
 
 export class GatheredFiles {
@@ -53,17 +54,17 @@ export class GatheredFiles {
     this.#dataKey = data_key;
   }
 
-  /** Changes when the files change: then an iteration must start again. */
+  /** Grows when the files change. Iterations must then start again. */
   get epoch(): number {
     return this.#epoch;
   }
 
-  /** Changes when files were replaced or removed: what was kept of them must be read again. */
+  /** Grows when files were replaced or removed. Cached results must then be read again. */
   get erasures(): number {
     return this.#erasures;
   }
 
-  /** No exchange of these files waits for its index. */
+  /** Always 0, because files are gathered with complete indexes. */
   get unlisted(): number {
     return 0;
   }
@@ -80,12 +81,12 @@ export class GatheredFiles {
     return this.#parts.map(({ first_id, last_id }) => ({ first_id, last_id }));
   }
 
-  /** The files of the gateways, in the order of ids here. */
+  /** The files of the gateways, in the order of local ids. */
   get parts(): readonly GatheredPart[] {
     return this.#parts;
   }
 
-  /** The gateways, and how far their captures are here. */
+  /** The gateways, and up to when their captures were fetched. */
   get sources(): Omit<CaptureReaderSource['gateways'][number], 'failure'>[] {
     return this.#gateways.map(({ gateway, sent_at, files }) => {
       const newest = files.reduce((latest, { to_ms }) => Math.max(latest, to_ms), Number.NEGATIVE_INFINITY);
@@ -98,7 +99,10 @@ export class GatheredFiles {
     });
   }
 
-  /** Finds out which files exist now. @returns the last id; 0 without any. @throws Error if the list cannot be read */
+  /**
+   * Finds out which files exist now. @returns the last id; 0 if no exchange was gathered. @throws Error if the list
+   * cannot be read
+   */
   refresh(): number {
     const mark = markOf(registryPath(this.#folder));
     if (mark !== this.#registryMark) {
@@ -139,7 +143,10 @@ export class GatheredFiles {
     this.#epoch += 1;
   }
 
-  /** When the last of the exchanges before this one ended, in milliseconds since the epoch: ids are not in the order of time. */
+  /**
+   * When the last of the exchanges with lower ids ended, in milliseconds since the epoch. Needed because ids are not in
+   * the order of time.
+   */
   endedBefore(id: number): number {
     const behind = this.#parts.findIndex(({ last_id }) => last_id >= id);
     const last = behind < 0 ? this.#parts.length - 1 : behind;
@@ -162,7 +169,7 @@ export class GatheredFiles {
       try {
         reader = this.#read(part);
       } catch (thrown) {
-        // The file was removed since the last `refresh`.
+        // The file was removed after the last `refresh`.
         if (thrown instanceof CaptureFileError && thrown.code === 'missing') continue;
         throw thrown;
       }
@@ -175,7 +182,7 @@ export class GatheredFiles {
     }
   }
 
-  /** No moves: a file arrives when it is complete, so its turns are in their final runs. */
+  /** Always empty, because the runs of turns in a sealed file do not change any more. */
   movesAfter(): RunMoves {
     return { moves: [], forgotten_to: 0 };
   }
@@ -239,9 +246,9 @@ export class GatheredFiles {
     return id === null ? `${runId}_${part.gateway}` : foundRunId(id);
   }
 
-  /** The id here of an exchange; null if its file never was here. */
+  /** The local id of an exchange; null if its file was never fetched. */
   #shownId({ gateway, shift, first_id, last_id }: GatheredPart, id: number): number | null {
-    // Most names and links stay in one file.
+    // Most names and links refer to exchanges in the same file.
     if (id + shift >= first_id && id + shift <= last_id) return id + shift;
     const source = this.#gateways.find((known) => known.gateway === gateway);
     for (const file of [...(source?.files ?? []), ...(source?.gone ?? [])])
@@ -289,14 +296,14 @@ export class GatheredFiles {
   }
 }
 
-/** A run that is named after an exchange whose file never was here. */
+/** The name of a run that is named after an exchange whose file was never fetched. */
 const NAMED_BY = /^(conv_\d+)_([a-z0-9.-]+)$/;
 
 function skipDamage<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {
-    // What is in a bucket exists, even if it cannot be read now.
+    // An exchange in a bucket exists even if it cannot be read now, so it is not reported as missing.
     if (error instanceof CaptureFileError && error.code !== 'remote') return undefined;
     throw error;
   }

@@ -1,7 +1,7 @@
 /**
- * The list of captures that were gathered from a bucket: which file of which gateway has which ids here. The bucket's thread
- * writes it, and readers follow it. An exchange keeps its id here for as long as the folder exists, so links to the
- * exchange stay right. Runs in the capture reader, on its pool thread.
+ * Reads and writes the list of captures that were gathered from a bucket, with the local ids of each file. The bucket's
+ * thread writes the list, and readers follow it. An exchange keeps its local id as long as the folder exists, so links
+ * to the exchange stay valid. Runs in the capture reader, on its pool thread.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,12 +12,12 @@ const range = z.object({
   /** Ids at the gateway. */
   first_id: z.int().positive(),
   last_id: z.int().positive(),
-  /** Id of the first exchange here. */
+  /** Local id of the first exchange. */
   at: z.int().positive(),
 });
 
 const gatheredFile = range.extend({
-  /** Its folder in the bucket. */
+  /** The file's folder in the bucket. */
   folder: z.string(),
   from_ms: z.number(),
   to_ms: z.number(),
@@ -26,15 +26,15 @@ const gatheredFile = range.extend({
 const registrySchema = z.object({
   format: z.literal('understudy_gathered_v1'),
   next_id: z.int().positive(),
-  /** Counts files that were replaced or removed: what was kept of them must be read again. */
+  /** Counts files that were replaced or removed. When it grows, cached results must be read again. */
   changes: z.int().nonnegative(),
   gateways: z.array(
     z.object({
       gateway: z.string().refine(isGatewayName),
-      /** When the gateway last told the bucket of its files. */
+      /** When the gateway last wrote its list of files to the bucket. */
       sent_at: z.string(),
       files: z.array(gatheredFile),
-      /** Files that are no longer in the bucket. Runs that began in them keep their names. */
+      /** The ids of files that are not in the bucket any more, so that runs that began in them keep their names. */
       gone: z.array(range),
     }),
   ),

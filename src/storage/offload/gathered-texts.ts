@@ -1,6 +1,4 @@
-/**
- * The full-text index of gathered captures: each gateway's segments, with ids of this machine. Capture reader.
- */
+/** The full-text index of gathered captures: the segments of each gateway, with local ids. Capture reader. */
 import { listSegments } from '../text-index/segment-files.ts';
 import type { PlacedSegment, TextPlaces } from '../text-index/text-search.ts';
 import type { GatheredFiles } from './gathered-files.ts';
@@ -35,7 +33,7 @@ export class GatheredTexts implements TextPlaces {
     for (const summary of this.#files.summaries({ from_id: id })) {
       if (summary.id >= id + count) break;
       runs[summary.id - id] = summary.run_id;
-      // Stop here: to yield one more summary, the generator would open the next file.
+      // Stop here, because the generator would open the next file to yield one more summary.
       if (summary.id === id + count - 1) break;
     }
     return runs;

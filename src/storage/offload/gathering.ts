@@ -1,6 +1,6 @@
 /**
- * Follows the captures of all gateways in a bucket: has the bucket's thread gather what is new, at intervals, and presents what is
- * here. Capture reader.
+ * Follows the captures of all gateways in a bucket: at intervals, the bucket's thread gathers new files. Presents the
+ * gathered files. Capture reader.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { CaptureReaderSource } from '../../domain/captured-run.ts';
@@ -15,7 +15,7 @@ import type { GatheringPlace } from './gathering-place.ts';
 
 /** Pause between two checks of the bucket. */
 const LOOK_MS = 10_000;
-/** How long the first question waits for the first check, if nothing is here yet. */
+/** How long the first request waits for the first check if no captures were gathered yet. */
 const FIRST_MS = 15_000;
 
 export class Gathering {
@@ -38,7 +38,9 @@ export class Gathering {
     this.texts = new GatheredTexts(this.files, folder);
   }
 
-  /** Begins to follow. Resolves at once if something is here, and otherwise after the first check, or FIRST_MS. */
+  /**
+   * Begins to follow. Resolves at once if captures were gathered before, otherwise after the first check or FIRST_MS.
+   */
   async begin(): Promise<void> {
     this.#first ??= this.#look();
     if (isThere(registryPath(this.#folder)) || this.#lookedMs !== null) return;
@@ -62,7 +64,7 @@ export class Gathering {
     this.#timer = setTimeout(() => void this.#look(), LOOK_MS).unref();
   }
 
-  /** How far the captures of each gateway are here. */
+  /** Up to when the captures of each gateway were fetched, and failures. */
   state(): CaptureReaderSource {
     const { failure, gateways: failures } = this.#report;
     const gateways = this.files.sources.map((source) => ({

@@ -1,7 +1,8 @@
 /**
- * The note beside a capture database about its content in a bucket: the place, the name, the files, and the objects
- * that are still to be removed. It is written before each change of the bucket, so even a killed process leaves no
- * object that the note does not list. It contains no credentials. Capture process, capture reader, command line.
+ * Reads and writes the note beside a capture database about its content in a bucket: the bucket, the name of this
+ * gateway, the files, and the objects that are still to be removed. The note is written before each change of the
+ * bucket, so it lists every object, even after a kill. It contains no credentials. Capture process, capture reader,
+ * command line.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -21,16 +22,16 @@ const part = z.tuple([z.int().nonnegative(), z.string()]);
 const entrySchema = z.object({
   first_id: z.int().positive(),
   last_id: z.int().positive(),
-  /** The folder of its objects, without a slash at the end. */
+  /** The folder of the file's objects, without a slash at the end. */
   folder: z.string(),
   from_ms: z.number(),
   to_ms: z.number(),
-  /** Bytes in packs, and number of packs. */
+  /** Total size and number of the packs. */
   bytes: z.int().nonnegative(),
   packs: z.int().nonnegative(),
   /** The file without its blocks, in parts: length and SHA-256 of each. */
   index: z.array(part),
-  /** Segments of the full-text index: first and last exchange, and their parts; absent: they are not there. */
+  /** Segments of the full-text index: first and last exchange, and parts; absent: they are not in the bucket. */
   text: z.array(z.tuple([z.int().positive(), z.int().positive(), z.array(part)])).optional(),
 });
 
@@ -44,7 +45,7 @@ const noteSchema = z.object({
   gateway: z.string().refine(isGatewayName),
   /**
    * Nonces of the manifest that this service wrote last, and of the manifest that it may have been writing. They
-   * distinguish its manifests from another service's.
+   * distinguish its manifests from those of another service.
    */
   nonces: z.array(z.string()),
   /** The data key of that manifest; null: not encrypted; absent: no manifest yet. */
@@ -54,8 +55,8 @@ const noteSchema = z.object({
       /** The whole file is in the bucket. */
       is_uploaded: z.boolean(),
       /**
-       * An erasure or a change of the key rewrites the file. The file's objects must be removed before the rewrite
-       * ends.
+       * The file is being rewritten, by an erasure or a change of the key. Its objects must be removed before the
+       * rewrite ends.
        */
       is_erasing: z.boolean(),
     }),
@@ -86,7 +87,7 @@ export const contentSchema = z.object({
 
 export type ManifestContent = z.output<typeof contentSchema>;
 
-/** Each gateway has an empty object here, so that a reader need not list everything. */
+/** Prefix of an empty object for each gateway, so that readers find the gateways without listing all objects. */
 export const GATEWAYS = 'gateways/';
 
 /**
@@ -110,7 +111,7 @@ export function readNote(path: string): OffloadNote | null {
   }
 }
 
-/** Writes the note; it survives a power failure. @throws Error of the file system */
+/** Writes the note. It is on the disk when this returns. @throws Error of the file system */
 export function writeNote(path: string, note: OffloadNote): void {
   const place = bucketNotePath(path);
   const partial = `${place}.part`;
@@ -122,7 +123,7 @@ export function writeNote(path: string, note: OffloadNote): void {
 /**
  * Notes that sealed files are about to be rewritten under another key. The next pass removes their objects and sends
  * them again. The service is stopped.
- * @param isMeant by the first id of a file
+ * @param isMeant selects files by their first ids
  * @throws Error of the file system
  */
 export function noteReplaced(path: string, isMeant: (firstId: number) => boolean): void {

@@ -1,8 +1,8 @@
 /**
  * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent when it is sealed. Its
- * blocks leave the local disk when CAPTURE_LOCAL_KEEP allows it and all objects were read back and compared;
- * attachments leave the disk when only files in the bucket refer to them. Each pass can be repeated, and continues what
- * an earlier process began. Nothing that stores exchanges waits for it. Capture process, command line.
+ * blocks are removed from the local disk when CAPTURE_LOCAL_KEEP allows it, after all objects were read back and
+ * compared. Attachments are removed from the disk when only files in the bucket refer to them. Each pass can be
+ * repeated, and continues the work of an earlier process. Appends do not wait for it. Capture process, command line.
  *
  * A file is moved in these steps: write the note; make the draft (the file without its blocks); send the packs and the
  * draft; write the manifest; compare what is in the bucket; rename the draft to the file's name. It is removed in these
@@ -45,26 +45,29 @@ interface OffloadOptions {
   /** A bucket or folder; null: the one in the note. */
   place: string | null;
   keep: LocalKeep;
-  /** For tests: throws to stop after a step. */
+  /** Tests pass a function that throws, so that work stops after a step. */
   fault?: ((point: OffloadStep) => void) | undefined;
 }
 
-/** What a pass needs of the log. */
+/** The methods of the log that a pass needs. */
 interface OffloadHost {
   /** Runs work while nothing reads or changes sealed files. */
   replace(work: () => void): Promise<void>;
-  /** Whether the full-text index has the file; without it, indexing would have to fetch the blocks. */
+  /**
+   * Whether the full-text index has all exchanges of the file. If not, the blocks must stay on the disk until they are
+   * indexed.
+   */
   isSearchable(file: SealedFile): boolean;
   /** When the first exchange of the live file began; null for an empty file. */
   readFirstStart(): Promise<number | null>;
 }
 
-/** Progress of the bucket. */
+/** Progress of moving files to the bucket. */
 export interface OffloadState {
-  /** Sealed files that are not in the bucket yet, and their bytes. */
+  /** Number and total size of the sealed files that are not in the bucket yet. */
   waiting_files: number;
   waiting_bytes: number;
-  /** Number and bytes of the files whose blocks are only in the bucket. */
+  /** Number and total size of the files whose blocks are only in the bucket. */
   offloaded_files: number;
   offloaded_bytes: number;
   /** Objects and folders that are to be removed. */
@@ -98,7 +101,7 @@ export class Offload {
   #note: OffloadNote;
   readonly #offloaded: OffloadedFiles;
   #isManifestDue = false;
-  /** Attachments may be in the bucket alone from now on. */
+  /** Whether to search for attachments that can be removed from the disk. */
   #isTidyingDue = true;
   #sent = 0;
   #failure: string | null = null;
@@ -106,7 +109,7 @@ export class Offload {
   #pass: Promise<void> | null = null;
   #isPaused = false;
   /**
-   * @returns null without a bucket
+   * @returns null if no bucket is configured or noted
    * @throws Error of one line: the note is damaged, or names another place
    */
   static open(options: OffloadOptions): Offload | null {
@@ -131,7 +134,7 @@ export class Offload {
     this.#thread = new BucketThread(note.place);
   }
 
-  /** Does everything that is due; one pass at a time. @throws StoreError; Error of the storage */
+  /** Sends, removes and evicts what is due; one pass at a time. @throws StoreError; Error of the storage */
   pass(host: OffloadHost): Promise<void> {
     // An order changes the files and their objects in the bucket.
     const { path } = this.#options;
@@ -155,7 +158,7 @@ export class Offload {
 
   async #doPass(host: OffloadHost): Promise<void> {
     this.#reconcile();
-    // Readers have the new key.
+    // The data key was changed, so the manifest must be written with the new one.
     if (this.#note.nonces.length > 0 && this.#note.key_id !== this.#keyId()) this.#isManifestDue = true;
     if (this.#isManifestDue || this.#note.removing.length > 0) await this.#remove();
     for (const file of this.#listFiles()) {
@@ -183,7 +186,7 @@ export class Offload {
 
   /**
    * Removes the attachments to which only files in the bucket refer.
-   * @returns false: some file has to be sent first
+   * @returns false if a file must be sent first
    */
   async #removeAttachments(host: OffloadHost): Promise<boolean> {
     let oldest = (await host.readFirstStart()) ?? Date.now();
@@ -225,7 +228,7 @@ export class Offload {
     let hasChanged = false;
     for (const entry of [...this.#note.files]) {
       const file = files.get(`${entry.first_id}-${entry.last_id}`);
-      // A file that is missing stays in the bucket: it may come back with its disk.
+      // The content of a missing file stays in the bucket, because the file may be on a disk that is not mounted.
       if (file === undefined || this.#offloaded.isOffloaded(file.path)) continue;
       if (!entry.is_erasing && existsSync(`${file.path}${DRAFT}`)) continue;
       if (!entry.is_erasing && !entry.is_uploaded) continue;
@@ -260,7 +263,7 @@ export class Offload {
         data_key,
       });
       if (planned === null) return;
-      // Retention may have removed the file meanwhile.
+      // Expiry may have removed the file in the meantime.
       if (!existsSync(path)) return removeFile(`${draft}.part`);
       entry = { first_id, last_id, folder, ...planned, is_uploaded: false, is_erasing: false };
       this.#note.files.push(entry);
@@ -289,7 +292,8 @@ export class Offload {
   }
 
   /**
-   * Sends what makes a file searchable on other machines, once. This follows the file, because the index is made later.
+   * Sends the full-text segments of a file once, so that other machines can search it. They are sent after the file,
+   * because they are made later.
    */
   async #sendText(file: SealedFile): Promise<void> {
     const entry = this.#find(file);
@@ -302,7 +306,7 @@ export class Offload {
     this.#options.fault?.('offload_text_sent');
   }
 
-  /** The next pass remakes a draft that no longer matches its file. @throws any other failure */
+  /** Drops a draft that no longer matches its file, so that the next pass makes a new one. @throws any other error */
   #forgetStale(thrown: unknown, file: SealedFile, entry: NotedFile): void {
     if (!(thrown instanceof StaleDraftError)) throw thrown;
     this.#drop(entry);
@@ -353,7 +357,7 @@ export class Offload {
     await this.#thread.call({ name: 'restore', path, target, data_key: this.#options.data_key });
     await replace(() => {
       if (!existsSync(path)) return removeFile(target);
-      // The file without blocks is the draft again.
+      // The file without blocks is kept as the draft.
       rmSync(`${path}${DRAFT}`, { force: true });
       linkSync(path, `${path}${DRAFT}`);
       renameSync(target, path);
@@ -362,7 +366,10 @@ export class Offload {
     this.#options.fault?.('offload_restored');
   }
 
-  /** Records that retention is about to remove a sealed file: its objects go with it. @throws Error of the file system */
+  /**
+   * Records that expiry is about to remove a sealed file, so that its objects are removed, too. @throws Error of the
+   * file system
+   */
   expire(file: SealedFile): void {
     const entry = this.#find(file);
     removeFile(`${file.path}${DRAFT}`);
@@ -384,7 +391,8 @@ export class Offload {
   }
 
   /**
-   * For an erasure or another key, while paused: restores the files that it will change. `removeErased` removes their objects.
+   * Restores the files that an erasure or a change of the key will rewrite; called while passes are paused.
+   * `removeErased` removes the files' objects.
    * @throws StoreError if the bucket cannot be read
    */
   async restoreErasing(
@@ -400,7 +408,9 @@ export class Offload {
     }
   }
 
-  /** Once the files are changed: removes their content from the bucket and the cache. @throws StoreError */
+  /**
+   * Removes the content of rewritten files from the bucket and the cache; called after the rewrite. @throws StoreError
+   */
   async removeErased(): Promise<void> {
     const folders = this.#note.files.filter(({ is_erasing }) => is_erasing).map(({ folder }) => folder);
     for (const entry of [...this.#note.files]) {
@@ -411,7 +421,7 @@ export class Offload {
     }
     this.#save();
     await this.#remove();
-    // A reader may have fetched a pack meanwhile.
+    // A reader may have fetched a pack in the meantime.
     for (const folder of folders) this.#forgetCopies(folder);
   }
 
@@ -422,7 +432,7 @@ export class Offload {
       if (name.startsWith(`${basename(folder)}-`)) rmSync(join(cache, name), { force: true });
   }
 
-  /** Removes the noted objects, once the manifest no longer lists them. */
+  /** Writes a manifest that no longer lists the noted objects, and then removes them. */
   async #remove(): Promise<void> {
     await this.#writeManifest();
     const names = [...this.#note.removing];
@@ -452,7 +462,7 @@ export class Offload {
     const bytes = Buffer.from(
       JSON.stringify({ format: MANIFEST_FORMAT, nonce, content: Buffer.from(content).toString('base64') }),
     );
-    // This precedes the manifest, because it is written only with the first manifest.
+    // Written before the first manifest, so that readers find every gateway that has a manifest.
     if (found === null)
       await this.#thread.call({ name: 'put', object: `${GATEWAYS}${gateway}`, bytes: new Uint8Array() });
     await this.#thread.call({ name: 'put', object, bytes });
@@ -478,7 +488,7 @@ export class Offload {
     );
   }
 
-  /** The present progress; cheap. */
+  /** The current progress. Does not access the bucket. */
   state(): OffloadState {
     const state: OffloadState = {
       waiting_files: 0,

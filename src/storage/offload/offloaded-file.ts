@@ -1,17 +1,17 @@
 /**
- * A sealed capture file whose blocks are in a bucket: it has everything else (metadata, summaries, turns), and for each block
- * its place in a pack. Its `meta` table says which packs there are, and where its attachments are. Any thread.
+ * A sealed capture file whose blocks are in a bucket. It has all other data (metadata, summaries, turns), and the place
+ * of each block in a pack. Its `meta` table lists the packs and the places of attachments. Any thread.
  */
 import { statSync } from 'node:fs';
 import { z } from 'zod';
 import { type CaptureEnv, openCaptureEnv } from '../capture/layout.ts';
 
 const OFFLOADED = 'offloaded';
-/** The beginning of the key of an attachment's place; its name follows. */
+/** Prefix of the keys for the places of attachments; the attachment's name follows. */
 const ATTACHMENT = 'attachment ';
 
 const contentSchema = z.object({
-  /** The folder of its objects in the bucket, without a slash at the end. */
+  /** The folder of the file's objects in the bucket, without a slash at the end. */
   folder: z.string(),
   /** When its first exchange began, and when its last one ended, in milliseconds since the epoch. */
   from_ms: z.number(),
@@ -22,7 +22,7 @@ const contentSchema = z.object({
   attachments: z.array(z.tuple([z.int().nonnegative(), z.string()])),
 });
 
-/** Where an attachment is: in the packs of attachments as one sequence. */
+/** Where an attachment is. The packs of attachments count as one sequence of bytes. */
 export interface AttachmentPlace {
   /** The name of its file. */
   name: string;
@@ -30,7 +30,7 @@ export interface AttachmentPlace {
   bytes: number;
 }
 
-/** A pack of attachments has this size, whatever is in it: a large attachment is in several packs. */
+/** All packs of attachments except the last have this size. A large attachment is in several packs. */
 export const ATTACHMENT_PACK_BYTES = 4 << 20;
 
 const placeSchema = z.tuple([z.int().nonnegative(), z.int().nonnegative()]);
@@ -60,7 +60,7 @@ export function writeAttachmentPlace(env: CaptureEnv, { name, offset, bytes }: A
   env.meta.putSync(ATTACHMENT + name, Buffer.from(JSON.stringify([offset, bytes])));
 }
 
-/** @returns null if the file does not say where it is */
+/** @returns null if the file has no place for the attachment */
 export function readAttachmentPlace(env: CaptureEnv, name: string): AttachmentPlace | null {
   const row = env.meta.get(ATTACHMENT + name);
   return row === undefined ? null : parsePlace(name, row);
@@ -84,7 +84,7 @@ export function isOffloadedRow(key: string): boolean {
   return key === OFFLOADED || key.startsWith(ATTACHMENT);
 }
 
-/** Remembers which sealed files have their blocks in a bucket. */
+/** Caches which sealed files have their blocks in a bucket. */
 export class OffloadedFiles {
   readonly #dataKey: Uint8Array | null;
   readonly #known = new Map<string, { inode: bigint; bytes: number | null }>();
@@ -99,7 +99,10 @@ export class OffloadedFiles {
     return this.bytesOf(path) !== null;
   }
 
-  /** Bytes in the bucket. @returns null for a file that has its blocks or does not exist. @throws CaptureFileError */
+  /**
+   * Size of a file's packs in the bucket. @returns null for a file that has its blocks or does not exist. @throws
+   * CaptureFileError
+   */
   bytesOf(path: string): number | null {
     const inode = statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
     if (inode === undefined) {

@@ -1,7 +1,7 @@
 /**
- * Reads blocks and attachments of a file whose content is in a bucket: from the packs in the cache folder, and from the
- * bucket if a pack is not cached. The call waits for the bucket, because readers are synchronous; after a failure, further calls
- * fail at once for a time. Any thread; the writing process forbids fetching, so it never waits.
+ * Reads blocks and attachments of a file whose content is in a bucket: from packs in the cache folder, or from the
+ * bucket if a pack is not cached. Readers are synchronous, so a call blocks until the bucket has answered. After a
+ * failure, further calls fail at once for a time. Any thread; the capture process forbids fetching, so it never waits.
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -17,9 +17,9 @@ import {
   readOffloadedFile,
 } from './offloaded-file.ts';
 
-/** How long a read waits for an object. */
+/** Maximum time that a read waits for an object. */
 const FETCH_MS = 20_000;
-/** How long reads fail at once after a failed one. */
+/** How long reads fail at once after a failure. */
 const DOWN_MS = 5_000;
 
 /** The bucket of one capture database. */
@@ -29,13 +29,13 @@ interface Source {
   why: string;
 }
 
-/** By place: the captures of many gateways may be in one bucket. */
+/** The buckets by place. The captures of several gateways may be in one bucket. */
 const sources = new Map<string, Source>();
-/** The place of each note. */
+/** The place that each note names, by the note's path. */
 const places = new Map<string, string>();
 let mayFetch = true;
 
-/** Whether reads may fetch from a bucket; otherwise only the cache is read. */
+/** Sets whether reads may fetch from a bucket. If not, only the cache is read. */
 export function allowFetching(may: boolean): void {
   mayFetch = may;
 }
@@ -45,10 +45,7 @@ function cacheName(object: string): string {
   return `${basename(dirname(object))}-${basename(object)}`;
 }
 
-/**
- * @param path of the file
- * @throws CaptureFileError `remote` if the block cannot be fetched; `damaged`
- */
+/** @param path path of the file @throws CaptureFileError `remote` if the block cannot be fetched; `damaged` */
 export function readOffloadedBlock(env: CaptureEnv, path: string, place: PackPlace): Buffer {
   const content = readOffloadedFile(env);
   const pack = content?.packs[place.pack];
@@ -90,20 +87,21 @@ function readPack(
   if (cached !== null) return cached;
   fetchObject(path, { object, copy, bytes, sha256 });
   const fetched = readPart(copy, place.offset, place.bytes);
-  if (fetched === null) throw refuse(path, 'what was fetched is no longer in the cache: it is too small');
+  if (fetched === null)
+    throw refuse(path, 'the fetched copy was removed from the cache, which may be too small');
   return fetched;
 }
 
 interface WantedObject {
   object: string;
-  /** Path of its copy. */
+  /** Path of the object's copy in the cache. */
   copy: string;
   bytes: number;
   sha256: string;
 }
 
 function fetchObject(path: string, wanted: WantedObject): void {
-  if (!mayFetch) throw refuse(path, 'they are not fetched for this');
+  if (!mayFetch) throw refuse(path, 'this process does not fetch from the bucket');
   const source = sourceOf(path);
   if (performance.now() < source.not_before_ms) throw refuse(path, source.why);
   const why = source.thread.callNow({ name: 'fetch', ...wanted }, FETCH_MS);
@@ -116,7 +114,7 @@ function fetchObject(path: string, wanted: WantedObject): void {
 function sourceOf(path: string): Source {
   const note = bucketNotePath(path);
   const place = places.get(note) ?? readNote(path)?.place;
-  if (place === undefined) throw refuse(path, `${note} is missing, which says where they are`);
+  if (place === undefined) throw refuse(path, `${note} is missing, which names the bucket`);
   places.set(note, place);
   let source = sources.get(place);
   if (source === undefined) {

@@ -1,7 +1,7 @@
 /**
- * From a sealed file to its draft (the file without blocks), to packs, and back. A pack is a sequence of blocks in
- * their form in the file: compressed, and encrypted if there is a data key. A pool thread of the capture process and
- * the command line.
+ * Makes the draft of a sealed file (the file without blocks) and its packs, and rebuilds the sealed file from them. A
+ * pack is a sequence of blocks with the same bytes as in the file: compressed, and encrypted if there is a data key. A
+ * pool thread of the capture process and the command line.
  */
 import { createHash } from 'node:crypto';
 import { rmSync, statSync, utimesSync } from 'node:fs';
@@ -35,9 +35,11 @@ import {
   writeOffloadedFile,
 } from './offloaded-file.ts';
 
-/** A pack of this size takes no more blocks. A reader fetches a whole pack for one exchange. */
+/**
+ * No more blocks are added to a pack of this size. It is small, because a reader fetches a whole pack for one exchange.
+ */
 const PACK_BYTES = 4 << 20;
-/** A larger block stays in the file, because objects pass through memory. */
+/** Larger blocks stay in the file, because whole objects are held in memory. */
 const BLOCK_BYTES_MAX = 32 << 20;
 const EMPTY = Buffer.alloc(0);
 /** Maximum number of rows of one transaction. */
@@ -55,7 +57,7 @@ interface DraftOptions {
 
 /**
  * Makes the draft of a sealed file; it is on the disk when this resolves.
- * @returns null if the index is incomplete: then listing exchanges would need the blocks
+ * @returns null if the index is incomplete, because without it exchanges can be listed only with the blocks
  * @throws CaptureFileError, what `check` throws, Error of the storage
  */
 export async function makeDraft(options: DraftOptions): Promise<Omit<PlannedFile, 'index'> | null> {
@@ -133,7 +135,7 @@ export class PackBuilder {
   readonly #source: CaptureEnv;
   readonly #draft: CaptureEnv;
   readonly #attachments: string;
-  /** What the draft says. */
+  /** The packs and times that the draft lists. */
   readonly content: OffloadedContent;
   /** The first block of the next pack. */
   #next = { pack: 0, key: 1 };
@@ -218,7 +220,7 @@ export async function makeWhole({ path, target: copy, data_key, read }: WholeOpt
 }
 
 /**
- * The contents of a draft.
+ * Reads which packs a draft lists.
  * @throws StaleDraftError if it does not match the sealed file
  */
 export async function readDraft(
@@ -241,7 +243,7 @@ export async function readDraft(
   }
 }
 
-/** The key that a sealed file has: there are two during a change (capture-keys.ts). */
+/** Finds the key of a sealed file, of the two keys during a change of the key (capture-keys.ts). */
 function findKey({ sealing }: CaptureEnv, path: string, dataKey: Uint8Array | null): Uint8Array | null {
   const { all } = readCaptureKeys(livePath(path), dataKey);
   return all.find((key) => openDataKey(key)?.id === sealing?.key.id) ?? dataKey;
@@ -302,7 +304,7 @@ class Batch {
 
   addBlock(key: number, block: Buffer): void {
     const { value, pieces } = cutBlock(block, this.#nextPiece);
-    // A copy, because LMDB reuses the memory of its pages.
+    // Copied, because LMDB reuses the memory of its pages.
     const row = { key, value: Buffer.from(value), pieces: pieces.map((piece) => Buffer.from(piece)) };
     this.#rows.push({ ...row, from: this.#nextPiece });
     this.#nextPiece += pieces.length;
@@ -328,7 +330,7 @@ interface CopyOptions {
   data_key: Uint8Array | null;
 }
 
-/** Writes a file like a sealed one: without free pages, on the disk, read-only, and of the same age. */
+/** Writes a file like a sealed one: without free pages, synced, read-only, and with the same modification time. */
 async function writeLike(
   { path, copy, source, data_key }: CopyOptions,
   fill: (target: CaptureEnv) => Promise<void>,

@@ -1,6 +1,6 @@
 /**
- * Captures of gateways in a bucket, for a command on another machine: fetches the files without blocks into a folder, where they
- * are read like any capture database. Command line.
+ * Fetches captures of gateways from a bucket, for a command on another machine. The files without blocks are written
+ * into a folder, where they are read like any capture database. Command line.
  */
 import { join } from 'node:path';
 import { StoreError } from '../bucket/object-store.ts';
@@ -10,7 +10,7 @@ import { listGateways, RemoteFiles, readManifest } from './remote-files.ts';
 /** The captures of one gateway. */
 export interface RemoteCaptures {
   gateway: string;
-  /** Path of their database here. */
+  /** Path of the local database. */
   db: string;
   /** When the gateway last wrote its list of files to the bucket. */
   written_at: string;
@@ -20,14 +20,14 @@ interface RemoteOptions {
   place: string;
   /** null: all gateways. */
   gateway: string | null;
-  /** Where the files go. */
+  /** The folder for the files. */
   folder: string;
   /** Secret; null: not encrypted. */
   data_key: Uint8Array | null;
 }
 
 /**
- * Fetches what is new, and removes what is no longer in the bucket.
+ * Fetches new files, and removes files that are not in the bucket any more.
  * @throws StoreError with one line; Error of the file system
  */
 export async function fetchCaptures({

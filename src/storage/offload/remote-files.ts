@@ -1,7 +1,7 @@
 /**
- * The files of one gateway's captures in a bucket, copied to this machine: the files without blocks, and the segments of the
- * full-text index. They are read like any capture database; bodies are fetched when they are read (offloaded-reads.ts). The
- * bucket's thread, command line.
+ * Copies the files of one gateway's captures from a bucket to this machine: the files without blocks, and the segments
+ * of the full-text index. They are read like any capture database; bodies are fetched when they are read
+ * (offloaded-reads.ts). The bucket's thread, command line.
  */
 import { createHash } from 'node:crypto';
 import { appendFileSync, chmodSync, readdirSync, renameSync, rmSync } from 'node:fs';
@@ -62,7 +62,7 @@ export async function readManifest(
 
 interface RemoteFilesOptions {
   store: ObjectStore;
-  /** Path of the gateway's database here. */
+  /** Path of the gateway's local database. */
   db: string;
   /** Secret; null: not encrypted. */
   data_key: Uint8Array | null;
@@ -72,7 +72,7 @@ export class RemoteFiles {
   readonly #store: ObjectStore;
   readonly #db: string;
   readonly #dataKey: Uint8Array | null;
-  /** The folder in the bucket of each file that is here. */
+  /** The folder in the bucket of each local file, by path. */
   readonly #known = new Map<string, string>();
 
   constructor({ store, db, data_key }: RemoteFilesOptions) {
@@ -86,8 +86,8 @@ export class RemoteFiles {
   }
 
   /**
-   * Removes what is no longer in the bucket, for example because exchanges in it were erased.
-   * @returns the files that are not here yet
+   * Removes local files that are not in the bucket any more, for example because exchanges in them were erased.
+   * @returns the files that were not fetched yet
    * @throws Error of the file system
    */
   async prepare(place: string, { gateway, files }: ManifestContent): Promise<OffloadedFile[]> {
@@ -115,7 +115,7 @@ export class RemoteFiles {
     return [...wanted.values()];
   }
 
-  /** Removes packs of files that are no longer in the bucket. */
+  /** Removes cached packs of files that are not in the bucket any more. */
   #forgetCopies(files: readonly OffloadedFile[]): void {
     const cache = cacheFolder(this.#db);
     if (!isThere(cache)) return;
@@ -148,7 +148,10 @@ export class RemoteFiles {
     if (isThere(path)) this.#known.set(path, file.folder);
   }
 
-  /** Fetches the segments of a file that are not here, and removes others. @throws StoreError; Error of the file system */
+  /**
+   * Fetches missing segments of a file, and removes those that the bucket no longer has. @throws StoreError; Error of
+   * the file system
+   */
   async fetchText(file: OffloadedFile): Promise<void> {
     const listed = file.text ?? [];
     const here = new Set(this.#segmentsOf(file).map(({ path }) => path));
@@ -187,7 +190,7 @@ export class RemoteFiles {
     parts: OffloadedFile['index'],
     nameOf: (at: number) => string,
   ): Promise<void> {
-    // Two commands may fetch the same file.
+    // Two processes may fetch the same file, so each uses its own temporary name.
     const partial = `${path}.${process.pid}.part`;
     rmSync(partial, { force: true });
     for (const [at, [bytes, sha256]] of parts.entries()) {
