@@ -1,16 +1,16 @@
 /**
- * Ends processes that read a database in one transaction for too long. Such a transaction keeps LMDB from reusing
- * pages that were freed since, so the file grows with each write and never shrinks. The commands and the capture
- * reader renew their transactions with each call; a copy for a backup is one transaction. Ending a reader is safe:
- * it changes nothing, and a process that is ended in a write transaction leaves the state before it. Runs in the
- * capture process for captures, and on the main thread for the databases of DATA_DIR. A process is ended only if the
- * system says that it maps the file (Linux), because its id may come from another container that shares the file.
+ * Kills processes that have had a read transaction of a database open for too long. Such a transaction keeps LMDB from
+ * reusing pages that were freed later, so the file grows with each write and never shrinks. The commands and the
+ * capture reader renew their transactions with each call; a copy for a backup is one transaction. Killing a reader is
+ * safe. Readers change nothing, and if a process is killed in a write transaction, the transaction has no effect. Runs
+ * in the capture process for captures, and on the main thread for the databases of DATA_DIR. A process is killed only
+ * if /proc (Linux) shows that it maps the file, because its id may come from another container that shares the file.
  */
 import { readFileSync, realpathSync } from 'node:fs';
 import { type Clock, systemClock } from '../std/clock.ts';
 import type { OpenSnapshot } from './lmdb/snapshots.ts';
 
-/** Ages of a read transaction: from which the process is named, asked to end, and killed. */
+/** Ages of a read transaction at which its process is reported, gets SIGTERM, and gets SIGKILL. */
 export const READ_AGES = { told_ms: 60_000, asked_ms: 900_000, killed_ms: 960_000 };
 type ReadAges = typeof READ_AGES;
 
@@ -18,7 +18,7 @@ type ReadAges = typeof READ_AGES;
 export interface OldRead {
   pid: number;
   seconds: number;
-  /** `told`: it is only named. */
+  /** `told`: the process was only reported. `asked`: it got SIGTERM. */
   done: 'told' | 'asked' | 'killed';
 }
 
@@ -28,7 +28,7 @@ interface ReadWatchOptions {
   listReads: () => OpenSnapshot[];
   /** Called once for each step. */
   tell: (read: OldRead) => void;
-  /** Processes that are named, but never ended. */
+  /** Selects processes that are reported, but not killed. */
   isSpared?: (pid: number) => boolean;
   ages?: ReadAges;
   clock?: Pick<Clock, 'monotonicMs'>;
@@ -43,7 +43,7 @@ export class ReadWatch {
   readonly #options: ReadWatchOptions;
   readonly #ages: ReadAges;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
-  /** The transactions of the last check; LMDB has room for a bounded number of them. */
+  /** The transactions of the last check. LMDB limits their number. */
   #reads = new Map<string, WatchedRead>();
 
   constructor(options: ReadWatchOptions) {
@@ -57,7 +57,7 @@ export class ReadWatch {
     const now = this.#clock.monotonicMs();
     const reads = new Map<string, WatchedRead>();
     for (const { pid, thread, txn } of this.#options.listReads()) {
-      // The writer holds the snapshot of its last checkpoint.
+      // The writer itself keeps a snapshot open for its last checkpoint.
       if (pid === process.pid) continue;
       const key = `${pid} ${thread} ${txn}`;
       const read = this.#reads.get(key) ?? { since_ms: now, done: null };
@@ -67,7 +67,10 @@ export class ReadWatch {
     this.#reads = reads;
   }
 
-  /** Age of the oldest read transaction of another process at the last check, in seconds; 0 without one. */
+  /**
+   * Age of the oldest read transaction of another process that the last check found, in seconds; 0 if there was no such
+   * transaction.
+   */
   get oldest_s(): number {
     const now = this.#clock.monotonicMs();
     let oldest = 0;
@@ -98,7 +101,7 @@ export class ReadWatch {
   }
 }
 
-/** Whether a process of this machine maps the file; false where that cannot be found out. */
+/** Whether a process of this machine maps the file; false if that cannot be determined. */
 function maps(pid: number, path: string): boolean {
   try {
     return readFileSync(`/proc/${pid}/maps`, 'latin1').includes(` ${realpathSync(path)}\n`);

@@ -1,12 +1,12 @@
 /**
  * A file of records that are acknowledged before they are in their database. Each record is one `write` to the kernel,
  * so it survives the end of the process. When the database has all records, the log starts over at the beginning of the
- * file. The file therefore stays as small as the records in progress, and its pages stay in memory. Server threads.
+ * file. So the file stays small, and its pages stay in memory. Server threads.
  *
  * Format, big-endian: [8 bytes mark][16 bytes identity][u32 CRC-32 of both], then records: [u32 length][u32 CRC-32 of
- * the rest][f64 number][payload]. Numbers continue when the log starts over, so a left-over record has too low a
- * number. The database stores the identity with the number of the last record that it has applied. With a data key, the
- * mark is different and each payload is encrypted for its identity and number.
+ * the rest][f64 number][payload]. Numbers continue when the log starts over, so records that were not overwritten yet
+ * are recognized by their lower numbers. The database stores the identity with the number of the last record that it
+ * has applied. With a data key, the mark is different and each payload is encrypted for its identity and number.
  */
 import { randomBytes } from 'node:crypto';
 import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
@@ -39,7 +39,7 @@ export class RedoLog {
   readonly isDamaged: boolean;
   readonly #headBytes: number;
   readonly #file: number;
-  /** Unencrypted records since the log last started over. Callers of `append` may keep views of them. */
+  /** Unencrypted records since the log last started over. Callers of `append` may keep views of these bytes. */
   readonly #bytes: Buffer;
   #end = 0;
   /** End of the record bytes in the file. Bytes after {@link #end} belong to obsolete records. */
@@ -52,7 +52,7 @@ export class RedoLog {
 
   /**
    * Opens the file, or creates it with its folder.
-   * @param capacity most bytes of unencrypted records
+   * @param capacity maximum size of the unencrypted records
    * @param sealer encrypts the payloads; null: no encryption
    * @throws Error of the file system
    */
@@ -95,8 +95,8 @@ export class RedoLog {
   }
 
   /**
-   * Appends a record; it is acknowledged once this has returned.
-   * @param write writes the payload into the bytes from `at` on and returns its end; −1: it does not fit
+   * Appends a record. The record is acknowledged when this returns.
+   * @param write writes the payload into the bytes from `at` on and returns its end; −1 if the payload does not fit
    * @returns the record's number, or 0 when it does not fit
    * @throws Error of the file system; then the record is not acknowledged
    */

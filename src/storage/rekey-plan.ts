@@ -24,11 +24,11 @@ const planSchema = z.object({
   state: z.enum(['writing', 'written']),
   /** Identifies the new key; null: the data will not be encrypted. */
   key_id: z.string().nullable(),
-  /** Databases to which no other process may write meanwhile. */
+  /** Databases to which no other process may write during the change. */
   claims: z.array(z.string()),
   /** New files and folders, and the paths that they replace. A folder at such a path is removed first. */
   moves: z.array(z.object({ from: z.string(), to: z.string() })),
-  /** Paths whose content is useless with the new key. */
+  /** Paths to remove, because their content is useless with the new key. */
   removals: z.array(z.string()),
 });
 
@@ -38,7 +38,7 @@ export type RekeyPlan = z.output<typeof planSchema>;
 const PARTS = ['.rekey', '.erase'];
 
 /**
- * @returns null without a plan
+ * @returns null if there is no plan
  * @throws Error if the plan is not readable, or contains a path that no change of the key and no erasure touches
  */
 function readPlan(place: PlanPlace): RekeyPlan | null {
@@ -142,7 +142,7 @@ export async function settlePlan(
   try {
     for (const path of readPlan(place)?.claims ?? [])
       if (!held.includes(path)) claims.push(await claimWriter(path, { patience_ms: 0 }));
-    // Read again: now the claims are held, so no other process changes it.
+    // Read again, because only now, with the claims, no other process can change the plan.
     const plan = readPlan(place);
     if (plan === null) return null;
     if (plan.state === 'written') finishPlan(place, plan, step);
@@ -158,7 +158,7 @@ export function finishPlan({ data_dir: dataDir }: PlanPlace, plan: RekeyPlan, st
   const folders = new Set<string>([dataDir]);
   for (const { from, to } of plan.moves) {
     folders.add(dirname(to));
-    // The file is not there, because it was moved before.
+    // The file was already moved by an earlier, interrupted attempt.
     if (!existsSync(from)) continue;
     step();
     rmSync(to, { recursive: true, force: true });

@@ -3,11 +3,11 @@
  * ones and then replace them together (rekey-plan.ts), so a change needs as much free space as the data. Main thread of
  * the command line.
  *
- * Captures may have the new key already (ordered-rewrite.ts changes it while the gateway runs). Those files stay as they
- * are, so the service is stopped only for the rest.
+ * Captures may already have the new key (ordered-rewrite.ts changes it while the gateway runs). Those files are not
+ * rewritten, so the service need only be stopped for the other data.
  *
- * Data that the old key does not open was already damaged. Damaged captured blocks are copied unchanged, so that ids
- * stay the same and readers report the damage as before. Damaged rows and attachments are omitted. Both are counted.
+ * Data that the old key cannot decrypt is damaged. Damaged captured blocks are copied unchanged, so that ids stay the
+ * same and readers report the damage as before. Damaged rows and attachments are omitted. Both are counted.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -64,9 +64,9 @@ interface RekeyOptions {
 export interface RekeyReport {
   files: number;
   bytes: number;
-  /** Number of values and files that the old key did not open. */
+  /** Number of values and files that the old key could not decrypt. */
   damaged: number;
-  /** Whether an interrupted change to this same key was finished; then nothing else was necessary. */
+  /** Whether an interrupted change to this same key was finished; in that case, no further work was necessary. */
   was_finished: boolean;
 }
 

@@ -1,7 +1,7 @@
 /**
- * The marker of an incomplete restore. It is beside each database from before the first file is placed until after
- * the last one is checked, and lists all files, so that the next restore can remove them. Until then, the service and
- * all commands refuse these databases. Any thread.
+ * The marker of an incomplete restore. It is written beside each database before the first file is copied, and removed
+ * after the last file is checked. It lists all files, so that the next restore can remove them. While it exists, the
+ * service and all commands refuse these databases. Any thread.
  */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, extname, join } from 'node:path';
@@ -24,7 +24,7 @@ function markerPath(db: string): string {
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}.restoring`;
 }
 
-/** The first path is checked before the others, and removed last. */
+/** The paths of all markers. The first is checked first, and removed last. */
 function markerPaths({ data_dir, capture_db }: Pick<RestoreMarker, 'data_dir' | 'capture_db'>): string[] {
   return [...new Set([join(data_dir, 'main.mdb'), join(data_dir, 'runs.mdb'), capture_db].map(markerPath))];
 }
@@ -52,7 +52,7 @@ export function writeMarkers(restore: Omit<RestoreMarker, 'format'>): void {
   }
 }
 
-/** Removes the markers: either all files are in place, or all were removed. */
+/** Removes the markers. Call it when all files are in place, or all were removed. */
 export function removeMarkers(place: Pick<RestoreMarker, 'data_dir' | 'capture_db'>): void {
   for (const path of markerPaths(place).reverse()) {
     rmSync(path, { force: true });
@@ -61,7 +61,7 @@ export function removeMarkers(place: Pick<RestoreMarker, 'data_dir' | 'capture_d
 }
 
 /**
- * @returns the content of the marker, of which only the format is checked; null without one
+ * @returns the content of the marker, of which only the format is checked; null if there is no marker
  * @throws SyntaxError or Error for a marker that is not readable
  */
 export function readMarker(place: Pick<RestoreMarker, 'data_dir' | 'capture_db'>): RestoreMarker | null {

@@ -27,8 +27,8 @@ import { readMarker, removeMarkers, writeMarkers } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
 /**
- * Restores a backup to a place where the service can start from it, and reads it back. No other restore and no start
- * can come between. Files of an earlier interrupted restore into the same place are removed first.
+ * Restores a backup to a place where the service can start from it, and reads it back. No other restore can run, and no
+ * service can start, at the same time. Files of an earlier interrupted restore into the same place are removed first.
  * @param into a DATA_DIR without databases, and the path of the capture database
  * @throws BackupError if the backup is incomplete or the destination contains data; Error of the file system
  */
@@ -53,7 +53,7 @@ export async function restoreBackup(
 }
 
 /**
- * Removes what was left by a restore that a signal ended.
+ * Removes the files of a restore that a signal interrupted.
  * @throws BackupError while another restore runs; Error of the file system
  */
 export async function undoRestore(into: BackupSource): Promise<void> {
@@ -115,7 +115,7 @@ async function placeFiles(
   progress: BackupProgress,
 ): Promise<void> {
   refusePresent(manifest, into);
-  // Before the first write: refuses a backup with missing files at once.
+  // Checked before the first write, so that a backup with missing files is refused at once.
   const paths = manifest.files.map((file) => findBackedUp(source, file));
   const { data_dir, capture_db } = into;
   const placed: string[] = [];
@@ -178,14 +178,14 @@ async function verifyFile(path: string, { name, kind, rows, sha256 }: FileEntry)
   if (digestFile(path) !== sha256) throw new BackupError(`${name} is not what was backed up`);
   if (!MAPPED.has(kind)) return;
   try {
-    // LMDB ends the process for a file that is not a database.
+    // LMDB would crash the process if the file is not a database.
     checkFileHead(path);
   } catch (thrown) {
     if (!(thrown instanceof FileHeadError)) throw thrown;
     throw new BackupError(`${name} in the backup is not a database, or is damaged (${thrown.why})`);
   }
-  // Reads every row. The counts are not compared: the digest proves more, and an earlier version may have counted
-  // wrong.
+  // Reads every row. The counts are not compared, because the digest proves more, and an earlier version may have
+  // counted wrong.
   if (rows !== undefined) await countRows(path);
 }
 

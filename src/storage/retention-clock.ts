@@ -1,8 +1,7 @@
 /**
- * Stores the clock of the last accepted retention pass on the disk, compares the present clock with it
- * (domain/retention-clock.ts), and warns while a pass waits for a confirmation. Each of the two deleting processes
- * has its own file: DATA_DIR/retention-clock, `<capture db>.retention-clock`. Server threads, the capture process and
- * the command line.
+ * Stores the time of the last accepted deletion by age, compares the current time with it (domain/retention-clock.ts),
+ * and warns while a pass waits for a confirmation. Each of the two deleting processes has its own file:
+ * DATA_DIR/retention-clock, `<capture db>.retention-clock`. Server threads, the capture process and the command line.
  */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -34,7 +33,7 @@ export function capturesNotePath(captureDb: string): string {
   return `${captureDb}.retention-clock`;
 }
 
-/** For systems without a boot id: within one process, the boot is the same. */
+/** Used on systems without a boot id. It is the same within a process, during which the machine cannot restart. */
 const UNNAMED_BOOT = randomUUID();
 
 /** Reads the clock of this machine. */
@@ -112,7 +111,7 @@ export class RetentionClock {
     return this.#waits;
   }
 
-  /** Call it once before each pass. @returns the time from which ages count, milliseconds since the epoch */
+  /** Call it once before each pass. @returns the time to which ages refer, in milliseconds since the epoch */
   async nowForAges(): Promise<number> {
     const { path, read = readClock } = this.#parts;
     const last = readNote(path);
@@ -125,7 +124,10 @@ export class RetentionClock {
     return judgement.now_ms;
   }
 
-  /** Writes the note. On a full disk the old note stays, and the next pass is compared with it. */
+  /**
+   * Writes the note. If that fails, for example because the disk is full, the old note stays, and the next pass is
+   * compared with it.
+   */
   async #note(reading: ClockReading): Promise<void> {
     const { path, warn } = this.#parts;
     try {

@@ -2,7 +2,7 @@
 import type { Database, RootDatabase } from 'lmdb';
 import type { ValueTable } from './lmdb/sealed-table.ts';
 
-/** Maximum number of rows, and maximum bytes, of one transaction. */
+/** A batch is written when it has this many rows or bytes. */
 const BATCH_ROWS = 1_000;
 const BATCH_BYTES = 4 << 20;
 

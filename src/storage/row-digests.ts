@@ -1,10 +1,10 @@
-/** Counts and digests of rows by table, by which a copy is compared with its original. Pure; any thread. */
+/** Counts and digests of rows by table, with which a copy is compared with its original. Pure; any thread. */
 import { createHash, type Hash } from 'node:crypto';
 import type { StoredRow } from './shared/truth.ts';
 
 export interface TableDigest {
   rows: number;
-  /** Of keys and values with their lengths, in the order of the keys. */
+  /** Digest of keys and values with their lengths, in the order of the keys. */
   sha256: string;
 }
 
@@ -25,7 +25,7 @@ export class RowDigests {
     }
   }
 
-  /** Ends it. */
+  /** Completes the digests. No rows can be added afterwards. */
   read(): Map<string, TableDigest> {
     return new Map(
       [...this.#tables]

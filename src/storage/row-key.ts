@@ -1,14 +1,14 @@
 /**
- * Row keys as bytes that sort like their parts: numbers before texts, numbers by value, texts by their UTF-8 bytes, a
- * key before those that extend it. After the tuple layer of FoundationDB (github.com/apple/foundationdb,
- * design/tuple.md): a part is a type byte, its bytes and, for texts, a final 0; a 0 inside a text becomes 0 255. Any
- * thread.
+ * Encodes row keys as bytes that sort like their parts: numbers before texts, numbers by value, texts by their UTF-8
+ * bytes, and a key before the keys that extend it. After the tuple layer of FoundationDB
+ * (github.com/apple/foundationdb, design/tuple.md): a part is a type byte, its bytes and, for texts, a final 0; a 0
+ * inside a text becomes 0 255. Any thread.
  */
 import type { RowKey } from '../runtime/protocol.ts';
 
 const NUMBER = 1;
 const TEXT = 2;
-/** A number with its mark. */
+/** Length of an encoded number with its type byte. */
 const NUMBER_BYTES = 9;
 /** Greater than every type byte: ends the range of keys that extend a prefix. */
 const AFTER_ALL = 255;
@@ -63,9 +63,7 @@ export function decodeRowKey(bytes: Uint8Array): (string | number)[] {
   return key;
 }
 
-/**
- * @param spare bytes left free after the parts
- */
+/** @param spare number of unused bytes after the parts */
 function encodeParts(parts: RowKey, spare: number): Buffer {
   let bytes = spare;
   for (const part of parts) bytes += typeof part === 'number' ? NUMBER_BYTES : measureText(part);

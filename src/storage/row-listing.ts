@@ -1,7 +1,7 @@
 /**
  * Adds list entries for rows of earlier versions, which did not write the lists that this version reads. This happens
- * once per database, in small transactions in the background. Rows written meanwhile are already in the lists. Server
- * threads; the capture reader and the command line check whether it has finished.
+ * once per database, in small transactions in the background. Rows that this version writes are in the lists from the
+ * start. Server threads; the capture reader and the command line check whether it has finished.
  */
 import { RUN_LISTS, type RunListRow, runListKeys } from '../domain/run-list.ts';
 import { RUN_OUTCOMES, RUNS, type RunRow } from '../domain/run-rows.ts';
@@ -18,7 +18,7 @@ import type { Row, TableReader, Tables } from './tables.ts';
 /** Maximum number of rows that one transaction adds to the lists. */
 export const RUN_LISTING_ROWS = 500;
 
-/** Progress of one listing; key [table of the lists]. */
+/** Table with the progress of listings; key: [table of the lists]. */
 export const LISTINGS = 'listings';
 
 interface Listing {

@@ -1,8 +1,8 @@
 /**
- * Reads the outcomes of finished monitor runs (`runs.mdb`) and users' marks (`main.mdb`), which apply to captured
- * runs with the same ids. A box that shares its rows has both in one file, its view. Capture reader, command line.
- * A run is looked up by its id. All runs are scanned once only if the service has not yet listed the outcomes of an
- * earlier version (row-listing.ts).
+ * Reads the *words* about captured runs: the outcomes of finished monitor runs with the same ids (`runs.mdb`), and
+ * users' marks (`main.mdb`). A box that shares its rows has both in one file, its view. Capture reader, command line. A
+ * run is looked up by its id. All runs are scanned once if the service has not yet listed the outcomes that an earlier
+ * version stored (row-listing.ts).
  */
 import { existsSync } from 'node:fs';
 import type { ReportedRun } from '../domain/reported-run.ts';
@@ -63,7 +63,7 @@ function peopleIn(main: LmdbTables): People {
 class FolderWords {
   readonly #paths: DatabasePaths;
   readonly #speaks: SpeaksOfCaptures;
-  /** Whether an organization's outcomes count; for organizations that reported one within the caching time. */
+  /** Cache: whether an organization's outcomes count. */
   readonly #speakers = new Map<string, boolean>();
   #speakersUntil = 0;
   #runs: LmdbTables | null = null;
@@ -84,7 +84,7 @@ class FolderWords {
   /** @param changes receives the ids of runs whose marks or reported runs changed */
   constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures, changes: ChangedIds) {
     this.#paths = paths;
-    // Both are in the view of a box that shares its rows.
+    // Equal paths mean a view, in which rows of other boxes arrive late.
     this.#lateMs = paths.runs === paths.main ? LATE_AMONG_BOXES_MS : undefined;
     this.#speaks = speaks;
     this.#changes = changes;
@@ -120,13 +120,14 @@ class FolderWords {
     for (const [runId, marks] of this.#readMarks([])) tell(runId, marks);
   }
 
-  /** The present statements about a run; null: none. */
+  /** The current marks of a run; null if it has none. */
   marksNow(runId: string): RunMarks | null {
     return this.#readMarks([runId]).get(runId) ?? null;
   }
 
   /**
-   * The marks of runs that count for captured ones; of several marks of a run, the last one counts.
+   * The marks that count for captured runs. If several organizations marked a run, the marks that were changed last
+   * count.
    * @param prefix of the keys
    */
   #readMarks(prefix: readonly string[]): Map<string, RunMarks> {
@@ -188,7 +189,7 @@ class FolderWords {
     for (const runId of before.keys()) if (!this.#marks.has(runId)) this.#changes.add(runId);
   }
 
-  /** Finds the organizations whose runs count. */
+  /** Finds the organizations whose outcomes count. */
   #listOrganizations(runs: LmdbTables): void {
     const now = performance.now();
     if (this.#organizations > LISTED_EACH_TIME.organizations && now < this.#organizationsUntil) return;
@@ -370,7 +371,7 @@ function worst(outcomes: readonly string[]): string {
 function open(path: string, durability: 'process' | 'disk', key: Uint8Array | null): LmdbTables | null {
   if (!existsSync(path)) return null;
   return read(path, () => {
-    // Reading a cut-off file would end the process.
+    // Reading a truncated file would crash the process.
     checkFileHead(path);
     return new LmdbTables(path, durability, key);
   });

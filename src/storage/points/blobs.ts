@@ -1,6 +1,6 @@
 /**
- * Stores files that rarely change in a place of points (point.ts): sealed capture files, secrets and attachments. Each is
- * stored once, under its digest, however many points refer to it. Command line.
+ * Stores files that rarely change in a place of restore points (point.ts): sealed capture files, secrets and
+ * attachments. Each file is stored once, under its digest, even if several points refer to it. Command line.
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,14 +16,17 @@ import { isAttachmentName, type PointFile } from './point.ts';
 export class Blobs {
   readonly #store: ObjectStore;
   readonly #objects: SealedObjects;
-  /** For each file of the last point, by path: its state at that time, and its entry. */
+  /** For each file of the last point, by path: a stamp of its state at that time, and its entry. */
   #known = new Map<string, { stamp: string; entry: PointFile }>();
   /** Attachments that are in the place. */
   #attachments: Set<string> | null = null;
-  /** In the order in which they were found, so that the list of a point changes at its end. */
+  /**
+   * The attachments of the last point, in the order in which they were found, so that later lists differ only at the
+   * end.
+   */
   #listed: string[] = [];
   #isListed: ReadonlySet<string> = new Set();
-  /** Attachments that are in the place but no longer in the folder, and whose removal is noted. */
+  /** Attachments that are in the place but not in the folder any more, and whose removal was recorded in the place. */
   #gone = new Set<string>();
 
   constructor(store: ObjectStore, objects: SealedObjects) {
@@ -51,7 +54,7 @@ export class Blobs {
           before !== undefined && before.stamp === source.stamp
             ? before.entry
             : await this.#add({ name, kind }, source, stop);
-        // An erasure changes sealed files in place.
+        // An erasure may have changed the file in place.
         if (statSync(path).mtimeMs !== mtimeMs)
           throw new BackupError(`${path} was changed while it was read: the next point has it`);
         if (source.stamp !== null) known.set(path, { stamp: source.stamp, entry });
@@ -81,7 +84,7 @@ export class Blobs {
     return { ...file, bytes, page_bytes, digest, layers: [{ name: layer, pieces }] };
   }
 
-  /** The number of pieces; null if they are not all there. */
+  /** The number of pieces of a layer; null if the layer is not complete. */
   async #readDone(layer: string): Promise<number | null> {
     const done = await this.#store.get(`${layer}/done`);
     const pieces = done === null ? Number.NaN : Number(done.toString('utf8'));
@@ -95,7 +98,7 @@ export class Blobs {
     const writer = new LayerWriter(async (piece) => {
       stop.throwIfAborted();
       const name = `${layer}/${pieces++}`;
-      // Each piece has the same pages each time: an interrupted upload continues.
+      // The pieces are the same at each attempt, so an interrupted upload is continued.
       if (!there.has(name)) await this.#store.put(name, this.#objects.seal(name, piece));
     });
     const table = new PageTable(source.page_bytes, Math.ceil(source.bytes / source.page_bytes));
@@ -108,7 +111,7 @@ export class Blobs {
     await source.read(each);
     await writer.finish();
     if (table.digest(source.bytes) !== digest) {
-      // The file was changed since its digest was made.
+      // The file was changed after its digest was computed.
       await this.#store.remove(Array.from({ length: pieces }, (_, piece) => `${layer}/${piece}`));
       throw new BackupError('a file was changed while it was read: the next point has it');
     }
@@ -118,7 +121,7 @@ export class Blobs {
 
   /**
    * Sends the attachments of a folder that are not in the place yet.
-   * @returns the list of a point, and those that are in the place only because an earlier point has them
+   * @returns the list for a point, and the attachments that only earlier points have
    */
   async addAttachments(folder: string, stop: AbortSignal): Promise<{ list: Buffer; gone: string[] }> {
     this.#attachments ??= await this.#listPlace();
@@ -145,8 +148,8 @@ export class Blobs {
   }
 
   /**
-   * Records which attachments have left the folder, with their removal noted. Attachments that came back are not
-   * among them.
+   * Records attachments that are not in the folder any more, after their removal was recorded in the place. Forgets
+   * those that are in the folder again.
    */
   noteGone(gone: readonly string[]): void {
     for (const name of this.#gone) if (this.#isListed.has(name)) this.#gone.delete(name);
@@ -168,7 +171,7 @@ export class Blobs {
     return names;
   }
 
-  /** @returns false if the file was removed meanwhile */
+  /** @returns false if the file was removed in the meantime */
   async #sendAttachment(folder: string, name: string): Promise<boolean> {
     const path = join(folder, name);
     if (!isThere(path)) return false;

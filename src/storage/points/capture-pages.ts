@@ -1,7 +1,7 @@
 /**
- * Opens the capture database for a point while the gateway writes and rotates. Command line.
- * As for a backup (../backup-captures.ts), the live file is used only if the list of sealed files is the same before and
- * after it is opened. Blocks may still be in raw files. All raw files that exist at that moment are opened with the
+ * Opens the files of the capture database for a restore point while the gateway writes and rotates. Command line.
+ * As for a backup (../backup-captures.ts), the live file is used only if the list of sealed files is the same before
+ * and after it is opened. Blocks may still be in raw files. All raw files that exist at that moment are opened with the
  * database, so that a raw file that is removed later can still be read.
  */
 
@@ -15,7 +15,7 @@ import { openDatabasePages, openPlainPages, type PageSource } from './page-sourc
 import type { PointFile } from './point.ts';
 
 const ATTEMPTS = 10;
-/** How long a rotation may need to open its new live file. */
+/** How long a rotation may take to open the new live file. */
 const REOPEN_MS = 200;
 
 export interface OpenedFile extends Pick<PointFile, 'name' | 'kind'> {
@@ -29,9 +29,7 @@ interface OpenedCaptures {
   sealed: { name: string; path: string }[];
 }
 
-/**
- * @throws BackupError if every attempt meets a rotation; Error of the file system or of LMDB
- */
+/** @throws BackupError if a rotation disturbs every attempt; Error of the file system or of LMDB */
 export async function openCaptures(
   db: string,
   dataKey: Uint8Array | null,
@@ -48,7 +46,7 @@ export async function openCaptures(
   throw new BackupError('the capture database is rotated too often; try again');
 }
 
-/** @returns null if a rotation came between, or a raw file was removed */
+/** @returns null if a rotation or the removal of a raw file disturbed the attempt */
 async function tryOpen(
   db: string,
   dataKey: Uint8Array | null,
@@ -97,7 +95,7 @@ function describeFiles(files: readonly SealedFile[]): string {
   return files.map(({ first_id, sealing }) => `${first_id} ${sealing}`).join();
 }
 
-/** One file for each range of ids: a file that was just sealed may exist under both names. */
+/** Lists one file for each range of ids, because a file that was just sealed may exist under both names. */
 function listOthers(db: string): SealedFile[] {
   const files = listSealed(db);
   return files.filter(

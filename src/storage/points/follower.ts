@@ -1,8 +1,8 @@
 /**
- * `understudy backup --follow`: sends the changes since the last point to a place, and then the point that refers to them.
- * Command line.
- * A point is sent after all objects to which it refers. So a kill at any moment keeps the existing points, and leaves at
- * most objects without a point, which pruning removes.
+ * `understudy backup --follow`: sends the changes since the last restore point to a place, and then a point that refers
+ * to them. Command line.
+ * A point is sent after all objects to which it refers. So after a kill at any moment, all points are complete. Objects
+ * without a point may be left, which pruning removes.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
@@ -39,7 +39,7 @@ import { writePointNote } from './point-note.ts';
 import { PointPruning, writeRemoval } from './point-pruning.ts';
 import { Spool } from './spool.ts';
 
-/** What a pass did. */
+/** The result of a pass. */
 interface PassResult {
   /** Everything that was acknowledged before this time is in the place. */
   from_ms: number;
@@ -56,7 +56,7 @@ interface PendingPoint {
   at_ms: number;
 }
 
-/** Kinds whose later layers may hold all changes since the first one. */
+/** Kinds of files for which a later layer may contain all changes since the first layer. */
 const KEEPS_BASE: ReadonlySet<PointFile['kind']> = new Set(['database', 'capture']);
 
 export class Follower {
@@ -70,18 +70,19 @@ export class Follower {
   readonly #lineage: string;
   #files = new Map<string, LayeredFile>();
   #layers = 0;
-  /** A point that waits to be sent: its objects are all in the spool or in the place. null: no point waits. */
+  /** The point that waits to be sent. All of its objects are in the spool or in the place. null: no point waits. */
   #pending: PendingPoint | null = null;
   #lastAtMs = 0;
-  /** The files of the last point, to see whether a new one is needed. */
+  /** The files of the last point as text. If they have not changed, no new point is needed. */
   #lastFiles = '';
-  /** When the present pass opened its read transactions; null: it has none. */
+  /** When the current pass opened its read transactions; null: none are open. */
   #readingSinceMs: number | null = null;
 
   /**
    * Claims the place for this DATA_DIR.
    * @param keepMs how long points are kept
-   * @throws BackupError if the place belongs to another DATA_DIR or data key, or another process follows to it;
+   * @throws BackupError if the place belongs to another DATA_DIR or data key, or another process already sends points
+   * to it;
    *   StoreError; Error of the file system
    */
   static async open(
@@ -124,7 +125,7 @@ export class Follower {
   }
 
   /**
-   * Makes a point of the changes. After a failure to send, the next call first sends the rest.
+   * Makes and sends a point with the changes. If sending fails, the next call sends the remaining objects first.
    * @param now the wall clock
    * @throws BackupError, StoreError; Error of the file system or of LMDB; the reason of the signal
    */
@@ -153,7 +154,7 @@ export class Follower {
     return { from_ms, point: isNew ? name : null, bytes };
   }
 
-  /** Milliseconds since the present pass opened a read transaction; 0: it has none. */
+  /** Milliseconds since the current pass opened its read transactions; 0: none are open. */
   get reading_ms(): number {
     return this.#readingSinceMs === null ? 0 : performance.now() - this.#readingSinceMs;
   }
@@ -169,7 +170,7 @@ export class Follower {
     await this.#claim.release();
   }
 
-  /** Reads everything once, with the order of a backup: each redo log before its database. */
+  /** Reads all data once, in the same order as a backup: each redo log before its database. */
   async #collect(now: () => number, stop: AbortSignal): Promise<PendingPoint> {
     const { data_dir, capture_db, data_key = null } = this.#source;
     for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
@@ -202,7 +203,7 @@ export class Follower {
       const captures = hasCaptures
         ? await openCaptures(capture_db, data_key, fromMs)
         : { changing: [], sealed: [] };
-      // The point contains nothing later, except attachments and secrets to which nothing refers.
+      // The point contains no later data, except attachments and secrets to which no row of the point refers.
       atMs = Math.max(now(), this.#lastAtMs + 1);
       this.#lastAtMs = atMs;
       await addOpened(captures.changing, add);
@@ -216,7 +217,7 @@ export class Follower {
     if (list.length > 0) await add({ name: ATTACHMENTS, kind: 'attachments', source: memoryPages(list) });
     const constant = [
       ...sealed.map((file) => ({ ...file, kind: 'sealed' as const })),
-      // These files exist before the first file that needs them.
+      // Read after the databases, so that every file to which they refer exists.
       ...[keysPath(capture_db)]
         .filter(isThere)
         .map((path) => ({ name: CAPTURE_KEYS, kind: 'keys' as const, path })),
@@ -232,7 +233,7 @@ export class Follower {
     return { point, files, from_ms: fromMs, at_ms: atMs };
   }
 
-  /** Runs a read, and records that its read transactions are open meanwhile. */
+  /** Runs a read, and records for how long its read transactions are open. */
   async #reading<Value>(read: () => Promise<Value>): Promise<Value> {
     this.#readingSinceMs = performance.now();
     try {
@@ -251,7 +252,10 @@ export class Follower {
   }
 }
 
-/** Adds files and closes each one: a read transaction keeps the file from using freed pages again. */
+/**
+ * Adds files and closes each as soon as possible, because LMDB cannot reuse freed pages while a read transaction is
+ * open.
+ */
 async function addOpened(
   files: readonly OpenedFile[],
   add: (file: OpenedFile) => Promise<void>,
@@ -279,7 +283,9 @@ async function closing<Source extends { close(): Promise<void> }>(
   }
 }
 
-/** A folder for each place: a DATA_DIR may be followed to several places. */
+/**
+ * The folder of the spool. There is one for each place, because the points of a DATA_DIR may be sent to several places.
+ */
 function spoolFolder(dataDir: string, place: string): string {
   return join(dataDir, `backup-follow.${createHash('sha256').update(place).digest('hex').slice(0, 16)}`);
 }

@@ -11,7 +11,7 @@ import type { LayerRef, PointFile } from './point.ts';
 /** After this many layers of changes, one layer contains all changes since the first layer. */
 const CHANGES_MAX = 60;
 
-/** What is known of a file as of the last point. */
+/** A file at the last point: its layers, and the digests of its pages. */
 export interface LayeredFile {
   readonly entry: PointFile;
   readonly stamp: string | null;
@@ -19,7 +19,7 @@ export interface LayeredFile {
   /** The pages of the first layer; null if no later layer is compared with it. */
   readonly base: PageTable | null;
   readonly base_layers: readonly LayerRef[];
-  /** Number of pages in the first layer, and in the layer that holds all changes since. */
+  /** Number of pages in the first layer, and in the layer with all changes since the first one. */
   readonly base_pages: number;
   readonly change_pages: number;
   /** Number of layers after those two. */
@@ -36,7 +36,8 @@ interface LayerTarget {
 /**
  * Reads a file and writes the changes since the last point as a layer.
  * @param known the file as of the last point; null: the file is new
- * @param keepsBase whether a later layer may hold all changes since the first one; costs 16 bytes of memory a page
+ * @param keepsBase whether a later layer may contain all changes since the first one, which takes 16 bytes of memory
+ * for each page
  */
 export async function addLayer(
   known: LayeredFile | null,
@@ -86,7 +87,7 @@ export async function addLayer(
   return { ...usable, entry: entry([...usable.entry.layers, ...added]), stamp, table, changes };
 }
 
-/** The state with which the next layer is compared; null: the layer holds all pages. */
+/** The pages with which the file is compared for the next layer; null: the layer contains all pages. */
 function chooseReference(known: LayeredFile | null): PageTable | null {
   if (known === null) return null;
   if (known.changes < CHANGES_MAX) return known.table;

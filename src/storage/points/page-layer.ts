@@ -6,12 +6,9 @@
 import { constants } from 'node:zlib';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 
-/** How many bytes of pages, before compression, fill a piece. The whole piece is in memory. */
+/** A piece is full when it has this many bytes of pages, before compression. The whole piece is in memory. */
 const PIECE_BYTES = 8 << 20;
-/**
- * Maximum number of pages in a piece. It bounds a piece whose pages are all zeros, because each of these takes only
- * four bytes.
- */
+/** Maximum number of pages in a piece. Needed for pages of zeros, which take only four bytes each. */
 const PIECE_PAGES = 1 << 16;
 const ZERO_PAGE = 0x8000_0000;
 /** The fastest level is enough: captures are already compressed, and the gaps in LMDB's pages compress easily. */
@@ -38,7 +35,7 @@ export class LayerWriter {
     if (this.#bytes >= PIECE_BYTES || this.#numbers.length >= PIECE_PAGES) await this.finish();
   }
 
-  /** Hands on what is left. */
+  /** Emits the last piece. */
   async finish(): Promise<void> {
     if (this.#numbers.length === 0) return;
     const head = Buffer.alloc(4 + 4 * this.#numbers.length);
@@ -52,7 +49,7 @@ export class LayerWriter {
   }
 }
 
-/** A piece is not what {@link LayerWriter} wrote. */
+/** A piece does not have the format of {@link LayerWriter}. */
 export class DamagedPieceError extends Error {
   override readonly name = 'DamagedPieceError';
 }

@@ -1,8 +1,8 @@
 /**
  * Reads the pages of a file as of one moment while other processes write to it. Command line.
- * For a database, a read transaction keeps LMDB from reusing the pages of the newest head, and only pages that the trees
- * of that head use are read. All other bytes count as zeros, so a copy has no deleted content. Other files are read as
- * they are.
+ * For a database, a read transaction keeps LMDB from reusing the pages of the newest head, and only pages that the
+ * trees of that head use are read. All other bytes count as zeros, so a copy contains no deleted content. Other files
+ * are read unchanged.
  */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';
@@ -15,10 +15,10 @@ import { listReads } from '../lmdb/snapshots.ts';
 import { checkDatabase } from '../lmdb/stores.ts';
 import { walkUsedPages } from '../lmdb/used-pages.ts';
 
-/** Page size of files that are no databases. */
+/** Page size of files that are not databases. */
 const PLAIN_PAGE_BYTES = 4_096;
 const READ_BYTES = 1 << 20;
-/** Maximum bytes that are read between two turns of the event loop. */
+/** Maximum number of bytes that are read between two turns of the event loop. */
 const TURN_BYTES = 4 << 20;
 /** The header of a page: its number and flags. */
 const HEADER_BYTES = HEAD_AT;
@@ -26,12 +26,12 @@ const HEADER_BYTES = HEAD_AT;
 /** @param content at most one page, valid until the next call */
 export type EachPage = (page: number, content: Buffer) => Promise<void> | void;
 
-/** A file as of one moment. */
+/** A snapshot of a file. */
 export interface PageSource {
   readonly page_bytes: number;
   /** Length of the file. */
   readonly bytes: number;
-  /** Identifies this state of the file; null: the file may change without a trace. */
+  /** Identifies this state of the file; null: changes of the file cannot be noticed. */
   readonly stamp: string | null;
   /** Calls `each` for every page that may have bytes other than zero, once, in any order. */
   read(each: EachPage): Promise<void>;
@@ -45,7 +45,7 @@ export interface PageSource {
 export function openDatabasePages(path: string, dataKey: Uint8Array | null): PageSource {
   checkDatabase(path);
   const file = openSync(path, constants.O_RDONLY);
-  // A separate handle, because lmdb would share the read transaction with other reads of the same handle.
+  // A separate handle, because lmdb-js would share the read transaction with other reads of the same handle.
   let root: RootDatabase<Buffer, Buffer> | null = null;
   try {
     root = open<Buffer, Buffer>({
@@ -78,7 +78,10 @@ class DatabasePages implements PageSource {
   readonly #head: HeadCopy & { txn: number };
   readonly #path: string;
 
-  /** The read transaction comes first: then the head that is read belongs to the same commit or a later one. */
+  /**
+   * The caller must open the read transaction before it reads the head, so that the head is that of the same commit or
+   * of a later one.
+   */
   constructor(
     file: number,
     root: RootDatabase<Buffer, Buffer>,
@@ -110,7 +113,7 @@ class DatabasePages implements PageSource {
       for (let i = 0; i < count; i++) {
         const page = content ?? buffer;
         if (content === null) readSync(this.#file, page, 0, size, (first + i) * size);
-        // The walk has not read the page's rows yet, and they lie outside of the unused bytes.
+        // Filling is safe here: the walk reads the page's rows later, and rows are outside of the unused bytes.
         const from = Math.max(unused_from - i * size, 0);
         const to = Math.min(unused_to - i * size, size);
         if (from < to) page.fill(0, from, to);
@@ -124,10 +127,7 @@ class DatabasePages implements PageSource {
     this.#checkHeld();
   }
 
-  /**
-   * Checks that the read transaction is still held. Without it, pages of the head may have been reused. @throws
-   * Error
-   */
+  /** Checks that the read transaction is still open. Otherwise pages of the head may have been reused. @throws Error */
   #checkHeld(): void {
     const reads = listReads(this.#root).filter(({ pid }) => pid === process.pid);
     if (reads.some(({ txn }) => txn <= this.#head.txn)) return;
@@ -140,7 +140,7 @@ class DatabasePages implements PageSource {
     await this.#root.close();
   }
 
-  /** Both heads of the copy are the same, so it does not matter which one LMDB takes. */
+  /** Makes a head page. Both heads of the copy are the same, so LMDB may choose either. */
   #makeHeadPage(page: number): Buffer {
     const made = Buffer.alloc(this.page_bytes);
     readSync(this.#file, made, 0, HEADER_BYTES, page * this.page_bytes);
@@ -149,7 +149,7 @@ class DatabasePages implements PageSource {
   }
 }
 
-/** If the last change of a file is older than this, a later write certainly gives the file another time of change. */
+/** If the last change of a file is older than this, any later write gives the file another modification time. */
 const SETTLED_MS = 2_000;
 
 /** @throws Error of the file system */
@@ -171,7 +171,7 @@ async function readPlain(file: number, bytes: number, each: EachPage): Promise<v
   let turn = 0;
   for (let at = 0; at < bytes; ) {
     const read = readSync(file, buffer, 0, Math.min(buffer.length, bytes - at), at);
-    // The file became shorter: the rest is zeros.
+    // The file became shorter. The rest counts as zeros.
     if (read === 0) return;
     const whole = at + read < bytes ? read - (read % PLAIN_PAGE_BYTES) : read;
     if (whole === 0) return;

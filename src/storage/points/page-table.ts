@@ -1,6 +1,6 @@
 /**
- * The pages of a file by their digests: which pages differ from an earlier state of the file, and a digest of the whole
- * file. Pages of zeros are not stored. Command line.
+ * Digests of the pages of a file. They show which pages differ from an earlier state of the file, and give a digest of
+ * the whole file. Command line.
  */
 import { createHash, hash } from 'node:crypto';
 

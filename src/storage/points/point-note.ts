@@ -1,13 +1,13 @@
 /**
- * Describes the last point of each place in a file of DATA_DIR, `backup-point.<place's digest>`, for the service's metrics.
- * The command line writes it, the main thread reads it.
+ * Records the time of the last restore point of each place in a file of DATA_DIR, `backup-point.<place's digest>`, for
+ * the service's metrics. The command line writes it, the main thread reads it.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 
-/** Maximum number of notes that are read; a DATA_DIR is followed to one place, or to two. */
+/** Maximum number of notes that are read. The points of a DATA_DIR are usually sent to one or two places. */
 const NOTES_MAX = 16;
 const NAME = /^backup-point\.[0-9a-f]{16}$/;
 

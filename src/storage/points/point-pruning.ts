@@ -1,9 +1,9 @@
 /**
  * Removes old points from a place, and objects to which no point refers. Command line.
- * These points stay: all of the last hour, one for each minute of the last day, and one for each hour up to the age that
- * the operator chose. A layer or blob is removed when no point refers to it and it is at least an hour old, because a
- * younger one may belong to a point that is not written yet. An attachment that was deleted from DATA_DIR is removed with
- * the last point from before the deletion, whose time a `removals/` object records.
+ * These points stay: all of the last hour, one for each minute of the last day, and one for each hour up to the age
+ * that the operator chose. A layer or blob is removed when no point refers to it and it is at least an hour old,
+ * because a younger one may belong to a point that is not written yet. If an attachment was deleted from DATA_DIR, a
+ * `removals/` object records when. The attachment is removed when no point from before that time is left.
  */
 import { z } from 'zod';
 import type { ObjectStore } from '../bucket/object-store.ts';
@@ -37,7 +37,7 @@ export function choosePruned(points: readonly ListedPoint[], nowMs: number, keep
     if (ageMs > keepMs) return true;
     if (ageMs <= HOUR_MS) return false;
     const span = ageMs <= DAY_MS ? MINUTE_MS : HOUR_MS;
-    // The first point of a span stays: a later point does not replace it.
+    // The first point of each span stays.
     const place = `${span} ${Math.floor(at_ms / span)}`;
     if (kept.has(place)) return true;
     kept.add(place);
@@ -45,7 +45,7 @@ export function choosePruned(points: readonly ListedPoint[], nowMs: number, keep
   });
 }
 
-/** Notes attachments that no point after this time has. @throws StoreError */
+/** Records attachments that are in no point after this time. @throws StoreError */
 export async function writeRemoval(
   store: ObjectStore,
   objects: SealedObjects,
@@ -122,7 +122,7 @@ export class PointPruning {
         due.push(name);
         for (const attachment of attachments) gone.add(attachment);
       } else {
-        // The attachment came back after an earlier removal, and points between the two have it.
+        // An attachment may have been added again after an earlier removal, and points before this removal have it.
         for (const attachment of attachments) gone.delete(attachment);
       }
     }

@@ -1,6 +1,6 @@
 /**
- * `understudy restore --from PLACE --to TIME`: makes a backup from a point and restores that (../restore.ts), with all its
- * checks. Command line.
+ * `understudy restore --from PLACE --to TIME`: makes a backup from a restore point, and restores that backup
+ * (../restore.ts) with all checks. Command line.
  */
 import {
   closeSync,
@@ -42,11 +42,11 @@ import { ABOUT, ATTACHMENTS, listPoints, type Point, type PointFile, readAbout, 
 interface RestoredPoint {
   manifest: BackupManifest;
   point: Point;
-  /** Blocks of captured exchanges that the point lacks. */
+  /** Number of blocks of captured exchanges that the point lacks. */
   lost_blocks: number;
 }
 
-/** The folder in which the files of a point are put together. */
+/** The folder in which the files of a point are assembled. */
 export function fetchFolder(dataDir: string): string {
   return `${dataDir.replace(/[/\\]+$/, '')}.fetched`;
 }
@@ -68,8 +68,9 @@ export interface PointChoice {
 }
 
 /**
- * Restores a point. What an earlier restore left is removed first.
- * @throws BackupError if there is no such point, it is damaged, or the destination contains data; StoreError; Error of the
+ * Restores a point. First removes the remains of an earlier restore.
+ * @throws BackupError if there is no such point, it is damaged, or the destination contains data; StoreError; Error of
+ * the
  *   file system
  */
 export async function restorePoint(
@@ -132,7 +133,7 @@ async function findPoint(store: ObjectStore, objects: SealedObjects, toMs: numbe
   return point;
 }
 
-/** Puts the files of a point together as a backup. */
+/** Assembles the files of a point as a backup. */
 class PointFetch {
   readonly #store: ObjectStore;
   readonly #objects: SealedObjects;
@@ -206,7 +207,7 @@ class PointFetch {
     }
   }
 
-  /** Packs blocks from raw files into the databases: a backup has no raw files. */
+  /** Packs blocks from raw files into the databases, because backups contain no raw files. */
   async #packRaw(files: readonly PointFile[], dataKey: Uint8Array | null): Promise<number> {
     if (!files.some(({ kind }) => kind === 'raw')) return 0;
     const raw = join(this.#folder, `${CAPTURE}.raw`);
@@ -267,7 +268,7 @@ function writeAll(file: number, bytes: Buffer, at: number): void {
     done += writeSync(file, bytes, done, bytes.length - done, at + done);
 }
 
-/** Whether `backup --follow` fills the place; a folder that cannot be read counts as another kind of backup. */
+/** Whether the place has restore points of `backup --follow`. A folder that cannot be read counts as a plain backup. */
 export function isPointPlace(place: string): boolean {
   return isBucketPlace(place) || existsSync(join(place, ABOUT));
 }

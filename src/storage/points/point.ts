@@ -1,7 +1,7 @@
 /**
- * A point is the state of all data at one time: an object that lists files and their layers. Points are in a *place*,
- * a folder or bucket, under the names below. A place may come from an untrusted source, so names that `backup` never
- * writes are refused. Command line.
+ * A restore point has the state of all data at one time. It is an object that lists files and their layers. Points are
+ * in a *place*, a folder or bucket, under the names below. A place may come from an untrusted source, so names that
+ * `backup` never writes are refused. Command line.
  *
  *   about.json                         the DATA_DIR to which the points belong, and their key
  *   points/<time>-<lineage>.json       a point
@@ -36,7 +36,7 @@ const LAYER = new RegExp(`^(?:layers/${LINEAGE}/\\d{8}|blobs/[0-9a-f]{64})$`);
 /** The list of attachments: 32 bytes for each, the digest. */
 export const ATTACHMENTS = 'attachments';
 
-/** A restore reads each file to its end, so a size that no file has is refused. */
+/** Maximum length of a file. Larger lengths are refused, because a restore writes files up to that length. */
 const FILE_BYTES_MAX = 2 ** 44;
 
 const fileSchema = z
@@ -47,7 +47,7 @@ const fileSchema = z
     bytes: z.int().min(0).max(FILE_BYTES_MAX),
     page_bytes: z.int().min(512).max(65_536),
     digest: z.string().regex(HEX),
-    /** From the first to the last: a page of a later layer replaces that of an earlier one. */
+    /** In order: a page of a later layer replaces the same page of an earlier one. */
     layers: z.array(z.object({ name: z.string().regex(LAYER), pieces: z.int().min(0) })),
   })
   .refine(({ kind, name }) =>
@@ -62,7 +62,7 @@ const pointSchema = z.object({
   format: z.literal(PLACE_FORMAT),
   /** The point contains everything that was acknowledged before this time. */
   from: z.iso.datetime(),
-  /** The point contains nothing that came after this time. */
+  /** The point contains no data from after this time. */
   at: z.iso.datetime(),
   files: z.array(fileSchema).refine((files) => new Set(files.map(({ name }) => name)).size === files.length),
 });

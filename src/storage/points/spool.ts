@@ -1,6 +1,6 @@
 /**
- * Keeps the objects of a point on the local disk until the place (point.ts) has received them, so that no read transaction
- * waits for a network. Objects that the place has received are not sent again. Command line.
+ * Keeps the objects of a point on the local disk until they were sent to the place (point.ts), so that read
+ * transactions need not stay open during the upload. Objects that were sent are not sent again. Command line.
  */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import type { ObjectStore } from '../bucket/object-store.ts';
 
-/** Maximum number of objects that are on their way at the same time. */
+/** Maximum number of objects that are sent at the same time. */
 const LANES = 4;
 
 export class Spool {
@@ -36,10 +36,10 @@ export class Spool {
   }
 
   /**
-   * Sends everything.
-   * @param stop ends it before the next object
+   * Sends all waiting objects.
+   * @param stop aborts before the next object
    * @returns the number of bytes sent
-   * @throws StoreError; the reason of the signal. A further call sends the rest
+   * @throws StoreError; the reason of the signal. A further call sends the remaining objects
    */
   async send(store: ObjectStore, stop: AbortSignal): Promise<number> {
     let bytes = 0;
@@ -61,7 +61,7 @@ export class Spool {
     return bytes;
   }
 
-  /** Removes what was not sent. */
+  /** Removes the objects that were not sent. */
   clear(): void {
     for (const { path } of this.#waiting) rmSync(path, { force: true });
     this.#waiting = [];

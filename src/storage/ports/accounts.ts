@@ -1,6 +1,6 @@
 /**
- * What people and organizations have, with a port for each noun. All of it is in one database, so that a transaction
- * may change several nouns. Reads are synchronous, because the rows are on this machine. Implementation:
+ * Interfaces for the rows of people and organizations, one for each kind of row. All rows are in one database, so that
+ * a transaction may change several kinds. Reads are synchronous, because the rows are on this machine. Implementation:
  * ../accounts/table-accounts.ts. Types; any thread.
  */
 import type { Tier } from '../../domain/pattern.ts';
@@ -23,7 +23,7 @@ import type { TraceReads } from './traces.ts';
 import type { UsageReads } from './usage.ts';
 import type { UserReads, UserWork } from './users.ts';
 
-/** Reads of one state. */
+/** Reads of one snapshot. */
 export interface AccountReads {
   readonly users: UserReads;
   readonly organizations: OrganizationReads;
@@ -42,7 +42,7 @@ export interface AccountReads {
   readonly duties: DutyReads;
 }
 
-/** Reads and writes of one transaction. Reads see its writes. Must not be used after it. */
+/** Reads and writes of one transaction. Reads see the transaction's writes. Must not be used after the transaction. */
 export interface AccountWork extends AccountReads {
   readonly users: UserWork;
   readonly organizations: OrganizationWork;
@@ -61,31 +61,31 @@ export interface AccountWork extends AccountReads {
   readonly duties: DutyWork;
 }
 
-/** Each read shows the last commit. */
+/** Reads of the last commit, and transactions. */
 export interface Accounts extends AccountReads {
-  /** What only actors write. */
+  /** Rows that only actors write. */
   readonly traces: TraceReads;
   readonly findings: FindingReads;
   readonly usage: UsageReads;
   /**
-   * Reads and writes in one transaction. No other writer comes between.
+   * Reads and writes in one transaction, which is isolated from other writers.
    * @param work synchronous; if it throws, nothing is written
-   * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with what it
-   *   threw, or with an Error of the store
+   * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with the error
+   * that `work` threw, or with an Error of the store
    */
   transact<Value>(work: (work: AccountWork) => Value): Promise<Value>;
   /**
-   * Removes what a deleted organization has: keys, invitations, projects, marks, profiles, alerts, searches. Counts,
+   * Removes the rows of a deleted organization: keys, invitations, projects, marks, profiles, alerts, searches. Counts,
    * payments and the audit log stay. Works in portions, between which other work runs. Rejects with an Error of the
    * store; the next call removes the rest.
    */
   removeAllOfOrganization(org_id: string): Promise<void>;
   /**
-   * Removes what the pattern index remembers about the traces of a scope's patterns. Otherwise like {@link
+   * Removes the rows of the pattern index that say from which traces a scope's patterns come. Otherwise like {@link
    * removeAllOfOrganization}.
    * @param project_id null: of the whole organization
    */
   removePatternSources(tier: Tier, org_id: string, project_id: string | null): Promise<void>;
-  /** Removes what a deleted user has written to the operator. Otherwise like {@link removeAllOfOrganization}. */
+  /** Removes the feedback of a deleted user. Otherwise like {@link removeAllOfOrganization}. */
   removeAllOfUser(user_id: string): Promise<void>;
 }

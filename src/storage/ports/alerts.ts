@@ -48,7 +48,7 @@ export interface AlertWork extends AlertReads {
   addEvent(alert: AlertRow, event: AlertEvent): void;
   /**
    * Records an attempt: the message is delivered, waits for another attempt, or is given up.
-   * @param isLast the message is given up, whatever its age
+   * @param isLast whether the message is given up after this attempt, whatever its age
    */
   noteAttempt(
     delivery: AlertDelivery,

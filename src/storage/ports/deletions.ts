@@ -7,10 +7,13 @@ export interface DeletedScope {
   project_id: string | null;
 }
 
-/** A deletion that may have left data behind. */
+/** A deletion after which some data may still exist. */
 export interface Deletion extends DeletedScope {
   at_ms: number;
-  /** Whether all data was searched once. Data that was in transit at the time of the deletion may have arrived since. */
+  /**
+   * Whether all data was searched and removed once. Data that was in transit at the time of the deletion may have
+   * arrived later.
+   */
   is_swept: boolean;
 }
 
@@ -27,9 +30,9 @@ export interface DeletionReads {
 export interface DeletionWork extends DeletionReads {
   /** Notes a deletion, in the transaction that removes the record. */
   note(scope: DeletedScope, nowMs: number): void;
-  /** Notes that all data was searched once. A second search finds data that arrived late. */
+  /** Records that all data was searched once. A second search finds data that arrived late. */
   noteSweep(scope: DeletedScope): void;
-  /** Ends a deletion: no data is left, and none can arrive any more. */
+  /** Ends a deletion, after which no data exists or can arrive any more. */
   end(scope: DeletedScope): void;
   noteAccount(user_id: string, nowMs: number): void;
   endAccount(user_id: string): void;

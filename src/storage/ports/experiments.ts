@@ -1,22 +1,25 @@
 /**
- * What reports on experiments read: what each experiment keeps of its runs, which their actors write. Reads are
- * synchronous. Implementation: ../table-experiments.ts. Types; any thread.
+ * The rows of experiments about their runs, for reports. The runs' actors write them. Reads are synchronous.
+ * Implementation: ../table-experiments.ts. Types; any thread.
  */
 import type { RunSummary } from '../../domain/run-summary.ts';
 
 export interface Experiments {
-  /** The greatest id below another one; null: none. @param id null: the greatest of all */
+  /** The greatest id of an experiment below `id`; null if there are no more. @param id null: the greatest of all */
   findBelow(org_id: string, id: string | null): string | null;
-  /** The projects with runs in an experiment, one seek each. @param only this project, if it has any; null: all */
+  /**
+   * The projects with runs in an experiment. Costs one seek for each project. @param only this project, if it has any;
+   * null: all
+   */
   listProjects(org_id: string, id: string, only: string | null): Iterable<string>;
   /**
-   * The runs of an experiment in the order of project and run id; lazily, so that 100,000 of them are never in memory
-   * at once. Other work may run between two of them.
+   * The runs of an experiment in the order of project and run id; read lazily, because an experiment may have 100,000
+   * runs. Other work may run between two of them.
    * @param project_id null: of all projects
    */
   listRuns(org_id: string, project_id: string | null, id: string): Iterable<RunSummary>;
   /**
-   * Removes what experiments keep of an organization's runs, in portions. Rejects with an Error of the store; the
+   * Removes the rows of experiments about an organization's runs, in portions. Rejects with an Error of the store; the
    * next call removes the rest.
    * @param project_id null: of all projects
    */

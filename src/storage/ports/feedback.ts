@@ -1,4 +1,4 @@
-/** What users write about the product. Types; any thread. */
+/** Feedback of users about the product. Types; any thread. */
 import type { Feedback } from '../../domain/account.ts';
 import type { Listing, Page } from './page.ts';
 

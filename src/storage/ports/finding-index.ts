@@ -1,9 +1,9 @@
-/** What the findings index keeps of code bases. Each change is atomic. Types; actor thread. */
+/** The rows of the findings index about code bases. Each change is atomic. Types; actor thread. */
 import type { AuditEntry } from '../../domain/account.ts';
 import type { Codebase, Finding } from '../../domain/finding.ts';
 import type { IndexedRow } from '../../domain/finding-rows.ts';
 
-/** A finding as the index knows it. */
+/** A finding without its text, as the index needs it. */
 export interface IndexedFinding extends IndexedRow {
   seq: number;
 }
@@ -11,7 +11,7 @@ export interface IndexedFinding extends IndexedRow {
 /** A finding to store. */
 export interface NewFinding {
   codebase: Codebase;
-  /** Where to store it, unless another box has stored one there. */
+  /** The sequence number to use, unless another box has used it. */
   seq: number;
   finding: Finding;
   indexed: IndexedRow;

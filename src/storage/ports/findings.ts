@@ -1,29 +1,29 @@
-/** Stored findings about code bases. Their index writes them. Types; any thread. */
+/** Stored findings about code bases. The findings index writes them. Types; any thread. */
 import type { Codebase, Finding } from '../../domain/finding.ts';
 import type { FindingPlace } from '../../domain/finding-rows.ts';
 
 /** A code base of a list. */
 export interface CodebaseFacts {
   codebase_id: string;
-  /** null: not counted, because a project sees only its part. */
+  /** null: not counted, because a project sees only some of the findings. */
   findings: number | null;
 }
 
 /** Whose code bases are listed. */
 interface CodebaseScope {
   org_id: string;
-  /** null: every project's. */
+  /** null: of all projects. */
   project_id: string | null;
   /** Projects whose findings are hidden; absent: no such projects. */
   hidden?: ReadonlySet<string>;
 }
 
 export interface FindingReads {
-  /** The finding at a place; undefined if it was deleted meanwhile. */
+  /** The finding at a place; undefined if it was deleted in the meantime. */
   find(codebase: Codebase, place: FindingPlace): Finding | undefined;
   /**
    * Ids of the code bases with findings, in descending order. With a project, only code bases in which it has a
-   * finding. For this, at most PAGE_SCAN_ROWS rows are read, so the page may be short.
+   * finding. At most PAGE_SCAN_ROWS rows are read to find them, so the page may be short.
    * @param after the end of the last page: a code base, and the sequence number below which to continue (0: after
    *   this code base)
    */

@@ -7,8 +7,8 @@ import type { Listing, Page } from './page.ts';
 export interface InvitationReads {
   find(org_id: string, id: string): Invitation | undefined;
   /**
-   * Pending invitations that are not expired, newest first. If there are too many, only those of the newest
-   * organizations.
+   * Pending invitations that are not expired, newest first. If there are too many, only those to the newest
+   * organizations are returned.
    */
   listPending(email: string, nowMs: number): Invitation[];
   /** An invitation to this address that can be accepted now. */

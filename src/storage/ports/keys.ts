@@ -14,7 +14,7 @@ export interface KeyRecord {
   last4: string;
   created_by: string | null;
   created_at: string;
-  /** Time from which it is refused (the end of a rotated key's overlap); null: never. */
+  /** Time from which the key is refused, for example the end of a rotated key's overlap; null: never. */
   expires_at: string | null;
   revoked_at: string | null;
 }
@@ -28,7 +28,7 @@ export interface KeyRequests {
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface KeyReads {
-  /** The key of a credential, by the digest that requests are checked with. */
+  /** Finds a key by the digest that is computed from a request's credential. */
   findByHash(hash: string): KeyRecord | undefined;
   find(id: string): KeyRecord | undefined;
   /** All keys of an organization, including revoked ones, newest first. */

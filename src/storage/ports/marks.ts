@@ -10,7 +10,7 @@ export interface MarkedRun {
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface MarkReads {
-  /** @returns the marks of a run; undefined without marks */
+  /** @returns the marks of a run; undefined if it has none */
   find(run: MarkedRun): RunMarkRow | undefined;
   /** The runs that an organization has marked. @param limit maximum number of runs */
   list(org_id: string, limit: number): Iterable<[run_id: string, marks: RunMarks]>;
@@ -19,11 +19,11 @@ export interface MarkReads {
 /** What a transaction may do. */
 export interface MarkWork extends MarkReads {
   /**
-   * Changes a run's marks. The audit log gets an entry for a changed mark, and for every change by a person.
-   * Tags and notes from agents are not logged, because there may be as many as runs.
-   * @param log_org the organization whose log gets the entry; '' if captures belong to no organization: then no
-   *   log shows it
-   * @returns the present marks of the run; null: none
+   * Changes a run's marks. The audit log gets an entry for a changed mark, and for every change by a person. Tags and
+   * notes from agents are not logged, because there may be as many as runs.
+   * @param log_org the organization whose log gets the entry; '' if captures belong to no organization, so that no log
+   * shows the entry
+   * @returns the marks of the run after the change; null: it has none
    * @throws RangeError if the run would have too many tags
    */
   change(

@@ -17,7 +17,7 @@ export interface OrganizationReads {
   findMember(org_id: string, user_id: string): Member | undefined;
   /** Whether the user is the only owner of the organization. */
   isOnlyOwner(org_id: string, user_id: string): boolean;
-  /** Newest first; of two that joined at the same moment, the greater id first. */
+  /** Newest first. If members joined at the same time, the one with the greater id comes first. */
   listMembers(org_id: string, page: Page): Listing<Member>;
   countMembers(org_id: string): number;
   /** The user's organizations, newest first. */
@@ -39,7 +39,7 @@ export interface OrganizationWork extends OrganizationReads {
   /** @throws CatalogueError `conflict` when the organization would be left without an owner */
   removeMember(member: Member): void;
   /**
-   * Removes the record and all memberships, and notes that the organization's data is to be removed.
+   * Removes the record and all memberships, and records that the organization's data must be removed.
    * @returns the ids of its members
    */
   remove(org_id: string, nowMs: number): string[];

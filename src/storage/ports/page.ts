@@ -31,14 +31,14 @@ export interface NewestFirst {
 }
 
 /**
- * A page of a list with a filter. At most PAGE_SCAN_ROWS entries are looked at: if few match, the page is short but
- * still has an end. Other work runs meanwhile.
+ * A page of a list with a filter. At most PAGE_SCAN_ROWS entries are read. If few of them match, the page is short, but
+ * `last` still says where the next page begins. Other work runs during the scan.
  */
 export interface ScannedPage<Item> {
   found: Item[];
-  /** The end of this page, where the next one begins; null without a next page. */
+  /** The end of this page, after which the next one begins; null if this is the last page. */
   last: ListPlace | null;
-  /** Number of entries that were looked at. */
+  /** Number of entries that were read. */
   looked: number;
 }
 

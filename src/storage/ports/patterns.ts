@@ -17,12 +17,12 @@ export interface PatternReads {
     project_id: string | null,
     limit: number,
   ): { project_id: string; pattern_id: string }[];
-  /** Whether the product brings this pattern along. */
+  /** Whether this is one of the product's starter patterns. */
   isStarter(pattern_id: string): boolean;
 }
 
 /** What a transaction may do. */
 export interface PatternWork extends PatternReads {
-  /** Leaves patterns for the pattern index to take in, a portion at a time. */
+  /** Stores patterns that the pattern index then imports, in portions. */
   addImport(scope: PatternScope, patterns: readonly NewPattern[]): void;
 }

@@ -16,6 +16,6 @@ export interface ProjectWork extends ProjectReads {
    */
   create(fields: Pick<Project, 'org_id' | 'name' | 'created_by'>, nowMs: number): Project;
   put(project: Project): void;
-  /** Removes the record and notes that the project's data is to be removed. */
+  /** Removes the record, and records that the project's data must be removed. */
   remove(project: Project, nowMs: number): void;
 }

@@ -1,7 +1,7 @@
 /**
- * What the product reads of runs and of usage besides their lists: rows that only a run or a usage meter writes, and that
- * few requests read. On a box that shares its runs they are in the database and not in the box's view, so every method
- * waits. Implementation: ../table-run-reads.ts. Types; server threads.
+ * Reads steps, reports, totals and counters of runs and of usage: rows that few requests read. On a box that shares its
+ * runs, these rows are in the common database and not in the box's view, so every method is asynchronous.
+ * Implementation: ../table-run-reads.ts. Types; server threads.
  */
 import type { StoredStep } from '../../domain/gathered-steps.ts';
 import type { RunTotals } from '../../domain/run.ts';
@@ -24,27 +24,27 @@ export interface StepPage {
 
 /** Every method rejects with an Error of the store if it cannot be read now. */
 export interface RunReads {
-  /** The first steps of a page, in order, whether the run goes on or is finished. */
+  /** The steps of a page, in order, of a running or finished run. */
   listSteps(run: RunName, page: StepPage): Promise<StoredStep[]>;
   /**
    * One step.
-   * @param is_finished whether the run is finished, so that its steps may be in rows with others
+   * @param is_finished whether the run is finished; the steps of a finished run may share rows
    */
   findStep(run: RunName, step_index: number, is_finished: boolean): Promise<StoredStep | undefined>;
-  /** The step with the highest index of a run that is not finished; undefined without a step. */
+  /** The step with the highest index of a run that is not finished; undefined if the run has no steps. */
   findLastStep(run: RunName): Promise<StoredStep | undefined>;
   /** The reports with these keys that the run has. */
   findReports(run: RunName, keys: readonly string[]): Promise<[key: string, value: RunStepKeyRow][]>;
   /**
-   * The totals of running runs as of their last step, in the order of `runs`: null for a run without a step. If the
-   * property is null, only their actors know them.
+   * The totals of running runs up to their last step, in the order of `runs`; null for a run without steps. If the
+   * property itself is null, only the runs' actors have the totals.
    */
   readonly listTotals: ((runs: readonly RunName[]) => Promise<(RunTotals | null)[]>) | null;
-  /** What runs and usage meters of an organization counted on a day and later, in the order of the days. */
+  /** The counters of an organization's runs and usage meters from a day on, in the order of the days. */
   listCounts(org_id: string, first_day: string): Promise<CountedDay[]>;
-  /** The same for one project, on these days. Days without counts may be missing. */
+  /** The counters of one project on these days. Days without counts may be missing. */
   listProjectCounts(org_id: string, project_id: string, days: readonly string[]): Promise<CountedDay[]>;
-  /** All interventions ever. @param project_id null: of all projects */
+  /** Number of all interventions since the beginning. @param project_id null: of all projects */
   sumInterventions(org_id: string, project_id: string | null): Promise<Partial<UsageCounts>>;
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * What the product reads of runs in lists and by name: rows that are on every box, so reads are synchronous. Steps,
- * totals and counters may be elsewhere (run-reads.ts). Runs are written by their actors. Implementation:
+ * Reads runs in lists and by name. These rows are on every box, so reads are synchronous. Steps, totals and counters
+ * may be only in the common database (run-reads.ts). The runs' actors write the rows. Implementation:
  * ../table-run-records.ts. Types; any thread.
  */
 import type { AuditEntry } from '../../domain/account.ts';
@@ -14,7 +14,7 @@ export interface RunAddress extends RunName {
   project_id: string;
 }
 
-/** A run with its start. */
+/** A run, and the row of its start. */
 export interface StoredRun {
   row: RunRow;
   start: RunStartRow | undefined;
@@ -26,10 +26,10 @@ export interface ListedRun extends RunAddress {
 }
 
 export interface RunRecords {
-  /** The start of a run, whatever its project. */
+  /** The start of a run in any project. */
   findStart(run: RunName): RunStartRow | undefined;
   find(run: RunAddress): StoredRun | undefined;
-  /** The runs in this order as of one moment, without those that do not exist. */
+  /** The runs in this order, from one snapshot, without those that do not exist. */
   findAll(runs: readonly RunAddress[]): StoredRun[];
   /** @param isWanted whether a run belongs to the page */
   listNewest(page: NewestFirst, isWanted: (run: RunRow) => boolean): Promise<ScannedPage<StoredRun>>;
@@ -46,6 +46,6 @@ export interface RunRecords {
    * @param org_id null: of all organizations
    */
   listAudit(org_id: string | null, limit: number): AuditEntry[];
-  /** Forgets entries that are in the log. Rejects with an Error of the store. */
+  /** Removes waiting entries that were copied to the log. Rejects with an Error of the store. */
   forgetAudit(entries: readonly AuditEntry[]): Promise<void>;
 }

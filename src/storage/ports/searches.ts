@@ -19,12 +19,12 @@ export interface SearchReads {
 /** What a transaction may do. */
 export interface SearchWork extends SearchReads {
   /**
-   * @returns the search; the present one if the same query is saved already
-   * @throws CatalogueError `conflict` when the user has the maximum number of them
+   * @returns the saved search, or the existing one with the same query
+   * @throws CatalogueError `conflict` if the user has the maximum number of searches
    */
   save(owner: SearchOwner, query: string, nowMs: number): SavedSearch;
   /** @returns false if the user has no such search */
   remove(owner: SearchOwner, id: string): boolean;
-  /** Removes the searches of someone who leaves the organization. */
+  /** Removes the searches of a user who leaves the organization. */
   removeAllOf(owner: SearchOwner): void;
 }

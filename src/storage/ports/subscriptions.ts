@@ -1,7 +1,7 @@
 /** Subscriptions of organizations, and the payment processor's events. Types; any thread. */
 import type { BillingEvent, EffectiveSubscription, Subscription } from '../../domain/billing.ts';
 
-/** What an event has changed. */
+/** The effects of an event. */
 export interface AppliedEvent {
   duplicate: boolean;
   handled: boolean;
@@ -18,7 +18,7 @@ export interface SubscriptionReads {
   hasRenewal(org_id: string): boolean;
   /** The processor's customer for the organization: the active subscription's customer, otherwise the last known one. */
   customerOf(org_id: string): string | undefined;
-  /** @returns what was answered to an event the first time; undefined for a new one */
+  /** @returns whether the event changed a subscription when it first arrived; undefined for a new event */
   findOutcome(event_id: string): boolean | undefined;
 }
 
@@ -27,7 +27,7 @@ export interface SubscriptionWork extends SubscriptionReads {
   /**
    * Applies an event. An event that arrives again changes nothing.
    * @param isOrganization whether an organization with that id exists
-   * @returns what to answer, and the subscription before and after the change, if one changed
+   * @returns the effects of the event
    */
   apply(event: BillingEvent, isOrganization: (org_id: string) => boolean, nowMs: number): AppliedEvent;
 }

@@ -8,11 +8,10 @@ export interface ListedTrace extends TraceAddress {
 }
 
 export interface TraceReads {
-  /** A trace of exactly this project, or without a project. */
+  /** A trace of exactly the address's project, or without a project if the address has none. */
   findExact(address: TraceAddress): TraceRow | undefined;
   /**
-   * @param project_id null: the organization's view, which includes the traces of all projects; a trace without a
-   *   project comes first
+   * @param project_id null: the traces of all projects; a trace without a project is preferred
    * @returns undefined if no such trace exists or is visible
    */
   find(org_id: string, project_id: string | null, trace_id: string): TraceRow | undefined;

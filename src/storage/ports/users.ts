@@ -1,7 +1,7 @@
 /** Users, and the identities with which they sign in. Types; any thread. */
 import type { Identity, User } from '../../domain/account.ts';
 
-/** The facts that an identity provider states about a person. */
+/** The claims of an identity provider about a person. */
 export interface SignIn extends Identity {
   email: string | null;
   name: string | null;
@@ -16,7 +16,7 @@ export interface UserReads {
    */
   findId(identity: Identity, nowMs: number): string | undefined;
   find(id: string): User | undefined;
-  /** Users with this address: several identity providers may confirm the same address. */
+  /** Users with this address. There may be several, because several identity providers may confirm the same address. */
   listWithEmail(email: string): Iterable<string>;
 }
 
@@ -26,7 +26,7 @@ export interface UserWork extends UserReads {
   create(signIn: SignIn, nowMs: number): User;
   /**
    * Removes the record but keeps the digest of the identity, so that tokens issued before the deletion are refused.
-   * @param identity of the token that deletes the account; its provider's clock may be ahead
+   * @param identity identity in the token with which the account is deleted; its provider's clock may be ahead
    */
   remove(user: User, identity: Identity, nowMs: number): void;
   put(user: User): void;

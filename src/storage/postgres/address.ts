@@ -1,5 +1,6 @@
 /**
- * The address of a PostgreSQL database, and what its refusals mean, in one line without the password. Any thread.
+ * Parses the address of a PostgreSQL database, and explains the driver's errors in one line without the password. Any
+ * thread.
  */
 import { readFileSync } from 'node:fs';
 import type { ClientConfig } from 'pg';
@@ -55,18 +56,18 @@ function readTls(host: string, mode: string | null, authorities: string | null):
   }
 }
 
-/** SQLSTATEs of a database that is starting, stopping, full, cut off or a standby. Class 08 is the connection. */
+/** SQLSTATEs of temporary failures: the database is starting, stopping, full, unreachable (class 08) or a standby. */
 const PASSING = /^(?:08...|53...|57P0[123]|40...|55P03|25006|25P0[34]|UND01)$/;
 const UNTRUSTED =
   /^(?:CERT_|ERR_TLS_|ERR_SSL_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_(?:GET_ISSUER|VERIFY)|HOSTNAME_)/;
 
-/** What an error of the driver means. */
+/** Explains an error of the driver. */
 export function explainDatabase(
   thrown: unknown,
   { name, client: { user } }: DatabaseAddress,
 ): TruthRefusedError | TruthUnavailableError {
   if (thrown instanceof TruthRefusedError || thrown instanceof TruthUnavailableError) return thrown;
-  // Only the server's own errors have a severity.
+  // Only errors that the server reports have a severity.
   const { message, code = '', severity } = thrown as { message: string; code?: string; severity?: string };
   const refuse = (words: string) => new TruthRefusedError(words, { cause: thrown });
   if (code === '28P01' || code === '28000')

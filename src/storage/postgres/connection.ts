@@ -6,7 +6,7 @@ import { TruthRefusedError, TruthUnavailableError } from '../shared/truth.ts';
 import { type DatabaseAddress, explainDatabase } from './address.ts';
 import { checkSchema } from './migration.ts';
 
-/** Time for an answer. After that the connection counts as broken. */
+/** Maximum time for an answer. After that, the connection is closed. */
 export const ANSWER_MS = 5_000;
 
 export class DatabaseConnection {
@@ -16,7 +16,7 @@ export class DatabaseConnection {
   readonly #answerMs: number;
   #failure: unknown = null;
 
-  /** @param identity of the database that is expected */
+  /** @param identity identity of the expected database */
   constructor(address: DatabaseAddress, identity: string, answerMs: number) {
     this.#address = address;
     this.#identity = identity;
@@ -34,9 +34,10 @@ export class DatabaseConnection {
     const { identity } = (await this.client.query('SELECT identity FROM understudy.state')).rows[0];
     if (identity !== this.#identity)
       throw new TruthRefusedError(`${this.#address.name} has been replaced by another database: start again`);
-    // The planner takes a young table for small and reads all of it, with the versions that updates have left.
+    // Otherwise the planner assumes that a new table is small, and scans all of it, with its dead row versions.
     await this.client.query('SET enable_seqscan = off');
-    // Before version 18, PostgreSQL takes such a plan for so expensive that it compiles each statement, which takes a second.
+    // Before version 18, PostgreSQL estimates such plans as so expensive that it compiles each statement, which takes a
+    // second.
     await this.client.query('SET jit = off');
   }
 
@@ -62,10 +63,11 @@ export class DatabaseConnection {
     }
   }
 
-  /** Ends it at once. Running queries reject. */
+  /** Closes the connection at once. Running queries reject. */
   async close(): Promise<void> {
     this.#failure ??= new TruthUnavailableError('the session was closed');
-    // Destroys the socket, because the answer to an orderly end may never come. The server notices the closed socket.
+    // Destroys the socket, because the server might not answer a regular termination. The server notices the closed
+    // socket.
     const { stream } = (this.client as unknown as { connection: { stream: { destroy(): void } } }).connection;
     stream.destroy();
   }

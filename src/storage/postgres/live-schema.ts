@@ -1,17 +1,17 @@
 /**
- * The part of the schema (schema.ts) with which boxes count each other and share the live stream. Data; any thread.
- * The tables that change often are UNLOGGED: they cost no sync to the disk, and a crash or a fail-over empties them. `live_reserved` survives,
- * and has ids in blocks. So ids after a crash are higher than all earlier ids. Boxes need no right on these tables,
- * because they only call the functions.
+ * The tables and functions (schema.ts) with which boxes count each other and share the live stream. Data; any thread.
+ * The tables that change often are UNLOGGED: their changes are not synced to the disk, and a crash or a fail-over
+ * empties them. The table `live_reserved`, which is logged, reserves ids in blocks. So ids after a crash are higher
+ * than all earlier ids. Boxes need no privileges on these tables, because they only call the functions.
  */
 
 /** Maximum number of events of an organization that stay readable. */
 export const LIVE_KEPT_EVENTS = 10_000;
 /** Number of ids that one synced commit reserves. A crash may skip up to this many. */
 const ID_BLOCK = 10_000;
-/** A box that has said nothing for this long does not count. */
+/** A box without a pulse for this long does not count as alive. */
 export const LIVE_BOX = "interval '15 seconds'";
-/** Events are stored until this long after the last reader of the organization, so that it can resume. */
+/** Events are stored for this long after the last reader of the organization has left, so that it can resume. */
 const WANTED = "interval '10 minutes'";
 
 const FUNCTION = 'SECURITY DEFINER SET search_path = pg_catalog, pg_temp';

@@ -1,7 +1,7 @@
 /**
- * Which boxes live, how they divide rates, and the live stream's events, in PostgreSQL (../shared/live.ts and rates.ts; live-schema.ts and
- * rates-schema.ts have the tables). Its
- * connection is separate, so that it never delays a commit. Any thread.
+ * Stores in PostgreSQL which boxes live, how they divide rates, and the events of the live stream (../shared/live.ts
+ * and rates.ts; live-schema.ts and rates-schema.ts have the tables). Uses a separate connection, so that it does not
+ * delay commits. Any thread.
  */
 import type {
   LiveBatch,
@@ -16,18 +16,18 @@ import type { RatesDelta, RateWrite } from '../shared/rates.ts';
 import type { RowSealing } from '../shared/row-sealing.ts';
 import type { DatabaseConnection } from './connection.ts';
 
-/** Place for sealing: a value opens only in its organization, and only under its name. */
+/** Table name for encryption. A value can be decrypted only for its organization and its event name. */
 const SEALED = 'live_events';
-/** How long the end of a session may take. */
+/** Maximum time for ending a session. */
 const END_MS = 1_000;
-/** Name of what is stored to forget others. */
+/** Name of an entry that makes readers forget events. */
 const FORGET = '';
 
 interface LiveRow {
   org: string;
   last_id: string;
   lost_id: string;
-  /** null: nothing is stored after the id, and the other columns are null, too. */
+  /** null: no event is stored after the requested id, and the other columns are null, too. */
   id: string | null;
   name: string;
   project: string | null;
@@ -39,7 +39,7 @@ interface LiveRow {
 interface RateRow {
   epoch: string;
   last: string;
-  /** null: nothing has changed, and the next two are null, too. */
+  /** null: no rate has changed, and `version` and `data` have no meaning. */
   key: string | null;
   version: string;
   data: string | null;
@@ -150,7 +150,7 @@ export class PostgresLive implements LiveSession {
     });
   }
 
-  /** Arrays of what is stored, in the order of the function's parameters. */
+  /** The values to store as arrays, in the order of the function's parameters. */
   #encode(batches: readonly LiveBatch[]): unknown[] {
     const orgs: string[] = [];
     const names: string[] = [];

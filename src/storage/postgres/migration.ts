@@ -1,18 +1,16 @@
-/**
- * Brings the database's schema to this version, and checks it. Forwards only. Command line.
- */
+/** Upgrades the database's schema to this version, and checks the version. There are no downgrades. Command line. */
 import type { Client } from 'pg';
 import { TruthRefusedError } from '../shared/truth.ts';
 import { MIGRATIONS, SCHEMA_VERSION } from './schema.ts';
 
-/** Two migrations at once wait for each other. */
+/** Key of the advisory lock, with which concurrent migrations run one after the other. */
 const LOCK = 7_210_931_447;
 
 const READ_VERSION = 'SELECT version FROM understudy.schema_version';
 
 /**
- * Runs what is missing, all or nothing.
- * @returns the versions before and after; 0 before the first
+ * Runs the missing migrations in one transaction.
+ * @returns the versions before and after; version 0 means no schema
  * @throws TruthRefusedError for a newer schema; Error of the driver
  */
 export async function migrate(client: Client): Promise<{ from: number; to: number }> {

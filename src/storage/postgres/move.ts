@@ -1,6 +1,6 @@
 /**
- * Moves all rows into the database of several boxes, and reads all of them out of it. No box runs meanwhile. Each portion is
- * read back and compared, and everything is stored or nothing. Command line.
+ * Moves all rows into the common database of several boxes, and reads all rows out of it. No box may run during a move.
+ * Each portion is read back and compared. A move is one transaction. Command line.
  */
 import { randomUUID } from 'node:crypto';
 import type { Client } from 'pg';
@@ -33,7 +33,7 @@ const NAME_COMMIT =
   'INSERT INTO understudy.commits (position, token, box) SELECT position, token, $1 FROM understudy.state';
 const GIVEN = 'unnest($1::text[], $2::bytea[], $3::bytea[]) AS r (tbl, key, value)';
 const ASKED = 'unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS k (tbl, key, n)';
-/** A row that was removed may come again. */
+/** Inserts rows. A row that was removed earlier may be inserted again. */
 const INSERT_FOLLOWED = `INSERT INTO understudy.rows AS t (tbl, key, value, position)
   SELECT tbl, key, value, (SELECT position FROM understudy.state) FROM ${GIVEN}
   ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value, position = excluded.position WHERE t.value IS NULL`;
@@ -54,29 +54,28 @@ const ALL_QUERIED = 'SELECT tbl, key, value FROM understudy.run_rows ORDER BY tb
 const ALL_COUNTS =
   'SELECT tbl, key, name, sum(n) AS n FROM understudy.counters GROUP BY tbl, key, name ORDER BY tbl, key, name';
 
-/** What is moved, in portions whose rows have one place each. */
+/** The rows to move, in portions. All rows of a portion go to the same tables. */
 export interface MovedRows {
-  /** Rows of `main.mdb`; null: there is no such file, and what is moved joins the rows of the database. */
+  /** Rows of `main.mdb`; null: there is no such file, and the rows of `runs` are added to the rows of the database. */
   main: Iterable<StoredRow[]> | null;
   /** Rows of `runs.mdb`. */
   runs: Iterable<StoredRow[]>;
 }
 
-/** Names a move, and follows it. */
+/** The id of a move, and callbacks for its progress. */
 export interface MoveWatch {
   /** A UUID that names the move in the database. */
   id: string;
   /** Called with the number of rows moved so far. */
   onRows(rows: number): void;
-  /** Called when all rows are in place, before they count. @param moved what is stored then, by table */
+  /** Called when all rows are written, before the commit. @param moved digests of the written rows, by table */
   onReady(moved: Map<string, TableDigest>): void;
 }
 
 /**
  * Writes all rows into a database, which must have no rows if a main database is moved.
  * @param text the address; its user owns the tables
- * @param key seals the values; null: they stay readable
- * @returns what was stored, by table
+ * @param key encrypts the values; null: no encryption @returns digests of the stored rows, by table
  * @throws TruthRefusedError, TruthUnavailableError; Error of the source
  */
 export async function fillDatabase(
@@ -85,7 +84,7 @@ export async function fillDatabase(
   { main, runs }: MovedRows,
   { id, onRows, onReady }: MoveWatch,
 ): Promise<Map<string, TableDigest>> {
-  // It also chooses the key of a database without rows.
+  // Connecting also sets the key of a database without rows.
   const { identity } = await PostgresTruth.connect(text, key);
   return withClient(text, async (client, { name }) => {
     await client.query('BEGIN');
@@ -107,7 +106,7 @@ export async function fillDatabase(
 }
 
 /**
- * Whether the rows of a move are in the database. If that move still runs there, it waits for its end.
+ * Whether the rows of a move are in the database. Waits for the end of the move if its transaction is still open.
  * @throws TruthRefusedError, TruthUnavailableError
  */
 export async function hasMoved(text: string, id: string): Promise<boolean> {
@@ -130,7 +129,7 @@ class Filling {
   readonly #sealing: RowSealing;
   readonly #name: string;
   readonly #joins: boolean;
-  /** Under which the counters are added. */
+  /** The box under whose id the counters are added. */
   readonly #box: string;
   /** Whether the database already has the history of a usage meter. */
   readonly #known = new Map<string, boolean>();
@@ -170,8 +169,9 @@ class Filling {
   }
 
   /**
-   * Whether a row does not join the rows of other boxes: the progress of listings, and a usage meter that they have. Its
-   * counters join, but this month's interventions count from what the others have.
+   * Whether a row is not added to the rows of other boxes: the progress of listings, and the history of a usage meter
+   * that the database already has. The meter's counters are added, but its interventions of this month are those in the
+   * database.
    */
   async #isLeftOut({ table, key }: StoredRow): Promise<boolean> {
     if (!this.#joins) return false;
@@ -245,7 +245,7 @@ class Filling {
   }
 }
 
-/** Takes the rows of a database, each table in the order of the keys. */
+/** Callbacks for the rows of a database, each table in the order of the keys. */
 interface RowTakers {
   /** Rows that every box follows. */
   onRows(rows: StoredRow[]): void;
@@ -286,7 +286,7 @@ interface CountRow {
   n: number;
 }
 
-/** Puts the counters of a row together, which follow each other. */
+/** Joins the counters of each row. The counters of a row come one after the other. */
 class CountRows {
   #last: { table: string; key: Buffer; counts: Record<string, number> } | null = null;
 
@@ -327,7 +327,7 @@ async function readAll<Row extends object>(
   await client.query('COMMIT');
 }
 
-/** @throws TruthRefusedError while a box uses the database: what it writes now would be lost */
+/** @throws TruthRefusedError while a box uses the database, because its writes would be lost */
 export async function refuseBoxes(text: string): Promise<void> {
   await withClient(text, async (client, { name }) => {
     const count = Number((await client.query(BOXES)).rows[0].n);
@@ -335,13 +335,13 @@ export async function refuseBoxes(text: string): Promise<void> {
   });
 }
 
-/** @throws TruthRefusedError, TruthUnavailableError; a transaction that is open is undone */
+/** @throws TruthRefusedError, TruthUnavailableError; an open transaction is rolled back */
 async function withClient<Value>(
   text: string,
   work: (client: Client, address: DatabaseAddress) => Promise<Value>,
 ): Promise<Value> {
   const address = readDatabaseAddress(text);
-  // Its name tells it from a box (BOXES).
+  // The application name distinguishes this connection from those of boxes (BOXES).
   const client = makeClient(address, undefined, { application_name: 'understudy move' });
   try {
     await client.connect();

@@ -1,17 +1,21 @@
 /**
- * The part of the schema (schema.ts) with which boxes divide the rates of keys. Data; any thread.
- * Both tables are UNLOGGED: they cost no sync to the disk, and a crash or a fail-over empties them. Then there is another
- * epoch, and boxes write again what they know. Boxes need no right on these tables, because they only call the functions.
+ * The tables and functions (schema.ts) with which boxes divide the rates of keys. Data; any thread. Both tables are
+ * UNLOGGED: their changes are not synced to the disk, and a crash or a fail-over empties them. After that, the epoch is
+ * another one, and boxes write their entries again. Boxes need no privileges on these tables, because they only call
+ * the functions.
  */
 
 import { LIVE_BOX } from './live-schema.ts';
 
 /**
- * Maximum number of keys whose rates are not divided equally. A further one is not stored, and its rate stays divided
- * equally.
+ * Maximum number of keys whose rates are not divided equally. The entry of a further key is not stored, and its rate
+ * stays divided equally.
  */
 export const DIVIDED_KEYS = 1_024;
-/** A removed entry stays for so long, so that every box learns of it. A session that is silent for longer has ended. */
+/**
+ * Removed entries are kept for this long, so that every box reads the removal. A session without a call for longer has
+ * ended.
+ */
 const REMOVED = "interval '10 minutes'";
 
 const FUNCTION = 'SECURITY DEFINER SET search_path = pg_catalog, pg_temp';

@@ -1,6 +1,6 @@
 /**
- * The common runs in PostgreSQL (../shared/runs-truth.ts; schema.ts has the tables). A tick's commits are one statement,
- * and so are its takings; both are sent together. Any thread.
+ * The common runs in PostgreSQL (../shared/runs-truth.ts; schema.ts has the tables). The commits of a tick are one
+ * statement, and its take-overs are another; both are sent together. Any thread.
  */
 import type { QueryConfig } from 'pg';
 import type { RowSealing } from '../shared/row-sealing.ts';
@@ -137,7 +137,7 @@ class PostgresRunsSession implements RunsSession {
     return this.#connection.close();
   }
 
-  /** Opens an actor's rows. A damaged one must not keep the other actors from their boxes. */
+  /** Decrypts an actor's rows. Damage is returned, not thrown, so that the take-overs of other actors succeed. */
   #open(actor: TakenActor): TakenActor {
     try {
       return { ...actor, rows: actor.rows.map((row) => this.#sealing.open(row)).sort(compareRows) };
@@ -188,7 +188,7 @@ function append(table: unknown[][], ...values: unknown[]): void {
   for (const [at, value] of values.entries()) table[at]!.push(value);
 }
 
-/** A snapshot comes before events. */
+/** Sorts the snapshot before the events. */
 function compareRows(a: StoredRow, b: StoredRow): number {
   if (a.table !== b.table) return a.table < b.table ? 1 : -1;
   return a.key.compare(b.key);

@@ -1,15 +1,16 @@
 /**
- * The database's schema as a list of migrations, each for one version after the other. Data; any thread.
- * `rows` has the present value of each row and the position of its last change. So it is both the state, from which a
- * new box starts, and what others ask for changes. A removed row stays with the value null, until no box can need it.
- * `commits` names the positions, by which a box recognizes a database that was restored from a backup. `boxes` has the
- * last batch of each process.
- * Version 2 adds runs. `owners` names the box of each actor. `run_rows` has rows that only a query reads, histories
- * included; `run_states` is its part whose rows are replaced often, with room for that in each page. `counters` has a row
- * for each box, so boxes never wait for each other. `run_boxes` has the last batch of each process.
+ * The database's schema as a list of migrations, one for each version. Data; any thread.
+ * `rows` has the current value of each row and the position of its last change. New boxes load it, and other boxes
+ * query it for changes. A removed row is kept with the value null until no box can need it. `commits` has a token for
+ * each position, by which a box recognizes a database that was restored from a backup. `boxes` has the last batch of
+ * each process.
+ * Version 2 adds runs. `owners` has the box of each actor. `run_rows` has rows that are read only by queries, including
+ * histories; its partition `run_states` has rows that are replaced often, with free space for that in each page.
+ * `counters` has a row for each box, so boxes never wait for each other. `run_boxes` has the last batch of each
+ * process.
  * Version 3 adds how the rates of keys are divided among boxes (rates-schema.ts).
- * The order of locks: the box's own row, owners by their keys, then `state`. A holder of `state`
- * waits for none of the others.
+ * Locks are taken in this order: the box's own row, owners by their keys, `state`. A transaction that has locked
+ * `state` takes none of the others.
  */
 
 import { LIVE_SCHEMA } from './live-schema.ts';
@@ -18,7 +19,7 @@ import { RATES_SCHEMA } from './rates-schema.ts';
 /** The version that this program works with. */
 export const SCHEMA_VERSION = 3;
 
-/** Changes that every box must see; newer ones make a box load everything. */
+/** How long changes are kept. A box that has not read changes for longer loads all rows again. */
 const KEPT = "interval '7 days'";
 
 const VERSION_1 = `
@@ -172,9 +173,9 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 `;
 
-/** Maximum number of actors that one call lets go of; every box gets a row for each. */
+/** Maximum number of actors that one call releases. Every box gets a row for each of them. */
 const RELEASED = 5_000;
-/** Box under which counters of departed boxes are kept. */
+/** Id under which the counters of removed boxes are kept. */
 const DEPARTED = "'00000000-0000-0000-0000-000000000000'::uuid";
 
 const VERSION_2 = `

@@ -1,6 +1,6 @@
 /**
- * The common rows in PostgreSQL (../shared/truth.ts; schema.ts has the tables). A commit and the reading of what has
- * changed are two statements that are sent together, so they take one round trip. Any thread.
+ * The common rows in PostgreSQL (../shared/truth.ts; schema.ts has the tables). A commit and the read of changes are
+ * two statements that are sent together, in one round trip. Any thread.
  */
 import type { Client } from 'pg';
 import { type Clock, systemClock } from '../../std/clock.ts';
@@ -24,12 +24,15 @@ import { PostgresLive } from './live.ts';
 import { checkSchema, migrate } from './migration.ts';
 import { PostgresRuns } from './runs.ts';
 
-/** The boxes write times into common rows. With clocks further apart, keys and sessions would end at wrong times. */
+/**
+ * Maximum difference between clocks. Boxes write times into common rows, so with a larger difference keys and sessions
+ * would expire at wrong times.
+ */
 const CLOCKS_APART_MS = 60_000;
-/** Maximum number of rows that one answer brings. With more, or with more bytes, the view loads everything. */
+/** Maximum number and total size of the changed rows in one answer. If there are more, the view loads all rows. */
 const DELTA_ROWS = 10_000;
 const DELTA_BYTES = 64 << 20;
-/** Maximum number of rows in one piece while everything is loaded. */
+/** Maximum number of rows in a portion while all rows are loaded. */
 const LOAD_ROWS = 2_000;
 
 const FOLLOW = `
@@ -54,7 +57,7 @@ interface DeltaRow {
 }
 
 /**
- * Brings the database's schema to this version.
+ * Upgrades the database's schema to this version.
  * @returns the versions before and after
  * @throws TruthUnavailableError, TruthRefusedError
  */
@@ -95,9 +98,9 @@ export class PostgresTruth implements Truth, LiveTruth {
   readonly #answerMs: number;
 
   /**
-   * @param key seals the values; null: they are readable in the database
-   * @param answer_ms time for an answer; after that the connection counts as broken
-   * @throws TruthUnavailableError, TruthRefusedError; then the database is as before
+   * @param key encrypts the values; null: no encryption
+   * @param answer_ms maximum time for an answer; after that, the connection is closed
+   * @throws TruthUnavailableError, TruthRefusedError; the database is then unchanged
    */
   static async connect(
     text: string,
@@ -175,7 +178,7 @@ class PostgresSession implements TruthSession {
       await connection.open();
       const { client } = connection;
       client.on('notification', ({ processId }) => {
-        // The box has the answer to its own commits.
+        // No hint is needed for this connection's own commits, because their answers contain the changes.
         if (processId !== (client as unknown as { processID: number }).processID) onHint();
       });
       await client.query('LISTEN understudy');

@@ -1,14 +1,14 @@
 /**
- * Counts the notices of rows that other boxes changed, and which of them the threads with indexes in memory have applied.
- * A request with a position waits for both: the view shows the rows before an index knows them. After a restart of the store thread
- * it waits until the followers of the former one have come back and know all rows. Any thread; only one thread of a box
- * has an instance.
+ * Counts the notices of rows that other boxes changed, and which of them the threads with indexes in memory have
+ * applied. A request with a position waits for the view and for these threads, because an index gets the rows later
+ * than the view. After a restart of the store thread, it waits until the followers of the former store thread have
+ * connected again and have all rows. Any thread; only one thread of a box has an instance.
  */
 import type { SeatState } from './seat.ts';
 
 /**
- * How long followers of the former store thread may take to connect again. One that has not connected by then counts as
- * ended.
+ * How long followers of the former store thread may take to connect again. A follower that has not connected by then
+ * counts as ended.
  */
 const BACK_MS = 10_000;
 
@@ -20,12 +20,12 @@ export class ChangeNotices<Follower> {
   /** Number of followers of the former store thread, until they have come back; then 0. */
   #expected: number;
 
-  /** Create it before the view's position is told. @param back_ms after which missing followers count as ended */
+  /** Create it before the view's position is published. @param back_ms after which missing followers count as ended */
   constructor(state: SeatState, back_ms = BACK_MS) {
     this.#state = state;
     this.#expected = state.followers;
     if (this.#expected === 0) return;
-    // What the former thread has not told counts as one notice.
+    // All notices that the former thread may not have sent count as one.
     state.changes += 1;
     setTimeout(() => {
       this.#expected = 0;
@@ -33,7 +33,10 @@ export class ChangeNotices<Follower> {
     }, back_ms).unref();
   }
 
-  /** @param isAgain whether it followed a former store thread, and may have missed something; otherwise it reads rows that are there already */
+  /**
+   * @param isAgain whether it followed a former store thread, so that it may have missed changes; otherwise it has just
+   * read all rows
+   */
   add(follower: Follower, isAgain = false): void {
     this.#applied.set(follower, isAgain ? 0 : this.#state.changes);
     if (this.#applied.size >= this.#expected) this.#expected = 0;
@@ -44,7 +47,7 @@ export class ChangeNotices<Follower> {
     if (this.#applied.delete(follower)) this.#settle();
   }
 
-  /** @returns number of the next notice; send it to all followers before the view's position is told */
+  /** @returns number of the next notice; send it to all followers before the view's position is published */
   next(): number {
     this.#state.changes += 1;
     this.#settle();
@@ -57,7 +60,7 @@ export class ChangeNotices<Follower> {
     this.#settle();
   }
 
-  /** Waits until all followers have applied all present notices. @returns false if they do not within the time */
+  /** Waits until all followers have applied all notices so far. @returns false on a timeout */
   whenApplied(within_ms: number): Promise<boolean> {
     const until = this.#state.changes;
     if (this.#state.applied >= until) return Promise.resolve(true);

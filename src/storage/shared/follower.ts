@@ -2,9 +2,9 @@
  * Connects a view to the database (truth.ts): sends the box's commits, several in one statement, and applies what all
  * boxes commit. Any thread; only one thread of a box has an instance.
  *
- * At most one statement runs. Commits that come meanwhile wait, and then go together. If the connection breaks, the
- * batch stays: the next session says whether it was decided, and otherwise it is sent again. So each proposal is
- * decided once, however often it is sent.
+ * At most one statement runs at a time. Commits that arrive in the meantime wait, and are then sent together. If the
+ * connection breaks, the batch is kept. The next session says whether the database has decided it; if not, it is sent
+ * again. So each proposal is decided once, even if it is sent several times.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -20,7 +20,7 @@ import type { View } from './view.ts';
 export interface FollowerTimes {
   /** How often commits of other boxes are searched for, if no hint arrives. */
   poll_ms: number;
-  /** How long a commit waits for the database. After that, its caller gets an error. */
+  /** Maximum time that a commit waits for the database. After that, its caller gets an error. */
   patience_ms: number;
   /** Pause between attempts to connect. */
   retry_ms: number;
@@ -28,14 +28,14 @@ export interface FollowerTimes {
 
 const FOLLOWER_TIMES: FollowerTimes = { poll_ms: 250, patience_ms: 5_000, retry_ms: 200 };
 
-/** Interval at which each box lets the database forget what no box needs. */
+/** Interval at which each box removes rows from the database that no box needs any more. */
 const TIDY_MS = 3_600_000;
 
 /** Maximum number of proposals in one statement. */
 const BATCH_PROPOSALS = 256;
-/** Maximum bytes of values in one statement; a single proposal may have more. */
+/** Maximum total size of the values in one statement; a single proposal may have more. */
 const BATCH_BYTES = 4 << 20;
-/** Maximum bytes of values in a proposal. */
+/** Maximum total size of the values in a proposal. */
 const PROPOSAL_BYTES = 16 << 20;
 /** Maximum number of proposals that wait. Beyond it, a commit is refused at once. */
 const WAITING = 4_096;
@@ -44,7 +44,7 @@ const WAITING = 4_096;
 export interface Committer {
   /**
    * @returns the verdict, once the view shows the commit, or what it conflicts with
-   * @throws TruthUnavailableError: it may or may not be decided later; RangeError for one that is too large
+   * @throws TruthUnavailableError: the proposal may or may not be decided later; RangeError if it is too large
    */
   commit(proposal: Proposal): Promise<Verdict>;
 }
@@ -52,7 +52,7 @@ export interface Committer {
 interface Waiting {
   proposal: Proposal;
   bytes: number;
-  /** null: the caller already has its error. */
+  /** null: the caller already got an error. */
   settle: ((verdict: Verdict | Error) => void) | null;
 }
 
@@ -112,7 +112,7 @@ export class Follower implements Committer {
     return performance.now() - this.#currentAtMs;
   }
 
-  /** Why the database cannot be used at present. */
+  /** Why the database cannot be used now; null if it can. */
   get failure(): Error | null {
     return this.#failure;
   }
@@ -145,7 +145,7 @@ export class Follower implements Committer {
 
   /**
    * Waits until the view shows a position that the caller has seen elsewhere.
-   * @returns false if it does not within the time
+   * @returns false on a timeout
    */
   async reach(position: number, within_ms: number): Promise<boolean> {
     if (this.position >= position) return true;
@@ -165,7 +165,7 @@ export class Follower implements Committer {
     });
   }
 
-  /** Ends it. Commits that are not decided yet reject. */
+  /** Stops following. Commits that are not decided yet reject. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#wake?.();
@@ -173,7 +173,7 @@ export class Follower implements Committer {
     await this.#running;
   }
 
-  /** Ends the pause between two searches. */
+  /** Ends the pause before the next poll. */
   #signal(): void {
     if (this.#session !== null) this.#wake?.();
   }
@@ -195,7 +195,7 @@ export class Follower implements Committer {
     await this.#session?.close();
   }
 
-  /** Until the time is over, or until it is woken. */
+  /** Resolves after the time, or when it is woken. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => this.#wake?.(), ms);
@@ -212,7 +212,7 @@ export class Follower implements Committer {
     this.#session = null;
     await session?.close();
     this.#failure = thrown instanceof Error ? thrown : new Error(String(thrown));
-    // A changed password or a full disk may be mended while the box runs.
+    // Retried after any error, because a wrong password or a full disk may be corrected while the box runs.
     if (!this.#closed) await this.#pause(this.#times.retry_ms);
   }
 
@@ -223,7 +223,7 @@ export class Follower implements Committer {
       this.#signal();
     });
     this.#session = session;
-    // While the session was opened, close() had none to end.
+    // `close` may have been called while the session was being opened.
     if (this.#closed) throw new TruthUnavailableError('the store is closed');
     const { mark } = this.#view;
     const askedAtMs = performance.now();
@@ -232,7 +232,7 @@ export class Follower implements Committer {
     this.#learn(session.last_batch);
   }
 
-  /** Finds out what became of the batch of the last session. */
+  /** Settles or keeps the batch that the last session sent. */
   #learn(last: TruthSession['last_batch']): void {
     const sent = this.#sent;
     this.#batches = last?.number ?? 0;
@@ -277,7 +277,7 @@ export class Follower implements Committer {
       if (entries.length === BATCH_PROPOSALS || (entries.length > 0 && bytes + entry.bytes > BATCH_BYTES))
         break;
       taken++;
-      // Its caller no longer waits, and it was never sent.
+      // The caller has already got an error, and the proposal was never sent, so it is dropped.
       if (entry.settle === null) continue;
       if (this.#isOutdated(entry)) {
         entry.settle(null);
@@ -290,7 +290,7 @@ export class Follower implements Committer {
     return entries.length === 0 ? null : { number: ++this.#batches, entries };
   }
 
-  /** Whether it read a history that the database does not have any more. That is a conflict. */
+  /** Whether the proposal is based on a history that the database does not have any more, which is a conflict. */
   #isOutdated({ proposal }: Waiting): boolean {
     return proposal.history !== this.#view.history;
   }
@@ -300,7 +300,7 @@ export class Follower implements Committer {
     for (const [at, { settle }] of batch.entries.entries()) settle?.(verdicts[at]!);
   }
 
-  /** @param askedAtMs when the question was asked: what is committed while the answer travels is not in it */
+  /** @param askedAtMs when the query was sent; later commits may be missing in the answer */
   async #apply({ rows, position, token }: Delta, session: TruthSession, askedAtMs: number): Promise<void> {
     if (rows === null) return this.#load(session, false);
     if (rows.length > 0 || position !== this.position) this.#view.apply(rows, { position, token });

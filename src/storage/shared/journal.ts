@@ -1,6 +1,6 @@
 /**
- * The journal of persistent actors that several boxes share (../../runtime/journal.ts). Of two boxes that continue the
- * same actor, one gets an error: then its actor starts again from the other's events. Wherever actors run.
+ * The journal of persistent actors that several boxes share (../../runtime/journal.ts). If two boxes continue the same
+ * actor, one of them gets an error, and its actor starts again with the events of the other box. Threads with actors.
  */
 import {
   type JournalStore,
@@ -12,10 +12,10 @@ import type { Committer } from './follower.ts';
 import { TruthUnavailableError } from './truth.ts';
 import type { View } from './view.ts';
 
-/** How often a commit is tried before it gives up because other commits always come first. */
+/** Maximum number of attempts of a commit that conflicts with other commits. */
 const ATTEMPTS = 20;
 
-/** @returns the journal's error if the database could not be reached, otherwise what was thrown */
+/** @returns the journal's error if the database could not be reached, otherwise the thrown error */
 export function toJournalError(thrown: unknown): Error {
   if (thrown instanceof TruthUnavailableError)
     return new JournalUnavailableError(thrown.message, { cause: thrown });

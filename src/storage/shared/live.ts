@@ -1,6 +1,6 @@
 /**
- * What boxes ask of the common database beside its rows: which boxes live, and the live stream's events. Nothing here is
- * worth a sync to the disk. Implementation: ../postgres/live.ts. Types; any thread.
+ * Interface for data in the common database that are not synced to its disk: which boxes live, and the events of the
+ * live stream. Implementation: ../postgres/live.ts. Types; any thread.
  */
 import type { RatesSession } from './rates.ts';
 
@@ -23,7 +23,10 @@ export interface LiveForget {
   before_ms: number;
 }
 
-/** What a box reports of one organization, in this order: events were lost, then these are to be forgotten, then these happened. */
+/**
+ * What a box reports about one organization, in this order: whether events were lost, which events to forget, and new
+ * events.
+ */
 export interface LiveBatch {
   org_id: string;
   has_lost: boolean;
@@ -31,7 +34,7 @@ export interface LiveBatch {
   events: readonly LiveEntry[];
 }
 
-/** What is stored with an id. */
+/** A stored event or removal, with its id. */
 export type StoredLive = { id: number } & ({ event: LiveEntry } | { forget: LiveForget });
 
 export interface LiveHead {
@@ -42,32 +45,32 @@ export interface LiveHead {
   lost_id: number;
 }
 
-/** What followed an id in an organization. */
+/** Entries of an organization after an id. */
 export interface LiveDelta extends LiveHead {
-  /** In order of their ids. If there are as many as were asked for, more may follow. */
+  /** In order of their ids. If there are as many as the limit, there may be more. */
   stored: StoredLive[];
 }
 
-/** One box's connection. Its calls must follow each other: the next one begins after the last one has ended. */
+/** The connection of a box. It runs one call at a time: begin the next call after the last one has ended. */
 export interface LiveSession extends RatesSession {
-  /** Says that the box lives. @returns the boxes that do, with this one @throws TruthUnavailableError */
+  /** Reports that the box lives. @returns all boxes that live, including this one @throws TruthUnavailableError */
   beat(): Promise<string[]>;
   /**
-   * Says that the organizations have readers: for some minutes from now their events are stored.
+   * Reports that the organizations have readers, so that their events are stored for some minutes.
    * @returns the heads of all of them
    * @throws TruthUnavailableError
    */
   want(orgs: readonly string[]): Promise<LiveHead[]>;
-  /** Those of the organizations whose events are stored. @throws TruthUnavailableError */
+  /** Returns those organizations whose events are stored. @throws TruthUnavailableError */
   findWanted(orgs: readonly string[]): Promise<string[]>;
   /**
-   * Stores what is wanted, each organization's with the ids that follow, and drops the rest.
+   * Stores the batches of organizations whose events are stored, with the next ids, and drops the others.
    * @param batches each organization once
    * @throws TruthUnavailableError: it may or may not be stored
    */
   write(batches: readonly LiveBatch[]): Promise<void>;
   /**
-   * Reads what has followed, in organizations where something has.
+   * Reads later entries of the organizations that have any.
    * @param after ids by organization
    * @param limit events of an organization
    * @throws TruthUnavailableError
@@ -77,7 +80,7 @@ export interface LiveSession extends RatesSession {
   tidy(): Promise<void>;
   /** Forgets events before a time. @throws TruthUnavailableError */
   expire(before_ms: number): Promise<void>;
-  /** Says that the box ends, if the database answers at once, and ends the session. A running call rejects. */
+  /** Reports the end of the box, if the database answers at once, and ends the session. A running call rejects. */
   close(): Promise<void>;
 }
 

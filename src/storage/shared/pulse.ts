@@ -1,17 +1,17 @@
 /**
- * What a box does all the time beside its commits, over a separate connection: it says that it lives, and does a round
- * of other work. Any thread; only one thread of a box has an instance.
+ * Reports at intervals that the box lives, over a separate connection, and runs rounds of other work over it. Any
+ * thread; only one thread of a box has an instance.
  */
 import { randomUUID } from 'node:crypto';
 import type { LiveSession, LiveTruth } from './live.ts';
 
-/** What uses the pulse's session. */
+/** Work that uses the pulse's session. */
 interface PulseWork {
   /** Time until the next round is due. */
   readonly due_in_ms: number;
   /** @throws TruthUnavailableError */
   round(session: LiveSession): Promise<void>;
-  /** The session has ended: what was sent may or may not have arrived. */
+  /** Called when the session has broken. The database may or may not have received the last call. */
   fail(error: Error): void;
 }
 
@@ -21,22 +21,22 @@ interface LiveBoxes {
   live: ReadonlySet<string>;
 }
 
-/** Called after each sign of life. @throws TruthUnavailableError */
+/** Called after each report that the box lives. @throws TruthUnavailableError */
 type OnBeat = (session: LiveSession, boxes: LiveBoxes) => Promise<void>;
 
 interface PulseTimes {
-  /** Interval at which the box says that it lives. */
+  /** Interval at which the box reports that it lives. */
   beat_ms: number;
   /** Pause between attempts to connect. */
   retry_ms: number;
-  /** Interval at which the box lets the database forget what no box needs. */
+  /** Interval at which the box removes data from the database that no box needs any more. */
   tidy_ms: number;
 }
 
 const PULSE_TIMES: PulseTimes = { beat_ms: 2_000, retry_ms: 500, tidy_ms: 60_000 };
 /**
- * A box counts as live if it is in one of this many answers. After a crash of the database, the first answers do not have boxes that have
- * not spoken again.
+ * A box counts as live if it is in one of the last answers, of which there are this many. The first answers after a
+ * crash of the database lack boxes that have not reported again.
  */
 const ANSWERS = 3;
 
@@ -62,7 +62,7 @@ export class Pulse {
     times: Partial<PulseTimes> = {},
   ): Promise<Pulse> {
     const pulse = new Pulse(truth, work, onBeat, { ...PULSE_TIMES, ...times });
-    // The number is known from the start on if the database answers now.
+    // If the database answers now, the live boxes are known from the start.
     await pulse.#round();
     pulse.#running = pulse.#run();
     return pulse;
@@ -76,7 +76,7 @@ export class Pulse {
     this.#tidyAtMs = performance.now() + times.tidy_ms;
   }
 
-  /** The work has become due earlier. */
+  /** Call it when the work has become due earlier. */
   wake(): void {
     this.#isDue = true;
     this.#wake?.();
@@ -101,7 +101,7 @@ export class Pulse {
     }
   }
 
-  /** Until the time is over, or until it is woken. */
+  /** Resolves after the time, or when it is woken. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const end = () => {
@@ -143,7 +143,7 @@ export class Pulse {
     if (this.#session !== null) return this.#session;
     const session = await this.#truth.openLive(this.#box);
     this.#session = session;
-    // While it was opened, close() had none to end.
+    // `close` may have been called while the session was being opened.
     if (this.#closed) {
       await session.close();
       throw new Error('the pulse is closed');

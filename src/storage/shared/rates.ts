@@ -1,7 +1,7 @@
 /**
- * What boxes ask of the common database to divide the rates of keys among them: one entry for each key whose rate is not divided
- * equally, which a box replaces only if it knows the last one. Nothing here is worth a sync to the disk. Implementation:
- * ../postgres/rates.ts. Types; any thread.
+ * Interface for entries in the common database with which boxes divide the rates of keys: one for each key whose rate
+ * is not divided equally. A box replaces an entry only if it has read the last version. Entries are not synced to the
+ * disk. Implementation: ../postgres/rates.ts. Types; any thread.
  */
 
 /** An entry that has changed. */
@@ -32,7 +32,8 @@ export interface RatesSession {
   /** @returns the entries with later versions @throws TruthUnavailableError */
   readRates(after: number): Promise<RatesDelta>;
   /**
-   * Writes each entry, unless it has changed since its base, or it is new and there are too many.
+   * Writes each entry, unless the stored entry has another version than `base`, or the entry is new and there are too
+   * many.
    * @returns the new versions in the same order; null: not written
    * @throws TruthUnavailableError: they may or may not be written
    */

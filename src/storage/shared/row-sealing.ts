@@ -1,6 +1,6 @@
 /**
- * Encrypts the values of common rows under the data key before they leave the box. Table and key stay readable and are
- * authenticated together with the database's identity, so a value opens only at its own place. Any thread.
+ * Encrypts the values of common rows with the data key before they leave the box. Table and key are not encrypted, but
+ * authenticated together with the database's identity, so a value can be decrypted only in its own row. Any thread.
  */
 import { type DataKey, SealError, type Sealer } from '../../std/data-key.ts';
 import { type StoredRow, TruthRefusedError } from './truth.ts';
@@ -15,13 +15,13 @@ export class RowSealing {
     this.#identity = identity;
   }
 
-  /** @returns the value as the database gets it */
+  /** @returns the value to store in the database */
   seal(row: StoredRow): Buffer | null {
     if (this.#sealer === null || row.value === null) return row.value;
     return this.#sealer.seal(row.value, this.#placeOf(row));
   }
 
-  /** @throws TruthRefusedError if the value is not what a box stored there */
+  /** @throws TruthRefusedError if no box stored this value in this row */
   open(row: StoredRow): StoredRow {
     if (this.#sealer === null || row.value === null) return row;
     try {
