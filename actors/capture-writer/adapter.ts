@@ -29,16 +29,16 @@ export interface ExchangeLog {
   }>;
   flush(): Promise<void>;
   rotate(): Promise<{ sealed: string | null; opened: string }>;
-  /** Runs one pass over postponed work: compression, the index. */
+  /** Runs one pass over postponed work: compressing blocks, indexing exchanges. */
   tidy(budget_ms: number): Promise<TidyPass>;
   stats(): LogState;
   close(): Promise<void>;
 }
 
-/** Longest time of one pass. An arriving batch waits at most this long. */
+/** Maximum time of one pass. A batch that arrives during a pass waits for its end. */
 const TIDY_BUDGET_MS = 20;
 
-/** Messages of the log for the operator. */
+/** Events that are logged for the operator. */
 export type WriterEvent =
   /** Storing has stopped, or the reason has changed. */
   | { type: 'failing'; cause: PlaceCause; reason: string }
@@ -48,7 +48,7 @@ export type WriterEvent =
 export class CaptureLogAdapter {
   readonly #open: () => Promise<ExchangeLog>;
   readonly #report: (event: WriterEvent) => void;
-  /** Why nothing is stored at present. */
+  /** Why the last append failed; null: it succeeded. */
   #failing: PlaceCause | null = null;
   #log: Promise<ExchangeLog> | null = null;
   readonly #reader = new BatchReader();
@@ -72,7 +72,7 @@ export class CaptureLogAdapter {
 
   /**
    * @param input a batch's memory, which is not read after the answer
-   * @throws what the log throws, with its cause as code; a failed append stores nothing
+   * @throws the log's error, with its cause as code; a failed append stores nothing
    */
   append(input: BatchMemory & { from: number }): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));
@@ -163,7 +163,7 @@ export class CaptureLogAdapter {
   }
 }
 
-/** The failure of a write with an explanation, and its cause as code. */
+/** Makes an error that explains a failed write, with the cause as code. */
 function explainFailure(thrown: unknown): Error & { code: PlaceCause } {
   const words = describeRefusal(thrown) ?? (thrown instanceof Error ? thrown.message : String(thrown));
   const code = findPlaceCause(thrown) ?? 'disk_error';

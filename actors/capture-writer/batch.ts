@@ -1,13 +1,13 @@
 /**
- * A batch of exchanges on its way to the capture writer, in memory that the writer also maps. The batch is not on the
- * server thread's heap, where the garbage collector would scan it repeatedly. Server threads build batches; the capture
- * process reads them.
+ * Encodes and decodes batches of exchanges for the capture writer, in memory that the capture process also maps. The
+ * batch is not on the server thread's heap, where the garbage collector would scan it repeatedly. Server threads build
+ * batches; the capture process reads them.
  *
  * A slab is a sequence of records. A record is: [u32 bytes of the head][u32 index of the head][u32 bytes of the
  * text][u32 characters of the run name in the text][u32 bytes of the request body][u32 bytes of the response body][u32
  * cells of the request][u32 cells of the response][numbers][head][text][bodies]. Bodies of a small exchange are copied
- * from their cells, which are then free. Bodies of a larger exchange stay in their cells: the record holds the number
- * of cells, and the cells follow the slabs in record order.
+ * from their cells, which are then free. Bodies of a larger exchange stay in their cells: the record contains the
+ * number of cells, and the cells are listed after the slabs, in the order of the records.
  *
  * The head is a msgpack array of the fields that a client repeats in many requests. Its headers are one text, with a
  * line break between names and values (no header contains one). A batch contains each distinct head once, in the first
@@ -27,17 +27,17 @@ import type { MemoryPart } from './mapped-memory.ts';
 import { CAPTURE_SLAB_BYTES } from './mapped-memory.ts';
 
 /**
- * Maximum number of free slabs that a server thread keeps: enough for the batches in transit and the batch being
- * filled. Others are dropped.
+ * Maximum number of free slabs that a server thread keeps: enough for the batches that were sent and the batch that is
+ * being filled. Further free slabs are dropped.
  */
 export const CAPTURE_FREE_SLABS = 6;
 
 /** Offset of the numbers (`writeNumbers`), after eight lengths and counts. */
 const NUMBERS_AT = 32;
 const FIXED_BYTES = NUMBERS_AT + 64;
-/** Maximum UTF-8 bytes of a UTF-16 unit. */
+/** Maximum number of UTF-8 bytes of a UTF-16 code unit. */
 const CHARACTER_BYTES_MAX = 3;
-/** Bodies from this size on stay in their cells. */
+/** Bodies of at least this size stay in their cells. */
 const CELL_BODY_BYTES = 24 << 10;
 /** An exchange that needs more than this share of a slab gets separate memory. */
 const OWN_MEMORY_SHARE = 0.5;
@@ -49,7 +49,10 @@ export class SlabPool {
   readonly #part: MemoryPart | null;
   readonly #free: Uint8Array[] = [];
 
-  /** @param part source of the slabs until it is exhausted; null: use memory of this process only */
+  /**
+   * @param part the mapped memory from which slabs are taken until it is used up; null: only memory of this process is
+   * used
+   */
   constructor(part: MemoryPart | null = null) {
     this.#part = part;
   }
@@ -69,7 +72,7 @@ export class SlabPool {
   }
 }
 
-/** A batch as the writer receives it. */
+/** The memory of a batch. */
 export interface BatchMemory {
   slabs: readonly Uint8Array[];
   cells: readonly Uint8Array[];
@@ -81,7 +84,7 @@ export interface BatchPlaces {
   places: readonly number[];
 }
 
-/** @returns the location of the whole batch in the mapped memory; null when a part of it is elsewhere */
+/** @returns the locations of a batch in the mapped memory; null if any slab or cell is in other memory */
 export function findPlaces({ slabs, cells }: BatchMemory, part: MemoryPart): BatchPlaces | null {
   const places: number[] = [];
   for (const bytes of [...slabs, ...cells]) {
@@ -112,11 +115,11 @@ export class ExchangeBatch {
   #slab: Buffer | null = null;
   #view: DataView | null = null;
   #used = 0;
-  /** Index of the first exchange that an earlier, interrupted append neither stored nor set apart. */
+  /** Index of the first exchange that earlier appends neither stored nor set apart. */
   from = 0;
   /** Exchanges that cannot be stored because of their content. */
   readonly set_apart: SetApart[] = [];
-  /** Number of this batch in the process. */
+  /** Sequence number of this batch in the process. */
   readonly #number = nextBatch++;
   #heads = 0;
 
@@ -202,7 +205,7 @@ export class ExchangeBatch {
     return { slabs: this.#slabs.map((slab, i) => slab.subarray(0, this.#usedBytes[i])), cells: this.#cells };
   }
 
-  /** Frees the memory for other exchanges. Call it only when the writer will certainly not read the memory again. */
+  /** Frees the memory for other exchanges. Call it only when the writer does not read the memory any more. */
   release(): void {
     this.#end();
     for (const slab of this.#slabs.splice(0)) this.#pool.give(slab);
@@ -227,13 +230,14 @@ export class ExchangeBatch {
   }
 }
 
-/** Smallest allocation for joining bodies; one allocation is kept between batches. */
+/** Minimum size of the memory for joining bodies, which is kept between batches. */
 const JOINED_BYTES = 8 << 20;
 
 /** Reads batches one at a time. Bodies are valid until the next read. */
 export class BatchReader {
   /**
-   * Memory in which bodies of several cells are joined. It is shared memory, so that no code keeps a reference to it.
+   * Memory in which bodies of several cells are joined. A SharedArrayBuffer, so that code which keeps received bytes
+   * copies them.
    */
   #joined = new Uint8Array(new SharedArrayBuffer(0));
   #used = 0;
@@ -246,7 +250,7 @@ export class BatchReader {
     const heads: KnownHead[] = [];
     for (const slab of slabs) {
       const view = new DataView(slab.buffer, slab.byteOffset, slab.length);
-      // Use a Buffer, because msgpack finds strings faster in it.
+      // A Buffer, because msgpackr decodes strings faster from a Buffer.
       const bytes = Buffer.from(slab.buffer, slab.byteOffset, slab.length);
       let at = 0;
       while (at < slab.length) {
@@ -313,7 +317,7 @@ type Head = [
   varying: readonly number[],
 ];
 
-// The fields are written one by one, because loops over their names would dominate the cost of this code.
+// The fields are written one by one, because a loop over their names would take most of the time of this code.
 
 function makeHead(exchange: FinishedExchange): Head {
   const { headers, varying } = exchange.request_form;
@@ -382,7 +386,7 @@ function makeText(exchange: FinishedExchange): string {
 const ABORTED = 1;
 const TRUNCATED = 2;
 const HAS_RUN = 4;
-/** Bits from here on hold the position of the end cause plus one; 0 for no cause. */
+/** The bits from here on are the index of the end cause plus one; 0: no cause. */
 const END_CAUSE_AT = 8;
 
 /** Writes seven 64-bit floats, in which NaN represents null, and two 32-bit integers: the status and the flags. */
@@ -449,7 +453,7 @@ function makeExchange(
     first_byte_ms: readNumber(view, at + 8),
     duration_ms: view.getFloat64(at + 16, true),
     aborted: (flags & ABORTED) !== 0,
-    // An index outside of a list, and a spread, are slow in V8.
+    // No index outside of a list and no spread are used here, because both are slow in V8.
     end_cause: end === 0 ? undefined : END_CAUSES[end - 1],
     truncated: (flags & TRUNCATED) !== 0,
     served_by: fields[7],
@@ -475,12 +479,12 @@ const MAX_KNOWN_BYTES = 8_192;
 /** Recent heads by checksum, because clients repeat them. If two heads share a checksum, the later one is kept. */
 const knownHeads = new RecentMap<number, KnownHead>(MAX_KNOWN_HEADS);
 
-/** Returns the same form for equal heads while the head is remembered; long heads are not remembered. */
+/** Decodes a head. Equal heads get the same form while the head is in the cache; long heads are not cached. */
 function readHead(bytes: Buffer, from: number, to: number): KnownHead {
   const checksum = crc32(bytes.subarray(from, to));
   const known = knownHeads.get(checksum);
   if (known !== undefined && bytes.compare(known.bytes, 0, known.bytes.length, from, to) === 0) {
-    // Refresh the entry, so that a head in use is not evicted in the middle of a batch.
+    // Makes the entry recent again, so that it is not evicted in the middle of a batch.
     if (knownHeads.getRecent(checksum) === undefined) knownHeads.set(checksum, known);
     return known;
   }

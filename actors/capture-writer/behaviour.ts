@@ -19,7 +19,7 @@ interface WriterMemory {
   tidying: boolean;
   /** Whether exchanges were appended since the last pass. */
   busy: boolean;
-  /** Appends that are not answered yet. */
+  /** Number of appends that are not answered yet. */
   under_way: number;
   /**
    * Start of the interval in which `exchanges` and `bytes` are counted. It lasts `TIDY_AFTER_MS` or somewhat
@@ -28,7 +28,7 @@ interface WriterMemory {
   since_ms: number;
   exchanges: number;
   bytes: number;
-  /** Whether little arrived in the previous interval. */
+  /** Whether traffic was little in the previous interval. */
   was_calm: boolean;
 }
 
@@ -43,13 +43,13 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 
 /** Delay from an append, or from the start, to the first pass. */
 const TIDY_AFTER_MS = 300;
-/** Up to this number and these bytes of exchanges within `TIDY_AFTER_MS`, traffic counts as little. */
+/** Traffic counts as little if at most this many exchanges and bytes arrive within `TIDY_AFTER_MS`. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
-/** Pause between two passes over a backlog, and the longest pass under load. */
+/** Pause between two passes over a backlog, and the maximum pause under load. */
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MAX_MS = 1_000;
 /**
- * From this number of appends in progress on, the writer counts as behind. The passes of postponed work then get at
+ * If at least this many appends are in progress, the writer counts as behind. The passes of postponed work then get at
  * most this share of one core.
  */
 const BEHIND_APPENDS = 3;
@@ -192,7 +192,7 @@ function answer(
   const { token, failure } = outcome.carry;
   if (outcome.ok) return context.replyTo(token, outcome.value);
   const { code, message } = outcome.error;
-  // Failures are counted by cause; the operator who sent the request gets the explanation.
+  // The code is the cause, by which failures are counted. The message explains the failure.
   const known = isFailureCause(code) ? code : failure;
   context.refuseTo(token, { code: known, message: message.replace(/^Error: /, ''), retryable: true });
 }

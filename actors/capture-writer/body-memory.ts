@@ -1,32 +1,32 @@
 /**
  * Cells of shared memory, in a few sizes, for the bodies of exchanges in progress; the capture writer maps the same
  * memory. The tee copies passing bytes into a cell once, while they are in the processor's cache. The socket buffer is
- * then free for the next read. No body is on a heap, where its megabytes would cost repeated scans by the garbage
- * collector. Cells are reused, so that few are newly allocated. Server threads, one instance each.
+ * then free for the next read. Bodies are not on a V8 heap, because the garbage collector would run more often. Cells
+ * are reused, so that few are allocated. Server threads, one instance each.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { MemoryPart } from './mapped-memory.ts';
 
-/** Maximum bytes of free cells that a server thread keeps. Others are dropped. */
+/** Maximum total size of the free cells that a server thread keeps. Further free cells are dropped. */
 export const CAPTURE_FREE_CELL_BYTES = 256 << 20;
 
 /**
  * Cell sizes: for small bodies, for pieces of larger bodies, and for whole bodies of known length. Cells of one size
- * are cut from one allocation. Dropped cells are left to the garbage collector, but shared memory does not make it run.
- * So there are few sizes, and nearly all cells are kept.
+ * are cut from one allocation. Dropped cells are freed by the garbage collector, but shared memory does not cause it to
+ * run. So there are few sizes, and nearly all cells are kept.
  */
 const SIZES = [8, 64, 128, 192, 256, 320, 384, 512, 768, 1_024].map((kib) => kib << 10);
 const SLAB_BYTES = 1 << 20;
 /** A free cell may be up to this many times as long as the requested size. */
 const LARGER_CELL = 2;
-/** Copies from this size on bypass the processor caches. */
+/** Copies of at least this size bypass the processor caches. */
 const ASIDE_BYTES = 8 << 10;
-/** Copies below this size use the engine's own copy, because a native call costs as much. */
+/** Smaller copies are made by V8, because a native call would take as long as the copy. */
 const NATIVE_COPY_BYTES = 256;
 
 /** Cells that were cut from one allocation. */
 interface Cut {
-  /** Index of their size in SIZES. */
+  /** Index of the cells' size in SIZES. */
   size: number;
   /** Allocation in the mapped memory; null for memory of this process. */
   run: Uint8Array | null;
@@ -41,7 +41,10 @@ export class BodyMemory {
   #freeBytes = 0;
   readonly #cuts = new WeakMap<Uint8Array, Cut>();
 
-  /** @param part source of the cells until it is exhausted; null: use memory of this process only */
+  /**
+   * @param part the mapped memory from which cells are taken until it is used up; null: only memory of this process is
+   * used
+   */
   constructor(part: MemoryPart | null = null) {
     this.#part = part;
   }

@@ -7,12 +7,12 @@ import type { ExpiredCaptures, LogState } from '../../src/domain/writer-state.ts
 import type { BatchPlaces } from './batch.ts';
 import type { MappedMemoryPlace } from './mapped-memory.ts';
 
-/** The descriptor of the mapped memory in the capture process; the channel has descriptor 3. */
+/** The file descriptor of the mapped memory in the capture process. Descriptor 3 is the channel. */
 export const MEMORY_DESCRIPTOR = 4;
 
 /**
- * The settings of the capture process. They are sent over the channel, because other users can read arguments and
- * environment.
+ * The settings of the capture process. They are sent over the channel, because other users could read the arguments of
+ * a process.
  */
 export interface CaptureProcessOptions {
   log_level: string;
@@ -31,7 +31,7 @@ export interface CaptureProcessOptions {
   data_dir?: string;
   /** The bucket to which sealed files are sent; null or absent: none. */
   bucket?: { place: string; keep: LocalKeep; seal_after_ms: number | null } | null;
-  /** null: bodies come over the channel. */
+  /** null: bodies are sent over the channel. */
   memory: MappedMemoryPlace | null;
 }
 
@@ -65,9 +65,9 @@ export interface FileState extends LogState {
   /** Damaged files that were renamed and still exist. */
   damaged: number;
   memory_bytes: number;
-  /** Age of the oldest read transaction of another process in the live file; 0 without one. */
+  /** Age of the oldest read transaction of another process in the live file; 0 if no process has one open. */
   oldest_read_s: number;
-  /** What retention has removed since this process started; null: all is kept. */
+  /** What expiry has removed since this process started; null: captures do not expire. */
   expired: ExpiredCaptures | null;
 }
 

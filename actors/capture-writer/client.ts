@@ -1,6 +1,4 @@
-/**
- * Sends the capture writer's messages; no other file does. Server threads.
- */
+/** Sends messages to the capture writer, which only this file does. Server threads. */
 import {
   CaptureFailure,
   type FailureCause,
@@ -44,13 +42,12 @@ export class CaptureWriterClient {
   #killed = false;
   #sent = 0;
   /**
-   * Batches without an answer, which the writer may still be reading, with the number of batches sent before each.
+   * Batches whose append failed without an answer, so that the writer may still be reading them, with their sequence
+   * numbers.
    */
   #unsure: { number: number; batch: ExchangeBatch }[] = [];
 
-  /**
-   * @param part this thread's part of the memory that the capture process maps, if there is one
-   */
+  /** @param part this thread's part of the memory that the capture process maps; null if there is no such memory */
   constructor(actors: ActorClient, part: MemoryPart | null = null) {
     this.#actors = actors;
     this.#part = part;
@@ -63,9 +60,7 @@ export class CaptureWriterClient {
     return !this.#killed && this.#actors.isUp(this.#actors.place(WRITER));
   }
 
-  /**
-   * Calls the listener whenever the writer's thread has restarted. @returns a function that ends this
-   */
+  /** Calls the listener whenever the writer's thread has restarted. @returns a function that removes the listener */
   onReturn(listener: () => void): () => void {
     const host = this.#actors.place(WRITER);
     return this.#actors.onHostUp((index) => {
@@ -74,7 +69,7 @@ export class CaptureWriterClient {
   }
 
   /**
-   * Opens the database now instead of with the first batch.
+   * Opens the database now, not only when the first batch arrives.
    * @throws CatalogueError `capture_failed` with the storage's message
    */
   async open(): Promise<void> {
@@ -89,11 +84,11 @@ export class CaptureWriterClient {
   /**
    * Stores a batch, which must not be changed any more.
    * @returns exchanges that cannot be stored because of their content
-   * @throws CaptureFailure with code `capture_failed` if not everything is stored, and the batch may be sent again;
-   *   with another code if it is unknown what is stored
+   * @throws CaptureFailure with code `capture_failed` if a part of the batch is not stored, and may be sent again; with
+   * another code if it is unknown what is stored
    */
   async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
-    // Checked before the batch is sent: if the thread ends later, it is unknown whether the batch was written.
+    // Checked before the batch is sent, because afterwards it would be unknown whether the batch was written.
     if (!this.alive) throw new CaptureFailure('writer_down');
     const appended = await this.#send(batch);
     batch.set_apart.push(...(appended.set_apart ?? []));
@@ -125,7 +120,10 @@ export class CaptureWriterClient {
     }
   }
 
-  /** Batches are read in order: an answer means that all batches sent before it have been read, too. */
+  /**
+   * Releases batches that were sent before an answered one. The writer reads batches in order, so it has read them,
+   * too.
+   */
   #releaseBefore(number: number): void {
     if (this.#unsure.length === 0) return;
     for (const sent of this.#unsure) if (sent.number < number) sent.batch.release();
@@ -174,7 +172,7 @@ function toFailure(thrown: unknown): CatalogueError {
   if (!(thrown instanceof RuntimeError)) return new CatalogueError('internal', undefined, { cause: thrown });
   const { code, message } = thrown;
   const why = isFailureCause(code) ? code : (NOT_HANDLED.get(code) ?? 'lost_with_writer');
-  // The caller must not see the runtime's message about a thread.
+  // Other messages of the runtime are about threads, and are not passed on.
   const detail = isFailureCause(code) || code === 'capture_failed' ? message : undefined;
   return new CaptureFailure(why, detail, { cause: thrown });
 }

@@ -1,16 +1,20 @@
 /**
- * Counts the failures of the capture process that its files may have caused, and decides the consequences: a restart
- * delay that doubles, and files to set aside. Pure. Actor thread.
+ * Counts failures of the capture process that its files may have caused. Decides how long to wait before a restart, and
+ * which files to rename (to "set aside"). Pure. Actor thread.
  */
 import type { SetAside } from './child-protocol.ts';
 
-/** Delay before the capture process restarts. It doubles from the first value to the last. */
+/**
+ * Delay before a restart of the capture process. It doubles with each end of the process, from the first value to the
+ * last.
+ */
 export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
 /** A fault counts until the capture process has run for this time without another fault. */
 export const CAPTURE_CALM_MS = 5 * 60_000;
 
 /**
- * Numbers of crashes after which a file is set aside: consecutive ones without a stored exchange in between, and all.
+ * A file is set aside after this many consecutive crashes without a stored exchange in between, or after this many
+ * crashes in all.
  */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;
@@ -22,16 +26,16 @@ const DAMAGES_IN_A_ROW = 2;
 
 export class FaultHistory {
   #lastAt = Number.NEGATIVE_INFINITY;
-  /** Process ends of any kind since the last calm period. */
+  /** How often the process has ended, for any reason, since the last calm period. */
   #ends = 0;
   #faults = 0;
   #faultsInARow = 0;
   #damagesInARow = 0;
-  /** What was set aside since the last calm period. */
+  /** Which files were set aside since the last calm period. */
   #level: SetAside = 'none';
   /** Whether anything was stored since files were last set aside. */
   #hasStored = false;
-  /** What to set aside before the next database is opened. */
+  /** Which files to set aside before a database is opened. */
   #due: SetAside = 'none';
 
   /**
@@ -82,9 +86,8 @@ export class FaultHistory {
   }
 
   /**
-   * Chooses the files to set aside: first the live file, and if that did not help, also the files that are about to be
-   * sealed. After that, a file is set aside only if an exchange was stored in between. Otherwise another new file would
-   * not help.
+   * Chooses the files to set aside: first the live file, then also the files that are about to be sealed. After that,
+   * files are set aside again only if an exchange was stored in between, because otherwise the files are not the cause.
    */
   #blame(): void {
     this.#faults = 0;

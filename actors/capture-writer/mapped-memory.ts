@@ -1,18 +1,18 @@
 /**
- * Memory that is shared with the capture process. Exchanges are sent as locations in it, so that no body goes through
- * a pipe. A process has one such memory of fixed length, and each server thread has a part of it. Its pages take no
- * RAM until they are written. `makeMappedMemory` on the main thread, `MemoryPart` on server threads,
+ * Memory that is shared with the capture process. Exchanges are sent as locations in it, so that bodies need not be
+ * copied through a pipe. A process has one such memory of fixed length, and each server thread has a part of it. Its
+ * pages take no RAM until they are written. `makeMappedMemory` on the main thread, `MemoryPart` on server threads,
  * `viewMappedMemory` in the capture process.
  */
 import { closeSync } from 'node:fs';
 import { memoryEngine } from '../../native/memory-engine.ts';
 
-/** Size of a slab, the memory in which a server thread hands exchanges to the capture writer. It holds several batches. */
+/** Size of a slab, the memory into which a server thread writes exchanges for the capture writer. */
 export const CAPTURE_SLAB_BYTES = 4 << 20;
 /**
  * Length of the memory that this process and the capture process map: twice GW_MAX_QUEUE_BYTES, plus these spare bytes
  * for each server thread, up to the maximum. If less than the minimum is available, there is no such memory. Data that
- * does not fit goes to the capture process through a pipe.
+ * does not fit is sent to the capture process through a pipe.
  */
 const CAPTURE_MAPPED_SPARE_BYTES = 64 << 20;
 const CAPTURE_MAPPED_BYTES_MAX = 2 ** 32;
@@ -33,7 +33,7 @@ export interface MappedMemory {
   bytes: number;
 }
 
-/** The facts that a process needs if it inherits the descriptor. */
+/** What a process that inherits the descriptor needs to map the memory. */
 export interface MappedMemoryPlace {
   bytes: number;
 }
@@ -42,10 +42,10 @@ export interface MappedMemoryPlace {
  * Creates the memory. The system counts all of it as used, so it is smaller if the machine has too little memory.
  * @param queueBytes GW_MAX_QUEUE_BYTES: maximum bytes of bodies in the memory
  * @param servers number of server threads that share it
- * @returns null if the system does not support it: bodies then go through a pipe
+ * @returns null if the system does not support it; bodies are then sent through a pipe
  */
 export function makeMappedMemory(queueBytes: number, servers: number): MappedMemory | null {
-  // A body takes a cell that may be twice as long as the body, or longer.
+  // Twice the bytes, because a body's cell may be twice as long as the body.
   const wanted = Math.min(2 * queueBytes + servers * CAPTURE_MAPPED_SPARE_BYTES, CAPTURE_MAPPED_BYTES_MAX);
   for (let bytes = floorTo(wanted, CAPTURE_SLAB_BYTES); bytes >= CAPTURE_MAPPED_BYTES_MIN; ) {
     const made = tryMake(bytes);
@@ -78,15 +78,15 @@ function mapInto(
   }
 }
 
-/** Unmaps the memory. This process must not use it afterwards; a late reader sees empty pages. */
+/** Unmaps the memory. This process must not use it afterwards; a late read returns zeros. */
 export function closeMappedMemory({ descriptor, buffer }: MappedMemory): void {
   memoryEngine.unmapMemory(new Uint8Array(buffer));
   closeSync(descriptor);
 }
 
 /**
- * The memory in a process that has inherited the descriptor. The memory is read-only in that process, because traffic
- * is forwarded from it. Writing to it would end the process.
+ * The memory in a process that has inherited the descriptor. The memory is mapped read-only there, because the service
+ * forwards traffic from it. A write would crash the process.
  * @throws Error if it cannot be mapped
  */
 export function viewMappedMemory(descriptor: number, { bytes }: MappedMemoryPlace): Uint8Array {
@@ -110,9 +110,7 @@ export class MemoryPart {
     this.#end = this.#next + share;
   }
 
-  /**
-   * @returns a range of whole pages of at least this length; null if the part is used up
-   */
+  /** Takes a range. @param bytes a multiple of the page size. @returns null if the part is used up */
   take(bytes: number): Uint8Array | null {
     const at = this.#free.get(bytes)?.pop() ?? this.#cut(bytes);
     return at === null ? null : new Uint8Array(this.#mapped.buffer, this.#mapped.from + at, bytes);

@@ -1,9 +1,9 @@
 /**
- * Controls the capture process for the writer: starts it, sends it work, and restarts it when it ends. After a
- * restart it finds out what was stored, so that no batch is stored twice or lost. Actor thread.
+ * Controls the capture process for the writer: starts the process, sends it work, and restarts it when it ends. After a
+ * restart, it checks whether the last batch was stored, so that no batch is stored twice or lost. Actor thread.
  *
- * If a process ends repeatedly because of its files, `FaultHistory` decides which files the next process renames
- * before it opens a database.
+ * If a process ends repeatedly because of its files, `FaultHistory` decides which files the next process renames before
+ * it opens a database.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -53,14 +53,17 @@ const TRIES = 3;
 const OPEN_TRIES = 8;
 /** After this many failed starts in a row, waiting callers get the error. */
 const STARTS = 6;
-/** Interval of the checks, and the number of unanswered checks after which the process counts as hung and is ended. */
+/**
+ * Interval of the checks, and the number of consecutive failed checks after which the process counts as hung and is
+ * killed.
+ */
 const WATCH_MS = 5_000;
 const WATCHES = 6;
 /** Maximum time that the stats wait for a busy process. */
 const STATE_MS = 300;
 /** A request for the state that is unanswered for this long is reported as silence. */
 const SILENCE_MS = 1_000;
-/** How long the process may take to close its database and end. */
+/** Maximum time that the process may take to close its database, and then to exit. */
 const CLOSE_MS = 60_000;
 const EXIT_MS = 5_000;
 
@@ -78,7 +81,7 @@ const NOTHING_TOLD: FileState = {
   expired: null,
 };
 
-/** A batch in the form in which the actor passes it on. */
+/** A batch in the form in which the actor gets it. */
 type AppendedBatch = (BatchMemory | BatchPlaces) & { from: number };
 
 /** Thrown when the process ended before it answered. */
@@ -108,7 +111,7 @@ const CAPTURE_PROCESS_FLAGS = [
   '--v8-pool-size=1',
 ];
 
-/** One life of the process. */
+/** One run of the capture process, from its start to its end. */
 class CaptureChild {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, Deferred<unknown>>();
@@ -167,7 +170,7 @@ class CaptureChild {
     if (this.#child.connected) this.#child.send(message, undefined, undefined, () => {});
   }
 
-  /** For how long a request has been unanswered. */
+  /** How long the process has not answered although a request waits. */
   get silent_ms(): number {
     return this.#askedAt === null ? 0 : performance.now() - Math.max(this.#askedAt, this.#heardAt);
   }
@@ -180,7 +183,7 @@ class CaptureChild {
     this.#child.kill('SIGKILL');
   }
 
-  /** Sends no further requests: the process finishes its work and ends. */
+  /** Closes the channel. The process then finishes its work and exits. */
   letGo(): void {
     if (this.#child.connected) this.#child.disconnect();
   }
@@ -195,7 +198,7 @@ class CaptureChild {
   }
 }
 
-/** Signals that a user or another process sends. Files do not cause them. */
+/** Signals that users or other processes send. Damaged files do not cause them. */
 const OUTSIDE_SIGNALS = new Set<NodeJS.Signals>(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
 
 /** The methods of `CaptureLogAdapter` for this process. They call the adapter in the capture process. */
@@ -229,7 +232,7 @@ export class CaptureProcess {
 
   /**
    * @param input a batch, whose memory is not read after the answer
-   * @throws what the log throws, if nothing of the batch is stored; `lost_with_writer` if that is unknown
+   * @throws the log's error if nothing of the batch is stored; `lost_with_writer` if it is unknown what is stored
    */
   append(input: AppendedBatch): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));
@@ -274,7 +277,7 @@ export class CaptureProcess {
     } satisfies AppendInput);
   }
 
-  /** Ends the process if a file must be set aside, because only a process that has not opened a file can rename it. */
+  /** Kills the process if a file must be set aside, because the file is renamed before a new process opens it. */
   #noteDamage(child: CaptureChild): void {
     if (this.#faults.noteDamage(performance.now())) child.kill();
   }
@@ -346,7 +349,7 @@ export class CaptureProcess {
   }
 
   /**
-   * A process that has opened the database.
+   * Returns a process that has opened the database; starts one if necessary.
    * @throws Error if the database cannot be opened or the process cannot be started
    */
   #ready(): Promise<CaptureChild> {
@@ -359,7 +362,7 @@ export class CaptureProcess {
   }
 
   /**
-   * Like `#ready`, for a batch that an earlier process was storing.
+   * Like `#ready`, but tries several times, because an earlier process may have stored the batch.
    * @throws `lost_with_writer`
    */
   async #readyAgain(): Promise<CaptureChild> {
@@ -410,13 +413,13 @@ export class CaptureProcess {
       this.#restarts++;
       this.#faults.noteEnd(is_fault, performance.now());
       this.#tell('ended', child, reason);
-      // Restarts even without a request, so that waiting blocks are packed.
+      // Starts again even if there is no request, so that waiting blocks are packed.
       this.#ready().catch(() => {});
     });
     return child;
   }
 
-  /** Checks the process. It counts checks and not time, because a machine that slept has made no checks. */
+  /** Checks the process. Counts failed checks instead of time, because no checks are made while a machine sleeps. */
   #look(): void {
     const child = this.#child;
     if (child === null || !child.owes || child.silent_ms < WATCH_MS / 2) {

@@ -34,7 +34,7 @@ export type CaptureWriterProtocol = {
     };
     reply: Appended;
   };
-  /** Answered when everything that was appended before survives a power failure. */
+  /** Answered when all earlier appends are on the disk, so that they survive a power failure. */
   flush: { request: null; reply: null };
   rotate: { request: null; reply: { sealed: string | null; opened: string } };
   /** Closes the database; every later message is refused with `capture_stopped`. */

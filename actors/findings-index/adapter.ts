@@ -1,6 +1,4 @@
-/**
- * Reads and changes what the findings index keeps, and knows which code bases are in memory. Actor thread.
- */
+/** Reads and changes the rows of the findings index, and knows which code bases may be in memory. Actor thread. */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase } from '../../src/domain/finding.ts';
@@ -13,7 +11,7 @@ import type {
 
 export const FINDINGS_ADAPTER = 'findings';
 
-/** Number of rows that are read before other work of the thread gets a turn. */
+/** Number of rows that are read before other work of the thread runs. */
 const ROWS_A_TURN = 500;
 
 export interface LoadedFindings {
@@ -27,7 +25,7 @@ export interface StoredFinding {
   seq: number;
 }
 
-/** Maximum number of code bases that the thread remembers having read. Beyond it, every code base counts as read. */
+/** Maximum number of code bases that are remembered as read. Beyond it, every code base counts as read. */
 const READ_CODEBASES = 10_000;
 
 /** The operations that behaviours name in `context.io`; each write is atomic. */
@@ -47,8 +45,8 @@ export class FindingsAdapter {
   }
 
   /**
-   * Loads the findings without their texts. The index is the only writer of this box, and writes nothing meanwhile. If
-   * another box writes, the index is told so (client.ts) and loads the rows again.
+   * Loads the findings without their texts. The index is the only writer on this box, and does not write while it
+   * loads. If another box writes, the index gets a message (client.ts) and loads the rows again.
    */
   async load(codebase: Codebase): Promise<LoadedFindings> {
     if (this.#read.size < READ_CODEBASES) this.#read.set(nameOf(codebase), codebase);

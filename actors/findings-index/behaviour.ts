@@ -1,8 +1,8 @@
 /**
- * The findings index of one code base: which findings exist, their locations and paths, and their similarity to a
- * question. The rows in the tables are authoritative. The actor reads them at its first message, and changes its state
- * only after a write has succeeded. Concurrent stores share one sync of the disk. Every other operation that writes or
- * reads rows waits until it can run alone. Questions wait only for the first reading. Actor thread.
+ * The findings index of one code base: finds findings by id, by path, and by their similarity to a question. The rows
+ * in the tables are authoritative. The actor reads them at its first message, and changes its state only after a write
+ * has succeeded. Concurrent stores share one sync of the disk. Every other operation that writes or reads rows waits
+ * until it can run alone. Questions wait only for the first reading. Actor thread.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -34,11 +34,11 @@ interface Entry
 }
 
 interface Index {
-  /** Stores in progress by hash, with the callers that wait for each. */
+  /** The `store` operations in progress by hash, with the callers that wait for each. */
   storing: Map<string, ReplyToken[]>;
   /** Whether an operation that must run alone is in progress. */
   is_exclusive: boolean;
-  /** Messages that wait for their turn, in order of arrival; bounded by the number of open replies. */
+  /** Messages that wait for other operations, in the order of arrival; bounded by the number of open replies. */
   waiting: Waiting[];
   /**
    * The embedder of the indexed vectors; null before the first reading, or after a failed write, when the rows must be
@@ -102,11 +102,11 @@ type Work = {
 const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'delete', 'expire', 'embedded']);
 
 /**
- * After a recall the index builds its graph in short stretches, until the graph holds every vector. For a code base
- * without recalls, no graph is built.
+ * Maximum time of a slice of building the graph. After a recall, the graph is built in slices until it contains every
+ * vector. Without recalls, no graph is built.
  */
 const TEND_BUDGET_MS = 5;
-/** How long other work has the thread between two stretches. */
+/** Pause between two slices, for other work of the thread. */
 const TEND_PAUSE_MS = 10;
 
 const WORK: Work = {
@@ -196,7 +196,7 @@ const WORK: Work = {
   },
 
   coverage(index, { file_paths, ...scope }, context, token) {
-    // With hidden findings the result is not remembered, because findings are hidden only briefly.
+    // If findings are hidden, the result is not cached, because findings are hidden only for a short time.
     const isUsual = scope.hidden === undefined;
     let cover = isUsual ? index.covers.get(scope.project_id) : undefined;
     if (cover === undefined) {
@@ -248,7 +248,7 @@ const WORK: Work = {
 
 /**
  * Handles the message now, if possible.
- * @returns false when it must wait
+ * @returns false if the message must wait
  */
 function attempt(index: Index, waiting: Waiting, context: IndexContext): boolean {
   const { token, name, request } = waiting;
@@ -266,7 +266,7 @@ function attempt(index: Index, waiting: Waiting, context: IndexContext): boolean
   return true;
 }
 
-/** Called when an operation has ended: handles the messages that waited for it. */
+/** Handles the messages that waited for an operation. Called when the operation has ended. */
 function goOn(index: Index, context: IndexContext): void {
   while (index.waiting.length > 0 && attempt(index, index.waiting[0]!, context)) index.waiting.shift();
 }
@@ -279,7 +279,7 @@ function begin<N extends MessageName>(
   context: Context<Index, never, IndexInternal, FindingsIndexProtocol[N]['reply']>,
 ): void {
   const message: Waiting = { token: context.holdReply(), name, request };
-  // A write must not overtake a waiting message; a question may.
+  // A write must not be handled before messages that wait; other messages may.
   const mayOvertake = index.waiting.length === 0 || !(EXCLUSIVE.has(name) || name === 'store');
   if (!mayOvertake || !attempt(index, message, context)) index.waiting.push(message);
 }
@@ -396,7 +396,7 @@ function emptyIndex(): Index {
   };
 }
 
-/** The facts that are read from the rows. */
+/** The fields that are read from the rows, empty. */
 function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | 'evicting' | 'is_stale'> {
   return {
     embedder: null,
@@ -410,7 +410,7 @@ function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | '
   };
 }
 
-/** The findings that are removed to make room for another: the longest unused findings. */
+/** Chooses the findings to remove so that another one fits: the least recently used ones. */
 function chooseEvicted(index: Index): number[] {
   const evicted: number[] = [];
   let excess = index.entries.size - index.evicting.size + index.storing.size + 1 - FINDINGS_PER_CODEBASE;

@@ -1,4 +1,6 @@
-/** Sends the findings indexes' messages; no other file does. Server threads, and actor threads that have an asker. */
+/**
+ * Sends messages to findings indexes, which only this file does. Server threads, and actor threads that have an asker.
+ */
 
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -18,10 +20,10 @@ import {
 /** Deadline of every request. Loading a full code base takes a fraction of this time. */
 const DEADLINE_MS = 15_000;
 
-/** Pause before the message to an index that did not answer is sent again. */
+/** Pause before a message is sent again if the index did not answer. */
 const TELL_AGAIN_MS = 1_000;
 
-/** Tells the index of a code base that another box has changed its rows. Resolves when it knows. */
+/** Tells the index of a code base that another box has changed its rows. Resolves when the index has answered. */
 export async function tellStale(asker: Asker, codebase: Codebase): Promise<void> {
   for (;;) {
     try {
@@ -35,13 +37,13 @@ export async function tellStale(asker: Asker, codebase: Codebase): Promise<void>
 
 /** The scope of a request. */
 export interface FindingsScope extends Codebase {
-  /** null: every project's. */
+  /** null: all projects. */
   project_id: string | null;
   /** Projects whose findings are hidden; absent: no such projects. */
   hidden?: ReadonlySet<string>;
 }
 
-/** The scope in the form that messages have. */
+/** The scope as fields of a message. */
 function sightOf({ project_id, hidden }: FindingsScope): { project_id: string | null; hidden?: string[] } {
   return hidden === undefined || hidden.size === 0 ? { project_id } : { project_id, hidden: [...hidden] };
 }
@@ -54,7 +56,7 @@ type ReplyOf<N extends keyof FindingsIndexProtocol> = Promise<FindingsIndexProto
  */
 export class FindingsClient {
   readonly #asker: Asker;
-  /** What is stored. Reading it needs no message. */
+  /** The stored findings, which are read without a message. */
   readonly rows: FindingReads;
   readonly #embedder: EmbedderFacts;
 
@@ -69,7 +71,7 @@ export class FindingsClient {
   }
 
   /**
-   * Stores a finding. It is on the disk when this resolves. If a finding with this hash exists, it stays as it is.
+   * Stores a finding. It is on the disk when this resolves. If a finding with this hash exists, it stays unchanged.
    * @param vector null: to be embedded later
    * @returns id and time of the stored or existing finding
    */
@@ -129,7 +131,7 @@ export class FindingsClient {
     return this.#ask(codebase, 'expire', { project_id: null, before, limit, audit });
   }
 
-  /** The share of the paths that findings cover. */
+  /** The share of the given paths that findings cover. */
   coverage(scope: FindingsScope, file_paths: readonly string[]): ReplyOf<'coverage'> {
     return this.#ask(scope, 'coverage', { ...sightOf(scope), file_paths });
   }

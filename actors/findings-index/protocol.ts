@@ -10,7 +10,7 @@ import type { FindingPlace } from '../../src/domain/finding-rows.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
 
 /**
- * Maximum number of findings of one code base. A further one replaces the longest unused one. The vectors of all
+ * Maximum number of findings of one code base. A further one replaces the least recently used one. The vectors of all
  * findings are in memory while the code base is in use.
  */
 export const FINDINGS_PER_CODEBASE = 10_000;
@@ -29,7 +29,7 @@ export interface IndexFacts {
   embedder: EmbedderFacts;
 }
 
-/** The findings that a request may access; null: those of every project. */
+/** The findings that a request may access. `project_id` null: those of all projects. */
 interface Scoped extends IndexFacts {
   project_id: string | null;
   /** Projects whose findings are hidden; absent: no such projects. */
@@ -72,7 +72,7 @@ interface Audited {
 }
 
 export type FindingsIndexProtocol = {
-  /** Evicts the longest unused finding when there is no room. */
+  /** Evicts the least recently used finding if the code base has the maximum number. */
   store: {
     request: StoreRequest;
     reply: { finding_id: string; created_at: string; unembedded: number };
@@ -96,7 +96,7 @@ export type FindingsIndexProtocol = {
   };
   /** The findings without a vector, oldest first. */
   unembedded: { request: IndexFacts & { limit: number }; reply: { places: FindingPlace[]; left: number } };
-  /** Vectors for findings without one. Vectors of findings that were deleted meanwhile are dropped. */
+  /** Vectors for findings without one. Vectors of findings that were deleted in the meantime are dropped. */
   embedded: {
     request: IndexFacts & { vectors: readonly { seq: number; finding_id: string; vector: Uint8Array }[] };
     reply: { left: number };

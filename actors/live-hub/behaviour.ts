@@ -1,7 +1,7 @@
 /**
  * The live hub of an organization: numbers events, keeps the latest events in memory, and publishes them. It reserves
  * numbers in blocks. So numbers after a restart are higher than all earlier numbers, and only one event in each block
- * waits for the disk. Server threads.
+ * waits for a commit. Server threads.
  */
 
 import type { Behaviour } from '../../src/runtime/protocol.ts';
@@ -14,7 +14,9 @@ import {
 } from './protocol.ts';
 import { EventRing } from './ring.ts';
 
-/** Maximum events and bytes that a hub keeps for its organization. Beyond either, it drops the oldest events. */
+/**
+ * Maximum number of events and bytes that a hub keeps for its organization. Beyond either, it drops the oldest events.
+ */
 export const LIVE_RING_EVENTS = 10_000;
 const LIVE_RING_BYTES = 16 << 20;
 export const LIVE_RING = { ring_events: LIVE_RING_EVENTS, ring_bytes: LIVE_RING_BYTES } as const;

@@ -1,6 +1,6 @@
 /**
- * Publishes events to live hubs and reads events back. Only this file makes the hubs' messages. Server threads read
- * with the two classes; behaviours on server and actor threads pass `liveEventTell` to their context.
+ * Publishes events to live hubs and reads events back. Only this file makes the hubs' messages. Server threads use the
+ * classes; behaviours on server and actor threads pass `liveEventTell` to their context.
  */
 
 import { boundLiveEvent, type LiveEvent } from '../../src/domain/live-event.ts';
@@ -19,7 +19,7 @@ import {
 
 export type { NumberedEvent, ReplayReply, ReplayRequest } from './protocol.ts';
 
-/** Deadline of reading a page. It is short, because pages are in memory. */
+/** Deadline for reading a page. It is short, because events are in memory. */
 const REPLAY_DEADLINE_MS = 2_000;
 
 /** The arguments of a `tell`. */
@@ -54,8 +54,8 @@ export class LiveHubClient {
   }
 
   /**
-   * Sends the event to everyone who watches the organization. Never waits or fails: an event that reaches no hub is
-   * lost, because the stream is only a view of stored data.
+   * Sends the event to all readers of the organization's stream. Does not wait or fail. If no hub can be reached, the
+   * event is lost, which is acceptable because the stream only shows stored data.
    */
   publish(event: LiveEvent): void {
     const { to, name, payload } = liveEventTell(event);
@@ -74,7 +74,7 @@ export interface SubscribingAsker extends Asker {
   subscribe(topic: string, listener: (payload: unknown) => void): () => void;
 }
 
-/** Where readers get the stream: the hubs of this process, or the stream that several boxes share. */
+/** The source of the stream for readers: the hubs of this process, or the stream that several boxes share. */
 export interface LiveSource {
   /**
    * Subscribes to the organization's events, in order; `previous_id` reveals lost events.
@@ -89,7 +89,7 @@ export interface LiveSource {
     onAhead: (id: number) => void,
   ): () => void;
   /**
-   * Reads the events that are remembered.
+   * Reads events that are still kept.
    * @throws {CatalogueError} `unavailable` if they cannot be read now
    */
   replay(orgId: string, request: ReplayRequest): Promise<ReplayReply>;

@@ -1,7 +1,7 @@
 /**
  * The live stream that several boxes share: writes events from the hubs of this box to the database, and reads what all
  * boxes have stored for the organizations that have readers here. Runs on the store thread of the box; any thread may
- * send it questions.
+ * send it requests.
  *
  * An organization with readers here has a feed: its latest events in a ring, which is filled from the database only. So
  * events of this box and of others have one order and one numbering, and a reader may continue at any box. A feed ends
@@ -19,23 +19,23 @@ import type { LivePublication, LiveTold, NumberedEvent, ReplayReply, ReplayReque
 import { EventRing } from './ring.ts';
 
 interface ExchangeOptions {
-  /** Events, and bytes of their texts, in memory for each organization with readers. */
+  /** Maximum number of events, and total size of their texts, in memory for each organization with readers. */
   ring_events: number;
   ring_bytes: number;
   /** Age at which an event is no longer delivered; null: no limit. */
   max_age_ms: number | null;
   /** Interval of the checks for events of other boxes, while there are readers. */
   poll_ms: number;
-  /** Interval at which events are written, all of the interval in one statement. */
+  /** Interval at which events are written. All events of an interval are one statement. */
   write_ms: number;
-  /** Interval at which the database is told again which organizations have readers. */
+  /** Interval at which this box reports to the database which organizations have readers. */
   want_ms: number;
 }
 
 const INTERVALS = { poll_ms: 100, write_ms: 50, want_ms: 30_000 } as const;
 /**
- * How long an organization counts as wanted after the database said so. The database keeps it longer than this after
- * its last reader.
+ * How long an organization counts as having readers after the database said so. In the database it counts longer than
+ * this after its last reader has left.
  */
 const WANTED_MS = 60_000;
 /** Interval at which expired events are removed from the database. */
@@ -59,8 +59,8 @@ interface Page {
   /** Whether events older than the ring have been read for this page. */
   was_read: boolean;
   /**
-   * Number of the first read that began after the question. This read has every event that the reader can have seen on
-   * another box.
+   * Number of the first read of the database that began after the request. This read has every event that the reader
+   * can have seen on another box.
    */
   first_read: number;
   settle: (reply: ReplayReply | Error) => void;
@@ -114,7 +114,7 @@ export class LiveExchange {
     this.#wake = wake;
   }
 
-  /** Begins to tell a thread an organization's events. */
+  /** Begins to send an organization's events to a thread. */
   follow(orgId: string, follower: LiveFollower): void {
     let feed = this.#feeds.get(orgId);
     if (feed === undefined) {
@@ -201,7 +201,7 @@ export class LiveExchange {
     this.#sent = [];
     this.#offers = [];
     for (const feed of this.#feeds.values()) {
-      // After a crash the database has forgotten that the organization has readers.
+      // After a crash, the database does not know any more that the organization has readers.
       feed.is_wanted = false;
       for (const { settle } of feed.pages) settle(error);
       feed.pages = [];
@@ -221,14 +221,14 @@ export class LiveExchange {
     const wanted = this.#sent.filter(({ batch }) => (this.#wanted.get(batch.org_id) ?? 0) > now);
     if (wanted.length > 0) {
       await session.write(wanted.map(({ batch }) => batch));
-      // Readers of this box get them at once.
+      // Read at once, so that readers on this box get the events.
       this.#readAtMs = 0;
     }
     for (const { settle } of this.#sent) settle(null);
     this.#sent = [];
   }
 
-  /** Takes offers for one statement: each organization at most once, because its events have an order. */
+  /** Takes offers for one statement: at most one for each organization, so that its events stay in order. */
   #takeOffers(): Offer[] {
     const taken = new Map<string, Offer>();
     this.#offers = this.#offers.filter((offer) => {
@@ -313,7 +313,7 @@ export class LiveExchange {
     return isMore;
   }
 
-  /** Answers the pages that can be answered. For the others it causes older events to be read. */
+  /** Answers the pages that can be answered. For the other pages, older events are read first. */
   #answerPages(feed: Feed): void {
     const { ring, pages } = feed;
     if (ring === null || ring.last_id < feed.told_id) return;
@@ -360,7 +360,7 @@ export class LiveExchange {
   }
 }
 
-/** A new feed is read from where its first readers continue. */
+/** Begins a new feed at the earliest place at which its readers continue. */
 function begin(feed: Feed, { last_id, lost_id }: LiveHead): void {
   feed.lost_id = lost_id;
   feed.told_id = last_id;
@@ -368,7 +368,7 @@ function begin(feed: Feed, { last_id, lost_id }: LiveHead): void {
   for (const page of feed.pages) {
     const { after_id } = page.request;
     page.was_read = true;
-    // A reader whose place is lost gets everything that is left.
+    // A reader whose place is lost gets all events that are left.
     if (after_id !== null)
       feed.from_id = Math.min(feed.from_id, after_id > last_id ? lost_id : Math.max(after_id, lost_id));
   }

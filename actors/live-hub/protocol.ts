@@ -24,7 +24,10 @@ export interface NumberedEvent {
 
 /** The message that a hub publishes. */
 export interface LivePublication extends NumberedEvent {
-  /** Id of the preceding event; 0 when the hub remembers none. A reader without that event has missed something. */
+  /**
+   * Id of the preceding event; 0 if the hub knows none. A reader that did not get the preceding event has missed
+   * events.
+   */
   previous_id: number;
 }
 
@@ -91,12 +94,12 @@ export function liveTopic(orgId: string): string {
   return `live:${orgId}`;
 }
 
-/** A thread's questions to the store thread of a box that shares its live stream with others. */
+/** Requests of a thread to the store thread, on a box that shares its live stream with others. */
 export type LiveQuestion =
-  /** Begin or end telling the thread an organization's events. */
+  /** Begins or stops sending an organization's events to the thread. */
   { follow: string; is_on: boolean } | { replay: ReplayRequest; org_id: string } | { offer: LiveBatch };
 
-/** What the store thread tells a thread of an organization that it follows. */
+/** What the store thread sends to a thread about an organization that the thread follows. */
 export interface LiveTold {
   org_id: string;
   publications: LivePublication[];

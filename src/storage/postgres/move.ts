@@ -54,7 +54,7 @@ const ALL_QUERIED = 'SELECT tbl, key, value FROM understudy.run_rows ORDER BY tb
 const ALL_COUNTS =
   'SELECT tbl, key, name, sum(n) AS n FROM understudy.counters GROUP BY tbl, key, name ORDER BY tbl, key, name';
 
-/** The rows to move, in portions. All rows of a portion go to the same tables. */
+/** The rows to move, in portions. */
 export interface MovedRows {
   /** Rows of `main.mdb`; null: there is no such file, and the rows of `runs` are added to the rows of the database. */
   main: Iterable<StoredRow[]> | null;
