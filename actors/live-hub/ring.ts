@@ -1,5 +1,6 @@
 /**
- * The latest events of an organization, bounded by number and bytes, readable from any id on. Server threads.
+ * A ring of the latest events of an organization, bounded by number and bytes. Events can be read from any id on.
+ * Server threads.
  */
 
 import type { NumberedEvent, ReplayReply } from './protocol.ts';
@@ -20,7 +21,7 @@ export class EventRing {
 
   /**
    * @param capacity maximum number of events, ≥ 1
-   * @param maxBytes approximate maximum for the events' texts; the newest event is kept whatever its size
+   * @param maxBytes approximate maximum for the events' texts; the newest event is kept even if it is larger
    */
   constructor(capacity: number, maxBytes: number) {
     this.#capacity = capacity;
@@ -32,7 +33,7 @@ export class EventRing {
     return this.#lastId;
   }
 
-  /** Id up to which events may have been dropped, or were never here. */
+  /** Id up to which events may be missing: dropped, or never in this ring. */
   get lost_id(): number {
     return this.#lostId;
   }
@@ -47,18 +48,18 @@ export class EventRing {
     this.#lostId = id;
   }
 
-  /** Notes that there are no further events up to an id, which is at least the last one. */
+  /** Records that there are no further events up to an id. @param id at least `last_id` */
   advance(id: number): void {
     this.#lastId = id;
   }
 
-  /** @param event with an id greater than every one before it */
+  /** @param event its id must be greater than all earlier ids */
   push({ id, name, project_id, run_id, at_ms, data }: NumberedEvent): void {
     this.#events.push({ id, name, project_id, run_id, at_ms, data });
     this.#lastId = id;
     this.#bytes += data.length + EVENT_OVERHEAD_BYTES;
     while (this.size > this.#capacity || (this.#bytes > this.#maxBytes && this.size > 1)) this.#drop();
-    // Removes the empty entries all at once, because a shift for each event would move the whole list.
+    // Removes the empty entries together, because removing each with `shift` would move the whole list each time.
     if (this.#first > this.#capacity) {
       this.#events = this.#events.slice(this.#first);
       this.#first = 0;
@@ -86,8 +87,8 @@ export class EventRing {
   }
 
   /**
-   * Removes matching events. A reader that continues after a removed event misses no remaining event and gets no
-   * notice.
+   * Removes matching events. A reader that continues after a removed event gets all later events, and is not told about
+   * the removal.
    * @returns how many were removed
    */
   forget(isMeant: (event: NumberedEvent) => boolean): number {

@@ -1,18 +1,21 @@
 /**
- * The live hub of a box that shares its stream with others: gathers an organization's events while earlier ones are on
- * their way to the store thread, and sends them on, several at once. Ids and the latest events are in the database
- * (exchange.ts); this actor stores nothing. Server threads.
+ * The live hub of a box that shares its stream with others: collects an organization's events while the store thread
+ * handles earlier ones, and then sends them together. Ids and the latest events are in the database (exchange.ts); this
+ * actor stores nothing. Server threads.
  */
 import type { Behaviour, Context, Outcome, Refusal } from '../../src/runtime/protocol.ts';
 import type { LiveBatch, LiveEntry, LiveForget } from '../../src/storage/shared/live.ts';
 import { LIVE_HUB_KIND, type LiveHubProtocol, LiveMessage } from './protocol.ts';
 
-/** The adapter that takes batches to the store thread: `send(batch: LiveBatch)` resolves when the batch is stored or dropped. */
+/**
+ * The adapter that sends batches to the store thread: `send(batch: LiveBatch)` resolves when the batch is stored or
+ * dropped.
+ */
 export const LIVE_OUTBOX_ADAPTER = 'live-outbox';
 
 /**
- * Maximum events and characters of their texts that wait. Beyond either, all waiting events are dropped, and readers
- * are informed.
+ * Maximum number of waiting events, and of characters in their texts. Beyond either, all waiting events are dropped,
+ * and readers are informed.
  */
 const WAITING_EVENTS = 10_000;
 const WAITING_CHARACTERS = 16 << 20;
@@ -28,7 +31,7 @@ interface SharedHub {
   characters: number;
   forgets: LiveForget[];
   has_lost: boolean;
-  /** Whether a batch is on its way, or the pause after a failure lasts. */
+  /** Whether a batch was sent and not answered, or the pause after a failure is not over. */
   is_waiting: boolean;
 }
 
@@ -57,7 +60,7 @@ export const sharedLiveHub: Behaviour<LiveHubProtocol, SharedHub, never, SharedH
       hub.events.push({ name, project_id, run_id, at_ms, data });
       hub.characters += data.length;
       if (hub.events.length > WAITING_EVENTS || hub.characters > WAITING_CHARACTERS) {
-        // All at once, because a shift for each event would move the whole list.
+        // All are dropped, because dropping the oldest with `shift` would move the whole list for each event.
         hub.events = [];
         hub.characters = 0;
         hub.has_lost = true;
@@ -71,7 +74,8 @@ export const sharedLiveHub: Behaviour<LiveHubProtocol, SharedHub, never, SharedH
 
     forget(hub, { run_id = null, project_id = null, before_ms = 0 }, context) {
       hub.forgets.push({ run_id, project_id, before_ms });
-      // In the database, deletions come before the events of the same batch.
+      // The database applies deletions before the events of the same batch, so matching events that wait are dropped
+      // here.
       hub.events = hub.events.filter(
         (event) =>
           !(
@@ -109,7 +113,7 @@ export const sharedLiveHub: Behaviour<LiveHubProtocol, SharedHub, never, SharedH
   },
 };
 
-/** Sends what waits, one batch at a time. */
+/** Sends the waiting events and deletions, one batch at a time. */
 function send(hub: SharedHub, context: HubContext): void {
   const { forgets, has_lost } = hub;
   if (hub.is_waiting || (hub.events.length === 0 && forgets.length === 0 && !has_lost)) return;

@@ -12,9 +12,9 @@ import type {
 } from './protocol.ts';
 import type { PatternStore } from './store.ts';
 
-/** Delay between two attempts to open the store without a request, or to follow changes. */
+/** Delay before the store is opened again without a request, or before changes are applied again. */
 const RETRY_MS = 5_000;
-/** Maximum number of changes that wait. Beyond it, everything is compared. */
+/** Maximum number of waiting changes. Beyond it, all patterns in memory are compared with the rows. */
 const CHANGES_MAX = 10_000;
 
 export class PatternStoreAdapter {
@@ -22,7 +22,7 @@ export class PatternStoreAdapter {
   #store: Promise<PatternStore> | null = null;
   #retry: NodeJS.Timeout | undefined;
   #isClosed = false;
-  /** Changes of other boxes that memory lacks; null: anything may have changed. */
+  /** Changes of other boxes that are not applied in memory yet; null: any row may have changed. */
   #changes: ChangedPattern[] | null = [];
   #following: Promise<void> | null = null;
 
@@ -52,12 +52,12 @@ export class PatternStoreAdapter {
   }
 
   /**
-   * Brings changes of other boxes into memory.
-   * @param changed null: anything may have changed
-   * @returns when they are in memory
+   * Applies changes of other boxes in memory.
+   * @param changed null: any row may have changed
+   * @returns when they are applied
    */
   follow(changed: readonly ChangedPattern[] | null): Promise<void> {
-    // A store that opens later reads all rows.
+    // A store that is opened later reads all rows.
     if (this.#store === null || this.#isClosed) return Promise.resolve();
     const known = this.#changes;
     const isMuch = changed === null || known === null || known.length + changed.length > CHANGES_MAX;

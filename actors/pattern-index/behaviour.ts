@@ -10,7 +10,7 @@ import { type MergedPattern, PATTERN_INDEX_KIND, type PatternIndexProtocol } fro
 /** Name of the adapter that the thread provides; see `adapter.ts`. */
 export const PATTERN_STORE_ADAPTER = 'pattern_store';
 
-/** What to report about added patterns. */
+/** What to report to live hubs about added patterns. */
 interface Told {
   scope: PatternScope;
   /** By index in the request; null if nothing is to be reported, because the pattern maker reports it. */
@@ -50,7 +50,7 @@ export const patternIndex: Index = {
   },
 
   internal: {
-    // A failure needs no action. The next message opens the store again, and its sender gets the error.
+    // A failure needs no action. The next message opens the store again; if that fails, its sender gets the error.
     opened() {},
     done(_state, outcome, context) {
       if (outcome.ok) context.replyTo(outcome.carry, outcome.value);

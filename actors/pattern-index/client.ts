@@ -1,4 +1,6 @@
-/** Sends the pattern index's messages; no other file does. Server threads, and actor threads that have an asker. */
+/**
+ * Sends messages to the pattern index, which only this file does. Server threads, and actor threads that have an asker.
+ */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { type NewPattern, ownScope, type PatternScope } from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';
@@ -18,7 +20,7 @@ export type { FoundMatches, MergedPattern, RetrieveRequest } from './protocol.ts
 const INDEX: ActorAddress = { kind: PATTERN_INDEX_KIND, key: 'main' };
 const OPEN_DEADLINE_MS = 5_000;
 export const RETRIEVE_DEADLINE_MS = 10_000;
-/** Deadline of adding patterns, long enough to embed a thousand texts while the store is still loading. */
+/** Deadline for adding patterns. A thousand texts can be embedded within it, while the store is still loading. */
 const ADD_DEADLINE_MS = 120_000;
 
 export class PatternIndexClient {
@@ -28,7 +30,7 @@ export class PatternIndexClient {
     this.#asker = asker;
   }
 
-  /** Loads the stored patterns now instead of at the first retrieval. */
+  /** Loads the stored patterns now, not only at the first retrieval. */
   async open(): Promise<void> {
     await this.#ask('open', null, OPEN_DEADLINE_MS);
   }
@@ -43,8 +45,8 @@ export class PatternIndexClient {
 
   /**
    * Adds patterns, or merges each into its near-duplicate. They are on the disk when this resolves.
-   * @throws CatalogueError `conflict` if there is no room, `unavailable` if it is not possible now. Nothing is
-   * stored then. Only after a deadline is the outcome unknown
+   * @throws CatalogueError `conflict` if there is no room, `unavailable` if they cannot be added now. Nothing is stored
+   * in either case, unless a deadline has passed: then the outcome is unknown
    */
   add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]> {
     const added = patterns.map((pattern) => ({ ...pattern, source_trace_id: null }));
@@ -63,10 +65,10 @@ export class PatternIndexClient {
   }
 
   /**
-   * Removes patterns. They are gone from the disk, from memory and from saved graphs when this resolves.
+   * Removes patterns. When this resolves, they are removed from the disk, from memory and from saved graphs.
    * @param audit entry that is written if a pattern is removed; null: the caller records it elsewhere
-   * @returns how many existed
-   * @throws CatalogueError `unavailable` if it is not possible now
+   * @returns how many of them existed
+   * @throws CatalogueError `unavailable` if they cannot be removed now
    */
   remove(scope: PatternScope, pattern_ids: readonly string[], audit: AuditEntry | null): Promise<number> {
     return this.#ask('remove', { scope, pattern_ids, audit }, ADD_DEADLINE_MS);

@@ -1,6 +1,6 @@
 /**
- * Updates memory with other boxes' changes to the shared rows of patterns: new patterns, new vectors and removals. It
- * excludes other writes, like an intake. Actor thread.
+ * Applies other boxes' changes to the shared rows of patterns in memory: new patterns, new vectors and removals. Must
+ * not run at the same time as another write, such as an intake. Actor thread.
  */
 import type { PatternScope, Tier } from '../../src/domain/pattern.ts';
 import {
@@ -45,7 +45,7 @@ interface ScopeChanges {
   patterns: Map<string, boolean>;
 }
 
-/** Reads the changed rows of these patterns. */
+/** Reads changed rows, and applies them in memory. */
 export async function followPatterns(own: FollowParts, changed: readonly ChangedPattern[]): Promise<void> {
   const ours = digest(situationVectorsId(own.parts.embedder));
   const changes = new Map<string, ScopeChanges>();
@@ -66,7 +66,7 @@ export async function followPatterns(own: FollowParts, changed: readonly Changed
   }
 }
 
-/** Compares everything in memory with the rows. */
+/** Compares all patterns in memory with the rows. */
 export async function followAll(own: FollowParts): Promise<void> {
   const { parts, scopes } = own;
   const ids = new Map([...scopes.all()].map((home) => [home, idsOf(home, null)]));
@@ -88,7 +88,7 @@ export async function followAll(own: FollowParts): Promise<void> {
     for (const [pattern_id, id] of left) await followOne(own, home, pattern_id, id, false);
 }
 
-/** @param id in the scope's index; undefined: not in memory */
+/** @param id the pattern's id in the scope's index; undefined: not in memory */
 async function followOne(
   { parts: { tables, embedder }, scopes, keeper }: FollowParts,
   home: Scope,

@@ -10,11 +10,14 @@ import type { PatternScopes, Scope } from './scopes.ts';
 import { nextTick, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Minimum number of unsaved vectors for saving a graph. Linking fewer vectors again takes less than a second. */
+/**
+ * A graph is saved only if at least this many vectors are unsaved. Fewer vectors are linked again in less than a
+ * second.
+ */
 const SAVED_MIN = 1_000;
 /** If more than this share of a graph is unsaved, it is saved without waiting for a quiet period. */
 const UNSAVED_SHARE_MAX = 0.25;
-/** Number of checks for due graphs per quiet period. */
+/** Number of checks for graphs to save in each quiet period. */
 const LOOKS_PER_QUIET = 5;
 
 export class GraphKeeper {
@@ -33,8 +36,8 @@ export class GraphKeeper {
 
   /**
    * @param vectorsId names the embedder of the vectors in the scopes' indexes
-   * @param formerVectorsId the same for the former embedder, which serves while patterns are embedded again; null: no
-   * former embedder
+   * @param formerVectorsId names the former embedder, whose vectors are searched while patterns are embedded again;
+   * null: no former embedder
    */
   constructor(
     parts: Pick<StoreParts, 'log' | 'graphs'>,
@@ -58,12 +61,12 @@ export class GraphKeeper {
     return this.#tending !== null;
   }
 
-  /** Records that the scope's index has another vector. */
+  /** Records that a vector was added to the scope's index. */
   note(home: Scope): void {
     if (home.index.unlinked === 0) return;
     this.#untended.add(home);
     const unsaved = this.#unsaved.get(home);
-    // This vector is the first that makes a graph necessary. Earlier vectors go into the graph with it.
+    // With this vector, the index needs a graph for the first time. Earlier vectors are added to the graph with it.
     if (unsaved === undefined)
       this.#unsaved.set(home, { count: home.index.unlinked, at_ms: performance.now() });
     else {
@@ -74,7 +77,7 @@ export class GraphKeeper {
 
   /**
    * Loads the graphs that the last process saved. Call it before any graph is built.
-   * @returns the number of vectors that are linked
+   * @returns the number of vectors in the loaded graphs
    */
   async restoreAll(): Promise<number> {
     let linked = 0;
@@ -118,7 +121,7 @@ export class GraphKeeper {
     home.has_removed = true;
     this.#unsaved.delete(home);
     const { graphs = null } = this.#parts;
-    // This waits for a save that is in progress.
+    // `removeAllOf` waits for a save that is in progress.
     await graphs?.folder.removeAllOf(this.#vectorIds().map((vectorsId) => nameGraph(vectorsId, home)));
   }
 
@@ -129,7 +132,7 @@ export class GraphKeeper {
     await this.#parts.graphs?.folder.keepOnly(names).catch(() => {});
   }
 
-  /** Resolves when no graph is being built or written. Call it after the end of the store. */
+  /** Resolves when no graph is being built or written. Call it after `StoreLifecycle.end`. */
   async end(): Promise<void> {
     await this.#tending;
     await this.#saving;

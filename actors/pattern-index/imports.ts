@@ -1,5 +1,6 @@
 /**
- * Takes over the imports that the command line wrote to the database, at the start and later. Actor thread.
+ * Adds patterns to the store that the command line imported into the database, at the start and at intervals. Actor
+ * thread.
  */
 import { type ImportRow, PATTERN_IMPORTS } from '../../src/domain/pattern-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
@@ -8,7 +9,7 @@ import { cleanAdded, type PatternIntake } from './intake.ts';
 import type { StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Interval at which the store looks for imports of the command line. */
+/** Interval of the checks for imports. */
 const IMPORTS_EVERY_MS = 2_000;
 
 type ImportParts = Pick<StoreParts, 'tables' | 'log'>;

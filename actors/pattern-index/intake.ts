@@ -47,18 +47,18 @@ interface Draft {
   pattern: Pattern;
   /** null for a pattern that existed before and is changed. */
   vector: Float32Array | null;
-  /** The row from which it was made; null: there was none. */
+  /** The row from which it was made; null: the pattern is new. */
   before: PatternRow | null;
 }
 
-/** What a trace has produced; not on disk yet. */
+/** The row that says which pattern a trace produced; not on disk yet. */
 interface DraftSource {
   row: RowKey;
   value: SourceRow;
   before: SourceRow | undefined;
 }
 
-/** A row that must be as it was read when the patterns are written. */
+/** A row that must not have changed since it was read. Otherwise nothing is written. */
 interface ExpectedRow {
   table: string;
   row: RowKey;
@@ -70,17 +70,15 @@ class ChangedMeanwhileError extends Error {
   override readonly name = 'ChangedMeanwhileError';
 }
 
-/**
- * Maximum number of attempts of an intake. It decides again if another box has changed the rows on which it decided.
- */
+/** Maximum number of attempts of an intake. An attempt is repeated if another box has changed a row that it read. */
 const ATTEMPTS = 5;
 
-/** Number of similar patterns that are compared. The nearest one with the same lesson is taken. */
+/** Maximum number of similar patterns that are compared. The nearest one with the same lesson is the twin. */
 const TWIN_CANDIDATES = 8;
 /** Maximum number of situations embedded in one call. */
 export const EMBED_TEXTS = 32;
 /**
- * If more vectors than this are outside the graph, an import helps to build the graph, so that its search for
+ * If more vectors than this are not in the graph, an import first builds a part of the graph, so that its search for
  * duplicates stays fast.
  */
 const UNLINKED_MAX = 512;
@@ -103,7 +101,7 @@ export class PatternIntake {
    * Adds patterns, or merges each into its near-duplicate: all of them or none. One call at a time.
    * @param patterns cleaned, see {@link cleanAdded}
    * @param more rows that belong to the same transaction
-   * @param expected rows without which nothing is written
+   * @param expected rows that must be unchanged; otherwise nothing is written
    * @throws CatalogueError `conflict` when there is no room, `unavailable` when they cannot be written now
    */
   async take(
@@ -157,7 +155,7 @@ export class PatternIntake {
     return outcomes;
   }
 
-  /** The stored pattern of the same trace with the same lesson; null if only the given pattern has it. */
+  /** Finds another stored pattern that was made from a trace and has the same lesson; null if there are no others. */
   findTwin(home: Scope, pattern: Pattern, vector: Float32Array): Pattern | null {
     const accept = (id: number) => home.entries[id]?.pattern_id !== pattern.pattern_id;
     for (const { id, similarity } of home.index.search(vector, TWIN_CANDIDATES, accept, SAME_LESSON_COSINE)) {
@@ -185,7 +183,7 @@ export class PatternIntake {
     const stored =
       row === null || drafted !== undefined ? undefined : tables.get<SourceRow>(PATTERN_SOURCES, row);
     const source = drafted?.value ?? stored;
-    // The pattern that this source produced may have been removed since.
+    // The pattern that this source produced may have been removed.
     const isThere =
       source !== undefined &&
       (drafts.has(source.pattern_id) ||
@@ -230,7 +228,8 @@ export class PatternIntake {
   }
 
   /**
-   * The nearest stored or drafted pattern with the same lesson. For an imported pattern, the same situation suffices.
+   * Finds the nearest stored or drafted pattern with the same lesson. For an imported pattern, an equal situation
+   * suffices.
    */
   #findDuplicate(
     home: Scope,

@@ -17,29 +17,32 @@ export interface RetrieveRequest {
   context: string;
   top_k: number;
   min_similarity: number;
-  /** Exactly this category; null: any. */
+  /** Only patterns of this category; null: any. */
   failure_type: string | null;
   /** The preferred model family: its patterns precede nearly equally similar ones; null: no preference. */
   model: string | null;
-  /** The context's vector by the current embedder, if the requesting thread has it. */
+  /** The context's vector of the current embedder, if the requesting thread has it. */
   vector?: Float32Array;
 }
 
 /**
- * The patterns that were found, without their texts. The server thread that answers reads the texts, to keep work off
- * this shared thread.
+ * The patterns that were found, without their texts. The server thread that answers the request reads the texts, so
+ * that this shared thread has less work.
  */
 export interface FoundMatches {
   scopes: PatternScope[];
-  /** Best first. There are more than requested if possible, because some may not be on the disk yet, or no longer. */
+  /**
+   * Best first. There are more than requested if possible, because some may not be on the disk yet, or may have been
+   * removed.
+   */
   matches: PatternMatch[];
 }
 
 interface PatternMatch {
-  /** Place among the scopes. */
+  /** Index in `scopes`. */
   scope: number;
   pattern_id: string;
-  /** Cosine. */
+  /** Cosine similarity. */
   similarity: number;
 }
 
@@ -60,7 +63,7 @@ export interface MergedPattern {
 export interface RemoveRequest {
   scope: PatternScope;
   pattern_ids: readonly string[];
-  /** Entry that is written if a pattern is removed; null: the caller records it elsewhere. */
+  /** Audit entry that is written if a pattern is removed; null: the caller records the removal elsewhere. */
   audit: AuditEntry | null;
 }
 
@@ -77,7 +80,7 @@ export interface IndexState {
    * unembedded patterns.
    */
   formerly_embedded: number;
-  /** Number of known patterns that are not in a graph yet. Searches compare with each of them. */
+  /** Number of known patterns that are not in a graph yet. A search compares each of their vectors. */
   unlinked: number;
   scopes: number;
   /** Memory of vectors and graphs. */
@@ -93,6 +96,6 @@ export type PatternIndexProtocol = {
    * on the disk. A pattern that was already added from the same trace is not counted again.
    */
   add: { request: { scope: PatternScope; patterns: readonly AddedPattern[] }; reply: MergedPattern[] };
-  /** Answered when the patterns are gone from the disk, from memory and from saved graphs. */
+  /** Answered when the patterns are removed from the disk, from memory and from saved graphs. */
   remove: { request: RemoveRequest; reply: number };
 };

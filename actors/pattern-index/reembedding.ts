@@ -34,7 +34,10 @@ import {
 } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** The embedder of the stored vectors; written once every pattern has a vector of it. */
+/**
+ * Key of the row with the embedder of the stored vectors. The row is written when every pattern has a vector of that
+ * embedder.
+ */
 const EMBEDDER_ROW: RowKey = ['embedder'];
 /** Number of rows removed in one transaction, and the pause between two transactions. */
 const DROP_ROWS = 200;
@@ -63,12 +66,12 @@ export class Reembedding {
     this.#life = life;
   }
 
-  /** Name of the former embedder's vectors; null without a former embedder. */
+  /** Name of the former embedder's vectors; null if there is no former embedder. */
   get formerVectorsId(): string | null {
     return this.#former?.vectorsId ?? null;
   }
 
-  /** The former embedder's vector of a text; null without a former embedder. Rejects with the embedder's error. */
+  /** The former embedder's vector of a text; null if there is no former embedder. Rejects with the embedder's error. */
   embedFormerly(text: string): Promise<Float32Array> | null {
     return this.#former?.queries.embedOne(text) ?? null;
   }
@@ -122,7 +125,7 @@ export class Reembedding {
   async #openFormer(): Promise<void> {
     const { tables, log, embedder, listFormer = () => [] } = this.#parts;
     if (this.#hasVectors(formerSituationVectorsId(embedder))) {
-      // Only the recipe for stored texts has changed: a query has the same vector for both.
+      // Only the recipe for stored texts has changed, so the vector of a query is the same.
       await this.#takeUp(embedder, formerSituationVectorsId(embedder));
       return;
     }
@@ -239,7 +242,7 @@ export class Reembedding {
     await this.#life.alone(async () => {
       await tables.transact((transaction) => {
         for (const [at, { id, pattern_id }] of batch.entries()) {
-          // The pattern may have been removed meanwhile.
+          // The pattern may have been removed in the meantime.
           if (home.entries[id] === undefined) continue;
           const row = vectorKey(situationVectorsId(embedder), home.scope, pattern_id);
           transaction.write({ op: 'put', table: PATTERN_VECTORS, row, value: encodeVector(vectors[at]!) });
@@ -249,7 +252,7 @@ export class Reembedding {
     });
   }
 
-  /** Forgets patterns whose texts are gone. */
+  /** Reads situations. Removes patterns from memory whose rows do not exist any more. */
   #readSituations(
     home: Scope,
     ids: readonly number[],
@@ -277,7 +280,7 @@ export class Reembedding {
     });
   }
 
-  /** Removes the vectors of earlier embedders. They only take space. */
+  /** Removes the vectors of earlier embedders, which are not used any more. */
   async #dropVectorsBut(vectorsId: string): Promise<void> {
     const { tables } = this.#parts;
     const kept = digest(vectorsId);

@@ -1,7 +1,8 @@
 /**
  * Removes patterns: first from the disk in one transaction, with their vectors of every embedder, then from memory,
- * before the caller gets an answer. The saved graph contains traces of their vectors, so it is deleted first. A crash
- * in between costs only the graph, which the next start builds again. Actor thread.
+ * before the caller gets an answer. The saved graph contains information about their vectors, so it is deleted before
+ * all else. If the process crashes in between, only the graph is lost, and the next start builds it again. Actor
+ * thread.
  */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { auditWrites } from '../../src/domain/audit-rows.ts';

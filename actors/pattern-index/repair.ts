@@ -1,7 +1,7 @@
 /**
- * Applies the present rule (docs/patterns.md, "The rule, not the case") to stored patterns. A distilled pattern that
- * contains a value of its run is rewritten without the value, merged into a pattern with the same lesson, or removed
- * if nothing remains. Each version of the rule is applied once, to a few patterns at a time; after a restart the work
+ * Applies the current rule (docs/patterns.md, "The rule, not the case") to stored patterns. A distilled pattern that
+ * contains a value of its run is rewritten without the value, merged into a pattern with the same lesson, or removed if
+ * nothing remains. Each version of the rule is applied once, to a few patterns at a time; after a restart the work
  * continues where it stopped. Searches and retrievals do not wait for it. Actor thread.
  */
 
@@ -31,9 +31,9 @@ import type { PatternScopes, Scope } from './scopes.ts';
 import { nextTick, RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Key of the row that records how far the present rule has been applied. */
+/** Key of the row that records how far the current rule has been applied. */
 const RULE_ROW: RowKey = ['rule'];
-/** Number of patterns checked at a time, and the pause between. */
+/** Number of patterns that are checked at a time, and the pause between two such checks. */
 const BATCH = 32;
 const PAUSE_MS = 3;
 
@@ -122,15 +122,13 @@ class Repair {
     };
   }
 
-  /**
-   * @param vector of its situation without values
-   */
+  /** @param vector vector of the situation without values */
   #mend(seen: Pattern, vector: Float32Array): Promise<'repaired' | 'merged' | 'retired'> {
     const { parts, scopes, keeper, intake, life } = this.#own;
     return life.alone(async () => {
       const home = scopes.of(seen);
       const row = parts.tables.get<PatternRow>(PATTERNS, patternKey(home.scope, seen.pattern_id));
-      // The pattern was removed meanwhile.
+      // The pattern was removed in the meantime.
       if (row === undefined) return 'retired';
       const stored = { ...seen, ...row };
       const general = generalizePattern(stored);
@@ -143,7 +141,8 @@ class Repair {
   }
 
   /**
-   * @param next the replacement: the pattern without values, its twin with added support, or nothing
+   * @param next the replacement: the pattern without values, or its twin with added support; null: the pattern is
+   * removed
    */
   async #replace(
     home: Scope,
@@ -154,7 +153,7 @@ class Repair {
     const { parts, scopes } = this.#own;
     const isSame = next?.pattern_id === old.pattern_id;
     await parts.tables.transact((tx) => {
-      // Another box may have replaced it meanwhile.
+      // Another box may have replaced the pattern in the meantime.
       const isThere = removeRows(tx, home.scope, old.pattern_id, [...listEmbedders(tx)]);
       if (next === null || !isThere) return;
       const now = new Date(parts.clock.wallMs()).toISOString();

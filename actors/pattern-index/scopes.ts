@@ -1,8 +1,7 @@
 /**
- * The patterns in memory. Each scope (a project, an organization's commons, the universal patterns) has its own
- * index, so a search cannot find another tenant's pattern. Texts stay on the disk. A pattern takes about 600 bytes, and
- * its vector takes 1.2 bytes per dimension, in the form of its row. Once it is in a graph, it takes another half byte per
- * dimension. Actor thread.
+ * The patterns in memory. Each scope (a project, an organization's commons, the universal patterns) has its own index,
+ * so a search cannot find another tenant's pattern. Texts stay on the disk. A pattern takes about 600 bytes of memory.
+ * Its vector takes 1.2 bytes per dimension, and another half byte per dimension when it is in a graph. Actor thread.
  */
 import {
   modelFamily,
@@ -36,11 +35,11 @@ export interface Scope {
   shared: SharedIndex | null;
   /** Entries whose situation has no vector of the current embedder yet. */
   unembedded: Set<number>;
-  /** Vectors of another embedder for these entries; null without such entries. */
+  /** Vectors of another embedder for these entries; null if all entries are embedded. */
   former: VectorIndex | null;
   /**
-   * Whether patterns were removed since the start. If so, the graph contains traces of their vectors and must not
-   * be saved.
+   * Whether patterns were removed since the start. If so, the graph contains information about their vectors and must
+   * not be saved.
    */
   has_removed: boolean;
 }
@@ -60,20 +59,18 @@ export class PatternScopes {
   #patterns = 0;
   #unembedded = 0;
 
-  /**
-   * @param onVector called for each scope whose index has another vector
-   */
+  /** @param onVector called with the scope after a vector was added to its index */
   constructor(makeIndex: (scope: PatternScope) => ScopeIndex, onVector: (home: Scope) => void) {
     this.#makeIndex = makeIndex;
     this.#onVector = onVector;
   }
 
-  /** Number of scopes that were ever used. */
+  /** Number of scopes in memory. */
   get size(): number {
     return this.#scopes.size;
   }
 
-  /** Patterns of all scopes. */
+  /** Number of patterns of all scopes. */
   get patterns(): number {
     return this.#patterns;
   }
@@ -118,9 +115,7 @@ export class PatternScopes {
     return scopes.filter((scope) => scope !== undefined && scope.size > 0) as Scope[];
   }
 
-  /**
-   * @throws CatalogueError `conflict` if there is no room for that many more
-   */
+  /** @throws CatalogueError `conflict` if so many further patterns would exceed a limit */
   checkRoom(home: Scope, count: number): void {
     if (home.size + count > PATTERNS_PER_SCOPE)
       throw new CatalogueError('conflict', `There is room for ${PATTERNS_PER_SCOPE} patterns in one scope`);
@@ -180,7 +175,7 @@ export class PatternScopes {
   }
 }
 
-/** Shares the strings of names that many patterns have. It is emptied when it is too large. */
+/** Names that many patterns have, so that each name is in memory once. Emptied at NAMES_MAX. */
 const names = new Map<string, string>();
 const NAMES_MAX = 10_000;
 

@@ -1,6 +1,6 @@
 /**
- * Finds patterns in the scopes that a request may see, and ranks them. Actor thread; server threads only
- * rank what they find in shared indexes.
+ * Finds patterns in the scopes that a request may see, and ranks them. Actor thread; server threads use only the
+ * ranking, for matches in shared indexes.
  */
 import { modelFamily, type PatternScope, SAME_FAMILY_BOOST, TIERS } from '../../src/domain/pattern.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from '../../src/search/vector-index.ts';
@@ -24,7 +24,8 @@ export interface Candidate {
 }
 
 /**
- * Number of matches requested in each scope beyond `top_k`, because some may not be on the disk yet, or no longer.
+ * How many more matches than `top_k` are requested in each scope, because some may not be on the disk yet, or may have
+ * been removed.
  */
 const SPARE_MATCHES = 4;
 
@@ -59,7 +60,7 @@ export function findPatterns(
 /** The number of matches to find in each scope, and the preferred family; '': none. */
 export function lookOf({ top_k, model }: RetrieveRequest): { wanted: number; family: string } {
   const family = model === null ? '' : modelFamily(model);
-  // A pattern of the preferred family may come from further down the list.
+  // A pattern of the preferred family may move up from a lower rank.
   return { wanted: (family === '' ? top_k : 2 * top_k + 16) + SPARE_MATCHES, family };
 }
 
@@ -78,7 +79,7 @@ export function rankFound(found: Candidate[], { top_k }: RetrieveRequest): Found
   return { scopes: [...places.keys()], matches };
 }
 
-/** Best first; among equals the nearer tier, then the older pattern. */
+/** Best first. Equal matches are ordered by tier, and then by age, the older one first. */
 function compareFound(a: Candidate, b: Candidate): number {
   return (
     rankOf(b) - rankOf(a) ||

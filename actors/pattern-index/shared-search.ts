@@ -1,8 +1,8 @@
 /**
- * Retrieval on the thread of its request. It embeds the text over its own channel to the model and searches the
- * indexes that the pattern index shares. It asks the pattern index instead if the store is loading or embedding
- * again, if an index is being changed, or if the scopes are so large or so many that other requests of the thread
- * would wait. Server threads.
+ * Retrieves patterns on the thread that handles the request. Embeds the text over its own channel to the model, and
+ * searches the indexes that the pattern index shares. Sends the request to the pattern index instead if the store is
+ * loading or embedding again, if an index is being changed, or if the scopes are so large or so many that other
+ * requests of the thread would wait. Server threads.
  */
 
 import { EMBEDDINGS_REMEMBERED, RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
@@ -17,7 +17,7 @@ import { type Candidate, lookOf, rankFound } from './search.ts';
 
 /** Maximum number of scopes that are searched on the request's thread. Beyond that, the pattern index searches. */
 const SHARED_SEARCH_SCOPES = 16;
-/** Maximum number of searches on a thread before it handles its sockets again, about 0.2 ms each. */
+/** Maximum number of searches, about 0.2 ms each, before the thread handles its sockets again. */
 const SHARED_SEARCHES_A_TICK = 4;
 
 interface SharedSearchParts {
@@ -43,7 +43,7 @@ export class SharedSearch {
     this.#queries = new RememberedEmbedder(embedder, EMBEDDINGS_REMEMBERED);
   }
 
-  /** Retrievals that this thread answered, and those that it passed to the pattern index. */
+  /** Number of retrievals that this thread answered, and of those that it sent to the pattern index. */
   get counts(): { searched: number; asked: number } {
     return { searched: this.#searched, asked: this.#asked };
   }

@@ -1,6 +1,4 @@
-/**
- * Keeps the universal patterns in the store at the version that ships with the product. Actor thread.
- */
+/** Keeps the universal patterns in the store equal to those of this version of the product. Actor thread. */
 import { UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
 import {
   digest,
@@ -22,7 +20,7 @@ import type { StoreParts } from './store-parts.ts';
 
 type StarterParts = Pick<StoreParts, 'tables' | 'starters' | 'log' | 'embedder'>;
 
-/** Adds and removes patterns until the store has this version, across restarts. */
+/** Adds and removes patterns until the store has those of this version. Continues after a restart. */
 export async function bringStarters(
   parts: StarterParts,
   scopes: PatternScopes,
@@ -58,8 +56,8 @@ async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: Pat
   const fresh = wanted.filter((_, at) => created[digests[at]!] === undefined);
   const vectors = await intake.embed(fresh);
   scopes.forgetAll(scopes.of(UNIVERSAL_SCOPE), gone);
-  // Write all in one transaction. Otherwise a crash could leave rows without a scope, into which the next start would
-  // merge. Another box may bring them at the same time.
+  // All rows are written in one transaction, because a crash could otherwise leave patterns without the row that lists
+  // them. Another box may add the patterns at the same time, so that row must be unchanged.
   const expected = [{ table: PATTERN_SETTINGS, row, value: stored }];
   const more = (outcomes: readonly MergedPattern[]): RowWrite[] => {
     const now = { ...created };

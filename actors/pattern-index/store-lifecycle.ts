@@ -1,6 +1,6 @@
 /**
- * The lifecycle of the pattern store: runs exclusive work one at a time, runs pauses, and ends both when the store is
- * closed. Actor thread.
+ * The lifecycle of the pattern store: runs exclusive work, one after the other, provides pauses, and ends both when the
+ * store is closed. Actor thread.
  */
 import { CatalogueError } from '../../src/errors.ts';
 
@@ -14,9 +14,7 @@ export class StoreLifecycle {
     return this.#isOver;
   }
 
-  /**
-   * @throws CatalogueError `unavailable` if the store was closed while it waited, or what `work` throws
-   */
+  /** @throws CatalogueError `unavailable` if the store was closed before `work` began, or the error of `work` */
   alone<Value>(work: () => Promise<Value>): Promise<Value> {
     const done = this.#writing.then(() => {
       if (this.#isOver) throw new CatalogueError('unavailable', 'The pattern store is closed');
@@ -49,12 +47,12 @@ export class StoreLifecycle {
   }
 }
 
-/** Lets other work of the thread run. */
+/** Gives other work of the thread a turn. */
 export function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** How long work may run before other work of the thread gets a turn. */
+/** Maximum time that work runs before other work of the thread gets a turn. */
 export const STRETCH_MS = 5;
 /** How often long work reports its progress. */
 export const PROGRESS_EVERY_MS = 5_000;

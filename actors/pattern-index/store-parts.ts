@@ -1,6 +1,4 @@
-/**
- * The parts from which a pattern store is built; the composition root provides them. Actor thread.
- */
+/** The dependencies of a pattern store, which the caller provides. Actor thread. */
 import type { NewPattern } from '../../src/domain/pattern.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
@@ -33,7 +31,7 @@ export interface StoreParts {
   starters: readonly Omit<NewPattern, 'model'>[];
   /** Where graphs are saved, so that a start need not build them; null: they are not saved. */
   graphs?: { folder: GraphFolder; quiet_ms: number } | null;
-  /** How a later start can reopen the present embedder after a change of the embedder. */
+  /** With this, a later start with another embedder can open the current one again. */
   embedder_source?: EmbedderRecord['source'];
   /**
    * Embedders that may find patterns without a vector of the current one, best first. Each is opened when it is

@@ -60,7 +60,7 @@ export class PatternStore {
    */
   readonly #ticks = new TickQueue();
   readonly #loaded: Promise<void>;
-  /** Resolves when the patterns and the saved graphs are loaded. From then on, new patterns are accepted. */
+  /** Resolves when the patterns and the saved graphs are loaded. After that, new patterns are accepted. */
   readonly #ready: Promise<void>;
   /**
    * Resolves when the patterns are loaded, and those without a vector of the current embedder can be found by an
@@ -94,7 +94,8 @@ export class PatternStore {
       },
       () => {},
     );
-    // Callers that need the patterns get the error. Without such callers, the error must not end the process.
+    // Callers that need the patterns get the error. If there are no such callers, the rejection must be handled here,
+    // or it would end the process.
     this.#loaded.catch((thrown: unknown) =>
       parts.log.warn({ err: thrown }, 'the stored patterns cannot be read'),
     );
@@ -224,7 +225,7 @@ export class PatternStore {
     return { index: makeIndex(embedder.dimensions, shared), shared };
   }
 
-  /** Lets other threads search when everything is loaded and has vectors of the current embedder. */
+  /** Shares the indexes with other threads when all patterns are loaded and have vectors of the current embedder. */
   #share(): void {
     const { catalog = null, embedder } = this.#parts;
     if (catalog === null || this.#life.isOver || !this.#isServing || this.#scopes.unembedded > 0) return;
@@ -254,9 +255,7 @@ export class PatternStore {
     );
   }
 
-  /**
-   * @returns the last key read; undefined at the end
-   */
+  /** @returns the last key that was read; undefined if all rows are loaded */
   #loadSome(after: RowKey | undefined): RowKey | undefined {
     const { tables, embedder } = this.#parts;
     const vectorsId = situationVectorsId(embedder);

@@ -1,6 +1,6 @@
 /**
- * Packs the vectors that versions up to 0.1 stored as floats, once, in the background. The rows then take a quarter
- * of the space. After a restart it continues where it stopped. Actor thread.
+ * Packs the vectors that versions up to 0.1 stored as floats, once, in the background. Packed rows take a quarter of
+ * the space. Continues after a restart. Actor thread.
  */
 import {
   decodeVector,
@@ -53,7 +53,7 @@ async function packSome(tables: StoreParts['tables']): Promise<boolean> {
   await tables.transact((transaction) => {
     for (const row of rows) {
       const bytes = transaction.get<Uint8Array>(PATTERN_VECTORS, row);
-      // The row may have been removed since it was listed.
+      // The row may have been removed after it was listed.
       if (!(bytes instanceof Uint8Array) || !isUnpackedVector(bytes)) continue;
       const value = encodeVector(decodeVector(bytes, bytes.length / 4)!);
       transaction.write({ op: 'put', table: PATTERN_VECTORS, row, value });

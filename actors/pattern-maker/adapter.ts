@@ -1,6 +1,6 @@
 /**
- * The pattern maker's work outside the actor: reads a queued trace, finds its patterns, lets a language model improve
- * the words if one is configured, and passes the patterns to the store. Only a few traces at a time, so that many
+ * The pattern maker's work outside the actor: reads a queued trace, finds its patterns, has a language model improve
+ * the words if one is configured, and passes the patterns to the store. Works on a few traces at a time, so that many
  * traces do not block the thread. Actor thread.
  */
 
@@ -19,7 +19,7 @@ import { unpackTrace } from './trace-body.ts';
 /** Maximum number of traces that one thread works on at a time. */
 export const TRACES_READ_AT_ONCE = 2;
 
-/** How long one slice of the thread's time lasts. */
+/** Maximum time before other work of the thread runs. */
 const TURN_MS = 4;
 
 /** The scope of a pattern: tier e1 for a project, otherwise the organization's e2. */
@@ -85,7 +85,7 @@ export class PatternMakingAdapter {
   readonly #parts: PatternParts;
   #running = 0;
   /**
-   * Callers that wait. Their number is bounded by that of the living actors of this kind, because each waits at most
+   * Callers that wait. There are at most as many as actors of this kind in memory, because each actor waits at most
    * once.
    */
   readonly #waiting: (() => void)[] = [];
@@ -111,7 +111,7 @@ export class PatternMakingAdapter {
     }
   }
 
-  /** Hands the patterns over. */
+  /** Passes the patterns to the store. */
   async merge(input: {
     org_id: string;
     project_id: string | null;
@@ -125,7 +125,7 @@ export class PatternMakingAdapter {
     try {
       return await sink.merge({ org_id, project_id }, sourced);
     } catch (thrown) {
-      // The message of a full store is safe for every caller.
+      // The message of a full store contains no data of other callers, so it is passed on.
       const isFull = thrown instanceof CatalogueError && thrown.code === 'conflict';
       throw unavailable(isFull ? thrown.message : 'the pattern store takes nothing now', thrown);
     }
@@ -160,7 +160,7 @@ export class PatternMakingAdapter {
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Passes the turn directly to the next waiting caller, so that no later caller overtakes it. */
+  /** Ends a turn. If callers wait, the first one gets the turn directly, so that later callers cannot get it before. */
   #passTurn(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;
@@ -168,7 +168,10 @@ export class PatternMakingAdapter {
   }
 }
 
-/** Lets other actors of the thread run in between, because a long trace takes a second. */
+/**
+ * Finds the patterns of a trace in slices, between which other actors of the thread run, because a long trace takes a
+ * second.
+ */
 async function findPatternsInTurns(trace: Trace): Promise<PatternCandidate[]> {
   const parts = findPatternsInParts(trace);
   let turnBegan = performance.now();
@@ -181,7 +184,7 @@ async function findPatternsInTurns(trace: Trace): Promise<PatternCandidate[]> {
   }
 }
 
-/** Makes a retryable error, unless the other side said that the work can never succeed. */
+/** Makes an error that is retryable unless the thrown error says that the work can never succeed. */
 function unavailable(message: string, thrown: unknown): PortError {
   const retryable = !(thrown instanceof CatalogueError) || thrown.retryable || thrown.code === 'internal';
   return new PortError('unavailable', message, retryable, { cause: thrown });

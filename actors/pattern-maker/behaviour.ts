@@ -1,11 +1,11 @@
 /**
- * The pattern maker: accepts one trace, has its patterns found and stored, and remembers the outcome permanently. An
- * adapter does the work; this file decides what survives a crash. Actor thread.
+ * The pattern maker: accepts one trace, has an adapter find and store its patterns, and keeps the outcome permanently.
+ * This file decides what survives a crash. Actor thread.
  *
- * Each decision is stored as an event before it takes effect. The trace is accepted when it is stored. An attempt is
- * counted before it begins, so that a trace that crashes its thread is given up. The patterns are fixed before they
- * are merged. A crash between the merge and its event repeats the merge with the same texts; the second merge finds
- * the patterns of the first, so no pattern is added twice.
+ * Each decision is stored as an event before it takes effect. A trace is accepted when it is stored. An attempt is
+ * counted before it begins, so that a trace that crashes its thread repeatedly is given up. The patterns are stored
+ * before they are merged. After a crash between the merge and its event, the same texts are merged again; this finds
+ * the patterns of the first merge, so no pattern is added twice.
  */
 
 import { auditWrites } from '../../src/domain/audit-rows.ts';
@@ -48,7 +48,7 @@ export const PATTERN_MAKING_ADAPTER = 'pattern-making';
 
 /** Delay before the second attempt. It doubles for each further attempt. */
 const RETRY_AFTER_MS = 1_000;
-/** Interval at which the actor checks whether a trace is done for which another request waits. */
+/** Interval at which the actor checks whether the trace is done, while a further request waits for it. */
 const WAIT_MS = 50;
 const ERROR_CHARACTERS = 300;
 
@@ -88,7 +88,7 @@ interface PatternMakerInternal {
 /** Identifies the attempt to which an outcome belongs. */
 interface Attempt {
   token: ReplyToken | null;
-  /** Identifies the submission: the trace may have been deleted and submitted again since the attempt began. */
+  /** Identifies the submission, because the trace may have been deleted and submitted again since the attempt began. */
   submitted_at: string;
 }
 
@@ -156,7 +156,7 @@ export const patternMaker: Behaviour<
     },
 
     wake(_state, _request, context) {
-      // The message was only needed to activate the actor.
+      // The message only had to activate the actor.
       context.reply(null);
     },
   },
@@ -195,7 +195,7 @@ export const patternMaker: Behaviour<
     apply: applyEvent,
     project: projectEvent,
     ends: ({ type }) => type === 'deleted',
-    // States: submitted, started, distilled, merged. The snapshot after the last one also removes the body from the
+    // States: submitted, started, distilled, merged. The snapshot after the last event also removes the body from the
     // journal.
     snapshot: {
       version: 1,
@@ -215,7 +215,7 @@ function isGone({ submission, submitted_at }: PatternMakerState, attempt: Attemp
   return submission === null || submitted_at !== attempt.submitted_at;
 }
 
-/** Tells the waiting caller that the trace was deleted. If it is sent again, it counts as a new trace. */
+/** Tells the waiting caller that the trace was deleted. If the caller sends the trace again, it is a new trace. */
 function refuseGone(context: PatternMakerContext<never>, token: ReplyToken | null): void {
   const message = 'the trace was deleted';
   if (token !== null) context.refuseTo(token, { code: 'distillation_failed', message, retryable: true });
@@ -309,7 +309,7 @@ function giveUp(context: PatternMakerContext<never>, error: string, token: Reply
   if (token !== null) context.refuseTo(token, failure(failed));
 }
 
-/** Lets a caller wait for a trace that is already in progress. */
+/** Answers a caller later, because the trace is already in progress. */
 function wait(context: PatternMakerContext<never>, token: ReplyToken): void {
   context.setTimer(`wait ${token}`, WAIT_MS, 'waited', { token });
 }

@@ -1,6 +1,4 @@
-/**
- * Submits and deletes traces. Sends the pattern maker's messages; no other file does. Server threads.
- */
+/** Submits and deletes traces. Only this file sends messages to pattern makers. Server threads. */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Trace } from '../../src/domain/trace.ts';
@@ -12,7 +10,7 @@ import type { TraceReads } from '../../src/storage/ports/traces.ts';
 import { PATTERN_MAKER_KIND, patternMakerKey, type SubmitReply, type SubmitRequest } from './protocol.ts';
 import { packTrace } from './trace-body.ts';
 
-/** How long a legacy trace may take, including the wait for other traces and for a language model. */
+/** Deadline for a legacy trace, including the time in which other traces and a language model are waited for. */
 const SUBMIT_DEADLINE_MS = 30_000;
 const WAKE_DEADLINE_MS = 5_000;
 /** Maximum number of unfinished traces that one call wakes; the next call wakes further ones. */
@@ -57,9 +55,9 @@ export class PatternMakerClient {
   }
 
   /**
-   * Deletes a trace. It is gone from the disk when this resolves. Patterns made from it stay.
+   * Deletes a trace. When this resolves, it is removed from the disk. Patterns made from it stay.
    * @param audit entry that is written with the deletion; null: the caller records it elsewhere
-   * @throws CatalogueError `not_found` if it does not exist, `unavailable` if it is not possible now
+   * @throws CatalogueError `not_found` if the trace does not exist, `unavailable` if it cannot be deleted now
    */
   async delete(address: TraceAddress, audit: AuditEntry | null): Promise<void> {
     try {
@@ -74,9 +72,9 @@ export class PatternMakerClient {
   /**
    * Wakes the actors of traces that a crash left unfinished. Call it at the start and at intervals, because each call
    * wakes a limited number. Traces in progress are not affected.
-   * @param isShared whether other boxes process traces, too: then a trace is woken by the second call that finds it, because another
-   *   box may be at work on it
-   * @returns how many were woken
+   * @param isShared whether other boxes process traces, too. If so, a trace is woken only by the second call that finds
+   * it, because another box may be processing it
+   * @returns the number of traces that were woken
    */
   async resume(isShared = false): Promise<number> {
     let woken = 0;

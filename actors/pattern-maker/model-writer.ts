@@ -1,7 +1,7 @@
 /**
- * Asks a language model for better words for patterns (`DISTILL_MODEL_URL`, chat-completions style). It checks the answer
- * against a schema, bounds it, masks secrets in it and replaces the values of the run, as in any other text. If
- * anything fails, the words that were found without a model stay. Actor thread.
+ * Asks a language model for better words for patterns (`DISTILL_MODEL_URL`, chat-completions style). It checks the
+ * answer against a schema, bounds it, masks secrets in it and replaces the values of the run, as in any other text. If
+ * anything fails, the pattern keeps its words. Actor thread.
  */
 
 import { z } from 'zod';
@@ -12,7 +12,7 @@ import { NO_UNLOCK } from '../../src/domain/patterns/wording.ts';
 import type { Trace } from '../../src/domain/trace.ts';
 import type { PatternWriter } from './adapter.ts';
 
-/** Longest time for the answer of a model that writes patterns, and maximum bytes of its answer that are read. */
+/** Maximum time for the model's answer, and its maximum length. */
 const DISTILL_MODEL_MS = 15_000;
 const DISTILL_MODEL_ANSWER_BYTES = 256 << 10;
 
@@ -60,7 +60,7 @@ export class ModelWriter implements PatternWriter {
         ...candidate,
         situation: cleanText(written.situation, PATTERN_BOUNDS.situation),
         dead_ends: cleanText(written.dead_ends, PATTERN_BOUNDS.dead_ends),
-        // The last actions of a failed run are not a solution, whatever the model writes.
+        // A failed run has no solution, so `unlock` stays, whatever the model writes.
         unlock: candidate.unlock === NO_UNLOCK ? NO_UNLOCK : cleanText(written.unlock, PATTERN_BOUNDS.unlock),
       };
       return generalizePattern(clean, readRunValues(trace));
@@ -86,7 +86,7 @@ export class ModelWriter implements PatternWriter {
           { role: 'user', content: stretch },
         ],
       }),
-      // A redirect could send the key to another host.
+      // A redirect is an error, because the key could be sent to another host.
       redirect: 'error',
       signal: AbortSignal.timeout(DISTILL_MODEL_MS),
     });

@@ -1,6 +1,6 @@
 /**
  * Acknowledges commits in a redo log and writes them to the database in batches: a transaction writes about ten pages
- * for one step, and hardly more for twenty steps. Threads with actors.
+ * for one step, and hardly more for twenty steps. Any thread with actors.
  * A read on this thread sees every acknowledged row: if a pending record may affect the row, the read first writes the
  * pending records to the database. Other threads see the rows a few milliseconds later, so use this only for rows for
  * which that does not matter.

@@ -1,6 +1,6 @@
 /**
  * The journal of persistent actors that several boxes share (../../runtime/journal.ts). If two boxes continue the same
- * actor, one of them gets an error, and its actor starts again with the events of the other box. Threads with actors.
+ * actor, one of them gets an error, and its actor starts again with the events of the other box. Any thread with actors.
  */
 import {
   type JournalStore,
