@@ -43,6 +43,8 @@ const NAMING = 6;
 const BASES = 24;
 /** Maximum number of tools whose calls are counted. */
 const COUNTED = 8;
+/** A count of calls in a text. */
+const COUNT = /^[1-9]\d{0,2}$/;
 /** Maximum number of words of a text that counts as short. Only in a short text does the place of a word count. */
 const SHORT_WORDS = 8;
 
@@ -178,6 +180,22 @@ function proposeLined(value: Primitive, context: StepContext): ExtractionRule[] 
   return rules;
 }
 
+/** Tools whose calls since the task are as many as a number says, also one in a text. */
+function proposeCounts(value: Primitive, context: StepContext): ExtractionRule[] {
+  const wanted = typeof value === 'string' && COUNT.test(value) ? Number(value) : amountOf(value);
+  const progress = context.source('progress');
+  const made = isObject(progress) && isObject(progress.task) ? progress.task : {};
+  const tools = Object.keys(made).slice(0, COUNTED);
+  return tools
+    .filter((tool) => made[tool] === wanted)
+    .map((tool) => ({
+      from: 'progress',
+      path: ['task', { pick: 'calls', tool }],
+      span: null,
+      writing: isNumber(value) ? 'same' : 'text',
+    }));
+}
+
 /** Values that are counted, or computed from a day, a time or a number of the step. */
 function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
@@ -185,18 +203,8 @@ function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule
     for (const by of proposeReckonings(base, value, context))
       rules.push({ ...rule, path: [...rule.path, { pick: 'reckoned', by }] });
   };
-  const wanted = amountOf(value);
-  if (wanted !== undefined) {
-    const progress = context.source('progress');
-    const made = isObject(progress) && isObject(progress.task) ? progress.task : {};
-    for (const tool of Object.keys(made).slice(0, COUNTED))
-      if (made[tool] === wanted)
-        rules.push({
-          from: 'progress',
-          path: ['task', { pick: 'calls', tool }],
-          span: null,
-          writing: isNumber(value) ? 'same' : 'text',
-        });
+  rules.push(...proposeCounts(value, context));
+  if (amountOf(value) !== undefined) {
     for (const { from, path, amount } of listAmounts(context))
       add(amount, { from, path, span: null, writing: 'same' });
     return rules;

@@ -127,6 +127,10 @@ class Labelling {
   readonly #worded: (WordedAnswer | null)[];
   readonly #grounds: Ground[];
   readonly #filled = new Map<string, StudentBlock[] | null>();
+  /** Values that the rules of a class find at a step. */
+  readonly #computed = new Map<string, readonly string[]>();
+  /** The class whose template gives each step's answer; −1 without one. */
+  #assigned: Int16Array = new Int16Array(0);
   /** By place. */
   #constants: ReadonlyMap<string, ReadonlySet<number>> = new Map();
   #grounded: ReadonlyMap<string, ReadonlySet<number>> = new Map();
@@ -165,6 +169,7 @@ class Labelling {
 
   label(): LabelledAnswers {
     const ofStep = this.#assign();
+    this.#assigned = ofStep.slice();
     this.#constants = this.#findConstants();
     this.#grounded = this.#findGrounded();
     this.#style = this.#findStyle();
@@ -182,11 +187,21 @@ class Labelling {
     const id = `${c} ${i}`;
     let filled = this.#filled.get(id);
     if (filled === undefined) {
-      const made = fillTemplate(this.#stage.classes[c]!.template, this.#stage.examples[i]!.context);
+      const found: string[] = [];
+      const made = fillTemplate(this.#stage.classes[c]!.template, this.#stage.examples[i]!.context, found);
       filled = typeof made === 'string' ? null : made.value;
       this.#filled.set(id, filled);
+      if (filled !== null && found.length > 0) this.#computed.set(id, found);
     }
     return filled;
+  }
+
+  /** What a step holds, with the values that the rules of these classes compute from it. */
+  #groundOf(classes: readonly number[], i: number): Ground {
+    const computed = classes.flatMap((c) =>
+      c < 0 || this.#fill(c, i) === null ? [] : (this.#computed.get(`${c} ${i}`) ?? []),
+    );
+    return this.#grounds[i]!.with(computed);
   }
 
   #agrees(c: number, i: number): boolean {
@@ -355,17 +370,12 @@ class Labelling {
     if (a === null && b === null) return this.#agrees(c, i);
     if (a === null || b === null || a.fixed !== b.fixed) return false;
     const pairs = pairTexts(a, b, (place) => this.#optional.has(place));
+    const held = this.#groundOf([c, this.#assigned[i]!], i);
     return (
       pairs?.every(([{ place, facts }, other]) => {
         return (
           areGrounded(facts, other.facts, this.#grounds[i]!, this.#grounded.get(place) ?? NO_WORDS) &&
-          valuesMatch(
-            facts,
-            other.facts,
-            this.#grounds[i]!,
-            this.#constants.get(place),
-            this.#affirmedAt(place, i),
-          ) &&
+          valuesMatch(facts, other.facts, held, this.#constants.get(place), this.#affirmedAt(place, i)) &&
           !haveOtherMeanings(
             facts,
             other.facts,
@@ -775,7 +785,8 @@ class Labelling {
       const content = this.#stage.examples[i]!.content;
       const same = order.find((c) => {
         const filled = this.#fill(c, i);
-        return filled !== null && known.isSame(labels[c]!, filled, content, this.#grounds[i]!);
+        const ground = this.#groundOf([c], i);
+        return filled !== null && known.isSame(labels[c]!, filled, content, ground);
       });
       if (same !== undefined) ofStep[i] = same;
     }

@@ -11,6 +11,7 @@
 import { fillTemplate } from '../student/model/answer-template.ts';
 import type { StudentBlock } from '../student/model/decision.ts';
 import { differInLooks, type OtherLooks } from '../student/model/equivalence.ts';
+import { canonicalText } from '../student/model/json-values.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
 import { canonicalCall, readLaterTools } from './later-calls.ts';
@@ -35,8 +36,11 @@ interface LabelledSteps {
  * this is the true share. One exception among few runs does not show that the share is smaller.
  */
 const MADE = { share: 0.9, chance: 0.05 } as const;
-/** Minimum number of runs that do without the usual lookup. */
-const RUNS_WITHOUT = 4;
+/**
+ * Minimum number of runs that do without the usual lookup. A lookup without arguments cannot look at the wrong thing, so
+ * fewer runs are enough.
+ */
+const RUNS_WITHOUT = { usual: 4, no_arguments: 2 } as const;
 
 /** A step with an answer that differs from the usual one only in lookups. */
 interface OtherStep {
@@ -47,6 +51,8 @@ interface OtherStep {
   tools: readonly string[];
   /** Whether the run makes all usual calls at this step or later. */
   is_made: boolean;
+  /** Whether the usual calls that the run does not make have arguments. */
+  has_arguments: boolean;
 }
 
 /** @returns the tools of the lookups that differ, by label of the usual answer */
@@ -92,7 +98,8 @@ function isLikely(made: number, of: number): boolean {
 
 /** Whether enough runs leave the usual look out, and nothing tells these runs from those that make it. */
 function doWithout(stage: LabelledSteps, label: number, without: readonly OtherStep[]): boolean {
-  if (countRuns(stage, without) < RUNS_WITHOUT) return false;
+  const hasArguments = without.some(({ has_arguments }) => has_arguments);
+  if (countRuns(stage, without) < RUNS_WITHOUT[hasArguments ? 'usual' : 'no_arguments']) return false;
   const { ofStep, labels } = stage;
   const usual = [...ofStep.keys()].filter((i) => ofStep[i]! >= 0 && labels[ofStep[i]!] === label);
   const steps = without.map(({ step }) => step);
@@ -148,8 +155,14 @@ function compareAt(
   const tools = differInLooks(given, golden);
   if (tools === null) return null;
   const made = new Set([...callsOf(golden), ...later(step)]);
-  return { step, usual, tools, is_made: callsOf(given).every((call) => made.has(call)) };
+  const missing = given.filter((block) => block.type === 'tool_call' && !made.has(canonicalCall(block)));
+  const has_arguments = missing.some(
+    (block) => block.type === 'tool_call' && canonicalText(block.input) !== NO_ARGUMENTS,
+  );
+  return { step, usual, tools, is_made: missing.length === 0, has_arguments };
 }
+
+const NO_ARGUMENTS = canonicalText({});
 
 function callsOf(content: readonly StudentBlock[]): string[] {
   return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));

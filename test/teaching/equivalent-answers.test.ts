@@ -489,6 +489,25 @@ describe('another path of few runs', () => {
     expect(judge(makeOne(5, 'refund'), other).agrees).toEqual([false]);
   });
 
+  it('is the same answer if two runs omit a lookup that takes no arguments', () => {
+    const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
+    const makeOne =
+      (runs: number, end: string, input: Record<string, unknown> = {}) =>
+      (i: number): LearnedStep[] => {
+        const isOther = i % 12 === 5 && i < 12 * runs;
+        return makeParallel(i, [
+          [isOther ? words(i) : { name: 'get_order', input, result: { found: true } }],
+          [of(i, isOther ? end : 'note')],
+          [of(i, 'get_customer')],
+        ]);
+      };
+    const other = [callAnswer('search', { words: 'something else' }).content];
+    expect(judge(makeOne(2, 'note'), other).agrees).toEqual([true]);
+    expect(judge(makeOne(1, 'note'), other).agrees).toEqual([false]);
+    expect(judge(makeOne(2, 'refund'), other).agrees).toEqual([false]);
+    expect(judge(makeOne(2, 'note', { all: true }), other).agrees).toEqual([false]);
+  });
+
   it('is the same answer when nearly all of few runs make the look later', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne =
@@ -586,6 +605,35 @@ it('a count that no step holds is not part of the wording', () => {
     ),
   );
   expect(agreed).toHaveLength(1);
+});
+
+it('a text may leave out a count of calls, but not tell another one', () => {
+  const countOf = (i: number): number => 1 + ((i * 5) % 4);
+  const listTexts = (i: number, count: number): string[] => [
+    `I asked for changes in ${orderOf(i)}.`,
+    `Asked for changes in ${orderOf(i)}: ${count} comments.`,
+    `${orderOf(i)} has ${count} comments now; I asked for changes.`,
+  ];
+  const reviewRun = (i: number): LearnedStep[] =>
+    makeRun(`run-${i}`, `Review ${orderOf(i)}.`, [
+      ...range(countOf(i)).map((at) => ({
+        name: 'note',
+        input: { id: orderOf(i), line: 3 * at + i },
+        result: { id: orderOf(i) },
+      })),
+      { name: 'refund', input: { id: orderOf(i) }, result: { done: true } },
+      listTexts(i, countOf(i))[(i * 7) % 3]!,
+    ]);
+  const student = makeStudent(range(36).flatMap(reviewRun));
+  for (const i of [50, 51, 52, 53]) {
+    const { step } = reviewRun(i).at(-1)!;
+    const proposal = student.propose(step);
+    const judge = (count: number): boolean[] =>
+      listTexts(i, count).map((text) => student.agrees(step, proposal, textAnswer(text).content));
+    expect(proposal.score).toBeLessThan(0.2);
+    expect(judge(countOf(i))).toEqual([true, true, true]);
+    expect(judge(countOf(i) + 1)).toEqual([true, false, false]);
+  }
 });
 
 it('another template of the same answer counts only if it gives the same values', () => {

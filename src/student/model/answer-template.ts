@@ -64,15 +64,19 @@ interface Filled<T> {
 /** Why a template cannot be filled. */
 type Unfilled = 'missing_value' | 'disagreement';
 
-/** Fills a template with a step's own values. */
+/**
+ * Fills a template with a step's own values.
+ * @param found receives the values that the slots' rules find
+ */
 export function fillTemplate(
   template: AnswerTemplate,
   context: StepContext,
+  found: string[] = [],
 ): Filled<StudentBlock[]> | Unfilled {
   const content: StudentBlock[] = [];
   let doubt = 0;
   if (template.text !== null) {
-    const text = fillNode(template.text, context, true);
+    const text = fillNode(template.text, context, found, true);
     if (typeof text === 'string') {
       if (template.calls.length === 0) return text;
     } else if (
@@ -85,7 +89,7 @@ export function fillTemplate(
     }
   }
   if (template.json !== undefined) {
-    const filled = fillNode(template.json.value, context);
+    const filled = fillNode(template.json.value, context, found);
     if (typeof filled === 'string') return filled;
     const text = JSON.stringify(filled.value, null, template.json.indent);
     if (text.length > STUDENT_CORE.answer) return 'missing_value';
@@ -99,7 +103,7 @@ export function fillTemplate(
     calls += items.length;
     if (calls > STUDENT_CORE.answer_calls) return 'missing_value';
     for (const item of items) {
-      const filled = fillNode(input, item === NO_ITEM ? context : contextOfItem(context, item));
+      const filled = fillNode(input, item === NO_ITEM ? context : contextOfItem(context, item), found);
       if (typeof filled === 'string') return filled;
       doubt = Math.max(doubt, filled.doubt);
       content.push({ type: 'tool_call', id: '', name, input: filled.value });
@@ -113,23 +117,31 @@ const NO_ITEM = Symbol('no element');
 /**
  * @param isProse whether the node is part of a text that people read, in which `12.5` and `12.50` are the same number
  */
-function fillNode(node: TemplateNode, context: StepContext, isProse = false): Filled<unknown> | Unfilled {
+function fillNode(
+  node: TemplateNode,
+  context: StepContext,
+  found: string[],
+  isProse = false,
+): Filled<unknown> | Unfilled {
   switch (node.is) {
     case 'constant': {
       const value = node.digits === undefined ? node.value : exactNumber(node.digits);
       for (const guard of node.guards) {
-        const found = applyRule(guard, context);
-        if (found !== undefined && !sameValue(found, value)) return { value, doubt: 0.5 };
+        const guarded = applyRule(guard, context);
+        if (guarded !== undefined && !sameValue(guarded, value)) return { value, doubt: 0.5 };
       }
       return { value, doubt: 0 };
     }
-    case 'slot':
-      return fillSlot(node.rules, context, isProse);
+    case 'slot': {
+      const filled = fillSlot(node.rules, context, isProse);
+      if (typeof filled !== 'string' && isPrimitive(filled.value)) found.push(textOfPrimitive(filled.value));
+      return filled;
+    }
     case 'text': {
       let text = '';
       let doubt = 0;
       for (const part of node.parts) {
-        const filled = fillNode(part, context, isProse);
+        const filled = fillNode(part, context, found, isProse);
         if (typeof filled === 'string') return filled;
         if (!isPrimitive(filled.value)) return 'missing_value';
         text += textOfPrimitive(filled.value);
@@ -142,7 +154,7 @@ function fillNode(node: TemplateNode, context: StepContext, isProse = false): Fi
       let doubt = 0;
       for (const item of takeItems(node.each, context) ?? [NO_ITEM]) {
         if (item === NO_ITEM) return 'missing_value';
-        const filled = fillNode(node.item, contextOfItem(context, item));
+        const filled = fillNode(node.item, contextOfItem(context, item), found);
         if (typeof filled === 'string') return filled;
         items.push(filled.value);
         doubt = Math.max(doubt, filled.doubt);
@@ -153,7 +165,7 @@ function fillNode(node: TemplateNode, context: StepContext, isProse = false): Fi
       const items: unknown[] = [];
       let doubt = 0;
       for (const item of node.items) {
-        const filled = fillNode(item, context);
+        const filled = fillNode(item, context, found);
         if (typeof filled === 'string') return filled;
         items.push(filled.value);
         doubt = Math.max(doubt, filled.doubt);
@@ -164,7 +176,7 @@ function fillNode(node: TemplateNode, context: StepContext, isProse = false): Fi
       const object: Record<string, unknown> = {};
       let doubt = 0;
       for (const [key, field] of node.fields) {
-        const filled = fillNode(field, context);
+        const filled = fillNode(field, context, found);
         if (typeof filled === 'string') return filled;
         object[key] = filled.value;
         doubt = Math.max(doubt, filled.doubt);

@@ -8,7 +8,7 @@
  *
  * Two wordings are equivalent if both deny or neither does, if their outcomes do not contradict each other,
  * and if neither replaces a value, or a word with content, by another one. A value that only one of them has
- * must occur in the step. The same holds for words that golden texts took from the step (`grounded`). A text
+ * must occur in the step, or a proven rule must compute it from the step. The same holds for words that golden texts took from the step (`grounded`). A text
  * with a word of this kind is refused if the present step lacks that word. A wording that no golden run had must also
  * consist mostly of words that golden runs used for this answer, without words that they used only for other
  * answers.
@@ -137,13 +137,25 @@ export class Ground {
   #words: ReadonlySet<string>[] | null = null;
   #values: string[] = [];
   #scans = 0;
+  #base: Ground | null = null;
+  #computed: ReadonlySet<string> = new Set();
 
   constructor(step: Pick<StepDigest, 'sources'>) {
     this.#step = step;
   }
 
+  /** This ground, which also holds values that proven rules compute from the step, such as a count of its calls. */
+  with(computed: readonly string[]): Ground {
+    if (computed.length === 0) return this;
+    const ground = new Ground(this.#step);
+    ground.#base = this;
+    ground.#computed = new Set(computed.map((value) => value.toLowerCase()));
+    return ground;
+  }
+
   /** Whether the step holds a value, as it is written or as a plain number. */
   holds(value: string): boolean {
+    if (this.#base !== null) return this.#computed.has(value.toLowerCase()) || this.#base.holds(value);
     if (this.#text === null) {
       const values: string[] = [];
       for (const { name, value: source } of this.#step.sources)

@@ -554,10 +554,11 @@ function fillAnswer(
   let answer: { content: StudentBlock[]; chosen: number; doubt: number } | null = null;
   let failed: UncoveredReason = 'missing_value';
   const ground = new Ground(context.step);
+  const computed: string[] = [];
   let most = 0;
   for (const [c, weight] of classes.slice(0, CLASSES_FILLED)) {
     const { template, label, path } = group.classes[c]!;
-    const filled = fillTemplate(template, context);
+    const filled = fillTemplate(template, context, computed);
     if (typeof filled === 'string') failed = filled;
     else if (!wordings.isGrounded(label, filled.value, ground)) continue;
     else if (answer === null) {
@@ -570,7 +571,7 @@ function fillAnswer(
         label,
         spellAnswer(answer.content, context.step),
         spellAnswer(filled.value, context.step),
-        ground,
+        ground.with(computed),
       )
     ) {
       // Two templates agreed on golden steps, but disagree on this step.
@@ -591,17 +592,19 @@ function areEquivalent(
   const [given, other] = [spellAnswer(answer, step), spellAnswer(otherAnswer, step)];
   if (contentsAgree(given, other)) return true;
   if (ready === undefined || label < 0) return false;
-  const ground = new Ground(step);
   const { wordings, group } = ready;
-  if (wordings.isSame(label, given, other, ground)) return true;
+  const held = new Ground(step);
+  if (wordings.isSame(label, given, other, held)) return true;
   const context = new StepContext(step);
+  const computed: string[] = [];
   const ways = group.classes.flatMap(({ label: ofClass, template, path }) => {
-    const filled = ofClass === label ? fillTemplate(template, context) : '';
+    const filled = ofClass === label ? fillTemplate(template, context, computed) : '';
     return typeof filled === 'string' ? [] : [{ path, content: spellAnswer(filled.value, step) }];
   });
+  const ground = held.with(computed);
   const own = new Set(ways.flatMap(({ path, content }) => (contentsAgree(given, content) ? [path] : [])));
   // Two templates of one way may agree on nearly all golden steps and disagree on this step.
-  return ways.some(
+  return [{ path: undefined, content: given }, ...ways].some(
     ({ path, content }) =>
       wordings.isSame(label, content, other, ground) &&
       (path === undefined || !own.has(path) || wordings.haveSameValues(label, given, content, ground)),
