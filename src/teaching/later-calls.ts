@@ -2,8 +2,9 @@
 
 import type { StudentBlock } from '../student/model/decision.ts';
 import { canonicalText } from '../student/model/json-values.ts';
-import { LOOKS } from '../student/model/look-calls.ts';
+import { isLookCall, LOOKS, nameOfUse } from '../student/model/look-calls.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
+import { isShell } from '../student/model/shell-commands.ts';
 import { MARK } from '../student/model/step-marks.ts';
 
 /** A call in the form in which runs are compared. */
@@ -11,12 +12,24 @@ export function canonicalCall(block: Extract<StudentBlock, { type: 'tool_call' }
   return `${JSON.stringify(block.name)}${canonicalText(block.input)}`;
 }
 
-/** The name of the tool that a call in canonical form calls. */
-function toolOfCall(call: string): string {
-  return /^"((?:[^"\\]|\\.)*)"/.exec(call)?.[1] ?? '';
+/** What a call in canonical form uses to change something; null for a call that only looks. */
+function readChange(call: string): string | null {
+  const [written = '""', name = ''] = /^"((?:[^"\\]|\\.)*)"/.exec(call) ?? [];
+  if (LOOKS.test(name)) return null;
+  if (!isShell(name)) return name;
+  const block = {
+    type: 'tool_call',
+    id: '',
+    name,
+    input: JSON.parse(call.slice(written.length)) as unknown,
+  } as const;
+  return isLookCall(block) ? null : nameOfUse(block);
 }
 
-/** A column for each tool that does more than look: the steps whose runs call the tool later. */
+/**
+ * A column for each tool that does more than look, and for each such program of a shell: the steps whose runs call it
+ * later.
+ */
 export function readLaterTools({
   examples,
   later,
@@ -26,8 +39,8 @@ export function readLaterTools({
 }): MarkColumn[] {
   const columns = new Map<string, MarkColumn>();
   for (let i = 0; i < examples.length; i++)
-    for (const name of new Set([...later(i)].map(toolOfCall))) {
-      if (LOOKS.test(name)) continue;
+    for (const name of new Set([...later(i)].map(readChange))) {
+      if (name === null) continue;
       const column = columns.get(name) ?? {
         key: 0,
         kind: MARK.past,

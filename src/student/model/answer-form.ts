@@ -12,6 +12,7 @@ import { nameOutcomes, readFacts } from './agreement.ts';
 import { kindOfAnswer } from './answer-kind.ts';
 import { Ground } from './equivalence.ts';
 import { hashString, isObject } from './json-values.ts';
+import { programOf, readShellCommand } from './shell-commands.ts';
 import type { StepDigest } from './step.ts';
 
 const AFTER = ' after ';
@@ -47,7 +48,10 @@ function nameText(content: readonly TurnBlock[]): string {
   return nameOutcomes(readFacts(text));
 }
 
-/** Arguments that the agent chose: short words that the step does not contain. Other arguments come from the step. */
+/**
+ * Arguments that the agent chose: short words that the step does not contain, and the program of a shell's command. Other
+ * arguments come from the step.
+ */
 function listFixed(content: readonly TurnBlock[], step: Pick<StepDigest, 'sources'>): string {
   const ground = new Ground({ sources: step.sources.filter(({ name }) => name !== 'system') });
   const found = new Set<string>();
@@ -63,7 +67,17 @@ function listFixed(content: readonly TurnBlock[], step: Pick<StepDigest, 'source
     } else if (Array.isArray(value)) for (const item of value) visit(key, item);
     else if (isObject(value)) for (const name of Object.keys(value)) visit(name, value[name]);
   };
-  for (const block of content) if (block.type === 'tool_call') visit('', block.input);
+  for (const block of content) {
+    if (block.type !== 'tool_call') continue;
+    const command = readShellCommand(block);
+    const program = command === null ? null : programOf(block);
+    if (command === null || program === null) visit('', block.input);
+    else {
+      const { [command.key]: _command, ...others } = block.input as Record<string, unknown>;
+      found.add(`${command.key}=${program}`);
+      visit('', others);
+    }
+  }
   return [...found].sort().join(', ');
 }
 

@@ -27,7 +27,8 @@ import {
 } from './agreement.ts';
 import type { StudentBlock } from './decision.ts';
 import { canonicalText, hashString, isObject, isPrimitive, textOfPrimitive } from './json-values.ts';
-import { differInOptions, isLookCall } from './look-calls.ts';
+import { differInOptions, isLookCall, nameOfUse } from './look-calls.ts';
+import { isWiderLook } from './shell-commands.ts';
 import type { StepDigest } from './step.ts';
 
 /** The content of golden texts with one label at one place. Plain JSON. */
@@ -349,8 +350,9 @@ function isAmong(
 }
 
 /**
- * The tools of the calls that only one of two answers has; empty if both answers make the same looks in another order.
- * @returns null unless all these calls only look, each answer with other tools
+ * The tools of the calls that only one of two answers has, for a shell with the program; empty if both answers make the
+ * same looks in another order.
+ * @returns null unless all these calls only look, each answer with other tools, or a shell's program at more of the same
  */
 export function differInLooks(
   given: readonly StudentBlock[],
@@ -363,8 +365,10 @@ export function differInLooks(
   if (![...missing, ...added].every(isLookCall)) return null;
   // Other calls may depend on the order.
   if (missing.length + added.length === 0) return own.every(isLookCall) ? [] : null;
-  const tools = new Set(missing.map(({ name }) => name));
-  return added.some(({ name }) => tools.has(name)) ? null : [...tools, ...added.map(({ name }) => name)];
+  const isOther = (call: (typeof added)[number]): boolean =>
+    missing.every((each) => nameOfUse(each) !== nameOfUse(call) || isWiderLook(each, call));
+  if (!added.every(isOther)) return null;
+  return [...new Set([...missing, ...added].map(nameOfUse))];
 }
 
 /**

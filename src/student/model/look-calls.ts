@@ -5,6 +5,7 @@
 
 import type { StudentBlock } from './decision.ts';
 import { canonicalText, isNumber, isObject } from './json-values.ts';
+import { isShellLook, programOf } from './shell-commands.ts';
 
 /** Names of tools that change nothing: their beginnings, or what they open. */
 export const LOOKS =
@@ -22,8 +23,15 @@ const OPTIONS =
 type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
 
 /** Whether a call changes nothing. */
-export function isLookCall({ name, input }: CallBlock): boolean {
-  return LOOKS.test(name) || (READS.test(name) && !CHANGES.test(canonicalText(input)));
+export function isLookCall(call: CallBlock): boolean {
+  const { name, input } = call;
+  return LOOKS.test(name) || (READS.test(name) && !CHANGES.test(canonicalText(input))) || isShellLook(call);
+}
+
+/** What a call uses: its tool, and for a command of a shell the program. */
+export function nameOfUse(call: CallBlock): string {
+  const program = programOf(call);
+  return program === null ? call.name : `${call.name} ${program}`;
 }
 
 /**

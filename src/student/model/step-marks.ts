@@ -6,6 +6,7 @@
 import { canonicalNumber, digitsOf } from '../../std/exact-json.ts';
 import { hashString, isObject, mixNumber } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
+import { nameOfUse } from './look-calls.ts';
 import { readSentences } from './prompt-sentences.ts';
 import { readTokens, type TextToken } from './text-tokens.ts';
 
@@ -101,17 +102,20 @@ export class StepMarks {
     }
   }
 
-  /** Marks the sequence of earlier calls. In both lists, the latest comes first. */
+  /**
+   * Marks the sequence of earlier calls, those of a shell with their program. In both lists, the latest comes first.
+   */
   markPast(calls: readonly PastCall[], results: readonly PastResult[]): void {
+    const uses = calls.map(({ id, name, input }) => nameOfUse({ type: 'tool_call', id, name, input }));
     let trail = 0;
     for (let back = 0; back < 3; back++) {
-      trail = mixNumber(
-        Math.imul(trail, 31) + (calls[back] === undefined ? 7 : hashString(calls[back]!.name)),
-      );
+      trail = mixNumber(Math.imul(trail, 31) + (uses[back] === undefined ? 7 : hashString(uses[back]!)));
       this.mark(MARK.past, hashString(`trail ${back}`), trail);
     }
     const counts = new Map<string, number>();
     for (const call of calls) counts.set(call.name, (counts.get(call.name) ?? 0) + 1);
+    for (const [at, use] of uses.entries())
+      if (use !== calls[at]!.name) counts.set(use, (counts.get(use) ?? 0) + 1);
     for (const [name, count] of counts) {
       if (counts.size > 40) break;
       this.mark(MARK.past, hashString(`called ${name}`), Math.min(count, 6));
