@@ -53,7 +53,7 @@ const LOOKING_SUBCOMMANDS: Readonly<Record<string, readonly string[]>> = {
 const SUBCOMMANDS = new Set([...Object.keys(LOOKING_SUBCOMMANDS), 'service', 'npm', 'pip', 'apt', 'apt-get']);
 /** Options with which even such a program may change something: it writes a file, or deletes old logs. */
 const WRITING =
-  /^(?:-o|--output|--vacuum|--rotate|--flush|--sync|--relinquish|--setup-keys|--cursor-file|--ext-diff)/;
+  /^(?:-[A-Za-z]*[oOK]|--output|--vacuum|--rotate|--flush|--sync|--relinquish|--setup-keys|--cursor-file|--ext-diff)/;
 
 /** Options that determine only how much a program shows, and in what form. */
 const SHOWING: Readonly<Record<string, RegExp>> = {
@@ -95,8 +95,8 @@ export function readShellCommand({ name, input }: CallBlock): ShellCommand | nul
 const SPECIAL = /[;&<>$()`\\\n#{}!]/;
 
 function readPipeline(key: string, command: string): ShellCommand | null {
-  const redirected = / ?(?:\d?>&\d|[12&]?> ?\/dev\/null)(?=\s|$)/g;
-  let text = command.trim().replaceAll(redirected, '');
+  // Only at the end: before it, this may be part of a quoted text.
+  let text = command.trim().replace(/(?: ?(?:\d?>&\d|[12&]?> ?\/dev\/null))+$/, '');
   const into = /^([^'"]*?)\s*(?<![\d>&])>\s*([\w./-]+)$/.exec(text);
   if (into !== null) text = into[1]!;
   const stages: string[][] = [[]];

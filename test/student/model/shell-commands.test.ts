@@ -44,6 +44,7 @@ describe('a command of a shell', () => {
     ['ls "$(rm b)"', 'ls'],
     ['tail -n 20 a && rm b', 'tail -n 30 a && rm b'],
     ['echo "x > a"', 'echo "x > b"'],
+    ["grep 'a > /dev/null b' c", "grep 'a b' c"],
   ])('has another effect: %s, %s', (a, b) => {
     expect(spell(a)).not.toBe(spell(b));
   });
@@ -68,7 +69,7 @@ describe('a command of a shell', () => {
         'ls\nrm a',
         'cat <(rm a)',
       ],
-      ...['', '| cat', 'ls || rm a', 'A=1 ls', 'ls {a,b}', 'sed -i s/a/b/ c'],
+      ...['', '| cat', 'ls || rm a', 'A=1 ls', 'ls {a,b}', 'sed -i s/a/b/ c', 'sort -ro a b', 'ss -K'],
     ];
     expect(looks.filter((command) => !isLookCall(run(command)))).toEqual([]);
     expect(changes.filter((command) => isLookCall(run(command)))).toEqual([]);
