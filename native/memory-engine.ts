@@ -1,6 +1,7 @@
 /**
- * Memory that two processes share, which JavaScript cannot create: the addon if it was compiled (`compile.mjs`).
- * Without it, or on a system without Linux's memfd, data goes between processes through a pipe. Any thread.
+ * Memory that two processes share, which JavaScript cannot create, and memory that the C library can return to the
+ * system: the addon if it was compiled (`compile.mjs`). Without it, or on a system without Linux's memfd, data goes
+ * between processes through a pipe. Any thread.
  * The addon replaces the pages of a SharedArrayBuffer by those of the memory, in place. So all threads of the process
  * see the memory without their own mappings, the garbage collector neither counts nor moves it, and all other code
  * sees an ordinary buffer.
@@ -33,6 +34,15 @@ interface MemoryEngine {
 
   /** Returns pages of a memory to the system; they are then empty. @returns 0, or an error number, negative */
   emptyMemory(descriptor: number, from: number, bytes: number): number;
+
+  /**
+   * Returns to the system the pages that the C library keeps for later allocations. Other threads that allocate wait
+   * for it, some milliseconds.
+   * @param kept bytes that stay at the end of the heap
+   * @returns 1 if pages were returned; 0 if there were none, or with another C library than
+   * glibc
+   */
+  trimMemory(kept: number): number;
 }
 
 /** The result on a system without such memory: ENOSYS on most systems. */
@@ -43,10 +53,16 @@ const memoryFallback: MemoryEngine = {
   mapMemory: () => NOT_THERE,
   unmapMemory: () => 0,
   emptyMemory: () => NOT_THERE,
+  trimMemory: () => 0,
 };
 
 /** The functions in use: the addon's if it could be loaded, otherwise ones that only report failure. */
 export const memoryEngine: MemoryEngine = {
-  ...(loadFunctions<MemoryEngine>('memory.node', ['makeMemory', 'mapMemory', 'unmapMemory', 'emptyMemory']) ??
-    memoryFallback),
+  ...(loadFunctions<MemoryEngine>('memory.node', [
+    'makeMemory',
+    'mapMemory',
+    'unmapMemory',
+    'emptyMemory',
+    'trimMemory',
+  ]) ?? memoryFallback),
 };

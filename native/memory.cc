@@ -1,5 +1,5 @@
 /**
- * Memory that two processes share; `memory-engine.ts` documents it. Plain Node-API. Any thread: no state is kept
+ * Memory that two processes share, and memory that a process gives back; `memory-engine.ts` documents it. Plain Node-API. Any thread: no state is kept
  * between calls.
  */
 #include <fcntl.h>
@@ -10,6 +10,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstdint>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "arguments.h"
 
@@ -131,12 +135,24 @@ napi_value EmptyMemory(napi_env env, napi_callback_info info) {
 #endif
 }
 
+napi_value TrimMemory(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  uint32_t kept = 0;
+  if (!ReadArguments(env, info, 1, arguments) || !ReadWhole(env, arguments[0], 0, &kept)) return nullptr;
+#ifdef __GLIBC__
+  return MakeNumber(env, malloc_trim(kept));
+#else
+  return MakeNumber(env, 0);
+#endif
+}
+
 napi_value Init(napi_env env, napi_value exports) {
   return Export(env, exports,
                 {{"makeMemory", MakeMemory},
                  {"mapMemory", MapMemory},
                  {"unmapMemory", UnmapMemory},
-                 {"emptyMemory", EmptyMemory}});
+                 {"emptyMemory", EmptyMemory},
+                 {"trimMemory", TrimMemory}});
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ import { CAPTURE_STOP_MS } from './threads/gateway-server.ts';
 import { assertLimitRelations } from './threads/limit-relations.ts';
 import { openOtelExport } from './threads/otel-export-process.ts';
 import { ProcessClaims } from './threads/process-claims.ts';
+import { QuietWatch } from './threads/quiet-watch.ts';
 import { type Capture, guardOf, startServers } from './threads/server-start.ts';
 import type { Parts } from './threads/server-thread.ts';
 import { ServiceParts } from './threads/service-parts.ts';
@@ -148,6 +149,10 @@ async function startAll(
     start: () =>
       isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null,
     stop: (made) => (made === null ? undefined : closeMappedMemory(made)),
+  });
+  await running.start({
+    start: () => new QuietWatch({ collects: false, trims: true }),
+    stop: (watch) => watch.stop(),
   });
   const notice = new StopNotice();
   const starting: Starting = { config, parts, shared, memory, reads, notice, log, running };

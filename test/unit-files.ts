@@ -35,7 +35,7 @@ export const UNIT = [
   'test/student/serving/{request-rules,service-step,tool-schemas,step-handler}.test.ts',
   'test/house/{bench-results,clocks,config,configuration,docs,errors,exports,import-direction}.test.ts',
   'test/house/{lazy-driver,permissions,test-rules,threads,unit-tests}.test.ts',
-  'test/threads/{background-rest,limit-relations,service-parts}.test.ts',
+  'test/threads/{background-rest,limit-relations,quiet-watch,service-parts}.test.ts',
 ] as const;
 
 /**

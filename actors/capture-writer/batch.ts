@@ -22,6 +22,7 @@ import type { SetApart } from '../../src/domain/capture-cause.ts';
 import { END_CAUSES } from '../../src/domain/end-cause.ts';
 import type { CapturedExchange, FinishedExchange, RequestForm } from '../../src/domain/exchange.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
+import { announceSpare } from '../../src/std/spare-memory.ts';
 import type { BodyMemory } from './body-memory.ts';
 import type { MemoryPart } from './mapped-memory.ts';
 import { CAPTURE_SLAB_BYTES } from './mapped-memory.ts';
@@ -55,6 +56,15 @@ export class SlabPool {
    */
   constructor(part: MemoryPart | null = null) {
     this.#part = part;
+    announceSpare(this);
+  }
+
+  releaseSpare(): void {
+    for (const slab of this.#free.splice(0)) if (this.#isMapped(slab)) this.#part!.give(slab);
+  }
+
+  #isMapped(slab: Uint8Array): boolean {
+    return this.#part !== null && this.#part.find(slab) >= 0;
   }
 
   /** @returns shared memory of at least `bytes` bytes, with undefined content */
@@ -68,7 +78,7 @@ export class SlabPool {
   give(slab: Uint8Array): void {
     if (slab.length !== CAPTURE_SLAB_BYTES) return;
     if (this.#free.length < CAPTURE_FREE_SLABS) this.#free.push(slab);
-    else if (this.#part !== null && this.#part.find(slab) >= 0) this.#part.give(slab);
+    else if (this.#isMapped(slab)) this.#part!.give(slab);
   }
 }
 

@@ -5,6 +5,7 @@
  * are reused, so that few are allocated. Server threads, one instance each.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
+import { announceSpare } from '../../src/std/spare-memory.ts';
 import type { MemoryPart } from './mapped-memory.ts';
 
 /** Maximum total size of the free cells that a server thread keeps. Further free cells are dropped. */
@@ -47,6 +48,7 @@ export class BodyMemory {
    */
   constructor(part: MemoryPart | null = null) {
     this.#part = part;
+    announceSpare(this);
   }
 
   /** @returns a cell of at least `bytes` bytes, or the longest cell if none is long enough; its content is undefined */
@@ -90,6 +92,25 @@ export class BodyMemory {
   /** Whether the cell belongs to this memory. */
   has(cell: Uint8Array): boolean {
     return this.#cuts.has(cell);
+  }
+
+  /** Drops the free cells of allocations that have no other cells. The pages of the mapped memory go to the system. */
+  releaseSpare(): void {
+    const free = new Map<Cut, number>();
+    for (const cells of this.#free)
+      for (const cell of cells) {
+        const cut = this.#cuts.get(cell)!;
+        free.set(cut, (free.get(cut) ?? 0) + 1);
+      }
+    const unused = new Set([...free].flatMap(([cut, count]) => (count === cut.left ? [cut] : [])));
+    for (const [size, cells] of this.#free.entries())
+      this.#free[size] = cells.filter((cell) => {
+        const cut = this.#cuts.get(cell)!;
+        if (!unused.has(cut)) return true;
+        this.#freeBytes -= cell.length;
+        this.#drop(cell, cut);
+        return false;
+      });
   }
 
   #drop(cell: Uint8Array, cut: Cut): void {

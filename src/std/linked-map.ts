@@ -60,6 +60,11 @@ export class LinkedMap<K, V> {
     return true;
   }
 
+  /** In no particular order. An entry may be deleted while its key is looked at. */
+  keys(): IterableIterator<K> {
+    return this.#entries.keys();
+  }
+
   clear(): void {
     this.#entries.clear();
     this.#oldest = null;

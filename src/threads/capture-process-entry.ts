@@ -48,6 +48,7 @@ import { allowFetching } from '../storage/offload/offloaded-reads.ts';
 import { ReadWatch } from '../storage/read-watch.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
+import { QuietWatch } from './quiet-watch.ts';
 
 /** Longest wait for the database to be closed at the end. */
 const END_MS = 60_000;
@@ -452,3 +453,4 @@ allowFetching(false);
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);
 process.once('disconnect', () => void end());
+new QuietWatch({ collects: true, trims: true });

@@ -34,6 +34,7 @@ import { chooseRest } from './background-rest.ts';
 import { CaptureList } from './capture-list.ts';
 import type { CaptureReaderStart, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 import { ExplainingStudents } from './explaining-students.ts';
+import { QuietWatch } from './quiet-watch.ts';
 
 /** Longest time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
@@ -504,6 +505,7 @@ async function work(): Promise<void> {
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);
+new QuietWatch({ collects: true, trims: true });
 process.once('disconnect', () => {
   try {
     library?.close();

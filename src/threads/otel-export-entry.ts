@@ -9,6 +9,7 @@ import { SpanExport, type TurnSource } from '../otel/span-export.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
 import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-export-protocol.ts';
+import { QuietWatch } from './quiet-watch.ts';
 
 let running: SpanExport | null = null;
 
@@ -51,3 +52,4 @@ setPriority(constants.priority.PRIORITY_LOW);
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);
 process.once('disconnect', () => process.exit(0));
+new QuietWatch({ collects: true, trims: true });

@@ -26,6 +26,7 @@ import { runOwnThread } from '../std/own-thread.ts';
 import { servicePaths } from '../storage/lmdb/stores.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { logDamagedValues } from './damage-log.ts';
+import { QuietWatch } from './quiet-watch.ts';
 import { startServerActors } from './server-actors.ts';
 import { ServerThread } from './server-thread.ts';
 import type {
@@ -42,8 +43,10 @@ await loadServer();
 /** Runs the thread until it is stopped. */
 async function serverThread(task: ServerThreadTask): Promise<void> {
   const server = new ControlledServer(task);
+  const watch = new QuietWatch({ collects: false, trims: false });
   Comlink.expose(server, nodeEndpoint(task.control));
   await server.stopped;
+  watch.stop();
   setImmediate(() => {
     task.control.close();
     task.services.close();

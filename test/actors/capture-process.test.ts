@@ -176,6 +176,40 @@ describe.runIf(isNative)('mapped memory', () => {
     expect(again.every((byte) => byte === 0)).toBe(true);
   });
 
+  it('frees all of it for a quiet thread, except for what lies beside cells in use', () => {
+    const part = new MemoryPart(makeMemory(32 * MIB), 0, 1);
+    const memory = new BodyMemory(part);
+    const large = [memory.take(MIB), memory.take(MIB)];
+    const small = Array.from({ length: 200 }, () => memory.take(8_192));
+    for (const cell of [...large, ...small]) cell.fill(7);
+    const used = [large[1]!, small[150]!];
+    for (const cell of [...large, ...small]) if (!used.includes(cell)) memory.give(cell);
+    memory.releaseSpare();
+    expect(used.every((cell) => cell.every((byte) => byte === 7))).toBe(true);
+    // The first large cell, and the run of the first 128 small ones.
+    expect(large[0]!.every((byte) => byte === 0)).toBe(true);
+    expect(small.slice(0, 128).every((cell) => cell[0] === 0)).toBe(true);
+    expect(small.slice(128).every((cell) => cell[0] === 7)).toBe(true);
+    for (const cell of used) memory.give(cell);
+    memory.releaseSpare();
+    expect([...large, ...small].every((cell) => cell[0] === 0)).toBe(true);
+    // A cell that is returned twice is not handed out twice.
+    memory.give(small[0]!);
+    const again = Array.from({ length: 300 }, () => memory.take(8_192));
+    expect(new Set(again.map((cell) => part.find(cell))).size).toBe(300);
+  });
+
+  it('frees the slabs that a quiet thread does not use', () => {
+    const part = new MemoryPart(makeMemory(32 * MIB), 0, 1);
+    const pool = new SlabPool(part);
+    const slabs = [pool.take(1_000), pool.take(1_000)];
+    for (const slab of slabs) slab.fill(7);
+    pool.give(slabs[0]!);
+    pool.releaseSpare();
+    expect(slabs.map((slab) => slab[0])).toEqual([0, 7]);
+    expect(part.find(pool.take(1_000))).toBe(part.find(slabs[0]!));
+  });
+
   it('frees what bodies no longer use, except for a reserve', () => {
     const part = new MemoryPart(makeMemory(CAPTURE_FREE_CELL_BYTES), 0, 1);
     const memory = new BodyMemory(part);

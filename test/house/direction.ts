@@ -162,6 +162,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   'actor clients': ['std', 'errors', 'domain', 'runtime', 'actors'],
   // Composition: assembles the parts, with an entry for each thread and process.
   threads: [
+    'native',
     'redaction',
     'std',
     'limits',

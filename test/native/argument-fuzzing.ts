@@ -140,6 +140,7 @@ const fitting: Record<string, () => unknown[]> = {
   mapMemory: () => [NO_DESCRIPTOR, makeArray(Uint8Array, 2_000), pick([0, 1])],
   unmapMemory: () => [makeArray(Uint8Array, 2_000)],
   emptyMemory: () => [NO_DESCRIPTOR, 0, 4_096],
+  trimMemory: () => [0],
   setWidestLevel: () => [pick([0, 1, 2, 3])],
   measureTexts: () => [
     'an input',

@@ -132,3 +132,31 @@ describe.runIf(isNative)('memory shared by two processes', () => {
     expect(getSystemErrorName(memoryEngine.emptyMemory(999_999, 0, PAGE))).toBe('EBADF');
   });
 });
+
+/** A process that frees much, but keeps some of what lies between. Prints how far its memory fell by returning pages. */
+const TRIMMING = `const { memoryEngine } = await import(${JSON.stringify(MODULE)});
+  const { readFileSync } = await import('node:fs');
+  const readAnon = () => Number(/RssAnon:\\s+(\\d+)/.exec(readFileSync('/proc/self/status', 'latin1'))[1]) >> 10;
+  let all = Array.from({ length: 4_000 }, () => Buffer.allocUnsafeSlow(32 << 10).fill(1));
+  const full = readAnon();
+  all = all.filter((_, at) => at % 40 === 0);
+  let returned = 0;
+  while (readAnon() > full - 80) {
+    gc();
+    returned |= memoryEngine.trimMemory(0);
+    await new Promise(setImmediate);
+  }
+  console.log(returned, all.length);`;
+
+// With musl, nothing is returned.
+const isGlibc = 'glibcVersionRuntime' in (process.report.getReport() as { header: object }).header;
+
+it.runIf(isNative && isGlibc)('pages between allocations are returned to the system', () => {
+  const { stdout, stderr } = spawnSync(process.execPath, [
+    '--expose-gc',
+    '--input-type=module',
+    '-e',
+    TRIMMING,
+  ]);
+  expect(`${stdout}${stderr}`).toBe('1 100\n');
+});

@@ -61,6 +61,21 @@ it('the memory of dropped bodies is reused, and no other', () => {
   expect(cache.takeMemory((1 << 20) + 1)).toBeNull();
 });
 
+it('a quiet thread drops the free memory, and no base', () => {
+  const cache = new BaseCache(4 << 20);
+  for (let id = 1; id <= 100; id++) {
+    const memory = cache.takeMemory(100_000)!.fill(id);
+    cache.add(makeEntry(id, memory, memory.subarray(0, 100_000)), null, '/', null);
+  }
+  const kept = Array.from({ length: 100 }, (_, at) => at + 1).filter((id) => cache.get(id) !== undefined);
+  const before = cache.bytes;
+  cache.releaseSpare();
+  expect(cache.bytes).toBeLessThan(before);
+  expect(kept.length).toBeGreaterThan(20);
+  for (const id of kept) expect(cache.get(id)?.request.raw[99_999]).toBe(id);
+  expect(cache.takeMemory(100_000)!.length).toBeGreaterThanOrEqual(100_000);
+});
+
 it('the cache holds no more memory than it counts, whatever the bodies contain', async () => {
   const add = vi.spyOn(BaseCache.prototype, 'add');
   onTestFinished(() => add.mockRestore());

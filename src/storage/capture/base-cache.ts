@@ -12,6 +12,7 @@ import { crc32 } from 'node:zlib';
 import { copyBytes } from '../../../native/byte-engine.ts';
 import { LinkedMap } from '../../std/linked-map.ts';
 import { RecentMap } from '../../std/recent-map.ts';
+import { announceSpare } from '../../std/spare-memory.ts';
 import { measureSharedPrefix, type PreparedBody } from './prepared-body.ts';
 import type { SecretSet } from './secret-set.ts';
 
@@ -105,6 +106,13 @@ export class BaseCache {
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
+    announceSpare(this);
+  }
+
+  /** Drops the free memory areas. The bases stay, because agents' turns come minutes apart. */
+  releaseSpare(): void {
+    this.#free.clear();
+    this.#freeBytes = 0;
   }
 
   /** Drops these exchanges, because their stored form has changed. */
@@ -122,8 +130,7 @@ export class BaseCache {
 
   clear(): void {
     this.#bytes = 0;
-    this.#free.clear();
-    this.#freeBytes = 0;
+    this.releaseSpare();
     this.#entries.clear();
     this.#runs.clear();
     this.#prints.clear();

@@ -5,7 +5,6 @@
  * of bases is read, from the exchange that has none (the keyframe). Any thread.
  */
 
-import { LinkedMap } from '../../std/linked-map.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { readOffloadedAttachment, readOffloadedBlock } from '../offload/offloaded-reads.ts';
 import { restoreAttachments } from './attachments.ts';
@@ -22,89 +21,33 @@ import {
 import { applyDelta } from './delta.ts';
 import { attachmentsFolder, type CaptureEnv, CaptureFileError, rawFolder, readMetaNumber } from './layout.ts';
 import { RawFileGone, readRawBlock } from './raw-files.ts';
+import { CachedFile, ReadCache, type StoredBodies, type UnpackedBlock } from './read-cache.ts';
 import { decodeMeta, type StoredMeta } from './record.ts';
 import type { BodyPlace, DecodedBodies } from './stored-copy.ts';
-
-/**
- * Estimated overhead of a cache entry, and of each of its buffers. It counts, because short bodies take less space than
- * their overhead.
- */
-const ENTRY_BYTES = 256;
-const BUFFER_BYTES = 200;
-
-/** A map that drops the least recently used entries when its values exceed a number of bytes. */
-class ByteBoundedMap<V> {
-  readonly #max: number;
-  readonly #entries = new LinkedMap<number, { key: number; value: V; bytes: number }>();
-  #bytes = 0;
-
-  constructor(max: number) {
-    this.#max = max;
-  }
-
-  get(key: number): V | undefined {
-    return this.#entries.get(key)?.value;
-  }
-
-  /** @returns false if the value is not kept, because it takes more than half of the bound */
-  set(key: number, value: V, bytes: number): boolean {
-    if (bytes > this.#max / 2) return false;
-    this.#bytes += bytes - (this.#entries.peek(key)?.bytes ?? 0);
-    this.#entries.set(key, { key, value, bytes });
-    while (this.#bytes > this.#max) {
-      const oldest = this.#entries.oldest!;
-      this.#entries.delete(oldest.key);
-      this.#bytes -= oldest.bytes;
-    }
-    return true;
-  }
-}
-
-interface UnpackedBlock {
-  first_id: number;
-  records: Buffer[];
-}
-
-/** Both stored bodies of an exchange, still with placeholders for attachments. */
-interface StoredBodies {
-  request: Buffer;
-  response: Buffer;
-  request_place: BodyPlace;
-}
 
 export class BlockReader {
   readonly #env: CaptureEnv;
   readonly #path: string;
   readonly #folder: string;
   readonly #rawFolder: string;
-  readonly #cacheBytes: number;
-  #blocks: ByteBoundedMap<UnpackedBlock>;
-  /**
-   * The last block that was too large for the cache. Without this copy, each of its exchanges would decompress the
-   * block again.
-   */
-  #large: UnpackedBlock | null = null;
-  #bodies: ByteBoundedMap<StoredBodies>;
+  readonly #cached: CachedFile;
 
   /**
    * @param path the file's path, for messages and for its attachments
-   * @param cacheBytes bound of each of the two caches: decompressed blocks, and bodies
+   * @param cache a cache that other readers share; or the maximum bytes of decompressed blocks in the reader's own cache,
+   *   which may take the same again for bodies
    */
-  constructor(env: CaptureEnv, path: string, cacheBytes: number) {
+  constructor(env: CaptureEnv, path: string, cache: ReadCache | number) {
     this.#env = env;
     this.#path = path;
     this.#folder = attachmentsFolder(path);
     this.#rawFolder = rawFolder(path);
-    this.#cacheBytes = cacheBytes;
-    this.#blocks = new ByteBoundedMap(cacheBytes);
-    this.#bodies = new ByteBoundedMap(cacheBytes);
+    this.#cached = new CachedFile(typeof cache === 'number' ? new ReadCache(2 * cache) : cache);
   }
 
-  /** Empties the caches. */
+  /** Forgets what was read. */
   clear(): void {
-    this.#blocks = new ByteBoundedMap(this.#cacheBytes);
-    this.#bodies = new ByteBoundedMap(this.#cacheBytes);
-    this.#large = null;
+    this.#cached.clear();
   }
 
   /** Id of the first exchange that this file contains or will contain. */
@@ -184,7 +127,7 @@ export class BlockReader {
       limit: 1,
       snapshot: false,
     })) {
-      const known = this.#blocks.get(key) ?? (this.#large?.first_id === key ? this.#large : undefined);
+      const known = this.#cached.block(key);
       if (known !== undefined) return id < key + known.records.length ? known : undefined;
       return this.#guard(key, () => {
         if (id >= key + readBlockCount(value)) return undefined;
@@ -199,8 +142,7 @@ export class BlockReader {
           dictionary = { record, request };
         }
         const block = { first_id: key, records: decodeBlock(head, dictionary) };
-        if (!this.#blocks.set(key, block, head.raw_bytes + ENTRY_BYTES + block.records.length * BUFFER_BYTES))
-          this.#large = block;
+        this.#cached.keepBlock(block, head.raw_bytes);
         return block;
       });
     }
@@ -218,7 +160,7 @@ export class BlockReader {
 
   /** Both stored bodies, still with placeholders for attachments. @throws {CaptureFileError} */
   readStored(id: number): StoredBodies | undefined {
-    const known = this.#bodies.get(id);
+    const known = this.#cached.bodies(id);
     if (known !== undefined) return known;
     // Follows the chain to the keyframe or to a cached body, then builds the bodies in the opposite order.
     const chain: { id: number; parts: RecordParts }[] = [];
@@ -234,7 +176,7 @@ export class BlockReader {
       chain.push({ id: at, parts });
       if (parts.base_distance === 0) break;
       at -= parts.base_distance;
-      base = this.#bodies.get(at);
+      base = this.#cached.bodies(at);
       if (base !== undefined) break;
     }
     let bodies = base ?? { request: EMPTY, response: EMPTY, request_place: NOWHERE };
@@ -248,7 +190,7 @@ export class BlockReader {
       }));
     }
     const kept = leaveOthers(bodies);
-    this.#bodies.set(id, kept, kept.request.length + kept.response.length + ENTRY_BYTES + 2 * BUFFER_BYTES);
+    this.#cached.keepBodies(id, kept);
     return kept;
   }
 }

@@ -2,20 +2,23 @@
  * Presents the files of a growing capture database as one: the sealed files, a file that is being sealed, and the live
  * file, in id order. This class also follows rotations and the replacement of a damaged file. Lists contain only
  * indexed exchanges. Capture reader; synchronous, read-only. Memory: the live file's reader and up to
- * OPEN_CAPTURE_FILES readers of sealed files, each with bounded caches.
+ * OPEN_CAPTURE_FILES readers of sealed files, with one cache in common.
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { listAttachmentNames, readCaptureKeys } from './capture-keys.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, type SealedFile } from './layout.ts';
+import { ReadCache } from './read-cache.ts';
 import { CaptureReader } from './reader.ts';
 import { type ExchangeSummary, isErased } from './record.ts';
 import type { StoredCopy } from './stored-copy.ts';
 import type { RunMoves } from './summary-table.ts';
 
-/** Maximum number of sealed files that are open at once. Each has up to 64 MiB of decompressed data in memory. */
+/** Maximum number of sealed files that are open at once. */
 export const OPEN_CAPTURE_FILES = 2;
+/** Maximum memory for decompressed blocks and bodies of all files. */
+const CACHE_BYTES = 32 << 20;
 
 /** A growing capture database, or captures that are gathered from others (../offload/gathered-files.ts). */
 export type FollowedCaptures = Pick<FollowedFiles, keyof FollowedFiles>;
@@ -42,6 +45,7 @@ const LOOKS = 10;
 export class FollowedFiles {
   readonly #db: string;
   readonly #options: FollowedOptions;
+  readonly #cache = new ReadCache(CACHE_BYTES);
   #parts: Part[] = [];
   #live: CaptureReader | null = null;
   #liveInode: bigint | null = null;
@@ -290,7 +294,7 @@ export class FollowedFiles {
   }
 
   #openReader(path: string): CaptureReader {
-    return CaptureReader.open(path, { ...this.#options, skipped: () => {} });
+    return CaptureReader.open(path, { ...this.#options, cache: this.#cache, skipped: () => {} });
   }
 }
 

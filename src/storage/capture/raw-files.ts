@@ -27,6 +27,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { makeFolder } from '../../std/folder.ts';
+import { announceSpare } from '../../std/spare-memory.ts';
 import { syncPath } from '../../std/synced-path.ts';
 
 /** Location of a block. */
@@ -134,6 +135,7 @@ export class RawFiles {
    */
   constructor(folder: string, waiting: readonly number[]) {
     this.#folder = folder;
+    announceSpare(this);
     for (const file of waiting) this.#count(file).blocks++;
     for (const name of listNames(folder)) {
       const number = Number(NAME.exec(name)?.[1]);
@@ -142,6 +144,11 @@ export class RawFiles {
       if (known === undefined) rmSync(join(folder, name), { force: true });
       else known.bytes = statSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0;
     }
+  }
+
+  /** Drops the buffers between two writes. */
+  releaseSpare(): void {
+    this.#spares.length = 0;
   }
 
   /** Total size of all files. */

@@ -10,16 +10,19 @@ import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { BlockReader } from './blocks.ts';
 import { readChanges, readErasures } from './file-erasure.ts';
 import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
+import type { ReadCache } from './read-cache.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
 import { blockEnd, type RunMoves, SummaryTable } from './summary-table.ts';
 
-/** Maximum memory for each of the two caches: decompressed blocks, and bodies. */
+/** Maximum memory for decompressed blocks, and the same again for bodies. */
 const CAPTURE_READER_CACHE_BYTES = 32 << 20;
 
 export interface ReaderOptions {
-  /** Bound of each of the two caches: decompressed blocks, and bodies; default CAPTURE_READER_CACHE_BYTES. */
+  /** Maximum memory for decompressed blocks, and the same again for bodies; default CAPTURE_READER_CACHE_BYTES. */
   cache_bytes?: number;
+  /** A cache that is shared with other readers, which replaces the reader's cache. */
+  cache?: ReadCache;
   /** The file's data key; null or omitted: not encrypted. Secret. */
   data_key?: Uint8Array | null;
   /**
@@ -72,7 +75,11 @@ export class CaptureReader {
     this.path = path;
     this.#env = env;
     this.#skipped = options.skipped;
-    this.#blocks = new BlockReader(env, path, options.cache_bytes ?? CAPTURE_READER_CACHE_BYTES);
+    this.#blocks = new BlockReader(
+      env,
+      path,
+      options.cache ?? options.cache_bytes ?? CAPTURE_READER_CACHE_BYTES,
+    );
     this.#table = new SummaryTable(env, this.#blocks.readFirstId());
     this.#changes = readChanges(env);
   }

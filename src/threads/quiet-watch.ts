@@ -1,0 +1,109 @@
+/**
+ * Gives memory back when a thread has become quiet after work: free parts of caches and pools (std/spare-memory.ts), V8's
+ * garbage, and pages that the C library keeps for later allocations. Without being asked, V8 and glibc keep most
+ * of it, and a process stays as large as in its busiest minute. Server threads, capture process, capture reader.
+ */
+import { performance } from 'node:perf_hooks';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { memoryEngine } from '../../native/memory-engine.ts';
+import { releaseAllSpare } from '../std/spare-memory.ts';
+
+/** Interval of the looks at the thread. */
+const LOOK_MS = 5_000;
+/** A thread is quiet if it worked for less than this share of the last QUIET_LOOKS intervals. */
+const QUIET_SHARE = 0.1;
+const QUIET_LOOKS = 2;
+/** Less work than this leaves too little behind to be worth a collection. */
+const WORTH_MS = 1_000;
+/** A thread that is never quiet only returns the C library's pages, once in this many looks. */
+const BUSY_LOOKS = 6;
+
+interface QuietWatchOptions {
+  /**
+   * Whether V8 collects all garbage. The thread then does nothing else for up to some hundred milliseconds, so threads
+   * that serve leave this to V8.
+   */
+  collects: boolean;
+  /** Whether pages of the C library are returned. They belong to the process, so one of its threads does this. */
+  trims: boolean;
+}
+
+/** What a watch does, and what it asks; replaced in tests. */
+interface QuietActions {
+  /** How long the thread has worked so far, in milliseconds. */
+  worked_ms(): number;
+  release(): void;
+  collect(): void;
+  trim(): void;
+}
+
+const ACTIONS: QuietActions = {
+  worked_ms: () => performance.eventLoopUtilization().active,
+  release: releaseAllSpare,
+  collect: collectGarbage,
+  trim: () => {
+    memoryEngine.trimMemory(0);
+  },
+};
+
+export class QuietWatch {
+  readonly #options: QuietWatchOptions;
+  readonly #actions: QuietActions;
+  readonly #timer: NodeJS.Timeout;
+  #workedMs: number;
+  /** The value of `worked_ms` at the last release. */
+  #releasedAtMs = 0;
+  #quietLooks = 0;
+  /** Looks since the last trim at which the thread was not quiet. */
+  #busyLooks = 0;
+
+  /** Begins to watch this thread. */
+  constructor(options: QuietWatchOptions, actions: QuietActions = ACTIONS) {
+    this.#options = options;
+    this.#actions = actions;
+    this.#workedMs = actions.worked_ms();
+    this.#timer = setInterval(() => this.look(), LOOK_MS).unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  /** Called once per LOOK_MS. */
+  look(): void {
+    const { trims } = this.#options;
+    const worked = this.#actions.worked_ms();
+    const isQuiet = worked - this.#workedMs < LOOK_MS * QUIET_SHARE;
+    this.#workedMs = worked;
+    this.#quietLooks = isQuiet ? this.#quietLooks + 1 : 0;
+    if (!isQuiet) this.#busyLooks += 1;
+    if (this.#quietLooks >= QUIET_LOOKS) {
+      if (worked - this.#releasedAtMs >= WORTH_MS) this.#giveBack();
+    } else if (trims && this.#busyLooks >= BUSY_LOOKS) this.#trim();
+  }
+
+  #giveBack(): void {
+    this.#actions.release();
+    if (this.#options.collects) this.#actions.collect();
+    if (this.#options.trims) this.#trim();
+    // What giving back took does not count as work that leaves something behind.
+    this.#workedMs = this.#actions.worked_ms();
+    this.#releasedAtMs = this.#workedMs;
+  }
+
+  #trim(): void {
+    this.#busyLooks = 0;
+    this.#actions.trim();
+  }
+}
+
+type Collect = (how: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void;
+
+/** V8 also shrinks the young generation only when it collects as a last resort. A new context gets `gc` while the flag is set. */
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as Collect;
+  setFlagsFromString('--no-expose-gc');
+  collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+}
