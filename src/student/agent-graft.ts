@@ -14,6 +14,7 @@ interface GraftedStudent {
 }
 
 /**
+ * Replaces one agent of a student by the same agent of a kept version.
  * @param student provides the other agents, and all figures of the student as a whole
  * @param from the version that provides the agent
  * @param agent the agent's name in the manifests

@@ -18,7 +18,7 @@ const FORMAT = 'svc_student_ledger_v1';
 
 const count = z.int().nonnegative();
 const counts = z.object({
-  /** Steps. */
+  /** Served steps. */
   served: count,
   /** Audited answers that were compared with the upstream's, and how many of them disagreed. */
   compared: count,
@@ -238,7 +238,7 @@ export class KeptLedger {
     return this.#ledger.copy();
   }
 
-  /** Adopts what the previous thread counted after it wrote the file. */
+  /** Takes over what the previous thread counted after it wrote the file. */
   takeOver(copy: LedgerCopy): void {
     this.#ledger = new DayLedger(copy);
     this.#save();
@@ -251,7 +251,7 @@ export class KeptLedger {
     this.#timer = null;
   }
 
-  /** Writes what has not been written yet, so that readers of the file see what this thread knows. */
+  /** Writes what has not been written yet, so that readers of the file see the present counts. */
   async flush(): Promise<void> {
     if (this.#timer !== null) this.#save();
     await this.#saving;

@@ -181,7 +181,10 @@ export async function checkForPublishing(directory: string): Promise<StudentMani
   }
 }
 
-/** @returns the topmost directory that was created; undefined when all existed */
+/**
+ * Creates the directory and its missing parents.
+ * @returns the topmost directory that was created; undefined when all existed
+ */
 function makeDirectory(directory: string): string | undefined {
   try {
     return makeFolder(directory);
@@ -419,7 +422,10 @@ export async function findManifest(directory: string): Promise<StudentManifest |
   return manifest;
 }
 
-/** @returns null when there is no such file */
+/**
+ * Reads a manifest.
+ * @returns null when there is no such file
+ */
 async function readManifestAt(path: string): Promise<StudentManifest | null> {
   const bytes = await readBounded(path, STUDENT_BOUNDS.manifest_bytes);
   if (bytes === null) return null;
@@ -464,7 +470,10 @@ async function listNames(directory: string): Promise<string[]> {
   }
 }
 
-/** @returns null when there is no such file */
+/**
+ * Reads a file of a bounded size.
+ * @returns null when there is no such file
+ */
 async function readBounded(path: string, most: number): Promise<Buffer | null> {
   try {
     // Opening a named pipe would block until another process writes to it.

@@ -12,7 +12,8 @@ import { STUDENT_BOUNDS } from './model/manifest.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
 
 /**
- * Bounds: suspensions, revoked suspensions (the oldest are dropped), and versions with a share of the runs.
+ * Maximum numbers of suspensions, of lifted suspensions (the oldest are dropped), and of versions with a share of the
+ * runs.
  */
 export const ORDERS = { suspended: 200, resumed: 200, shares: 16 } as const;
 
@@ -69,7 +70,10 @@ export async function readOrders(directory: string): Promise<Orders> {
   return orders;
 }
 
-/** @returns null for anything but orders of this version */
+/**
+ * Reads orders from parsed JSON.
+ * @returns null for anything but orders of this version
+ */
 export function parseOrders(value: unknown): Orders | null {
   const parsed = schema.safeParse(value);
   if (!parsed.success) return null;

@@ -60,7 +60,7 @@ export class StudentSharing {
   }
 
   /**
-   * Looks once, and shares changes.
+   * Checks once for changes, and shares them.
    * @returns whether something has changed
    * @throws SharedStudentError if another DATA_DIR shares a student at this place; StudentDirectoryError; OrdersError;
    * errors of the place
@@ -106,7 +106,7 @@ export class StudentSharing {
     await this.#put(`manifests/${hashOf(text)}.json`, Buffer.from(text));
   }
 
-  /** Removes files that no version in the directory names. A gateway that is fetching such a file looks again. */
+  /** Removes files that no version in the directory names. A gateway that is fetching such a file checks again. */
   async #removeOld(manifest: string): Promise<void> {
     const kept = new Set([`manifests/${manifest}.json`]);
     for (const version of await listVersions(this.#directory))
@@ -138,7 +138,7 @@ export class StudentFollowing {
   }
 
   /**
-   * Looks once, and applies changes. @returns what has changed in the directory; null: nothing
+   * Checks once for changes, and applies them. @returns what has changed in the directory; null: nothing
    * @throws SharedStudentError, also if nothing is shared yet; StudentDirectoryError; errors of the place
    */
   async look(): Promise<'orders' | 'student' | null> {

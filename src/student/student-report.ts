@@ -25,7 +25,10 @@ export interface StudentPlaces {
   ledger_path: string;
 }
 
-/** @param places null if relegation is off */
+/**
+ * Makes the report.
+ * @param places null if relegation is off
+ */
 export async function reportStudent(places: StudentPlaces | null): Promise<StudentReport> {
   const nothing: StudentReport = {
     mode: 'off',

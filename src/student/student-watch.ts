@@ -66,7 +66,10 @@ export class StudentWatch {
     return this.share === 1 || admitsRun(this.#orders, version, identityOf());
   }
 
-  /** @param form the answer's form or kind; operators suspend kinds */
+  /**
+   * Decides whether a covered step is served, audited or left to the upstream.
+   * @param form the answer's form or kind; operators suspend kinds
+   */
   judge(agent: string, form: string): 'serve' | 'audit' | 'suspended' {
     if (isSuspendedBy(this.#orders, agent, kindOfForm(form))) return 'suspended';
     return this.#watch.judge(agent, form);
@@ -103,7 +106,7 @@ export class StudentWatch {
     return this.#watch.copy();
   }
 
-  /** Adopts what the previous thread knew, which is newer than the file. */
+  /** Takes over the state of the previous thread, which is newer than the file. */
   takeOver(copy: DriftCopy): void {
     this.#watch = this.#make(copy);
     this.obey(this.#orders);
@@ -156,7 +159,8 @@ export class StudentWatch {
 }
 
 /**
- * A report from the drift file, for callers without a running student. @param kept the file's content; null: there is no file
+ * A report from the watch's file, for callers without a running student. @param kept the file's content; null: there is
+ * no file
  */
 export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAgentReport[] {
   if (kept === null) return markOrders([], orders);

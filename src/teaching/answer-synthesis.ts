@@ -272,7 +272,10 @@ function textOf(content: readonly StudentBlock[]): string {
     .join('\n');
 }
 
-/** @returns null for a text that is not an object or a list in the form that JSON.stringify writes */
+/**
+ * Reads a text that is JSON.
+ * @returns null for a text that is not an object or a list in the form that JSON.stringify writes
+ */
 function readJsonAnswer(text: string): { value: object; indent: number } | null {
   if (!text.startsWith('{') && !text.startsWith('[')) return null;
   try {
@@ -284,7 +287,10 @@ function readJsonAnswer(text: string): { value: object; indent: number } | null 
   }
 }
 
-/** @param tellsNull whether null (nothing was found) counts as another shape, not only as another value */
+/**
+ * Describes the shape of a value.
+ * @param tellsNull whether null (nothing was found) has its own shape
+ */
 function shapeOfValue(value: unknown, tellsNull = false): string {
   if (isPrimitive(value)) return tellsNull && value === null ? 'null' : '_';
   if (Array.isArray(value)) {
@@ -505,7 +511,7 @@ function isMoment(piece: string): boolean {
 const PARTS_OF_VALUE = /[\p{L}\p{N}_-]+/gu;
 
 /**
- * A value without the parts that occur in its context. What remains tells wordings apart: `cat config/·.json` and
+ * A value without the parts that occur in its context. What remains distinguishes wordings: `cat config/·.json` and
  * `cat jobs/·.json` are two commands.
  */
 function leaveOutKnown(value: string, context: StepContext): string {
@@ -762,7 +768,10 @@ const MOVING_CHARACTERS = 400;
 const GUARDS = 3;
 const GUARD_RANK = 1.7;
 
-/** @returns null when the value cannot be a constant */
+/**
+ * Makes a constant of a value, or a slot.
+ * @returns null when the value cannot be a constant
+ */
 function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
   if (typeof value === 'string' && movesWithDay(value, solver.contexts)) return null;
   const occasional = looksOccasional(value);
@@ -828,7 +837,10 @@ interface AlignedTexts {
   spaces: string[][];
 }
 
-/** @returns null if the texts have several wordings; then `cuts` divides them by wording */
+/**
+ * Aligns texts.
+ * @returns null if the texts have several wordings; then `cuts` divides them by wording
+ */
 function alignTexts(pieces: readonly Piece[][], cuts: Cuts): AlignedTexts | null {
   const labels = labelWordings(pieces);
   if (labels.some((label) => label !== labels[0])) {

@@ -5,17 +5,16 @@
  * The scores of golden steps are cross-fitted: runs are divided into folds, and a student fitted on the other folds
  * answers each fold. So no run is among its own neighbours, and every run is held out once.
  *
- * The promise holds for each agent and kind of answer separately, because errors come in clusters: a student
- * that is right about a thousand lookups may be wrong about the few bookings. The kind is that of the
- * student's own answer, since only that is known for a live step. Each kind gets a threshold from its own
- * golden steps (Mondrian calibration: Vovk, Gammerman and Shafer, "Algorithmic learning in a random world",
- * 2005, section 4.5). The student serves a kind below a score t when an upper bound on its error rate there
- * is within the target (error-bound.ts), as in "Learn then test" (Angelopoulos, Bates, Candès, Jordan and
- * Lei, 2021). Runs are exchangeable, steps are not. So the bound counts the runs in which the student would
- * have served the kind, and those in which it was wrong. The first test uses the largest allowed t, at the
- * promised confidence. If it fails, t is chosen by the errors: the largest t that passes at a higher
- * confidence. Kinds with a call that no lookup follows (final-tools.ts) need the higher confidence in the
- * first test, and a still higher one in the second.
+ * The promise, an error rate of at most the target, holds for each agent and kind of answer separately, because errors
+ * come in clusters: a student that is right about a thousand lookups may be wrong about the few bookings. The kind is
+ * that of the student's own answer, since only that is known for a live step. Each kind gets a threshold from its own
+ * golden steps (Mondrian calibration: Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005,
+ * section 4.5). The student serves a kind below a score t when an upper bound on its error rate there is within the
+ * target (error-bound.ts), as in "Learn then test" (Angelopoulos, Bates, Candès, Jordan and Lei, 2021). Runs are
+ * exchangeable, steps are not. So the bound counts the runs in which the student would have served the kind, and those
+ * in which it was wrong. The first test uses the largest allowed t, at the promised confidence. If it fails, t is
+ * chosen by the errors: the largest t that passes at a higher confidence. Kinds with a call that no lookup follows
+ * (final-tools.ts) need the higher confidence in the first test, and a still higher one in the second.
  *
  * If a kind as a whole fails and its errors depend on the form of the answer (error-clusters.ts), its forms (answer-form.ts)
  * are tested separately, at the higher confidence, because errors led to this choice. The remaining answers of the kind share their evidence, without the forms that are
@@ -169,7 +168,7 @@ export function keyOfForm(agent: string, form: string): string {
   return `${agent.split('.')[0]!} ${form}`;
 }
 
-/** Rules for kinds of answers beside the bound on their error rate. */
+/** Rules for kinds of answers in addition to the bound on their error rate. */
 interface KindRules {
   /** Forms (`keyOfForm`) that were wrong too often in held-out runs: their answers are not served. */
   failed?: ReadonlySet<string>;
@@ -362,7 +361,10 @@ function isLikelyWrong(answered: readonly AnsweredStep[], { target, rules }: Cal
 /** From this probability on, something counts as probable. */
 const EVEN = 0.5;
 
-/** @param isChosen whether errors led to the choice of these steps, which requires a higher confidence */
+/**
+ * Chooses the threshold of one kind or form.
+ * @param isChosen whether errors led to the choice of these steps, which requires a higher confidence
+ */
 function calibrateKind(
   kind: string,
   answered: readonly AnsweredStep[],

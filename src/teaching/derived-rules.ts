@@ -1,6 +1,6 @@
 /**
- * Proposes rules that do more than copy a value: they choose the element or the line that the task speaks of, read a day
- * or a time from words, or compute a value from two others. Such rules are tried when no plain rule explains all golden
+ * Proposes rules that do more than copy a value: they choose the element or the line that the task names, read a day or
+ * a time from words, or compute a value from two others. Such rules are tried when no plain rule explains all golden
  * steps. Pure; teaching.
  */
 

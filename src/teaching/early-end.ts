@@ -1,5 +1,5 @@
 /**
- * Why a round with this material can publish nothing, whatever its student learns. Counting the golden runs shows this
+ * Finds out whether a round can publish nothing, whatever its student learns. Counting the golden runs shows this
  * early, before the round spends minutes on fitting and measuring, or requests on a service. Pure; the round's own
  * thread.
  */
@@ -34,7 +34,7 @@ export function describeTooLittle(taught: readonly GoldenRun[], teaching: Teachi
   }
   const steps = held_out.reduce((sum, run) => sum + run.steps.length, 0);
   if (steps >= served_min) return null;
-  return `the runs held out have ${countOf(steps, 'step')}; measuring a student's error rate needs ${served_min}`;
+  return `the held-out runs have ${countOf(steps, 'step')}; measuring a student's error rate needs ${served_min}`;
 }
 
 /** For each measured student the runs that give its evidence; and all runs that are held out once. */

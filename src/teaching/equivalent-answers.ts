@@ -151,7 +151,7 @@ class Labelling {
     this.#optional = new Set(this.#findOptional());
   }
 
-  /** Optional arguments of which nothing in the steps tells whether calls have them. */
+  /** Optional arguments whose presence in calls nothing in the steps predicts. */
   *#findOptional(): Iterable<string> {
     for (const [tool, key, may] of this.#stage.free) {
       if (may !== 'optional') continue;
@@ -348,7 +348,7 @@ class Labelling {
     return this.#affirmed.get(`${place} ${i}`);
   }
 
-  /** Whether a text tells what was done: it is part of a call, or follows a call that does more than look. */
+  /** Whether a text reports what was done: it is part of a call, or follows a call that does more than look. */
   #isReport(place: string): boolean {
     return place !== '' || this.#stage.stage.split(' ').some((name) => !isLookOrTask(name));
   }
@@ -546,7 +546,8 @@ class Labelling {
   }
 
   /**
-   * Classes of a group that make the calls of its first class; the others are ways that were joined to it.
+   * Classes of a group that make the calls of its first class. Other classes of the group are ways that were joined to
+   * it.
    */
   #waysOf(group: readonly number[]): number[] {
     const { classes } = this.#stage;

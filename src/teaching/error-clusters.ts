@@ -21,8 +21,8 @@ const CHANCE = 0.003;
 const DEALS = 999;
 
 /**
- * Whether the forms differ in their share of errors by more than chance explains. The answers of a run with one form count once,
- * because their errors come together.
+ * Whether the forms differ in their share of errors by more than chance explains. Answers of one form in one run count
+ * once, because their errors come together.
  */
 export function doErrorsCluster(answers: readonly FormAnswer[]): boolean {
   const { forms, wrong } = countUnits(answers);

@@ -13,6 +13,7 @@ import { LOOKS } from '../student/model/look-calls.ts';
 const LOOKED_AFTER = 0.1;
 
 /**
+ * Finds the final tools of an agent.
  * @param steps of one agent, those of a run in order
  * @returns names of the tools that are called last
  */

@@ -18,8 +18,8 @@ const RUNS_MIN = 5;
 /** A free argument has at least this share of values that are prose, and of results that are the same. */
 const PROSE_SHARE = 0.8;
 /**
- * The same for an argument that calls may leave out, because its absence shows that nothing reads it. At least this share
- * of its values is different, because a choice between few values is no prose.
+ * A lower minimum for both shares of an argument that calls may leave out, because its absence shows that nothing reads
+ * it. At least this share of its values must be different, because a choice between few values is not prose.
  */
 const OPTIONAL_SHARE = 0.5;
 const SAME_RESULT = 0.95;
@@ -55,7 +55,10 @@ interface FollowedCall {
   next: LearnedStep;
 }
 
-/** @param steps of one agent, those of a run in order */
+/**
+ * Finds the free arguments of one agent.
+ * @param steps of one agent, those of a run in order
+ */
 export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments {
   const seen = new Map<string, SeenArgument>();
   const followed = listFollowed(steps);
@@ -142,7 +145,10 @@ function isFree({ runs, values, calls, prose, words, results }: SeenArgument, sh
   );
 }
 
-/** @returns the number of words; 0 for other text than prose */
+/**
+ * Counts the words of prose.
+ * @returns the number of words; 0 for other text than prose
+ */
 function countProse(text: string): number {
   if (CODE.test(text)) return 0;
   const words = readTokens(text, 400).filter(({ kind }) => kind === 'word');

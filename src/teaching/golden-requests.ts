@@ -1,7 +1,7 @@
 /**
  * Re-reads the requests of golden steps from the capture database, and checks whether an answer to such a request may
- * be served. It uses the check for live answers. So a round's report counts no answers that the gateway would refuse to
- * serve. The round's own thread.
+ * be served. The check is the one for live answers, so a round's report counts no answers that the gateway would refuse
+ * to serve. The round's own thread.
  */
 
 import type { CaptureFiles } from '../captures/capture-files.ts';
@@ -22,7 +22,10 @@ export class GoldenRequests {
     this.#source = source;
   }
 
-  /** @returns null when the exchange no longer exists, or no student reads its request */
+  /**
+   * Reads the request of a golden step again.
+   * @returns null when the exchange no longer exists, or no student reads its request
+   */
   read({ exchange_id }: GoldenStep): ReadRequest | null {
     const copy = this.#source.copy(exchange_id);
     const wire = copy === undefined ? null : wireOf(copy.shape);

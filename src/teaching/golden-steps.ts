@@ -393,7 +393,10 @@ function nameAgent({ model, system, tools }: NormalRequest, origin: string): str
   return createHash('sha256').update(told).digest('base64url').slice(0, 16);
 }
 
-/** @returns the run if it has something to teach */
+/**
+ * Counts a run's digest, and makes a golden run of it.
+ * @returns the run if it has something to teach
+ */
 function addDigest(
   material: GoldenMaterial,
   run: ChainedRun,
@@ -527,7 +530,10 @@ export function originOf({
   return wire === null ? '' : nameOrigin(wire.name, path, provider);
 }
 
-/** @returns null for a body that cannot be decoded */
+/**
+ * Decodes a request's body.
+ * @returns null for a body that cannot be decoded
+ */
 function readBody(copy: StoredExchange): unknown {
   const { bytes, problem } = decodeContent(copy.request_body, copy.request_headers);
   return problem === '' ? parseExact(new TextDecoder().decode(bytes)) : null;

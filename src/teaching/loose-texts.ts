@@ -1,7 +1,7 @@
 /**
- * Makes a template of a single golden text, for texts that differ so much in their wording that hardly two are alike. The other
- * texts with similar words show where the text's values come from: a rule must find a value that they have at the same
- * place. So the words are those of one text, but the values are proven by all of them. Pure; teaching.
+ * Makes a template of a single golden text, for texts that differ so much in their wording that hardly two are alike.
+ * The other texts with similar words show where the text's values come from: a rule must find a value that these texts
+ * have at the same place. So the words are those of one text, but the values are proven by all of them. Pure; teaching.
  */
 
 import { FUNCTION_WORDS } from '../student/model/agreement.ts';
@@ -56,11 +56,17 @@ const COMPARED = 40;
 const TRIED = 3;
 /** Texts by which a rule is judged first, and the share of these in which it must find the value. */
 const FIRST = { texts: 8, share: 0.25 } as const;
-/** A word is taken from the steps if this share of the texts with it have it there, and at most this share of all texts. */
+/**
+ * A word counts as taken from the steps if at least `share` of the texts with the word have it in their steps, at most
+ * `most` of all texts have it, and fewer than `most` of all steps.
+ */
 const TAKEN = { share: 0.9, most: 0.7 } as const;
 /** Maximum number of pieces of a value. */
 const VALUE_PIECES = 8;
-/** A text with more values is a list or a table. So are texts whose numbers of values differ more, without the extremes. */
+/**
+ * `most`: a text with more values is a list or a table. `differ`: texts are lists if their numbers of values differ by
+ * more, without the share `extremes` at either end.
+ */
 const VALUES = { most: 12, differ: 4, extremes: 0.1 } as const;
 
 /** Templates for texts that have no wording in common. */
@@ -155,7 +161,10 @@ class TextSolver {
     });
   }
 
-  /** @returns null when the source of a value is unknown */
+  /**
+   * Makes the template of the central text.
+   * @returns null when the source of a value is unknown
+   */
   solve(): TemplateNode | null {
     if (this.#spans.length > VALUES.most) return null;
     const { pieces } = this.#central;
@@ -209,6 +218,7 @@ class TextSolver {
   }
 
   /**
+   * Counts the runs that show a rule.
    * @returns the number of runs that show the rule, and what it finds for each text; null when the runs are too few, or too
    * many texts have something else
    * @param least minimum number of different values

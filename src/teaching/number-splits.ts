@@ -65,7 +65,7 @@ export function splitNumbers(
   return found;
 }
 
-/** Whether a threshold in a number tells two parts of the steps apart. */
+/** Whether a threshold in a number separates two parts of the steps. */
 export function isSplit(
   columns: readonly NumberColumn[],
   a: readonly number[],
@@ -82,7 +82,10 @@ export function isSplit(
   });
 }
 
-/** @returns index of the first value above the best threshold, or −1 */
+/**
+ * Finds the best threshold among ascending values.
+ * @returns index of the first value above the best threshold, or −1
+ */
 function findCut(
   values: readonly (readonly [number, number])[],
   targets: Uint16Array,

@@ -4,8 +4,8 @@
  * right at its step, too. Pure; teaching.
  *
  * A run proves this if it makes the usual calls at this step or later. If it never makes the usual lookup, two
- * conditions must hold. Enough runs do without the lookup. And nothing tells these runs from the others: neither a mark
- * of the step nor the tools with which they change something later.
+ * conditions must hold. Enough runs do without the lookup. And nothing distinguishes these runs from other runs:
+ * neither a mark of the step nor the tools with which they change something later.
  */
 
 import { fillTemplate } from '../student/model/answer-template.ts';
@@ -32,8 +32,9 @@ interface LabelledSteps {
 }
 
 /**
- * Share of such answers whose runs make the usual calls at once or later, and the probability of as few as there are if
- * this is the true share. One exception among few runs does not show that the share is smaller.
+ * Expected share of such answers whose runs make the usual calls at once or later. If as few as were found would have a
+ * probability below `chance` with this share, the true share is smaller. One exception among few runs does not show
+ * that the share is smaller.
  */
 const MADE = { share: 0.9, chance: 0.05 } as const;
 /**
@@ -55,7 +56,10 @@ interface OtherStep {
   has_arguments: boolean;
 }
 
-/** @returns the tools of the lookups that differ, by label of the usual answer */
+/**
+ * Assigns steps whose answers differ from the usual one only in lookups.
+ * @returns the tools of the lookups that differ, by label of the usual answer
+ */
 export function assignOtherLooks(stage: LabelledSteps): OtherLooks[] {
   const found = Map.groupBy(
     findOthers(stage),
@@ -85,7 +89,7 @@ function acceptOthers(
   return doWithout(stage, label, without) ? others : [];
 }
 
-/** Whether so few of these answers would be made later by chance, if the share is that of {@link MADE}. */
+/** Whether it is likely that so few of these answers were made later, if the share is that of {@link MADE}. */
 function isLikely(made: number, of: number): boolean {
   let chance = 0;
   let ways = 1;
@@ -96,7 +100,7 @@ function isLikely(made: number, of: number): boolean {
   return made > 0 && chance >= MADE.chance;
 }
 
-/** Whether enough runs leave the usual look out, and nothing tells these runs from those that make it. */
+/** Whether enough runs leave the usual look out, and nothing distinguishes these runs from those that make it. */
 function doWithout(stage: LabelledSteps, label: number, without: readonly OtherStep[]): boolean {
   const hasArguments = without.some(({ has_arguments }) => has_arguments);
   if (countRuns(stage, without) < RUNS_WITHOUT[hasArguments ? 'usual' : 'no_arguments']) return false;

@@ -150,7 +150,10 @@ function partFixed({ text, today }: SeenSentence): PatternPart[] | null {
       );
 }
 
-/** @param today dates that the day of the request may replace */
+/**
+ * Makes places for the current day.
+ * @param today dates that the day of the request may replace
+ */
 function openToday(parts: readonly PatternPart[], today: ReadonlySet<number>): PatternPart[] {
   return parts.map((part) =>
     typeof part === 'number' && today.has(part) ? { forms: [], words: [], longest: 0, today: part } : part,

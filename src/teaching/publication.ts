@@ -32,6 +32,7 @@ interface Judging {
 }
 
 /**
+ * Decides whether a measured student may be published.
  * @returns why a student with these figures cannot be published: it fails the gate, or it is worse than the published
  * student; null: it can be published
  */

@@ -31,7 +31,7 @@ interface RelegatedStepPage {
   next: number | null;
 }
 
-/** The cached facts about an exchange; null without a decision of relegation. */
+/** What is cached of an exchange; null without a decision of relegation. */
 type Outcome = 'served' | 'refused' | 'agreed' | 'disagreed' | null;
 
 /** Number of consecutive ids in one block. */

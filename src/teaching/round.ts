@@ -130,7 +130,10 @@ export interface RoundTeller {
   warn(words: string): void;
 }
 
-/** @throws CaptureFileError, RunWordsError, StudentDirectoryError, or the system's error */
+/**
+ * Runs a round.
+ * @throws CaptureFileError, RunWordsError, StudentDirectoryError, or the system's error
+ */
 export async function runRound(options: RoundOptions, teller: RoundTeller): Promise<RoundReport> {
   const { warn } = teller;
   const before = options.evaluates === true ? null : await checkForPublishing(options.out);
@@ -237,7 +240,10 @@ async function withRequests<Result>(
   }
 }
 
-/** @throws ExportError, and what a round throws */
+/**
+ * Runs an export.
+ * @throws ExportError, and what a round throws
+ */
 export async function runExport(
   options: RoundOptions & { exports: TrainingForm },
   teller: RoundTeller,
@@ -353,7 +359,10 @@ class KeptDigests implements DigestStore {
   }
 }
 
-/** @returns null, after a warning: the cache cannot be opened. Then each round reads every run again */
+/**
+ * Opens the cache of digests.
+ * @returns null, after a warning: the cache cannot be opened. Then each round reads every run again
+ */
 function openCache(
   out: string,
   dataKey: Uint8Array | null,
@@ -384,7 +393,10 @@ async function savePatterns(
   return { count: merged.length, found: patterns.length, path };
 }
 
-/** @returns null: the published student is unreadable. It cannot be compared, and a new student replaces it */
+/**
+ * Reads the published student.
+ * @returns null: the published student is unreadable. It cannot be compared, and a new student replaces it
+ */
 async function readPublished(out: string, warn: (words: string) => void): Promise<PublishedStudent | null> {
   try {
     return await readMeasuredStudent(out);

@@ -39,6 +39,7 @@ const DERIVED_CHARACTERS = 80;
 type FoundRules = { rules: ProvenRule[] } | { rules: null; best: boolean[] | null };
 
 /**
+ * Finds rules that give the value in every example.
  * @param mayDerive whether derived rules are tried, too
  * @returns `rules` is null if there is no such rule; `best` then marks the examples for which the best rule is right
  */
@@ -116,7 +117,10 @@ class RuleSearch {
     return right >= SAMPLE.right * SAMPLE.examples;
   }
 
-  /** @returns null when the rule finds nothing */
+  /**
+   * Tests a rule on one example.
+   * @returns null when the rule finds nothing
+   */
   #judge(rule: ExtractionRule, i: number): boolean | null {
     const { value, context } = this.#examples[i]!;
     const found = applyRule(rule, context);

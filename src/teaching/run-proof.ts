@@ -1,5 +1,6 @@
 /**
- * Whether the rest of a golden run shows that another answer than the golden one was right, too. Pure; teaching.
+ * Decides whether the rest of a golden run shows that another answer than the golden one was right, too. Pure;
+ * teaching.
  *
  * Audits do not see the rest of a run, so they count such an answer as different.
  */
@@ -18,6 +19,7 @@ interface RunStep {
 const REST_STEPS = 60;
 
 /**
+ * Whether the rest of the run shows that the student's answer was right, too.
  * @param given the student's answer to a step
  * @param run all steps of the run, in order
  * @param at index of the step
@@ -27,7 +29,7 @@ export function isShownByRest(given: readonly StudentBlock[], run: readonly RunS
   if (golden === undefined) return false;
   const rest = run.slice(at + 1, at + 1 + REST_STEPS);
   if (isCorrection(given, golden, rest)) return true;
-  // A run repeats a call that gave nothing, so an answer that goes on without its result is not shown to be right.
+  // A run repeats a call that gave nothing, so an answer that continues without its result is not shown to be right.
   const before = listCalls(run[at - 1]?.answer?.content ?? []);
   const isRepeated = listCalls(golden).some((call) => before.includes(call));
   return !isRepeated && isMadeAnyway(given, golden, rest);

@@ -1,6 +1,4 @@
-/**
- * Tests whether anything in the steps tells two groups of them apart. Pure; teaching.
- */
+/** Tests whether anything in the steps distinguishes two groups of them. Pure; teaching. */
 
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
 import { MARK } from '../student/model/step-marks.ts';
@@ -9,7 +7,7 @@ import { SYSTEM_KIND } from '../student/model/student-model.ts';
 /** A part with fewer steps, or with fewer steps outside it, is too small for a test against chance. */
 const TESTED = 5;
 const BESIDE = 8;
-/** A mark tells the parts apart if it explains at least this share of their difference. */
+/** A mark distinguishes the parts if it explains at least this share of their difference. */
 const EXPLAINED = 0.25;
 /** Marks that name a state. In a small part, words may be equal by chance. */
 const STATES: ReadonlySet<number> = new Set([

@@ -35,7 +35,7 @@ const ENDED = 0.1;
 const USUAL = 0.8;
 /** For each stage: probability that a change is found although nothing changed. */
 const CHANCE = 0.001;
-/** Maximum number of units that are tried as the beginning of a change. */
+/** About this many units, fewer than twice as many, are tried as the beginning of a change. */
 const BEGINNINGS = 60;
 
 /** Leaves out the steps with answers that ended. Returns the runs with the remaining steps, and the changes. */
@@ -122,7 +122,7 @@ function listUnits({ steps, labels, situations }: SituatedSteps): Unit[] {
   });
 }
 
-/** For each label that ended, the beginning that explains most. */
+/** For each label that ended, the beginning of the change that explains most units. */
 function findBest(units: readonly Unit[], first: number, last: number, stride: number): Map<number, Ended> {
   const best = new Map<number, Ended>();
   const limit = CHANCE / (units.length * Math.max(1, new Set(units.map(({ label }) => label)).size));

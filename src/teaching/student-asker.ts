@@ -61,7 +61,10 @@ export class StudentAsker implements Service {
     }
   }
 
-  /** @returns null when it failed */
+  /**
+   * Sends one request.
+   * @returns null when it failed
+   */
   async #ask(step: ServiceStep): Promise<StudentAnswer | null> {
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(TOO_LATE), STUDENT_TIMEOUT_MS.http);

@@ -249,7 +249,10 @@ function learnAgent(scope: string, part: number, members: readonly LearnedStep[]
   };
 }
 
-/** @returns null when fewer than `supportMin` runs support any answer */
+/**
+ * Fits one stage of an agent.
+ * @returns null when fewer than `supportMin` runs support any answer
+ */
 function fitGroup(
   stage: string,
   steps: readonly LearnedStep[],
@@ -368,7 +371,10 @@ interface AgentStory {
 /** Maximum number of steps of a run whose later calls are remembered. */
 const STORY_STEPS = 60;
 
-/** @param members the steps of one agent, with the steps of a run in order */
+/**
+ * Reads which calls follow each step.
+ * @param members the steps of one agent, with the steps of a run in order
+ */
 function readStory(members: readonly LearnedStep[]): AgentStory {
   const later = new Map<LearnedStep, ReadonlySet<string>>();
   const runs = new Map<string, LearnedStep[]>();

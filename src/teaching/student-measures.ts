@@ -80,7 +80,10 @@ export async function askAbout(
   return measured;
 }
 
-/** @param at index of the step in its run */
+/**
+ * Judges the student's result for a step.
+ * @param at index of the step in its run
+ */
 function judge(
   run: readonly GoldenStep[],
   at: number,

@@ -61,7 +61,7 @@ export function describeShortage({ taught, golden, runs, looked_at }: GoldenMate
   const have = taught.length;
   if (have >= GOLDEN_RUNS_MIN) return null;
   const of =
-    looked_at === runs ? `of ${countOf(runs, 'run')}` : `of the ${countOf(looked_at, 'run')} looked at`;
+    looked_at === runs ? `of ${countOf(runs, 'run')}` : `of the ${countOf(looked_at, 'run')} examined`;
   const others = golden - have;
   const unfit = others === 0 ? '' : ` and ${others} more without a step that a student could give`;
   const missing = GOLDEN_RUNS_MIN - have;
@@ -511,7 +511,10 @@ export interface Gate {
   sticky: boolean;
 }
 
-/** @returns why the student is not good enough to be published; null if it is */
+/**
+ * Decides whether a student is good enough.
+ * @returns why the student is not good enough to be published; null if it is
+ */
 export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): string | null {
   if (threshold < 0) return describeNothing(gate);
   if (draft.measured.served > 0 && draft.coverage.agents?.every((agent) => agent.threshold === null) === true)
@@ -523,7 +526,10 @@ function describeNothing(gate: Gate): string {
   return `it would serve nothing: no threshold keeps the error under ${percent(gate.target_error)} on the runs at hand`;
 }
 
-/** @returns why a student with these figures is not published; null if they allow it */
+/**
+ * Decides whether a student's figures are good enough.
+ * @returns why a student with these figures is not published; null if they allow it
+ */
 export function judgeMeasures(measured: StudentMeasures, gate: Gate): string | null {
   const { served, errors, error, in_a_row: row, steps } = measured;
   const target = percent(gate.target_error);

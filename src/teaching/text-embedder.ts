@@ -17,7 +17,10 @@ export class TextEmbedder {
     this.#warn = warn;
   }
 
-  /** @returns vectors of length 1; null when embedding is impossible */
+  /**
+   * Embeds texts.
+   * @returns vectors of length 1; null when embedding is impossible
+   */
   async embed(texts: readonly string[]): Promise<Float32Array[] | null> {
     if (texts.length === 0) return [];
     this.#opening ??= this.#open();

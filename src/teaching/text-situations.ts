@@ -31,7 +31,10 @@ const STEMS = 60;
 const POWER = 1.25;
 const COMMON = 0.8;
 
-/** @param columns of all steps */
+/**
+ * Divides texts into situations.
+ * @param columns of all steps
+ */
 export function findSituations(
   texts: readonly SituatedText[],
   columns: readonly MarkColumn[],

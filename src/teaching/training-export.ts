@@ -79,7 +79,10 @@ interface ExportedRun {
   answered: string[];
 }
 
-/** @throws ExportError, CaptureFileError, or the system's error */
+/**
+ * Exports the golden runs.
+ * @throws ExportError, CaptureFileError, or the system's error
+ */
 export async function exportGolden(
   source: CaptureFiles,
   chains: RunChains,

@@ -59,6 +59,7 @@ function hash(text: string): string {
 }
 
 /**
+ * Makes the line of a conversation.
  * @param answered marks of the upstream's answers in the run
  * @returns the line's value, or the reason why it is left out
  */

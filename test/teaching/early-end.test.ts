@@ -60,7 +60,7 @@ describe('a round with too few golden runs of any one agent', () => {
     expect(describeTooLittle([...agents, ...makeRuns(40)], teaching)).toBeNull();
     const few = { ...teaching, gate: { ...gate, served_min: 10_000 } };
     expect(describeTooLittle(makeRuns(40), few)).toMatch(
-      /^the runs held out have \d+ steps; measuring a student.s error rate needs 10000$/,
+      /^the held-out runs have \d+ steps; measuring a student.s error rate needs 10000$/,
     );
     const service = { kind: 'http', url: 'http://127.0.0.1:1', model: 'm', style: 'messages' } as never;
     expect(describeTooLittle(makeRuns(10), { ...teaching, student: service })).toContain(

@@ -38,7 +38,10 @@ function isAddress(key: string, value: unknown): value is string {
   return NAMES.test(key) && typeof value === 'string' && value !== '' && value.length <= ADDRESS_CHARACTERS;
 }
 
-/** @returns undefined for a relative address without a base, and for another scheme */
+/**
+ * Makes an address absolute.
+ * @returns undefined for a relative address without a base, and for another scheme
+ */
 function resolve(address: string, base: string | undefined): string | undefined {
   if (!ABSOLUTE.test(address) && (base === undefined || /^[a-z][a-z\d+.-]*:/i.test(address)))
     return undefined;

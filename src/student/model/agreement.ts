@@ -151,7 +151,10 @@ export function readComparable(answer: Pick<StudentAnswer, 'content'>): Comparab
   return json === null ? { calls, text: readFacts(text) } : { calls: json, text: null };
 }
 
-/** @returns the JSON object or list that the text holds, in canonical form; null for any other text */
+/**
+ * Reads a text as JSON.
+ * @returns the JSON object or list that the text holds, in canonical form; null for any other text
+ */
 function readJsonText(text: string): string | null {
   if (text.length > 2 * STUDENT_CORE.answer) return null;
   let inner = text.trim();
@@ -280,7 +283,10 @@ export function readFacts(whole: string): TextFacts {
   return { facts, amounts, names, codes, said: allWords, words, size, plain, outcomes, ...denying.facts };
 }
 
-/** @param currency sign of the currency that stands beside a number as a name */
+/**
+ * Reads the value of a token.
+ * @param currency sign of the currency that stands beside a number as a name
+ */
 function readFact(text: string, token: TextToken, currency?: string): { key: string; fact: Fact } {
   const raw = text.slice(token.start, token.end);
   if (token.kind !== 'number') {
@@ -308,14 +314,20 @@ class DenialReader {
     this.#isNegated = false;
   }
 
-  /** @param word of {@link DENIALS} */
+  /**
+   * Notes a word that denies something.
+   * @param word of {@link DENIALS}
+   */
   deny(word: string): void {
     this.facts.denials++;
     if (NEGATIONS.test(word)) this.#isNegated = true;
     else this.facts.is_refusal = true;
   }
 
-  /** @param stem of another word */
+  /**
+   * Notes another word, which a word before it may deny.
+   * @param stem of the word
+   */
   read(stem: string): void {
     (this.#isNegated ? this.facts.denied : this.facts.affirmed).add(stem);
   }

@@ -54,7 +54,7 @@ export interface AnswerTemplate {
   json?: { value: TemplateNode; indent: number };
 }
 
-/** A filled part, with its doubtfulness. */
+/** A filled part, with the doubt about it. */
 interface Filled<T> {
   value: T;
   /** Doubt of the least certain slot, 0 … 1. */
@@ -115,6 +115,7 @@ export function fillTemplate(
 const NO_ITEM = Symbol('no element');
 
 /**
+ * Fills one node.
  * @param isProse whether the node is part of a text that people read, in which `12.5` and `12.50` are the same number
  */
 function fillNode(

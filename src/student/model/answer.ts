@@ -11,9 +11,10 @@ import { STUDENT_CORE } from './limits.ts';
 export type AnswerDigest = StudentAnswer;
 
 /**
- * @returns null for an answer that cannot be an exemplar: a refusal; a truncated answer; blocks other than
- * text, calls and thinking (thinking is dropped); text or input above STUDENT_CORE.answer; or a part that
- * capture masked, because the original is unknown
+ * Makes an exemplar of an answer.
+ * @returns null for an answer that cannot be an exemplar: a refusal; a truncated answer; blocks other than text, calls
+ * and thinking (thinking is dropped); text or input above STUDENT_CORE.answer; or a part that capture masked, because
+ * the original is unknown
  */
 export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   const { stop_reason, usage } = answer;

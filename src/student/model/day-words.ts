@@ -44,7 +44,10 @@ const YEARLESS = { from: -100, to: -600 } as const;
 /** A date without its year may lie this far back; otherwise it is next year's. */
 const BACK_DAYS = 60;
 
-/** @returns the number of days since 1970 that a date has; undefined for another text */
+/**
+ * Reads a date such as `2026-03-05`.
+ * @returns the number of days since 1970 that a date has; undefined for another text
+ */
 export function dayOf(text: string): number | undefined {
   const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text);
   if (parts === null) return undefined;

@@ -5,7 +5,7 @@
 
 import type { TurnBlock } from '../../domain/turn.ts';
 
-/** The blocks that a student can produce. A golden answer with any other block is no exemplar. */
+/** The blocks that a student can produce. A golden answer with any other block is not an exemplar. */
 export type StudentBlock = Extract<TurnBlock, { type: 'text' | 'tool_call' }>;
 
 /** An answer before it is written to the wire. */
@@ -87,7 +87,7 @@ export type StudentDecision =
 export type JudgeAnswer = (other: readonly StudentBlock[]) => boolean;
 
 /**
- * What the caller wants. `answer`: the student's answer. `coverage`: whether a service may be asked (kind `http`).
+ * What the caller asks for. `answer`: the student's answer. `coverage`: whether a service may be asked (kind `http`).
  * `second`: both.
  */
 export type WantedDecision = 'answer' | 'coverage' | 'second';

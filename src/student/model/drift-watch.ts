@@ -226,7 +226,7 @@ export class DriftWatch {
     return watched;
   }
 
-  /** @returns the name under which the kind is watched; all kinds beyond the bound share OTHER_KINDS */
+  /** The name under which the kind is watched. All kinds beyond the bound share OTHER_KINDS. */
   #nameOf(watched: WatchedAgent | undefined, kind: string): string {
     if (watched === undefined || watched.kinds.has(kind) || watched.kinds.size < DRIFT.kinds - 1) return kind;
     return OTHER_KINDS;
@@ -258,8 +258,8 @@ export class DriftWatch {
 const OTHER_KINDS = '(other)';
 
 /**
- * Finds a form of the same kind that is suspended or suspect because of an earlier version, and has had no comparison
- * since. Suspended forms come before suspect ones.
+ * Finds a form of the same kind that an earlier version left suspended or suspect, and that was not compared since.
+ * Suspended forms come before suspect ones.
  */
 function findFormer(watched: WatchedAgent | undefined, name: string): WatchedKind | undefined {
   const kind = kindOfForm(name);

@@ -17,7 +17,10 @@ export interface EachItem {
 /** Name of the source that holds the current element. */
 const ITEM_SOURCE = 'item';
 
-/** @returns the list's elements in order; undefined when the list is missing or truncated */
+/**
+ * Finds the elements for which the calls or elements are made.
+ * @returns the list's elements in order; undefined when the list is missing or truncated
+ */
 export function takeItems({ list, filter }: EachItem, context: StepContext): unknown[] | undefined {
   const items = applyRule(list, context);
   if (!Array.isArray(items) || items.length >= STUDENT_CORE.json_items) return undefined;

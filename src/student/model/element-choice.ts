@@ -40,7 +40,10 @@ interface ChoiceContext {
   readonly today: number | null;
 }
 
-/** @returns undefined when no element, or more than one, is chosen */
+/**
+ * Chooses an element.
+ * @returns undefined when no element fits, or more than one
+ */
 export function chooseElement(
   items: readonly unknown[],
   choice: ElementChoice,

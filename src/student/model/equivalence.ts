@@ -82,7 +82,10 @@ export function placeOfArgument(tool: string, key: string): string {
   return `${tool}\n${key}`;
 }
 
-/** @returns null for a text that is JSON or empty, which has no wordings */
+/**
+ * Divides an answer into what must be equal and its texts.
+ * @returns null for a text that is JSON or empty, which has no wordings
+ */
 export function readWording(content: readonly StudentBlock[], free: FreeArguments): WordedAnswer | null {
   let fixed = '';
   let text = '';
@@ -301,8 +304,7 @@ interface KnownWording {
 }
 
 /**
- * Golden texts take some words from their steps. Tells whether the step contains each such word that only one of the
- * two texts has.
+ * Whether the step contains each word that golden texts take from their steps and that only one of two texts has.
  */
 export function areGrounded(
   a: TextFacts,
@@ -321,8 +323,8 @@ function isHeld(word: string, ground: Ground, grounded: ReadonlySet<number>): bo
 }
 
 /**
- * Whether two texts may tell different reasons or results: each has a word that the other text lacks and that is not in
- * `style`, and at least one text has such a word outside `situated`.
+ * Whether two texts may report different reasons or results: each has a word that the other text lacks and that is not
+ * in `style`, and at least one text has such a word outside `situated`.
  * @param situated words that are a matter of style in this situation
  */
 export function haveOtherMeanings(

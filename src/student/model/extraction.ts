@@ -93,7 +93,7 @@ export interface ExtractionRule {
 }
 
 const BETWEEN_TOKENS = 24;
-/** Longest source beside the task that may name an element or a line. The words of each step are kept. */
+/** Longest source other than the task that may name an element or a line. The words of each step are cached. */
 const NAMING_CHARACTERS = 1_000;
 const TEXT_TOKENS = 1_500;
 const FIRST = '^';
@@ -157,7 +157,7 @@ export class StepContext {
       ofText = new Map();
       this.#days.set(text, ofText);
     }
-    // A reading that was stored with a rule is another object than the one of the constant.
+    // A reading that was stored with a rule is equal to one of the constants, but another object.
     const known = DAY_READINGS.find(
       ({ is_day_first, is_next_week }) =>
         is_day_first === reading.is_day_first && is_next_week === reading.is_next_week,
@@ -211,7 +211,10 @@ function findToday(sources: readonly { name: string; value: unknown }[]): number
   return null;
 }
 
-/** @returns undefined when the rule finds nothing */
+/**
+ * Finds the value that a rule gives in a context.
+ * @returns undefined when the rule finds nothing
+ */
 export function applyRule(rule: ExtractionRule, context: StepContext): unknown {
   const last = rule.path.at(-1);
   if (typeof last !== 'object' || last.pick !== 'reckoned') return findByRule(rule, rule.path, context);
@@ -406,7 +409,10 @@ const OF_AMOUNTS: ReadonlySet<Writing> = new Set([
   'grouped_hundredths',
 ]);
 
-/** @returns undefined when the value cannot be written this way */
+/**
+ * Writes a value in a given way.
+ * @returns undefined when the value cannot be written this way
+ */
 export function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
   if (writing === 'same') return value;
   if (value === null || typeof value === 'boolean') return writing === 'text' ? String(value) : undefined;
@@ -454,6 +460,7 @@ export function writeValue(value: Primitive, writing: Writing): Primitive | unde
 }
 
 /**
+ * Reads a number from a text.
  * @returns the number in a text, with its digits as golden answers have them; undefined for a text with other content
  */
 function readDigits(text: string): Primitive | undefined {
@@ -471,7 +478,10 @@ function readDigits(text: string): Primitive | undefined {
 
 const NUMBER_CHARACTERS = 60;
 
-/** @returns undefined when a double cannot represent the cents */
+/**
+ * Writes an amount with two decimals.
+ * @returns undefined when a double cannot represent the cents
+ */
 function fixTwo(amount: number): string | undefined {
   return Math.abs(amount) < 1e13 ? amount.toFixed(2) : undefined;
 }

@@ -1,6 +1,6 @@
 /**
  * Separates the words that a client adds before the first answer from the user's words. The client's words move to the
- * system prompt, so the task consists only of what the user wants. Pure; teaching and the student's thread.
+ * system prompt, so the task consists only of the user's words. Pure; teaching and the student's thread.
  */
 
 import { isClientWords } from '../../domain/client-words.ts';

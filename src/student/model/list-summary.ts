@@ -19,7 +19,10 @@ export type ListSummary =
   /** `last`: the separator before the last value. */
   | { pick: 'join'; key: string | null; by: string; last: string; filter?: ListFilter };
 
-/** @returns undefined when an element lacks the field, or the list is empty */
+/**
+ * Computes a summary of a list.
+ * @returns undefined when an element lacks the field, or the list is empty
+ */
 export function summarizeList(items: readonly unknown[], summary: ListSummary): string | number | undefined {
   const { filter } = summary;
   const chosen = filter === undefined ? items : items.filter((item) => passesFilter(item, filter));

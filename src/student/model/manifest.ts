@@ -250,7 +250,10 @@ export type StudentManifestDraft = Omit<StudentManifest, 'format' | 'version' | 
 /** What is wrong with a manifest; `newer`: this version does not know its format. */
 type ManifestFault = { fault: 'damaged' | 'foreign' | 'newer'; words: string };
 
-/** @returns the manifest, or what is wrong with it in words that follow the file's name */
+/**
+ * Reads and checks a manifest.
+ * @returns the manifest, or what is wrong with it in words that follow the file's name
+ */
 export function readManifest(text: string): StudentManifest | ManifestFault {
   let value: unknown;
   try {
@@ -289,6 +292,6 @@ function findContradiction({ measured: m }: StudentManifest): string | null {
   if (m.in_a_row.served > m.served || m.in_a_row.errors > m.in_a_row.served)
     return 'measured.in_a_row: more served than shown, or more wrong than served';
   if ((m.error === null) !== (m.served === 0))
-    return 'measured.error: there when something was served, else null';
+    return 'measured.error: must be a number if something was served, and null otherwise';
   return null;
 }

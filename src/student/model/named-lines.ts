@@ -8,7 +8,10 @@ import { findNamed, readWords, type WordPlaces } from './common-run.ts';
 /** Maximum number of lines that are compared. */
 const LINES = 120;
 
-/** @param nth line after the named one; negative: before it */
+/**
+ * Finds the line that a source names, or a line near it.
+ * @param nth line after the named one; negative: before it
+ */
 export function findNamedLine(
   text: string,
   { in: source, nth }: { in: string; nth: number },

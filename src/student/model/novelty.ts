@@ -86,7 +86,10 @@ interface SeenPlace {
   values: Map<number, { run: string; several: boolean }>;
 }
 
-/** @param decisive places that determine the answer; a new value at such a place is never harmless */
+/**
+ * Learns which values golden steps have at each place.
+ * @param decisive places that determine the answer; a new value at such a place is never harmless
+ */
 export function learnNovelty(
   steps: readonly { run_id: string; marks: readonly number[] }[],
   decisive: ReadonlySet<number>,
@@ -269,7 +272,10 @@ export class NoveltyIndex {
     return found.sort((a, b) => b.surprise - a.surprise);
   }
 
-  /** @returns how surprising the step is, from 0 (nothing new that matters) to 1 */
+  /**
+   * Measures how new a step is.
+   * @returns how surprising the step is, from 0 (nothing new that matters) to 1
+   */
   measure(marks: readonly number[]): number {
     let known = 1;
     const placesSeen = new Set<number>();

@@ -28,7 +28,10 @@ const SUMMED_FIELDS = 6;
 const TASK_NUMBERS = 8;
 const TASK_TOKENS = 400;
 
-/** @param visit called once per element for places in lists */
+/**
+ * Visits the numbers of a step.
+ * @param visit called once per element for places in lists
+ */
 export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value: number) => void): void {
   let left = NUMBERS;
   const walk = (from: string, at: unknown, path: string[]): void => {
@@ -57,6 +60,7 @@ export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value
 }
 
 /**
+ * Reads the numbers at a place.
  * @returns the numbers at the place: none, one, or several for the elements of a list. Values that are not numbers
  * are left out
  */
@@ -97,7 +101,10 @@ function summedFields(items: readonly unknown[]): string[] {
   return [...keys, a + TIMES + b, ...(c === undefined ? [] : [a + TIMES + c, b + TIMES + c])];
 }
 
-/** @param fields one field, or two fields joined by {@link TIMES} */
+/**
+ * Sums a field over elements.
+ * @param fields one field, or two fields joined by {@link TIMES}
+ */
 function sumOf(items: readonly unknown[], fields: string): number | undefined {
   const keys = fields.split(TIMES);
   let sum = 0;

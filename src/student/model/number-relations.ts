@@ -25,7 +25,10 @@ export function keyOfRelation({ a, b }: NumberRelation, way: number): number {
   return RELATION_KIND * 0x1_0000_0000 + hashString(JSON.stringify([a.from, a.path, b.from, b.path, way]));
 }
 
-/** @returns undefined when one of the numbers is missing */
+/**
+ * Compares the two numbers in a step.
+ * @returns undefined when one of the numbers is missing
+ */
 export function compareAt({ a, b }: NumberRelation, step: StepDigest): -1 | 0 | 1 | undefined {
   const [left] = readNumbersAt(step, a);
   const [right] = readNumbersAt(step, b);

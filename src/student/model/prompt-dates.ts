@@ -47,7 +47,10 @@ const LOOSE_FORMS: readonly RegExp[] = [
 const MAY_NAME_ONE = new RegExp(`(?:19|20)\\d\\d|1\\d{9}|\\b(?:${[...MONTHS, ...WEEKDAYS].join('|')})`, 'iu');
 const SPEAKS_OF_NOW = /\b(?:today|now|current|currently|date)\b/iu;
 
-/** @returns dates, except dates inside another date */
+/**
+ * Finds the dates that a text names.
+ * @returns dates, except dates inside another date
+ */
 export function findDates(text: string): NamedDate[] {
   const found: NamedDate[] = [];
   if (!MAY_NAME_ONE.test(text)) return found;

@@ -9,7 +9,9 @@ import type { PatternPart, PromptSpan } from './prompt-template.ts';
 import { hashesOf, type PromptText } from './prompt-text.ts';
 import { isNameLike, isPlainValue, isWord, type PromptToken, splitTokens } from './prompt-tokens.ts';
 
-/** Maximum number of sentences that are compared word by word to find what a group has in common. */
+/**
+ * About this many sentences, fewer than twice as many, are compared word by word to find what a group has in common.
+ */
 const COMPARED = 100;
 /** A value with more words is prose. */
 const VALUE_WORDS = 8;
@@ -118,7 +120,10 @@ interface CutPattern {
   closed: string[];
 }
 
-/** @param common the words that all sentences have */
+/**
+ * Makes the pattern of sentences.
+ * @param common the words that all sentences have
+ */
 export function cutPattern(
   common: readonly string[],
   sentences: readonly (readonly PromptToken[])[],

@@ -1,6 +1,6 @@
 /**
  * The sentences of a prompt as hashes that ignore the parts that change: numbers, days, months. The changing values are
- * kept beside the hash as they are. Pure; teaching and the student's thread.
+ * kept unchanged, next to the hash. Pure; teaching and the student's thread.
  */
 
 import { RecentMap } from '../../std/recent-map.ts';
@@ -96,7 +96,10 @@ const SIGNS_BEHIND = /^ ?[<>=≤≥≠$€£¥+%]+/;
 const SIGNS_READ = 4;
 const TIME_OR_YEAR = /^(?:\d+[:/-]\d[\d:/-]*.*|(?:19|20)\d\d\.?)$/;
 
-/** @returns 0 for a sentence without numbers, and for one with a day or a time */
+/**
+ * Hashes the numbers of a sentence as written.
+ * @returns 0 for a sentence without numbers, and for one with a day or a time
+ */
 function hashNumbers(text: string, start: number, end: number): number {
   let hash = 0;
   const sentence = text.slice(start, Math.min(end, start + SENTENCE_READ));
@@ -114,7 +117,10 @@ function hashNumbers(text: string, start: number, end: number): number {
   return hash;
 }
 
-/** @param levelled start and end of each word */
+/**
+ * Reads the levelled words of a sentence.
+ * @param levelled start and end of each word
+ */
 function readValues(
   text: string,
   start: number,
@@ -144,13 +150,14 @@ function readValues(
 function hashSigns(text: string, from: number, to: number): number {
   const [before = ''] = SIGNS_BEFORE.exec(text.slice(Math.max(0, from - SIGNS_READ), from)) ?? [];
   const [after = ''] = SIGNS_BEHIND.exec(text.slice(to, to + SIGNS_READ)) ?? [];
-  // The dash of a list item is no minus.
+  // The dash of a list item is not a minus sign.
   const signs = `${before.replace(/[-−]? $/, '')} ${after.trim()}`;
   return signs === ' ' ? 0 : hashString(signs);
 }
 
 /**
- * Reads sentences and lines as hashes of their words; words with a digit, days and months are levelled.
+ * Reads sentences and lines as hashes of their words; words with a digit, days and months are levelled: they
+ * all have the same hash.
  * @param visit `isChanging`: something was levelled; `isPlace`: it contains at least two slashes
  * @param visitLevelled called with each levelled word, before its sentence
  */

@@ -103,6 +103,7 @@ export class PromptMatcher {
   }
 
   /**
+   * Checks a live prompt.
    * @param at_ms time of the request; null when unknown
    * @returns null for a prompt of this agent
    */
@@ -164,7 +165,7 @@ export class PromptMatcher {
   }
 }
 
-/** Whether a sentence matches the pattern, with other values of the same kinds. */
+/** Whether a sentence matches the pattern. Its values may differ from golden ones, but must be of the same kinds. */
 export function fitsPattern(
   parts: readonly PatternPart[],
   tokens: readonly PromptToken[],

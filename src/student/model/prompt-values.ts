@@ -1,7 +1,7 @@
 /**
- * The values in the wording of a prompt: the words that prompt-sentences.ts levels. A value that all golden runs share
- * (a limit, a date, an account) is part of their agent's rule, so a prompt with another value in its place belongs to
- * another agent. Pure; teaching and the student's thread.
+ * The values in the wording of a prompt: the words that prompt-sentences.ts levels (numbers, days, months). A value
+ * that all golden runs share (a limit, a date, an account) is part of their agent's rule, so a prompt with another
+ * value in its place belongs to another agent. Pure; teaching and the student's thread.
  */
 
 import { hashString, mixNumber } from './json-values.ts';
@@ -137,7 +137,10 @@ export class FixedValues {
       this.#fixed.set(fixed[at]!, { value: fixed[at + 1]!, isToday: fixed[at + 2] === 1 });
   }
 
-  /** @returns places with a different value; empty when all are equal */
+  /**
+   * Finds the places where a step's values differ.
+   * @returns places with a different value; empty when all are equal
+   */
   findOthers(values: readonly number[]): number[] {
     const changed: number[] = [];
     if (this.#fixed.size === 0) return changed;

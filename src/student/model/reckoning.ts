@@ -24,7 +24,10 @@ interface ReckoningContext {
   readonly step: { readonly sources: readonly { name: string; value: unknown }[] };
 }
 
-/** @returns undefined when the second value is missing, or the two values do not go together */
+/**
+ * Computes a value.
+ * @returns undefined when the second value is missing, or the two values do not go together
+ */
 export function reckon(
   value: Primitive,
   reckoning: Reckoning,
@@ -53,7 +56,10 @@ export function reckon(
   }
 }
 
-/** @returns undefined when a double cannot represent the result */
+/**
+ * Computes a result without rounding errors.
+ * @returns undefined when a double cannot represent the result
+ */
 function combine(a: number, op: 'plus' | 'minus' | 'times', b: number): number | undefined {
   const result = op === 'plus' ? a + b : op === 'minus' ? a - b : a * b;
   if (!(Math.abs(result) <= Number.MAX_SAFE_INTEGER)) return undefined;

@@ -26,8 +26,9 @@ const DEPTH = 8;
 export const CHANCE = 6.63;
 
 /**
+ * Computes the worth of each mark.
  * @param labels answer of each step, 0 … classes − 1
- * @returns worth of each column; together 1, or all 0 when no mark tells anything
+ * @returns worth of each column; together 1, or all 0 when no mark predicts anything
  */
 export function weighMarks(
   columns: readonly MarkColumn[],

@@ -85,7 +85,10 @@ export class StepMarks {
       this.values.push(MARK.system_number, numbers[at]!, numbers[at + 1]!);
   }
 
-  /** @param place the place that all words get */
+  /**
+   * Marks words.
+   * @param place the place that all words get
+   */
   markWords(kind: number, place: number, text: string): void {
     this.markTokens(kind, place, readTokens(text, 3 * STUDENT_CORE.words_marked));
   }

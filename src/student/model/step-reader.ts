@@ -78,7 +78,10 @@ export class StepReader {
     if (values !== '') this.sources.push({ name: 'system', value: values });
   }
 
-  /** @returns the lines that probably change between requests, judged only by this request */
+  /**
+   * Reads the system prompt.
+   * @returns the lines that probably change between requests, judged only by this request
+   */
   #readSystem(blocks: readonly TurnBlock[]): string {
     let changing = '';
     let places = '';

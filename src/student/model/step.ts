@@ -99,7 +99,8 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
 function findUnsupported(request: NormalRequest, { unsupported }: StepExtras, reader: StepReader): string {
   const { messages } = request;
   if (messages.length === 0) return 'no messages';
-  if (messages[messages.length - 1]!.role === 'assistant') return 'the answer is begun already';
+  if (messages[messages.length - 1]!.role === 'assistant')
+    return 'the request already contains the beginning of the answer';
   if (request.previous_answer_id !== null) return 'goes on from an answer that the provider keeps';
   if (unsupported !== '') return unsupported;
   if (reader.hasUnread) return 'holds images, documents or blocks that a student cannot read';

@@ -279,6 +279,7 @@ export class Student {
   }
 
   /**
+   * Decides whether a step is covered.
    * @param threshold largest score that is covered; below 0 covers nothing
    * @param wanted `coverage`: only whether a service may be asked (kind `http`); `second`: that, and the student's own
    * answer if it has one
@@ -476,6 +477,7 @@ export class Student {
   }
 
   /**
+   * Finds the agent of a step.
    * @returns the most similar agent, with the places whose value differs from its golden runs. If there is such a
    * place, the step belongs to another agent.
    */
@@ -509,7 +511,10 @@ interface Votes {
   classes: [number, number][];
 }
 
-/** @returns null if most votes go to answers without a template */
+/**
+ * Counts the votes of the neighbours.
+ * @returns null if most votes go to answers without a template
+ */
 function countVotes(near: PlacedStep['near'], { classes }: StageMemory): Votes | null {
   const byLabel = new Map<number, number>();
   const byClass = new Map<number, number>();
@@ -628,7 +633,10 @@ function hasWording({ agent, known }: ReadyAgent, { system }: StepDigest): boole
   );
 }
 
-/** @param apart distance from the nearest golden steps */
+/**
+ * Measures how unusual a step is.
+ * @param apart distance from the nearest golden steps
+ */
 function measureStrangeness(
   { ready, compared }: PlacedStep,
   apart: number,

@@ -14,7 +14,7 @@ export interface Piece {
 /** Maximum number of pieces of a compared text, because alignment takes quadratic time. */
 export const TEXT_PIECES = 400;
 
-/** @returns null for a text with more pieces */
+/** Divides a text into pieces; null for a text with more than TEXT_PIECES. */
 export function readPieces(text: string): Piece[] | null {
   const tokens = readTokens(text, TEXT_PIECES + 1);
   if (tokens.length > TEXT_PIECES) return null;

@@ -11,7 +11,10 @@ const SIGNS = ['/', '.', '-', '_', ':', '@', '#', '?', '=', '&'] as const;
 const PIECES = 16;
 const PROPOSED = 8;
 
-/** @returns undefined when the piece or the sign does not exist */
+/**
+ * Applies cuts to a text.
+ * @returns undefined when the piece or the sign does not exist
+ */
 export function cutPart(text: string, cuts: readonly TextCut[]): string | undefined {
   let piece: string | undefined = text;
   for (const cut of cuts) {

@@ -63,7 +63,10 @@ function isInner(text: string, at: number): boolean {
   }
 }
 
-/** @param limit maximum number of tokens; the remaining text is ignored */
+/**
+ * Cuts a text into tokens.
+ * @param limit maximum number of tokens; the remaining text is ignored
+ */
 export function readTokens(text: string, limit: number): TextToken[] {
   const tokens: TextToken[] = [];
   const { length } = text;

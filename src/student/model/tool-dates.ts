@@ -23,7 +23,10 @@ export class ToolDates {
     this.#near = at_ms === null ? null : codesNear(at_ms);
   }
 
-  /** @returns the text itself when it does not name the day */
+  /**
+   * Replaces dates that name the day of the request.
+   * @returns the text itself when it does not name the day
+   */
   level(text: string): string {
     const near = this.#near;
     if (near === null || text.length > DESCRIPTION_CHARACTERS) return text;

@@ -23,6 +23,7 @@ export interface AskedOn {
 const BYTES_A_TOKEN = 2;
 
 /**
+ * Whether an answer may replace the upstream's.
  * @param request in normal form
  * @param asked the same request on its wire
  */

@@ -196,7 +196,10 @@ function writeWhole(
   return JSON.stringify({ ...base, object: 'chat.completion', choices: [choice], usage });
 }
 
-/** @param usage null when the client did not ask for it */
+/**
+ * Writes the chunks of a stream.
+ * @param usage null when the client did not ask for it
+ */
 function writeChunks(
   base: object,
   text: string | null,

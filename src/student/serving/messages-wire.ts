@@ -35,6 +35,7 @@ type WireBlock =
   | { type: 'tool_use'; id: string; name: string; input: unknown };
 
 /**
+ * Writes an answer as the API would have sent it.
  * @param model the name that the client used
  * @param isStream whether to write events instead of JSON
  */

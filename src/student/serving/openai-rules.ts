@@ -25,7 +25,10 @@ function isWithin(value: number | null, least: number, most: number): boolean {
   return value !== null && value >= least && value <= most;
 }
 
-/** @param lengths names of the fields that limit the answer's length */
+/**
+ * Checks the settings of a request.
+ * @param lengths names of the fields that limit the answer's length
+ */
 export function checkOpenAiSettings(body: JsonObject, lengths: readonly string[], breaches: Breaches): void {
   const within = (value: unknown, least: number, most: number): boolean =>
     value == null || isWithin(roundedNumber(value), least, most);
@@ -41,7 +44,10 @@ export function checkOpenAiSettings(body: JsonObject, lengths: readonly string[]
   breaches.expect('field __proto__', !Object.hasOwn(body, '__proto__'));
 }
 
-/** @param chosen the tool that must be called; undefined when the request names no such tool */
+/**
+ * Checks the tools of a request, and the choice among them.
+ * @param chosen the tool that must be called; undefined when the request names no such tool
+ */
 export function checkOpenAiTools(
   body: JsonObject,
   tools: readonly DeclaredTool[],

@@ -28,7 +28,7 @@ export interface ServedRunsCopy {
   answers: [mark: string, run: string][];
 }
 
-/** The facts about a step that matter here. */
+/** What matters here about a step. */
 export interface StepPlace {
   run_id: string | null;
   seq: number | null;
@@ -45,7 +45,10 @@ export class ServedRuns {
   readonly #runs = new Lately<Server>(RELEGATED_RUNS);
   readonly #answers = new Lately<string>(RELEGATED_ANSWERS);
 
-  /** @returns null for a step that the student may serve, otherwise the reason */
+  /**
+   * Decides whether the student may serve a step.
+   * @returns null for a step that the student may serve, otherwise the reason
+   */
   judge({ run_id, seq, is_fresh, mark }: StepPlace): 'taken_over' | 'unknown_run' | null {
     const run = keyOf(run_id);
     const server = run === '' ? undefined : this.#runs.get(run);
@@ -96,7 +99,7 @@ export class ServedRuns {
   }
 
   /**
-   * Adopts the state of the previous thread. Runs that, as this thread knows, the upstream serves stay with the
+   * Takes over the state of the previous thread. Runs that this thread knows to be served by the upstream stay with the
    * upstream.
    */
   restore(copy: ServedRunsCopy): void {

@@ -15,7 +15,10 @@ import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 /** Maximum number of stop words that these services accept. */
 const STOPS_MAX = 4;
 
-/** @throws UntranslatableStep for anything that chat-completions cannot express */
+/**
+ * Writes the request to the service.
+ * @throws UntranslatableStep for anything that chat-completions cannot express
+ */
 export function toChatRequest(step: ServiceStep, model: string): JsonObject {
   if (step.stops.length > STOPS_MAX) throw new UntranslatableStep('more stop words than the service takes');
   if (step.top_k !== null) throw new UntranslatableStep('top_k');
@@ -51,7 +54,10 @@ function toChatMessages(message: PlainMessage): JsonObject[] {
   return message.role === 'assistant' ? written.map((entry) => ({ content: null, ...entry })) : written;
 }
 
-/** @returns null for anything but a whole answer of text and calls */
+/**
+ * Reads the service's answer.
+ * @returns null for anything but a whole answer of text and calls
+ */
 export function fromChatAnswer(value: unknown): StudentAnswer | null {
   const body = asObject(value);
   const choice = asObject(asArray(body.choices)[0]);
@@ -72,7 +78,7 @@ export function fromChatAnswer(value: unknown): StudentAnswer | null {
     if (input === undefined) return null;
     content.push({ type: 'tool_call', id: '', name, input });
   }
-  // Some services end a forced call with `stop`. No service ends an answer without calls with `tool_calls`.
+  // Some services end a forced call with `stop`. An answer that ends with `tool_calls` but has no calls is incomplete.
   if (finish === 'tool_calls' && calls.length === 0) return null;
   const usage = asObject(body.usage);
   const tier = tierOf(body.service_tier);
@@ -85,7 +91,10 @@ export function fromChatAnswer(value: unknown): StudentAnswer | null {
   };
 }
 
-/** @returns undefined for anything but JSON */
+/**
+ * Reads the arguments of a call.
+ * @returns undefined for anything but JSON
+ */
 function parseArguments(given: unknown): unknown {
   if (typeof given !== 'string') return given ?? {};
   if (given.trim() === '') return {};

@@ -16,7 +16,10 @@ const SERVICE_ANSWER_TOKENS = 4_096;
 const TEMPERATURE_MAX = 1;
 const CALL_ID = /^[\w-]+$/;
 
-/** @throws UntranslatableStep for anything that Messages cannot express */
+/**
+ * Writes the request to the service.
+ * @throws UntranslatableStep for anything that Messages cannot express
+ */
 export function toMessagesRequest(step: ServiceStep, model: string): JsonObject {
   if (step.frequency_penalty || step.presence_penalty) throw new UntranslatableStep('a penalty');
   if ((step.temperature ?? 0) > TEMPERATURE_MAX) throw new UntranslatableStep('a temperature above 1');
@@ -50,7 +53,10 @@ export function toMessagesRequest(step: ServiceStep, model: string): JsonObject 
   return asked;
 }
 
-/** @returns null for anything but a whole answer of text and calls */
+/**
+ * Reads the service's answer.
+ * @returns null for anything but a whole answer of text and calls
+ */
 export function fromMessagesAnswer(value: unknown): StudentAnswer | null {
   const message = asObject(value);
   if (message.type !== 'message' || message.role !== 'assistant' || !Array.isArray(message.content))

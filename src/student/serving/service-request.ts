@@ -9,7 +9,10 @@ import { toChatRequest } from './service-chat-completions.ts';
 import { toMessagesRequest } from './service-messages.ts';
 import type { ServiceStep } from './service-step.ts';
 
-/** @throws UntranslatableStep */
+/**
+ * Writes the request in the style of the service.
+ * @throws UntranslatableStep
+ */
 export function writeServiceRequest(
   { style, model }: Extract<StudentKind, { kind: 'http' }>,
   step: ServiceStep,

@@ -46,7 +46,10 @@ export interface ReadRequest extends AskedOn {
 /** Image types that both wires accept. */
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
-/** @throws UntranslatableStep */
+/**
+ * Reads a step for a service.
+ * @throws UntranslatableStep
+ */
 export function readServiceStep({ wire, body, request }: ReadRequest): ServiceStep {
   if (request.response_schema !== null) refuse('a schema for the answer');
   if (request.previous_answer_id !== null) refuse('a conversation that the provider keeps');

@@ -127,9 +127,7 @@ interface ReadStep {
   place: StepPlace;
 }
 
-/**
- * Facts about a step, remembered for comparisons and in case the server thread withdraws the step. Keep them small.
- */
+/** What is remembered of a step for comparisons, and in case the server thread withdraws the step. Keep it small. */
 interface Handled {
   wire: RelegationWire;
   place: StepPlace | null;
@@ -327,7 +325,10 @@ export class StepHandler {
     return id !== null && !runs.knows(id) ? 'unknown_run' : null;
   }
 
-  /** @param own the answer derived from golden steps, if it must agree */
+  /**
+   * Asks the service for an answer, and sends it.
+   * @param own the answer derived from golden steps, if it must agree
+   */
   async #askService(
     service: AnsweringService,
     message: StepRequest,
@@ -545,7 +546,10 @@ async function askTogether(
 
 type Post = (message: StudentMessage, transfer?: ArrayBuffer[]) => void;
 
-/** @returns null for anything but a JSON object in UTF-8 */
+/**
+ * Parses a request's body.
+ * @returns null for anything but a JSON object in UTF-8
+ */
 function parseBody(bytes: Uint8Array): JsonObject | null {
   try {
     const value = parseExact(decoder.decode(bytes));
@@ -557,7 +561,10 @@ function parseBody(bytes: Uint8Array): JsonObject | null {
   }
 }
 
-/** @returns null for a step that exceeds the reading bounds */
+/**
+ * Reads a step.
+ * @returns null for a step that exceeds the reading bounds
+ */
 function readStep(
   wire: Wire,
   body: JsonObject,
@@ -589,7 +596,10 @@ export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages
   return found?.[1] ?? null;
 }
 
-/** @returns null for anything but a whole answer of text and calls */
+/**
+ * Reads the upstream's answer for a comparison.
+ * @returns null for anything but a whole answer of text and calls
+ */
 function readUpstreamAnswer(
   wire: RelegationWire,
   { status, headers, body }: Extract<ClientMessage, { type: 'compare' }>,
@@ -608,7 +618,10 @@ function readUpstreamAnswer(
   return turn === null || turn.answer.error !== null || turn.answer.stop_reason === null ? null : turn.answer;
 }
 
-/** @param content the upstream's answer, read from its bytes by another reader than the one used in teaching */
+/**
+ * Whether the two answers agree.
+ * @param content the upstream's answer, read from its bytes by another reader than the one used in teaching
+ */
 function agreeWith(
   studentAnswer: StudentAnswer,
   agrees: JudgeAnswer,

@@ -23,13 +23,19 @@ export const WIRES: Readonly<Record<RelegationWire, Wire>> = {
   responses: responsesWire,
 };
 
-/** @returns null for a request whose form no student answers */
+/**
+ * Finds the wire of a request.
+ * @returns null for a request whose form no student answers
+ */
 export function wireOf(shape: ApiShape | null): Wire | null {
   const name = RELEGATION_WIRES.find((wire) => wire === shape);
   return name === undefined ? null : WIRES[name];
 }
 
-/** @returns null when the request exceeds the reading bounds */
+/**
+ * Reads a request into the normal form.
+ * @returns null when the request exceeds the reading bounds
+ */
 export function readWireRequest(wire: Wire, body: JsonObject): NormalRequest | null {
   const reading = new NormalReading();
   const request = wire.readRequest(body, reading);
@@ -70,6 +76,7 @@ export interface ReadStep {
 }
 
 /**
+ * Reads a request as a step.
  * @param body parsed JSON of any shape
  * @param headers flat [name, value, …]; names in any case
  * @param origin where the request arrived, as named by `nameOrigin`

@@ -19,7 +19,7 @@ import { type CacheUse, PromptCache, type RequestPrefixes, readPrefixes } from '
 /** Maximum number of agents whose use of tokens and cache is remembered. */
 const AGENTS = 1_000;
 
-/** The facts on which a step's price depends; small. */
+/** What a step's price depends on; small. */
 export interface PricedStep {
   model: string;
   /** The tier of service that the request asks for; undefined: the standard one. */
@@ -29,7 +29,7 @@ export interface PricedStep {
   is_under_way: boolean;
 }
 
-/** Reads from a request the facts on which its price depends. */
+/** Reads what a request's price depends on. */
 export function readPricedStep(
   request: NormalRequest,
   { model, cache_control, service_tier, speed, inference_geo }: JsonObject,

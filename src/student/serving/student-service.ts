@@ -105,6 +105,7 @@ export class StudentService {
   }
 
   /**
+   * Asks the service for the answer to a step.
    * @param signal aborted when the answer is no longer wanted
    * @throws UntranslatableStep for a step that cannot be translated for the service; ServiceFailure or another Error
    *   when the service fails or its answer is incomplete. The rules that the request sets are not checked here.
@@ -142,7 +143,7 @@ export class StudentService {
     }
     const read = this.#style.fromAnswer(parseExact(await answer.body.text()));
     if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
-    // A model that repeats itself may end its answer at last, so the answer's length is checked.
+    // A model that repeats itself may still end its answer, so the answer's length is checked.
     const said = JSON.stringify(read.content);
     if (said.length > SERVICE_CONTENT_BYTES)
       throw new ServiceFailure("the answer of the student's service is too long");

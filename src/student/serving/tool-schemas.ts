@@ -40,7 +40,10 @@ export class ToolSchemas {
   /** null for a schema that must not be used. */
   readonly #ready = new RecentMap<string, ReadySchema | null>(TOOL_SCHEMAS_KEPT);
 
-  /** @returns false also for a schema that cannot be used */
+  /**
+   * Whether a value matches a schema.
+   * @returns false also for a schema that cannot be used
+   */
   accepts(schema: unknown, value: unknown): boolean {
     const ready = this.#prepare(schema);
     if (ready === null) return false;
@@ -64,7 +67,10 @@ export class ToolSchemas {
   }
 }
 
-/** @returns null for a schema that must not be used */
+/**
+ * Compiles a schema.
+ * @returns null for a schema that must not be used
+ */
 function prepareSchema(text: string): ReadySchema | null {
   try {
     // A copy, because the validator writes into it.
