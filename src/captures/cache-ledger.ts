@@ -262,7 +262,10 @@ class LedgerPart {
     return this.#batch.length === 0 && this.next_id > Math.min(lastId, this.from_id + PART_IDS - 1);
   }
 
-  /** @returns whether the whole part is examined; false if time ran out */
+  /**
+   * Examines exchanges of the part.
+   * @returns whether the whole part is examined; false if time ran out
+   */
   read(source: ExchangeSource, lastId: number, doctor: CacheDoctor, hasTime: () => boolean): boolean {
     const end = Math.min(lastId + 1, this.from_id + PART_IDS);
     while (this.#batch.length > 0 || this.next_id < end) {

@@ -55,6 +55,7 @@ export class CaptureFiles implements ExchangeSource {
   #releasedMs = Number.NEGATIVE_INFINITY;
 
   /**
+   * Opens a database.
    * @param db the live file (its sealed files are found beside it), or one sealed file, which is then read alone
    * @param options `cache_bytes`: per open file; `data_key`: for all files
    * @throws CaptureFileError
@@ -245,7 +246,10 @@ export class CaptureFiles implements ExchangeSource {
   }
 }
 
-/** @returns null for a missing file */
+/**
+ * The inode of a file.
+ * @returns null for a missing file
+ */
 function inodeOf(path: string): bigint | null {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }

@@ -249,7 +249,10 @@ class CubePart {
     return this.#nextId > Math.min(lastId, this.#endId - 1);
   }
 
-  /** @returns false if there was no time to read all of it */
+  /**
+   * Reads exchanges of the part.
+   * @returns false if there was no time to read all of it
+   */
   read(
     source: Pick<ExchangeSource, 'summaries'>,
     lastId: number,

@@ -134,7 +134,10 @@ export function writeListedRun(run: ListedRun): Buffer {
   return Buffer.from(JSON.stringify(row));
 }
 
-/** @throws Error for bytes that {@link writeListedRun} has not written */
+/**
+ * Restores a run from its row.
+ * @throws Error for bytes that {@link writeListedRun} has not written
+ */
 export function readListedRun(bytes: Buffer): ListedRun {
   const row = JSON.parse(bytes.toString()) as Row;
   if (row[0] !== ROW_FORMAT) throw new RangeError(`a row of the format ${row[0]}`);

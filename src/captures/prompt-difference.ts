@@ -55,7 +55,10 @@ export function findDifference(
   return { cause: nameCause(before, after, earlier, later), difference: describe(before, after) };
 }
 
-/** @returns null if the names and their order are the same; then a tool's content has changed */
+/**
+ * Compares the tools of two prompts.
+ * @returns null if the names and their order are the same; then a tool's content has changed
+ */
 function compareTools(earlier: readonly PromptPart[], later: readonly PromptPart[]): MissCause | null {
   const [old, now] = [earlier, later].map((parts) => parts.filter(({ place }) => place === 'tool'));
   const sameNames = sortedNames(old!) === sortedNames(now!);

@@ -46,6 +46,7 @@ export class RunTexts {
   }
 
   /**
+   * Finds the runs that contain a text.
    * @returns null if the text has no word that an index could contain
    */
   find({ text, is_phrase }: NameValue): RunsWithText | null {

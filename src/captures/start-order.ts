@@ -27,7 +27,10 @@ export class StartOrder {
     this.#runs = null;
   }
 
-  /** @param runs all runs of the list, which are then followed by {@link add}, {@link remove} and {@link forget} */
+  /**
+   * Makes the order.
+   * @param runs all runs of the list, which are then followed by {@link add}, {@link remove} and {@link forget}
+   */
   make(runs: Iterable<RunEntry>): void {
     this.#runs = Array.from(runs, (run) => ({ run, place: placeOf(run) }));
     this.#runs.sort((a, b) => (isBehind(a.place, b.place) ? -1 : 1));
@@ -42,7 +45,10 @@ export class StartOrder {
     else runs.splice(countBehind(runs, place), 0, { run, place });
   }
 
-  /** @param started_ms the start of the run at the time of its addition */
+  /**
+   * Removes a run.
+   * @param started_ms the start of the run at the time of its addition
+   */
   remove(run: RunEntry, started_ms: number): void {
     const runs = this.#runs;
     if (runs === null) return;

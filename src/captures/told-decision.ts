@@ -15,7 +15,10 @@ export interface ToldDecision {
   score: number | null;
 }
 
-/** @returns null without a decision */
+/**
+ * Describes the decision about an exchange.
+ * @returns null without a decision
+ */
 export function tellDecision({ relegation }: Pick<ExchangeRecord, 'relegation'>): ToldDecision | null {
   if (relegation === undefined) return null;
   const { decision, student_version, agent, kind, score } = relegation;

@@ -25,7 +25,7 @@ import { type ChainedRun, type RunChains, readSummaries } from './run-chains.ts'
 import { RunJudge } from './run-judge.ts';
 import { SourcePart } from './source-part.ts';
 
-/** A run with the facts that precede its turns in a trace. */
+/** A run with the fields that precede its turns in a trace. */
 export interface TracedRun extends ChainedRun {
   run_id: string;
   /** From the client's headers; null when they name no session. */

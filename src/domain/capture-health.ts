@@ -74,7 +74,7 @@ export interface CaptureFacts {
   dropping: DropCause[];
 }
 
-/** The facts about capture, together with the work that the writer has postponed. */
+/** What is known about capture, together with the work that the writer has postponed. */
 export interface JudgedFacts extends CaptureFacts {
   /** How long the oldest block has waited for compression. */
   packing_oldest_s: number;

@@ -23,7 +23,7 @@ export const NEAR_END = { steps: 5, share: 0.1 } as const;
 const MAX_CONVERSATIONS = 64;
 const MAX_WAITING = 256;
 const MAX_FIRED = 4_096;
-/** Maximum number of characters kept of arguments and results. The monitors read the ends of longer texts. */
+/** Maximum number of characters of arguments and results that are kept. The monitors read the ends of longer texts. */
 const TEXT_CHARACTERS = 256 * 1024;
 
 /** A monitor that fired near the end of a run. */

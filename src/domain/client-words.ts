@@ -1,6 +1,6 @@
 /**
  * Text that agents' clients add to a user's messages for the model, such as the date, files and available skills. The
- * user did not say it, so it is no part of the task. Pure; any thread.
+ * user did not say it, so it is not part of the task. Pure; any thread.
  */
 
 /** The elements that enclose such text: Claude Code and Codex; Cline and its relatives. */

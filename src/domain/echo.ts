@@ -11,7 +11,7 @@
  *  - quotation marks and dashes are typographic on one side;
  *  - JSON in a text is written in another way;
  *  - arguments of a call leave out null fields, or write numbers in another way with the same digits;
- *  - the client numbers all calls itself, or tells calls or their arguments in the text;
+ *  - the client numbers all calls itself, or describes calls or their arguments in the text;
  *  - the client adds its own call, whose id has another form than those of the answer;
  *  - a secret is masked on one side.
  *

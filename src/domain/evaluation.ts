@@ -39,7 +39,7 @@ export const NO_STEP_YET: StepOutcome = {
   intervention: null,
 };
 
-/** @returns the highest score, which, unlike the mean, shows one certain monitor among five silent ones */
+/** The highest score. Unlike the mean, it shows one certain monitor among five silent ones. */
 export function findMaxScore(scores: MonitorScores): number {
   let highest = 0;
   for (const name of MONITOR_NAMES) if (scores[name] > highest) highest = scores[name];
@@ -56,7 +56,10 @@ export function followStreak(before: Intervention | null, outcome: StepOutcome):
   return before !== null && outcome.fired.includes(before.failure_type) ? before : null;
 }
 
-/** @param due the intervention to inject now; null: none */
+/**
+ * Makes the answer to an evaluation.
+ * @param due the intervention to inject now; null: none
+ */
 export function toEvaluation(outcome: StepOutcome, due: Intervention | null): Evaluation {
   return {
     inject: due !== null,

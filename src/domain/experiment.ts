@@ -133,6 +133,7 @@ export class ExperimentTally {
   readonly #versions = new Map<string, UnitSums & { svc_version: string; arm: ArmName }>();
 
   /**
+   * Counts a run.
    * @param run of this experiment; a run without an arm is ignored
    */
   add(run: RunSummary): void {
@@ -157,6 +158,7 @@ export class ExperimentTally {
   }
 
   /**
+   * Makes the report.
    * @param expectedOn share of units that should be in `on`, between 0 and 1 exclusive
    */
   report(experiment_id: string, expectedOn: number): ExperimentReport {
@@ -271,6 +273,7 @@ export class ExperimentTally {
   }
 
   /**
+   * Computes the rate of an arm with its effective sample size.
    * @param withLater whether runs of a mixed unit in its second arm count
    * @returns null if no run of the arm has finished
    */

@@ -23,7 +23,10 @@ export function writeForkTags({ run_id, turn }: ForkPlace): string | null {
   return `${RUN_PREFIX}${run_id},${TURN_PREFIX}${turn}`;
 }
 
-/** @returns null: the tags are not those of a fork */
+/**
+ * Reads the tags of a fork.
+ * @returns null: the tags are not those of a fork
+ */
 export function readForkTags(tags: readonly string[]): ForkPlace | null {
   const readTag = (prefix: string) => tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
   const run_id = readTag(RUN_PREFIX);

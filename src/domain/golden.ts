@@ -508,6 +508,7 @@ class SeqRanges {
   }
 
   /**
+   * Adds a number.
    * @returns false if the number is already in the set
    */
   add(value: number): boolean {

@@ -64,7 +64,10 @@ export function putPattern(pattern: Pattern): { op: 'put'; table: string; row: K
   return { op: 'put', table: PATTERNS, row: patternKey({ tier, org_id, project_id }, pattern_id), value };
 }
 
-/** @param key of PATTERNS */
+/**
+ * Makes a pattern of its row.
+ * @param key of PATTERNS
+ */
 export function readPattern(key: Key, row: PatternRow): Pattern {
   const [tier, org_id, project_id, pattern_id] = key as [Tier, string, string, string];
   return { pattern_id, tier, org_id, project_id, ...row };

@@ -28,6 +28,7 @@ export class RememberedEmbedder {
   }
 
   /**
+   * Embeds a text, or finds its vector in the cache.
    * @returns the text's vector, which is shared: do not change it
    * @throws the embedder's error; the next call tries again
    */

@@ -23,7 +23,10 @@ interface RunPlace {
 
 type RunListKey = [org_id: string, project_id: string, started_at_ms: number, run_id: string];
 
-/** @param projectId null: the list of every project */
+/**
+ * The first parts of the keys of a list.
+ * @param projectId null: the list of every project
+ */
 export function runListPrefix(orgId: string, projectId: string | null): [org_id: string, project_id: string] {
   return [orgId, projectId ?? EVERY_PROJECT];
 }

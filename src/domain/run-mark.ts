@@ -67,7 +67,10 @@ export function readMarks(row: RunMarkRow | undefined): RunMarks {
   return { mark, tags, note, feedback_score };
 }
 
-/** @throws RangeError if the run would have too many tags */
+/**
+ * Applies a change to marks.
+ * @throws RangeError if the run would have too many tags
+ */
 export function changeMarks(before: RunMarks, change: RunMarkChange): RunMarks {
   const { mark = before.mark, tags = before.tags, note = before.note } = change;
   const { feedback_score = before.feedback_score, add_tags, remove_tags } = change;

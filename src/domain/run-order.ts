@@ -24,7 +24,7 @@ export function arrivalOf({ arrival, started_at }: Pick<PlacedExchange, 'arrival
   return arrival ?? Date.parse(started_at) * STAMPS_PER_MS;
 }
 
-/** @returns the exchanges of one run, given in any order, in the order of the run */
+/** Puts the exchanges of one run, given in any order, into the order of the run. */
 export function orderRun<T extends PlacedExchange>(exchanges: readonly T[]): T[] {
   const stamps = new Map<T, number>();
   for (const exchange of exchanges) stamps.set(exchange, arrivalOf(exchange));
@@ -90,6 +90,7 @@ export class RunOrder<T extends PlacedExchange> {
   }
 
   /**
+   * Adds an exchange.
    * @returns the first exchanges of a run that is too long to be kept as a whole; usually empty
    */
   add(exchange: T): T[] {
@@ -100,7 +101,7 @@ export class RunOrder<T extends PlacedExchange> {
     return ordered;
   }
 
-  /** @returns the rest */
+  /** Returns the exchanges that are left, in order. */
   end(): T[] {
     const ordered = orderRun(this.#held);
     this.#held = [];

@@ -39,7 +39,10 @@ export interface ToldStatus {
   words: string;
 }
 
-/** @param nowMs milliseconds since the epoch */
+/**
+ * Computes the status of a run.
+ * @param nowMs milliseconds since the epoch
+ */
 export function tellStatus({ mark, reported, captured, last_ms }: RunEvidence, nowMs: number): ToldStatus {
   if (mark !== null) {
     const status = mark === 'good' ? 'ok' : 'failed';

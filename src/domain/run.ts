@@ -52,7 +52,7 @@ export interface RunStart {
   is_repeat_only?: true;
 }
 
-/** The events of a run. They are stored for ever: later versions must accept all earlier formats. */
+/** The events of a run. They are stored permanently: later versions must accept all earlier formats. */
 export type RunEvent =
   | { type: 'start'; at_ms: number; start: RunStart }
   | {

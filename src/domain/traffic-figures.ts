@@ -32,7 +32,7 @@ export interface FigureQuestion {
 /** Maximum number of days in one answer. */
 export const FIGURE_DAYS_MAX = 366;
 
-/** Maximum number of rows of one answer; the others are summed in one row. */
+/** Maximum number of rows of one answer; further rows are summed in one row. */
 export const FIGURE_ROWS = 200;
 
 /** Figures of some exchanges. */
@@ -86,7 +86,7 @@ export interface FigureReport {
 /** Largest relative error of a percentile. */
 export const LATENCY_PRECISION = 0.025;
 
-/** Fields of the run query language by dimension; the others have none. */
+/** Fields of the run query language by dimension; other dimensions have none. */
 const QUERY_FIELDS: Partial<Record<FigureDimension, string>> = {
   model: 'model',
   provider: 'provider',

@@ -89,6 +89,7 @@ const OWN_HEADERS = new Set([
 const TAKEN_PREFIXES = new Set(['/gemini', '/bedrock', '/__gw']);
 
 /**
+ * Reads GW_ROUTES.
  * @param given the JSON value
  * @param readBase normalizes a base; returns null for invalid text
  * @returns the routes, longest prefix first

@@ -29,7 +29,7 @@ export interface DecodedExchange extends ExchangeEntry, Omit<Conversation, 'pref
   told_shape: ApiShape | null;
   /** Whether the answer's stream was interrupted or ended with an error. */
   broke_off: boolean;
-  /** False for an embedding, which uses InvokeModel's path and is no turn. */
+  /** False for an embedding, which uses InvokeModel's path and is not a turn. */
   is_turn: boolean;
   /** Lists the texts of the exchange, for the full-text index. */
   listTexts: () => ExchangeTexts;

@@ -94,7 +94,10 @@ function skipSpace(body: Buffer, from: number): number {
   return at;
 }
 
-/** @returns the offset after the value; more than the body's length if it is cut off */
+/**
+ * Finds the end of a value.
+ * @returns the offset after the value; more than the body's length if it is cut off
+ */
 function endOfValue(body: Buffer, from: number): number {
   let at = from;
   let depth = 0;
@@ -117,7 +120,10 @@ function endOfValue(body: Buffer, from: number): number {
   return body.length + 1;
 }
 
-/** @param from offset of the opening quote @returns the offset after the closing one; more than the body's length without one */
+/**
+ * Finds the end of a string.
+ * @param from offset of the opening quote @returns the offset after the closing one; more than the body's length without one
+ */
 function endOfString(body: Buffer, from: number): number {
   let at = from + 1;
   for (const near = Math.min(body.length, at + NEAR_BYTES); at < near; at += 1) {

@@ -34,7 +34,7 @@ export interface ReadTurn extends NormalTurn {
   is_turn: boolean;
 }
 
-/** Maximum number of characters kept of an error answer that is not JSON. */
+/** Maximum number of characters of an error answer that are kept if it is not JSON. */
 const ERROR_WORDS_CHARS = 500;
 
 /** The stored exchange in normal form; null when it is no turn. */

@@ -43,7 +43,7 @@ export interface Prompt {
   is_continued: boolean;
 }
 
-/** @returns the prompt of a stored request; null when it is no turn or its body cannot be read */
+/** @returns the prompt of a stored request; null when it is not a turn or its body cannot be read */
 export function readPrompt(stored: StoredExchange): Prompt | null {
   const { shape } = stored;
   if (shape === null || stored.truncated) return null;

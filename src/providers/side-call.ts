@@ -1,5 +1,5 @@
 /**
- * Recognises side calls, which a coding agent makes beside its work: a title for the session, a summary of the
+ * Recognises side calls, which a coding agent makes in addition to its work: a title for the session, a summary of the
  * conversation, a check whether a command is safe. The request's wording decides, because few clients mark such calls.
  * Pure; runs where stored copies are read.
  */

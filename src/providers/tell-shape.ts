@@ -11,7 +11,7 @@ import { asObject, type JsonObject } from './json-reading.ts';
 import type { StoredExchange } from './stored-exchange.ts';
 import { WIRE_LIST, WIRES } from './wires.ts';
 
-/** Paths whose requests resemble those of turns, but whose answers are no turns. */
+/** Paths whose requests resemble those of turns, but whose answers are not turns. */
 const NO_TURN = /\/(?:count_tokens|batches|embeddings|moderations|tokenize|rerank)$|[:A]countTokens$|embed/i;
 
 /** Maximum size of a body that is examined. An exchange with a larger one is classified by its path alone. */

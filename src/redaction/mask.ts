@@ -76,7 +76,10 @@ export function maskValue(value: unknown): unknown {
   return maskJson(value, false);
 }
 
-/** @param isSecret whether the value is under the name of a credential */
+/**
+ * Masks a value and the values in it.
+ * @param isSecret whether the value is under the name of a credential
+ */
 function maskJson(value: unknown, isSecret: boolean): unknown {
   if (typeof value === 'string') return isSecret && value !== '' ? MASK : maskText(value);
   if (typeof value === 'number' || isRawNumber(value)) return isSecret ? MASK : value;

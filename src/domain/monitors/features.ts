@@ -198,7 +198,10 @@ export class StepFeatures extends StepSlot {
     if (features !== undefined) this.load(features);
   }
 
-  /** @param features of a digest, FEATURE_BYTES */
+  /**
+   * Loads a step's features.
+   * @param features of a digest, FEATURE_BYTES
+   */
   load(features: Uint8Array): void {
     if (features.length !== FEATURE_BYTES) throw new RangeError(`${features.length} bytes of features`);
     this.bytes.set(features);

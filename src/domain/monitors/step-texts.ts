@@ -16,7 +16,7 @@ const HEAD_CHARACTERS = 160;
 
 /** Index of each count. */
 export const COUNT = {
-  /** Words kept of the observation's head. */
+  /** Number of words of the observation's head that are kept. */
   head: 0,
   observation_words: 1,
   input_words: 2,
@@ -26,7 +26,7 @@ export const COUNT = {
   /** Counts over input and thought; the words that indicate the subject are counted over both, too. */
   negations: 5,
   subject: 6,
-  /** Words kept of the input. */
+  /** Number of words of the input that are kept. */
   kept_words: 7,
   /** Hash that distinguishes the observation from others; 0: `hashOutcome` must compute it. */
   outcome: 8,

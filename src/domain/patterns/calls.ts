@@ -89,7 +89,10 @@ class ConversationReader {
     }
   }
 
-  /** @param isError whether the steps of this answer failed, whatever their results say */
+  /**
+   * Reads an answer.
+   * @param isError whether the steps of this answer failed, whatever their results say
+   */
   readAnswer(response: unknown, isError: boolean): void {
     const before = this.steps.length;
     this.#readAnswer(response);

@@ -241,6 +241,7 @@ interface Place {
 }
 
 /**
+ * Decides how a word is replaced.
  * @returns the replacement for the word; null: it stays
  */
 function judgeWord(word: string, place: Place): string | null {

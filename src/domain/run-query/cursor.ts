@@ -6,7 +6,10 @@ export function writeRunCursor(sort: SortOrder | null, { key, started, stored, r
   return Buffer.from(JSON.stringify([nameOrder(sort), key, started, stored, run_id])).toString('base64url');
 }
 
-/** @returns null for a text that is not a cursor of a list in this order */
+/**
+ * Reads a cursor.
+ * @returns null for a text that is not a cursor of a list in this order
+ */
 export function readRunCursor(sort: SortOrder | null, cursor: string): PagePlace | null {
   let read: unknown;
   try {

@@ -224,7 +224,10 @@ function compileNames<Run>(
   };
 }
 
-/** @returns null if the texts must be tested one by one */
+/**
+ * Compiles a test of all texts of a run together.
+ * @returns null if the texts must be tested one by one
+ */
 function compileTexts<Run>(
   values: readonly NameValue[],
   textOf: ((run: Run) => string) | undefined,

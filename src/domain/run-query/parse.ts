@@ -39,7 +39,10 @@ export function isQueryField(name: string): boolean {
   return name === SORT || QUERY_FIELDS.has(name);
 }
 
-/** @throws RunQueryError */
+/**
+ * Parses a query.
+ * @throws RunQueryError
+ */
 export function parseRunQuery(text: string): RunQuery {
   if (text.length > RUN_QUERY_BOUNDS.characters)
     throw new RunQueryError(`a query has at most ${RUN_QUERY_BOUNDS.characters} characters`, {
@@ -60,7 +63,10 @@ export function parseRunQuery(text: string): RunQuery {
   return query;
 }
 
-/** @throws RunQueryError for another language's operator between two words */
+/**
+ * Refuses an operator that the language does not have.
+ * @throws RunQueryError for another language's operator between two words
+ */
 function checkOperator(word: QueryWord): void {
   const { is_not, field, values } = word;
   const [value] = values;
@@ -122,7 +128,10 @@ function readCondition(word: QueryWord, field: string, definition: FieldDefiniti
   }
 }
 
-/** @throws RunQueryError for a comparison of values without an order */
+/**
+ * Allows only equality.
+ * @throws RunQueryError for a comparison of values without an order
+ */
 function checkEquals({ field }: QueryWord, { operator, from }: QueryValue): void {
   if (operator === '' || operator === '=') return;
   throw new RunQueryError(`${field}: takes no ${operator}`, { from, to: from + operator.length });

@@ -54,7 +54,10 @@ function printMonitor({ text, steps }: MonitorValue): string {
   return `${text}${steps === null ? '' : printNumbers(steps, '=')}`;
 }
 
-/** @param equals prefix of a single number */
+/**
+ * Writes a range of numbers.
+ * @param equals prefix of a single number
+ */
 function printNumbers({ low, high }: NumberRange, equals: string): string {
   if (high === null) return `>${low!.is_open ? '' : '='}${low!.text}`;
   if (low === null) return `<${high.is_open ? '' : '='}${high.text}`;

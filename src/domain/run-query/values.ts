@@ -34,7 +34,10 @@ function readDuration(text: string): number | null {
   return text === '' ? null : sum;
 }
 
-/** @returns an age, a day or a minute; null for another text */
+/**
+ * Reads a point in time.
+ * @returns an age, a day or a minute; null for another text
+ */
 export function readTimePoint(text: string): TimePoint | null {
   const age_ms = readDuration(text);
   if (age_ms !== null) return age_ms <= MAX_AGE_MS ? { age_ms, text } : null;
@@ -52,7 +55,10 @@ export function readTimePoint(text: string): TimePoint | null {
   return { from_ms, to_ms: from_ms + length, text };
 }
 
-/** @returns null for a value that is not a range of numbers */
+/**
+ * Reads a range of numbers.
+ * @returns null for a value that is not a range of numbers
+ */
 export function readNumberRange(
   text: string,
   operator: QueryOperator,
@@ -79,7 +85,10 @@ function readSeconds(text: string): number | null {
   return /^\d+(?:\.\d+)?$/.test(text) ? Number(text) * 1_000 : null;
 }
 
-/** @returns null for a value that is not a range of times, such as an age by itself */
+/**
+ * Reads a range of times.
+ * @returns null for a value that is not a range of times, such as an age by itself
+ */
 export function readTimeRange(text: string, operator: QueryOperator): TimeRange | null {
   const ends = operator === '' ? text.split('..') : [text];
   if (ends.length > 2 || ends.every((end) => end === '')) return null;

@@ -1,6 +1,6 @@
 /**
  * Bedrock's InvokeModel and InvokeModelWithResponseStream: the path is Bedrock's, the bodies are those of the model's
- * maker. Embeddings use the same path and are no turns. Pure; any thread.
+ * maker. Embeddings use the same path and are not turns. Pure; any thread.
  */
 
 import { bedrockConverse, isModelVerb } from '../bedrock-converse/wire.ts';

@@ -89,7 +89,7 @@ export class MessagesAnswerReader implements AnswerReader {
     }
   }
 
-  /** Deltas mostly hold texts, and other events counts; a block's start may hold its whole input. */
+  /** Deltas usually hold texts, and other events hold counts. Only the start of a block may hold a whole input. */
   isPlain(text: string): boolean {
     if (!text.startsWith('{"type":"') || text.startsWith('content_block_start', TYPE_AT)) return false;
     return !GIVEN_INPUT.test(text);
