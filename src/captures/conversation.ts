@@ -57,9 +57,9 @@ export interface ToldExchange
   conversation: number | null;
   /** The earlier exchange that this one continues; null if this one begins a conversation. */
   follows: number | null;
-  /** null when the same as in the turn before. */
+  /** The system prompt; null when it is the same as in the turn before. */
   system: TurnBlock[] | null;
-  /** null when the same as in the turn before. */
+  /** The tools; null when they are the same as in the turn before. */
   tools: NormalRequest['tools'] | null;
   messages_added: TurnMessage[];
   content: TurnBlock[];

@@ -748,7 +748,7 @@ function addName(names: string[], name: string | null, most: number = MAX_NAMES)
 
 /** Names that many runs have; each name is in memory once. */
 const sharedNames = new Map<string, string>();
-/** Lists of a single such name; never modified. */
+/** Shared lists with a single name; never modified. */
 const sharedLists = new Map<string, string[]>();
 const MAX_SHARED_NAMES = 1_000;
 

@@ -65,7 +65,7 @@ export function putPattern(pattern: Pattern): { op: 'put'; table: string; row: K
 }
 
 /**
- * Makes a pattern of its row.
+ * Makes a pattern from its key and row.
  * @param key of PATTERNS
  */
 export function readPattern(key: Key, row: PatternRow): Pattern {

@@ -45,7 +45,7 @@ export function followDemand(before: number, now: number): number {
 /**
  * What a box writes about a key.
  * @param known the key's division; null: its rate is divided equally
- * @param live boxes that live, with this one
+ * @param live the live boxes, including this one
  * @returns the division to write; null: from now on the rate is divided equally; undefined: nothing needs to be written
  */
 export function divideRate(

@@ -8,7 +8,7 @@ export interface LogState {
   /** Number of sealed files. */
   sealed: number;
   packing: PackingState;
-  /** Bodies that were withheld because they could not be searched, since the files were opened. */
+  /** Number of bodies that were withheld since the files were opened, by cause. */
   withheld: Record<WithheldCause, number>;
   /** Progress of the full-text index; null without one. */
   text: TextIndexState | null;

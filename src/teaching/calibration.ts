@@ -358,7 +358,7 @@ function isLikelyWrong(answered: readonly AnsweredStep[], { target, rules }: Cal
   return wrong_runs > 0 && !keepsKindError(wrong_runs, runs, EVEN, target);
 }
 
-/** From this probability on, something counts as probable. */
+/** Confidence of an even chance. An error rate is probably above the target if its bound at this confidence is. */
 const EVEN = 0.5;
 
 /**

@@ -221,8 +221,9 @@ class Labelling {
   }
 
   /**
-   * Values that several runs share at a place, although hardly any of their steps contains them. A number is one only if
-   * texts have no other number there: `4 strings` beside `3 strings` is a count, which the step does not hold.
+   * Values that several runs share at a place, although hardly any of their steps contains them. A number counts as
+   * such a value only if texts have no other number there: `4 strings` beside `3 strings` is a count, which the step
+   * does not hold.
    */
   #findConstants(): Map<string, Set<number>> {
     const seen = new Map<string, SharedValue>();
@@ -445,7 +446,7 @@ class Labelling {
   }
 
   /**
-   * Joins labels whose calls are ways to the same result: calls in either order, and looks that some runs leave out.
+   * Joins labels whose calls are ways to the same result: calls in either order, and lookups that some runs leave out.
    */
   #joinPaths(groups: number[][], members: readonly number[][], ofStep: Int16Array): void {
     for (let a = 0; a < groups.length; a++)
@@ -499,7 +500,7 @@ class Labelling {
 
   /**
    * Whether runs of the other way make the main calls at once or later, with equal arguments, and whether its
-   * additional calls are harmless: the main way's runs make them later, or they are looks.
+   * additional calls are harmless: the main way's runs make them later, or they are lookups.
    */
   #isOtherWay(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     if (!this.#hasCalls(main) || !this.#hasCalls(other) || this.#isFinal(main)) return false;
@@ -516,12 +517,12 @@ class Labelling {
     return !this.#areSeparated(ofMain, ofOther);
   }
 
-  /** Whether the main way first only looks things up, and later makes the calls that the other way makes at once. */
+  /** Whether the main way begins with lookups, and later makes the calls that the other way makes at once. */
   #looksFirst(main: readonly number[], other: readonly number[], ofMain: readonly number[]): boolean {
     return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
   }
 
-  /** Whether both ways only look, with different tools; enough runs go each way; and both ways continue alike. */
+  /** Whether both ways are lookups with different tools; enough runs go each way; and both ways continue alike. */
   #areOtherLooks(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
     const tools = new Set(this.#toolsOf(main));
@@ -575,7 +576,7 @@ class Labelling {
     return areLooks || this.#shareMade(other, membersOf(main, members)) >= PATH_LATER;
   }
 
-  /** Whether two groups make the same look, apart from options for how much it shows. */
+  /** Whether two groups make the same lookup, apart from options for how much it shows. */
   #haveOtherOptions(
     main: readonly number[],
     other: readonly number[],
@@ -669,8 +670,8 @@ class Labelling {
   }
 
   /**
-   * Assigns answers without a template to a class whose calls they make, if all their other calls are looks
-   * and nothing in the step predicts them.
+   * Assigns answers without a template to a class whose calls they make, if all their other calls are lookups and
+   * nothing in the step predicts them.
    */
   #assignLooks(ofStep: Int16Array, labels: readonly number[]): LooksBeside[] {
     const found = new Map<number, { steps: number[]; ofClass: number[]; tools: Set<string> }>();

@@ -133,7 +133,7 @@ function sample<T>(all: readonly T[], most: number): readonly T[] {
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]!);
 }
 
-/** Pieces of the text that may be a value, from the first to before the last. */
+/** Pieces of a text that may be a value: those from index `from` up to index `to`, which is not included. */
 interface ValueSpan {
   from: number;
   to: number;

@@ -100,7 +100,7 @@ function isLikely(made: number, of: number): boolean {
   return made > 0 && chance >= MADE.chance;
 }
 
-/** Whether enough runs leave the usual look out, and nothing distinguishes these runs from those that make it. */
+/** Whether enough runs leave the usual lookup out, and nothing distinguishes these runs from those that make it. */
 function doWithout(stage: LabelledSteps, label: number, without: readonly OtherStep[]): boolean {
   const hasArguments = without.some(({ has_arguments }) => has_arguments);
   if (countRuns(stage, without) < RUNS_WITHOUT[hasArguments ? 'usual' : 'no_arguments']) return false;
@@ -114,7 +114,7 @@ function countRuns({ examples }: LabelledSteps, others: readonly OtherStep[]): n
   return new Set(others.map(({ step }) => examples[step]!.run_id)).size;
 }
 
-/** The steps whose answers differ in looks from the usual answer of their situation. */
+/** The steps whose answers differ in lookups from the usual answer of their situation. */
 function findOthers(stage: LabelledSteps): OtherStep[] {
   const { examples, ofStep, labels } = stage;
   const found: OtherStep[] = [];

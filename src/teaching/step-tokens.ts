@@ -10,7 +10,7 @@ import { readTokens } from '../student/model/text-tokens.ts';
 const STEP_TOKENS = 1_500;
 /** Maximum number of tokens whose strings all steps share. Each step keeps its other tokens itself. */
 const SHARED_TOKENS = 50_000;
-/** For a longer substring V8 only keeps a reference into the text, and so keeps the whole text in memory. */
+/** V8 stores a substring of this length or more as a reference into its text, which then stays in memory as a whole. */
 const CUT_CHARACTERS = 13;
 
 const kept = new WeakMap<object, readonly string[]>();

@@ -175,7 +175,7 @@ const actionFlags = new Map<string, number>();
 function flagAction(name: string): number {
   const known = actionFlags.get(name);
   if (known !== undefined) return known;
-  // The words of a name may be written without separators.
+  // Separates the words of names such as `readFile` and `read_file`.
   const spoken = `${name.replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[_.-]/g, ' ')} `;
   const trimmed = name.trim();
   let flags = 0;

@@ -10,7 +10,7 @@ export interface PagePlace {
   key: number;
   /** When the run began, in milliseconds since the epoch. */
   started: number;
-  /** Among runs that began at the same time: in the order of storage; 0 if unknown. */
+  /** The order of storage, which orders runs that began at the same time; 0 if unknown. */
   stored: number;
   run_id: string;
 }

@@ -18,7 +18,7 @@ export interface EachItem {
 const ITEM_SOURCE = 'item';
 
 /**
- * Finds the elements for which the calls or elements are made.
+ * Takes the elements of the list that pass the filter.
  * @returns the list's elements in order; undefined when the list is missing or truncated
  */
 export function takeItems({ list, filter }: EachItem, context: StepContext): unknown[] | undefined {

@@ -353,8 +353,9 @@ function isAmong(
 
 /**
  * The tools of the calls that only one of two answers has, for a shell with the program; empty if both answers make the
- * same looks in another order.
- * @returns null unless all these calls only look, each answer with other tools, or a shell's program at more of the same
+ * same lookups in another order.
+ * @returns null unless all these calls are lookups, and each answer makes them with other tools, or with the same shell
+ *   program, where one command names everything that the other names
  */
 export function differInLooks(
   given: readonly StudentBlock[],
@@ -374,8 +375,8 @@ export function differInLooks(
 }
 
 /**
- * Whether two answers make the same lookups, and differ only in how much these show. The step must not contain such a
- * number: it may ask for it.
+ * Whether two answers make the same lookups, and differ only in how much these show. The step must not contain the
+ * value of such an option, because it may ask for this value.
  */
 export function differInUntoldOptions(
   given: readonly StudentBlock[],

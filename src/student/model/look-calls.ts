@@ -35,8 +35,8 @@ export function nameOfUse(call: CallBlock): string {
 }
 
 /**
- * The options of two answers that make the same looks with other options.
- * @returns null if the answers differ in more, or make calls that do more than look; otherwise the values of the options
+ * Compares the options of two answers that make the same lookups.
+ * @returns null if the answers differ in more, or make calls that are not lookups; otherwise the values of the options
  * that differ
  */
 export function differInOptions(

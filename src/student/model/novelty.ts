@@ -51,7 +51,10 @@ const SINGLE_WORD = 0.6;
 /** If a share of new words exceeds the largest golden share by this much, it is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
-/** Names of months: where golden runs had some, another one is not new. `May` is also another word. */
+/**
+ * Names of months. At a place where golden runs had the name of a month, another month's name is not new. `May` is left
+ * out, because it is also another word.
+ */
 const MONTHS: ReadonlySet<number> = new Set(
   (
     'january february march april june july august september october november december ' +

@@ -144,7 +144,7 @@ export interface StageMemory {
   wordings?: Wording[];
   /** Read-only calls beside answers, by label; absent in older models. */
   looks?: LooksBeside[];
-  /** Looks in which golden answers differ from the answers of a label, by label; absent in older models. */
+  /** Lookups in which golden answers differ from the answers of a label, by label; absent in older models. */
   other_looks?: OtherLooks[];
   /** The key of each dimension's mark, and its worth. The sum of `worth` is 1. */
   dimensions: number[];

@@ -1,6 +1,6 @@
 /**
- * Edits of a file that the step holds: calls with an old and a new text. Two edits are the same if the edited file is the
- * same to the letter, however much around the change they repeat. Pure; teaching and the student's thread.
+ * Edits of a file that the step holds: calls with an old and a new text. Two edits are the same if the edited file is
+ * the same to the letter, however many unchanged lines they repeat. Pure; teaching and the student's thread.
  */
 
 import type { StudentBlock } from './decision.ts';

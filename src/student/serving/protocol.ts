@@ -38,7 +38,7 @@ export interface StepRequest {
   seq: number | null;
   /** Values of the wire's beta header as received. */
   betas: string[];
-  /** `anthropic-version`. Other wires use the first value, which means nothing for them. */
+  /** `anthropic-version`. For other wires, the value has no meaning and is the first one. */
   api_version: ApiVersion;
   /** The address at which the request arrived, as `nameOrigin` names it. */
   origin: string;
