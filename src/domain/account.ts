@@ -1,5 +1,5 @@
 /**
- * The records of the control plane as they are stored (document 1, Resources). The API's objects are views of these
+ * The records of the control plane as they are stored (contract document 1, Resources). The API's objects are views of these
  * records. Times are RFC 3339 in UTC with milliseconds; ids carry their prefix. Any thread.
  */
 import type { Role } from './role.ts';
@@ -91,7 +91,7 @@ export interface AuditActor {
   address: string;
 }
 
-/** One change (document 4, "Audit entry"): the state before and after it, without secrets. */
+/** One change (contract document 4, "Audit entry"): the state before and after it, without secrets. */
 export interface AuditEntry {
   /** `aud_…` */
   id: string;

@@ -1,5 +1,5 @@
 /**
- * An organization's subscriptions, derived from the payment processor's events (document 1; document 4, "Billing").
+ * An organization's subscriptions, derived from the payment processor's events (contract document 1; document 4, "Billing").
  * Events arrive in any order and repeatedly, so each part of a subscription has the time of its state. Pure; any
  * thread.
  */
@@ -318,7 +318,7 @@ function readStatus(status: unknown): StoredStatus {
 }
 
 /**
- * The plan of a price's `lookup_key`, which is a plan's name or `<plan>_…` (document 4, "Billing"); if both `pro` and
+ * The plan of a price's `lookup_key`, which is a plan's name or `<plan>_…` (contract document 4, "Billing"); if both `pro` and
  * `pro_plus` fit, the longer one counts.
  */
 export function planOfLookupKey(key: string, plans: readonly string[]): string | null {

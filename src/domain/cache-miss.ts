@@ -120,7 +120,7 @@ export interface CacheQuestion {
   /** UTC days such as `2026-11-28`, both included. */
   from_day: string;
   to_day: string;
-  /** Only the turns of this agent; null: of all. */
+  /** Counts only the turns of this agent; null: the turns of all agents. */
   agent: string | null;
 }
 

@@ -11,7 +11,7 @@ import { advanceMonitors, initialMonitors, type StepOutcome } from './monitors/m
 import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './monitors/names.ts';
 import type { MonitorProfile } from './monitors/profiles.ts';
 
-/** Document 2, Evaluate response. */
+/** The answer to an evaluation (contract document 2). */
 interface Evaluation {
   /** true: `intervention_text` belongs before the next model call. */
   inject: boolean;

@@ -85,10 +85,10 @@ export interface ExperimentReport {
 
 type ArmName = 'on' | 'off';
 
-/** SRM is reported at this level (document 4, "Experiments"), which is strict enough for frequent checks. */
+/** SRM is reported at this level (contract document 4, "Experiments"), which is strict enough for frequent checks. */
 const SRM_P_VALUE = 0.001;
 /**
- * If fewer units are expected in an arm, SRM is not tested (document 4, "Experiments"), because the chi-square approximation
+ * If fewer units are expected in an arm, SRM is not tested (contract document 4, "Experiments"), because the chi-square approximation
  * fails.
  */
 const SRM_UNITS_AN_ARM = 8;

@@ -199,7 +199,7 @@ export class GoldenTally {
   readonly #wires: GoldenWires;
   #turns = 0;
   #withSeq = 0;
-  // One of these is in memory for every run of a database, so lists that are usually empty take no memory.
+  // A tally is in memory for every run of a database, so lists that are usually empty take no memory.
   #lists: IdLists = NO_LISTS;
   #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;

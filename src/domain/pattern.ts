@@ -1,5 +1,5 @@
 /**
- * Patterns: lessons of runs for later runs in the same situation (document 2, Pattern). Owners, preferences
+ * Patterns: lessons of runs for later runs in the same situation (contract document 2, Pattern). Owners, preferences
  * and content. Pure; any thread.
  */
 import { MODEL_CHARACTERS } from '../limits.ts';
@@ -7,12 +7,12 @@ import { cleanText } from './patterns/text.ts';
 
 /**
  * Maximum lengths of the texts of a pattern that the service makes, in UTF-16 units; and maximum number of patterns of
- * one trace (document 4, "v1").
+ * one trace (contract document 4, "v1").
  */
 export const PATTERN_BOUNDS = { situation: 800, dead_ends: 1_200, unlock: 1_200, per_trace: 3 } as const;
 /** Minimum cosine of two situations that belong to one pattern if their solutions are literally equal. */
 export const SAME_LESSON_COSINE = 0.6;
-/** Minimum cosine of two situations that count as the same (document 4, "v1"). */
+/** Minimum cosine of two situations that count as the same (contract document 4, "v1"). */
 export const SAME_SITUATION_COSINE = 0.9;
 
 /** Maximum number of patterns of one scope: a project, an organization's commons, or the universal ones. */

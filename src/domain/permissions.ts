@@ -1,5 +1,5 @@
 /**
- * Which role a permission requires in an organization (document 4, "Credentials, roles, errors"). The contract names each
+ * Which role a permission requires in an organization (contract document 4, "Credentials, roles, errors"). The contract names each
  * route's permission, and the handlers check it. Any thread.
  */
 import { isAtLeast, type Role } from './role.ts';

@@ -1,5 +1,5 @@
 /**
- * Plans and the interventions that each allows per month (document 4, "Usage and billing"). Pure; any thread.
+ * Plans and the interventions that each allows per month (contract document 4, "Usage and billing"). Pure; any thread.
  */
 
 /** Interventions per UTC calendar month by plan; null means no cap. */

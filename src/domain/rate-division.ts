@@ -7,7 +7,7 @@
 
 /** One box's entry about a key's rate. */
 interface BoxPart {
-  /** Requests that arrive there, as a part of the key's rate: 0 … 1. */
+  /** The requests that arrive at the box, as a part of the key's rate: 0 … 1. */
   demand: number;
   /** Part of the key's rate that the box may use at most: 0 … 1. */
   held: number;

@@ -1,4 +1,4 @@
-/** What a member of an organization may do (document 4, "Credentials, roles, errors"). Any thread. */
+/** What a member of an organization may do (contract document 4, "Credentials, roles, errors"). Any thread. */
 
 /** Most powerful first. */
 export const ROLES = ['owner', 'admin', 'member', 'viewer'] as const;

@@ -200,7 +200,7 @@ export function renderStart({ facts, started_at_ms }: RunState): string {
   return JSON.stringify({ run_id: facts!.run_id, status: 'running', started_at: toTimestamp(started_at_ms) });
 }
 
-/** Document 2, Score bundle. */
+/** Writes the scores of an answer (contract document 2). */
 export function renderScores({ scores, total_score, fired }: StepOutcome): string {
   return writeScores(writeNumbers(scores, MONITOR_NAMES), total_score, fired, findMaxScore(scores));
 }

@@ -33,7 +33,7 @@ export interface LedgerRow {
 
 /** The ledger in the stats. */
 export interface LedgerReport {
-  /** Each agent over the days that are kept. */
+  /** One row for each agent, over the days that are kept. */
   ledger: LedgerRow[];
   ledger_total: LedgerTotal;
 }

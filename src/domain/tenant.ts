@@ -1,5 +1,5 @@
 /**
- * The tenant whose data a request may access, for every kind of credential (document 2, Authentication). Any
+ * The tenant whose data a request may access, for every kind of credential (contract document 2, Authentication). Any
  * thread.
  */
 
@@ -18,7 +18,7 @@ interface TenantActor {
   id: string;
 }
 
-/** The project of new records if neither the credential nor the body names one (document 2). */
+/** The project of new records if neither the credential nor the body names one (contract document 2). */
 export const DEFAULT_PROJECT = 'default';
 /** The organization of a static key's request that does not name one. */
 export const DEFAULT_ORG = 'default';

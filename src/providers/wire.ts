@@ -29,7 +29,7 @@ export interface WireAnswer {
   content: TurnBlock[];
   /** The provider's own stop word. */
   stop_word: string | null;
-  /** Counts in the meaning of the wire's `usage`. */
+  /** Counts as the provider reported them. The wire's `usage` says what they include. */
   usage: TokenUsage;
   /** The provider's error in words, from an error answer or from within the answer, otherwise null. */
   error: string | null;

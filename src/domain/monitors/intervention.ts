@@ -22,7 +22,7 @@ export interface Intervention {
   level: InterventionLevel;
 }
 
-/** Maximum length of an intervention text in UTF-16 units (document 4, "v1"). */
+/** Maximum length of an intervention text in UTF-16 units (contract document 4, "v1"). */
 export const INTERVENTION_CHARACTERS = 1200;
 
 /** "step 4", "steps 4, 7 and 9". */

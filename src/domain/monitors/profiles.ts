@@ -38,7 +38,7 @@ export function makeProfile(
 }
 
 /**
- * The built-in profiles, with the weights that each monitor's definition gives. Document 2 names the heaviest monitor of
+ * The built-in profiles, with the weights that each monitor's definition gives. Contract document 2 names the heaviest monitor of
  * each profile.
  */
 export const BUILT_IN_PROFILES = Object.fromEntries(

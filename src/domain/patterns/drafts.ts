@@ -116,7 +116,7 @@ export function keepDistinct(
 }
 
 /**
- * Whether two patterns have the same or nearly the same situation (document 4, "v1").
+ * Whether two patterns have the same or nearly the same situation (contract document 4, "v1").
  * @param vectorA of the situation of `a`, of length 1; null: there is no vector, so only equal texts are the same
  */
 function isSameSituation(

@@ -55,7 +55,7 @@ export function isStudentEndpoint(text: string): boolean {
   return username === '' && password === '' && search === '' && hash === '';
 }
 
-/** Which student answers. The manifest never holds keys: SVC_STUDENT_KEY is read where it is used. */
+/** Which student answers. The manifest never holds a key; the key is in SVC_STUDENT_KEY. */
 const studentKind = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('exemplar') }),
   z.object({
