@@ -1,6 +1,6 @@
 /**
- * The asking side: one ActorClient per thread sends messages to actors on all actor threads and matches the answers. It
- * depends on links, not on threads, so the simulator uses it unchanged. Server threads (main or worker).
+ * The client of actors: one ActorClient per thread sends messages to actors on all hosts, and matches answers to asks.
+ * It uses only links, no threads, so the simulator runs the same code. Server threads (main or worker).
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { SlotTable } from '../std/slot-table.ts';
@@ -20,7 +20,7 @@ import type { Scheduler } from './scheduler.ts';
 
 /** Options of one ask. */
 export interface AskOptions {
-  /** Time limit for the answer in milliseconds; default DEFAULT_ASK_DEADLINE_MS. */
+  /** Maximum time until the answer, in milliseconds; default DEFAULT_ASK_DEADLINE_MS. */
   deadline_ms?: number;
   bodies?: readonly Uint8Array[];
 }
@@ -61,7 +61,7 @@ interface PendingAsk {
 }
 
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
-/** Shortest interval between checks of deadlines. */
+/** Minimum interval between checks of deadlines. */
 const SWEEP_GRAIN_MS = 5;
 
 /** A thread's access to all actors. */
@@ -126,7 +126,7 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Calls the listener when an actor thread has died or stopped; its unanswered asks have failed by then.
+   * Calls the listener when an actor thread has died or stopped; its unanswered asks have already failed.
    * @returns a function that removes the listener
    */
   onHostDown(listener: (host: number) => void): () => void {
@@ -223,8 +223,8 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Resolves when two conditions hold. Everything sent so far has arrived in mailboxes, or its thread has died. And
-   * everything answered so far can be read on this thread.
+   * Resolves when two conditions hold: all messages sent so far have arrived in mailboxes, or their threads have died;
+   * and this thread can read the stored effects of all asks that were answered so far.
    */
   async fence(): Promise<void> {
     const waits: Promise<void>[] = [];
@@ -232,7 +232,7 @@ export class ActorClient implements Asker {
       const deferred = createDeferred();
       const id = this.#nextFence++;
       if (link == null) return;
-      // Add it before sending: a link within the thread delivers the answer immediately.
+      // Added before sending, because a link within the thread delivers the answer immediately.
       this.#fences.set(id, { host, done: deferred.resolve });
       if (link.send({ type: 'fence', id })) waits.push(deferred.promise);
       else this.#fences.delete(id);
@@ -289,7 +289,7 @@ export class ActorClient implements Asker {
     }
   }
 
-  /** Handles the end of the thread behind the link: everything that waits for it fails now, not at its deadline. */
+  /** Handles the end of the thread behind the link. Asks that wait for it fail now, not at their deadlines. */
   #lose(host: number, link: Link): void {
     if (this.#links[host] !== link) return;
     this.#links[host] = null;

@@ -1,6 +1,6 @@
 /**
- * The inside of an actor thread: an ActorHost with links to the clients and to the other actor threads. The main
- * thread controls it over comlink. Actor threads.
+ * Runs an ActorHost on an actor thread, with links to the clients and to the other actor threads. The main thread
+ * controls it over comlink. Actor threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -39,12 +39,12 @@ export interface ThreadControl {
   ping(): number;
   connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
-  /** @returns messages handled so far; see ActorHost.drain */
+  /** @returns number of messages handled so far; see ActorHost.drain */
   drain(): Promise<number>;
   stats(): HostStats;
   /** Ends the host and the task. */
   stop(): void;
-  /** For tests: ends the thread as a fault would. */
+  /** Makes the thread crash; for tests. */
   crash(): void;
 }
 
@@ -55,7 +55,7 @@ export interface ThreadServices {
   compute: ComputeTask | null;
 }
 
-/** The parts from the composition root; the other HostParts are made here. */
+/** What the thread's entry module provides. The other HostParts are made here. */
 interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
   adapters:
     | Readonly<Record<string, EffectAdapter>>

@@ -26,7 +26,7 @@ import {
   recordFailure,
 } from './supervision.ts';
 
-/** When an unresponsive thread counts as hung. A hung thread is ended. */
+/** When a thread that does not answer pings counts as hung. A hung thread is terminated. */
 interface WatchPolicy {
   ping_every_ms: number;
   hung_after_ms: number;
@@ -42,7 +42,7 @@ export interface ActorThreadsOptions {
   options: unknown;
   restart?: RestartPolicy;
   watch?: WatchPolicy;
-  /** How long a thread may load before it is ended; default 15 s. */
+  /** Maximum time that a thread may load before it is terminated; default 15 s. */
   loading_ms?: number;
   /** Runs `compute` effects: the `run` of the stateless pool. Without it they fail. */
   compute?: ComputeTask;
@@ -57,29 +57,28 @@ type ClientDoor = (index: number, end: LinkEnd) => void;
 interface OuterHost {
   connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
-  /** null while it is down. */
+  /** null while the host is down. */
   stats(): HostStats | null | Promise<HostStats | null>;
 }
 
 /**
- * Maximum number of drains of a thread. They are repeated until no thread has handled a new message, because
- * threads may send each other messages.
+ * Maximum number of rounds in which all threads are drained. Rounds are repeated until no thread has handled a new
+ * message, because threads may send each other messages.
  */
 const DRAIN_ROUNDS = 16;
 /**
- * Maximum time from the start of the threads until the first client is connected to all of them. It ends the wait for a
- * thread that never comes up. It is long, because loading modules takes a minute on a machine with many times more load
- * than cores.
+ * Maximum time from the start of the threads until the first client is connected to all of them. It is long, because
+ * loading modules takes a minute on an overloaded machine.
  */
 const OPEN_DEADLINE_MS = 120_000;
 
-/** One life of an actor thread. */
+/** One run of an actor thread, from its start to its end. */
 interface Life {
   control: Comlink.Remote<ThreadControl>;
   thread: OwnThread;
   /** Resolves when the thread has exited. */
   exited: Promise<void>;
-  /** Whether the composition root has finished and the thread answers. */
+  /** Whether the thread has started and answers. */
   isUp: boolean;
 }
 
@@ -94,7 +93,7 @@ interface Thread {
 export class ActorThreads {
   readonly #options: ActorThreadsOptions;
   readonly #threads: Thread[];
-  /** By door: the host on the client's own thread, which needs no link; −1 without one. */
+  /** By door: number of the host on the client's own thread, which needs no link; −1: that thread has no host. */
   readonly #doors = new Map<ClientDoor, number>();
   readonly #outer = new Map<number, OuterHost>();
   readonly #timers = new Set<NodeJS.Timeout>();
@@ -117,8 +116,8 @@ export class ActorThreads {
   }
 
   /**
-   * Links a host on a server thread with every client and every other host, now and when further ones are added. Call
-   * it again after a restart of the host.
+   * Links a host on a server thread with all clients and all other hosts, also with those that are added later. Call it
+   * again after a restart of the host.
    */
   addHost(index: number, host: OuterHost): void {
     this.#outer.set(index, host);
@@ -172,7 +171,7 @@ export class ActorThreads {
       try {
         port1.postMessage(offer, [end.port]);
       } catch {
-        // The host's thread has died meanwhile, with its end of the link. After a restart there is a new link.
+        // The host's thread has died in the meantime. After its restart there is a new link.
         end.port.close();
       }
     });
@@ -208,7 +207,7 @@ export class ActorThreads {
     return this.#threads.map((thread) => thread.restarts);
   }
 
-  /** Ends a thread as a fault would. Resolves when it is dead. The thread is then restarted. */
+  /** Makes a thread crash. Resolves when it has exited. The thread is then restarted. */
   async crash(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
     if (life == null) return;
@@ -218,8 +217,8 @@ export class ActorThreads {
   }
 
   /**
-   * Ends a thread from outside, whatever it is doing. A thread that is loading may first finish loading. Resolves when
-   * it is dead. The thread is then restarted.
+   * Terminates a thread, even if it hangs. A thread that is loading may first finish loading. Resolves when it has
+   * exited. The thread is then restarted.
    */
   async terminate(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
@@ -261,8 +260,8 @@ export class ActorThreads {
   }
 
   /**
-   * Ends a thread that has not answered yet and may never receive the stop. The thread may first finish loading: to end
-   * it while it loads native code would end the whole process.
+   * Ends a thread that has not answered yet and may never receive the stop. The thread may first finish loading:
+   * terminating it while it loads native code would crash the whole process.
    */
   async #stopUnanswered(life: Life): Promise<void> {
     await waitForLoading([life.thread.worker], this.#options.loading_ms);
@@ -346,7 +345,7 @@ export class ActorThreads {
   #watch({ hung_after_ms }: WatchPolicy): void {
     for (const { life } of this.#threads) {
       if (life === null) continue;
-      // A thread that is loading gets more time: it is slow, not hung.
+      // A thread that is loading gets more time, because it is probably slow, not hung.
       const patienceMs = life.isUp ? hung_after_ms : Math.max(hung_after_ms, OPEN_DEADLINE_MS);
       const timer = setTimeout(() => {
         this.#timers.delete(timer);
@@ -397,8 +396,8 @@ function connectPeers(life: Life, thread: number, host: OuterHost, index: number
 }
 
 /**
- * Waits for a call to the thread. Calls over comlink never settle after the other side has ended: the result is null
- * then, and if the call fails.
+ * Waits for a call to the thread. Calls over comlink never settle if the other side has ended. @returns null if the
+ * thread ends first or the call fails
  */
 async function whileAlive<T>(
   life: Life,

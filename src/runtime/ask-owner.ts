@@ -1,6 +1,6 @@
 /**
- * Asks actors that can move to another process, in a store that several processes share. An ask whose actor has moved
- * is repeated: nothing of it was stored, and the actor is loaded again for it. Server threads.
+ * Asks actors that can move to another process, in a store that several processes share. If the actor has moved,
+ * nothing of the ask was stored, so the ask is repeated, which loads the actor again. Server threads.
  */
 
 import { systemClock } from '../std/clock.ts';
@@ -8,20 +8,20 @@ import { type Asker, type AskOptions, DEFAULT_ASK_DEADLINE_MS } from './actor-cl
 import { RuntimeError } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
 
-/** Maximum number of repetitions of one ask. After each, the other process took the actor once more. */
+/** Maximum number of repetitions of one ask. It is reached if another process takes the actor again each time. */
 const REPETITIONS = 5;
 
 interface OwnerAskOptions extends AskOptions {
   /**
-   * Whether the message may be handled twice. Then it is also repeated after `actor_restarted`, which says of an actor that
-   * kept the answer that it has moved.
+   * Whether the message may be handled twice. If so, it is also repeated after `actor_restarted`, the error for a
+   * message whose answer the actor kept for later when it moved.
    */
   is_repeatable?: boolean;
 }
 
 /**
- * Like `asker.ask`. A repeated ask comes after the messages that its sender has sent meanwhile; all repetitions share
- * the deadline.
+ * Like `asker.ask`. A repeated ask is handled after messages that its sender has sent in the meantime. All repetitions
+ * share the deadline.
  * @throws RuntimeError (as rejection), like `ask`; `actor_moved` if the actor moved each time
  */
 export function askOwner(

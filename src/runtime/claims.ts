@@ -1,20 +1,20 @@
 /**
- * Decides where actors of moving kinds run: on the host whose thread first had a message for them. They stay on it
- * until they leave memory. An agent sends all requests of a run over one connection, so the run is placed on that
- * connection's thread, and its messages do not leave the thread. Memory that all threads of a process share; any
- * thread.
+ * Decides where actors of moving kinds run: on the host whose thread first sent them a message. They stay there until
+ * they leave memory. An agent sends all requests of a run over one connection, so the run is placed on that
+ * connection's thread, and its messages do not leave the thread. The table is in memory that all threads of a process
+ * share. Any thread.
  *
  * Addresses are hashed into slots, and each slot has one owner. Each slot has a word with two numbers: the owner's, and
  * the number of messages that are in transit to the owner from other threads. A host releases a slot only if no message
- * is in transit, so a message never arrives at a host that is not the owner. A message that is lost in transit, because
- * its thread died, is never subtracted. The slot then stays with its owner, and messages of other threads cost a hop.
+ * is in transit, so a message never arrives at a host that is not the owner. If a thread dies, its messages in transit
+ * stay counted. The slot is then never released, and messages from other threads must always be sent to its owner.
  */
 
 /** Number of slots; the table takes 256 KiB. Actors that share a slot by chance run on the same thread. */
 const SLOTS = 65_536;
 /**
- * A word has 7 bits for the owner (0: unclaimed). The other bits count messages in transit, of which there are fewer
- * than the limit of pending asks.
+ * A word has 7 bits for the owner (0: unclaimed). The other bits count messages in transit. Their number is bounded by
+ * the limit of pending asks.
  */
 const OWNER_BITS = 7;
 const OWNER_MASK = (1 << OWNER_BITS) - 1;
@@ -26,9 +26,7 @@ export interface ClaimTable {
   words: SharedArrayBuffer;
 }
 
-/**
- * @param kinds whose actors move between the hosts of their group
- */
+/** @param kinds the kinds whose actors move between the hosts of their group */
 export function allocateClaims(kinds: readonly string[]): ClaimTable {
   return { kinds, words: new SharedArrayBuffer(SLOTS * Int32Array.BYTES_PER_ELEMENT) };
 }
@@ -41,12 +39,12 @@ export class Claims {
     this.#words = new Int32Array(words);
   }
 
-  /** @param hash of the address */
+  /** @param hash hash of the address */
   slotOf(hash: number): number {
     return hash & (SLOTS - 1);
   }
 
-  /** null: unclaimed. */
+  /** The owner of a slot; null: the slot is unclaimed. */
   ownerOf(slot: number): number | null {
     const word = Atomics.load(this.#words, slot) & OWNER_MASK;
     return word === 0 ? null : word - 1;
@@ -54,14 +52,14 @@ export class Claims {
 
   /**
    * Finds the owner for a message, and counts the message as in transit unless the sender is the owner.
-   * @param sender number of the owner on the sender's own thread; −1 without one
+   * @param sender number of the host on the sender's own thread; −1: that thread has no host
    * @param heir becomes the owner of an unclaimed slot
    */
   enter(slot: number, sender: number, heir: number): number {
     const words = this.#words;
     for (let word = Atomics.load(words, slot); ; ) {
       const owner = (word & OWNER_MASK) === 0 ? heir : (word & OWNER_MASK) - 1;
-      // Only this thread releases the slots of its host, so the slot cannot be released meanwhile.
+      // Only this thread releases the slots of its host, so the slot cannot be released at the same time.
       if (owner === sender && (word & OWNER_MASK) !== 0) return owner;
       const owned = (word & ~OWNER_MASK) | (owner + 1);
       const found = Atomics.compareExchange(

@@ -1,8 +1,8 @@
 /**
- * Manages the stateless pool: threads that run tasks by name, for work that would block a thread with waiting
- * callers. If a thread dies, its tasks fail at once and it is replaced. The entry module defines the tasks. Piscina
- * queues the calls and replaces threads; a thread with one permanent task is an OwnThread (std/own-thread.ts)
- * instead. Main thread; other threads use it through a port (`offer`, `openCompute`).
+ * Manages the stateless pool: threads that run tasks by name, for work that would block a thread on which callers wait.
+ * If a thread dies, its tasks fail at once and it is replaced. The entry module defines the tasks. Piscina queues the
+ * calls and replaces threads; a thread with one permanent task is an OwnThread (std/own-thread.ts) instead. Main
+ * thread; other threads use it through a port (`offer`, `openCompute`).
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -20,7 +20,7 @@ interface ComputePoolOptions {
   options: unknown;
   /** Maximum number of calls that wait for a thread; further calls are refused. */
   queue_calls_max: number;
-  /** A call that takes longer fails; its thread is ended and replaced. */
+  /** A call that takes longer fails, and its thread is terminated and replaced. */
   call_deadline_ms: number;
 }
 
@@ -53,7 +53,8 @@ export class ComputePool {
       atomics: 'disabled',
       workerData: options.options,
     });
-    // Waiting callers get the error of a dead thread. Without a listener, piscina's event would end the process.
+    // Callers get the error of a thread that died. Without this listener, piscina's `error` event would crash the
+    // process.
     this.#pool.on('error', () => {});
   }
 
@@ -66,7 +67,9 @@ export class ComputePool {
     return this.#run({ task, input });
   };
 
-  /** The other end is served in a pool thread; this end may be transferred to another thread. */
+  /**
+   * Opens a channel whose other end a pool thread serves. @returns this end, which may be transferred to another thread
+   */
   async #openLine(): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();
     try {
@@ -81,7 +84,7 @@ export class ComputePool {
   async #run(call: ComputeCall, transferList: MessagePort[] = []): Promise<unknown> {
     if (this.#isClosed) throw new Error('the pool is closed');
     const givenUp = new AbortController();
-    // A call that still waits for a loading thread fails without ending the thread; a call that runs ends it.
+    // The abort of a running call terminates its thread. A call that waits for a loading thread only fails.
     const timer = setTimeout(() => givenUp.abort(), this.#deadlineMs);
     try {
       const answered: Promise<unknown> = this.#pool.run(call, { signal: givenUp.signal, transferList });
@@ -113,7 +116,7 @@ export class ComputePool {
 
   /**
    * Ends the threads. Waiting calls fail. Running calls and loading threads get 15 s to finish, because interrupting
-   * native code ends the whole process. Can be called again.
+   * native code crashes the whole process. Can be called again.
    */
   async close(): Promise<void> {
     this.#isClosed = true;
@@ -123,8 +126,8 @@ export class ComputePool {
     const calls = [...this.#calls];
     for (const [waiting] of calls.slice(ready)) waiting.abort();
     const under = calls.slice(0, ready).map(([, answered]) => answered);
-    // When a thread answers this ping, its calls over direct channels have ended, or at least the parts that must not
-    // be interrupted.
+    // When a thread answers this ping, its calls over direct channels have ended, or have passed the parts that must
+    // not be interrupted.
     const ping: ComputeCall = { task: PING_TASK, input: null };
     for (let thread = 0; thread < ready; thread++) under.push(this.#pool.run(ping));
     const late = Promise.withResolvers<void>();
@@ -138,7 +141,7 @@ export class ComputePool {
   }
 }
 
-/** On another thread: the pool behind a port of `ComputePool.offer`. */
+/** Opens the pool on another thread. @param port from `ComputePool.offer` */
 export function openCompute(port: MessagePort): ComputeTask {
   const remote = Comlink.wrap<ComputeTask>(nodeEndpoint(port));
   port.unref();

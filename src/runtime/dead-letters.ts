@@ -1,9 +1,9 @@
 /**
- * Messages that were not handled: undeliverable, overflowed, expired, answered too late. All are counted. Any
- * thread.
+ * Counts messages that were not handled: they could not be delivered, overflowed a mailbox, expired or were answered
+ * too late. Any thread.
  */
 
-/** Why a message went nowhere. */
+/** Why a message was not handled. */
 export type DeadLetterReason =
   | 'mailbox_full'
   | 'dropped'

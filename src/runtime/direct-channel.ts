@@ -1,10 +1,10 @@
 /**
- * A direct channel to one thread of the stateless pool, for short calls on whose results a request waits. Calls do not
- * pass through the main thread, so each call wakes one thread instead of three. If the pool thread ends, running calls
- * fail, and the next call opens another channel. Any thread calls; the other end is in a pool thread.
+ * A direct channel to one thread of the stateless pool, for short calls, for whose results a request waits. Calls do
+ * not pass through the main thread, so each call wakes one thread instead of three. If the pool thread ends, running
+ * calls fail, and the next call opens another channel. Any thread calls; the other end is in a pool thread.
  *
  * The pool does not see these calls. So after a call that takes too long, the channel makes another call through the
- * pool. The deadline of the second call ends a pool thread that hangs.
+ * pool. If the pool thread hangs, that call exceeds its deadline, and the pool terminates the thread.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';
@@ -86,7 +86,7 @@ export class DirectChannel {
   #open(): Promise<MessagePort> {
     if (this.#isClosed) return Promise.reject(new Error('the channel is closed'));
     if (this.#port === null) {
-      // If the pool thread was about to end when it was asked, it closes the channel. Then another channel is opened.
+      // A pool thread that is about to end closes the channel. In that case, another channel is opened.
       const opening = this.#pool(CHANNEL_TASK, null).catch(() =>
         this.#pool(CHANNEL_TASK, null),
       ) as Promise<MessagePort>;

@@ -21,7 +21,7 @@ export function callAdapter(
     setImmediate(() => done(new TypeError(`no ${operation} on adapter ${name}`), undefined));
     return;
   }
-  // The promise has two purposes: `done` is never called before this returns, and exceptions become outcomes.
+  // The promise ensures that `done` is not called before this returns, and that exceptions become outcomes.
   settleWith(
     Promise.resolve().then(() => method.call(adapter, input) as unknown),
     done,

@@ -3,7 +3,7 @@
  * and are rebuilt on the other side by their code. Any thread.
  */
 
-/** All failures that the runtime itself reports. `retryable`: a retry may succeed. */
+/** All errors that the runtime itself reports. `retryable`: a retry may succeed. */
 const RUNTIME_ERRORS = {
   /** The thread of the actor is down; it is being started again. */
   host_down: { retryable: true },
@@ -19,15 +19,20 @@ const RUNTIME_ERRORS = {
   deadline_exceeded: { retryable: true },
   /** The handler threw an exception; none of its effects was performed. */
   actor_failed: { retryable: false },
-  /** Another owner has the actor, in a store that several processes share. Nothing of this message was stored. */
+  /**
+   * Another process owns the actor now, in a store that several processes share. Nothing of this message was stored.
+   */
   actor_moved: { retryable: true },
   /** The actor was restarted before it answered. */
   actor_restarted: { retryable: true },
   /** The actor failed too often, or could not be started; it is tried again later. */
   actor_stopped: { retryable: true },
-  /** The limit of living actors of that kind is reached, and none can be passivated. */
+  /** The limit of actors of that kind in memory is reached, and none can be passivated. */
   too_many_actors: { retryable: true },
-  /** The journal could not store the outcome, and the actor returns to its stored state; or it could not be read. */
+  /**
+   * The journal could not store the events, and the actor returns to its stored state; or the journal could not be
+   * read.
+   */
   storage_unavailable: { retryable: true },
   /** The thread is shutting down. */
   draining: { retryable: true },

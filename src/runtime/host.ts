@@ -1,6 +1,6 @@
 /**
  * Runs the actors of one thread: takes frames from links, puts them into mailboxes, dispatches them, and releases the
- * resulting effects. It uses neither threads nor sockets nor clocks directly. Everything comes in through HostParts,
+ * resulting effects. It uses neither threads nor sockets nor clocks directly. It gets all of these through HostParts,
  * so the simulator runs the same code. Its parts are in `host/`. Actor threads, server threads (and the simulator).
  */
 
@@ -57,7 +57,10 @@ export interface HostParts extends EffectPerformers {
 
 /** Maximum number of messages that one actor handles before the next ready actor has its turn. */
 const FAIR_SHARE = 16;
-/** Maximum number of messages handled before the event loop ticks; only chains of local tells reach it. */
+/**
+ * Maximum number of messages handled before the event loop ticks; only chains of tells between actors of this host
+ * reach it.
+ */
 const RUN_BUDGET = 4096;
 
 /** Runs the actors of one thread. */
@@ -147,7 +150,7 @@ export class ActorHost {
 
   /**
    * Takes a link to a client, whose frames are then delivered here.
-   * @param isOwn the client is on the host's own thread
+   * @param isOwn whether the client is on the host's own thread
    */
   attachClient(link: Link, isOwn = false): void {
     this.#adopt(link, isOwn);
@@ -159,7 +162,7 @@ export class ActorHost {
     this.#adopt(link, false);
   }
 
-  /** Delivers a message of this thread's composition root; never throws because of an overflow. */
+  /** Sends a message from code of this thread that is not an actor. Does not throw if the mailbox is full. */
   tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): void {
     this.#route({ type: 'tell', to, name, payload, bodies });
   }
@@ -168,7 +171,7 @@ export class ActorHost {
    * Accepts only messages of other actors from now on, finishes the accepted ones, makes everything durable and
    * passivates all actors. Pending timers are dropped. Another draining thread may still send messages here, so a
    * caller that drains several threads repeats this until the numbers no longer change.
-   * @returns messages handled since the start
+   * @returns number of messages handled since the start
    */
   drain(): Promise<number> {
     return this.#draining.begin();
@@ -330,7 +333,7 @@ export class ActorHost {
     const nowMs = this.#scheduler.monotonicMs();
     cell.touched_at_ms = nowMs;
     if (delivery.deadline_ms <= nowMs) {
-      return this.#lost.bury(cell.self, 'expired'); // its asker no longer waits
+      return this.#lost.bury(cell.self, 'expired'); // the asker does not wait any more
     }
     try {
       this.#dispatch.take(cell, delivery, nowMs);
@@ -364,8 +367,7 @@ export class ActorHost {
     } finally {
       this.#running = false;
     }
-    // Flush now, not at the end of the tick, because the next commit may block the thread for longer than a message
-    // travels.
+    // Flush now, not at the end of the tick, because the next commit may block the thread.
     this.#links.flush();
     this.#journal.commit();
     // The next messages are handled in a separate tick, because released answers may still have to reach sockets of
@@ -374,7 +376,7 @@ export class ActorHost {
     else this.#draining.check();
   }
 
-  /** @param lost of these actors nothing was stored */
+  /** @param lost actors of which nothing was stored */
   #release(batch: Batch, lost: readonly ActorAddress[]): void {
     for (const address of lost) {
       const cell = this.#find(address);
@@ -393,9 +395,7 @@ export class ActorHost {
     }
   }
 
-  /**
-   * Effects that depend on events that could not be stored are withdrawn; the actors return to their stored state.
-   */
+  /** Withdraws effects that depend on events that could not be stored. Their actors return to their stored state. */
   #takeBack(batch: Batch, error: Error): void {
     const isAway = error instanceof JournalUnavailableError;
     for (const cell of batch.events.keys()) {

@@ -1,6 +1,6 @@
 /**
- * The interface of a store for persistent actors. Implementations: storage/lmdb/journal.ts and its reference
- * storage/memory/journal.ts. Wherever actors run.
+ * The interface of a store for persistent actors. Implementations: storage/lmdb/journal.ts, storage/shared/journal.ts
+ * and, for tests, storage/memory/journal.ts. Any thread with actors.
  */
 
 import type { ActorAddress, RowWrite } from './protocol.ts';
@@ -12,7 +12,7 @@ export type JournalWrite =
   | { type: 'snapshot'; kind: string; key: string; seq: number; version: number; state: Uint8Array }
   /** Removes everything stored of the actor. Later entries start again with event 1. */
   | { type: 'forget'; kind: string; key: string }
-  /** A row that an event of the same commit projects. */
+  /** A row that follows from an event of the same commit. */
   | { type: 'row'; kind: string; key: string; row: RowWrite };
 
 /** An actor's history as stored. */
@@ -29,8 +29,8 @@ export class JournalUnavailableError extends Error {
 
 /**
  * Called when a commit has ended.
- * @param lost actors that have another owner now: none of their writes was stored, and all other writes were. Only
- *   without an error
+ * @param lost actors that another process owns now. None of their writes was stored, but all other writes were. Empty
+ * if there is an error
  */
 export type CommitDone = (error: Error | null, lost?: readonly ActorAddress[]) => void;
 
@@ -46,20 +46,20 @@ export interface JournalStore {
    */
   load(kind: string, key: string): StoredActor | Promise<StoredActor>;
   /**
-   * Makes all writes durable together, or none of them, then calls `done` once, after it has returned. The runtime
-   * has at most one commit running. After an error, the writes may or may not be stored.
+   * Makes all writes durable together, or none of them, and then calls `done` once, never before `commit` has returned.
+   * The runtime runs at most one commit at a time. After an error, the writes may or may not be stored.
    */
   commit(writes: readonly JournalWrite[], done: CommitDone): void;
   /**
-   * Set by the host. A store with owners calls it when it learns that actors of this host have another owner, never
-   * inside `load` or `commit`. An actor that has been loaded again since may be among them: it is loaded once more.
+   * Set by the host. A shared store calls it when it learns that another process owns actors of this host, never inside
+   * `load` or `commit`. If such an actor was loaded again in the meantime, it is loaded once more.
    */
   onLost?: ((addresses: readonly ActorAddress[]) => void) | undefined;
-  /** Called when an actor has left memory and all its commits have ended: it is loaded again before its next write. */
+  /** Called when an actor has left memory and all its commits have ended. It is loaded again before its next write. */
   letGo?(kind: string, key: string): void;
   /**
    * Makes commits visible to other threads now, in a store that would make them visible later.
-   * @throws if that fails
+   * @throws Error of the store
    */
   settle?(): void;
   /** Waits for the running commit and closes the store. */

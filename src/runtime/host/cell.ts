@@ -30,14 +30,14 @@ export interface Delivery {
 }
 
 /**
- * An effect that is ready to be released; answers have their destination. `kept`: the answer was kept for later, so
- * events of its message may be stored even if the events before the answer are not.
+ * An effect that is ready to be released; answers have a destination. `kept`: the actor kept the answer for later, so
+ * events of the asking message may be stored even if the events before the answer are not.
  */
 export type Output =
   | { type: 'reply'; to: ReplyTo; value: unknown; name: string; kept: boolean }
   | { type: 'error'; to: ReplyTo; error: ErrorData; name: string; kept: boolean }
   | Extract<Effect, { type: 'tell' | 'publish' | 'count' }>
-  /** `life`: the actor's life that recorded the effect; only this life gets the outcome. */
+  /** `life`: the life of the actor (see `Cell.life`) that recorded the effect. Only this life gets the outcome. */
   | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
 
 /** An actor in memory. */
@@ -48,9 +48,9 @@ export interface Cell {
   // Its life (lifecycle.ts, passivation.ts).
   status: 'ready' | 'loading' | 'restarting' | 'gone';
   /**
-   * While it is loading. `waits`, `moved`: until its last writes are decided; an actor that has moved is then loaded
-   * only for a message. `runs`: the store reads it. `stale`: the store reads it, and must read it again because it may
-   * have moved meanwhile.
+   * The phase of loading. `waits`: its last writes are not decided yet. `moved`: the same for an actor that has moved,
+   * which is then loaded only if there is a message. `runs`: the store is reading it. `stale`: the store is reading it,
+   * and must read it again, because it may have moved in the meantime.
    */
   load: 'waits' | 'moved' | 'runs' | 'stale';
   state: unknown;
@@ -86,7 +86,7 @@ export interface Cell {
   replies: Map<ReplyToken, ReplyTo>;
 }
 
-/** A kind and its living actors. */
+/** A kind and its actors in memory. */
 export interface Kind {
   name: string;
   behaviour: AnyBehaviour;
@@ -103,13 +103,13 @@ export const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 /** Maximum length of queues that other limits bound. */
 export const UNBOUNDED = 2 ** 30;
 /**
- * A map that all actors without timers share; they are the majority, and a map for each would cost as much memory as a
+ * A map that all actors without timers share. Most actors have none, and a separate map would take as much memory as a
  * small state.
  */
 export const NO_TIMERS: Cell['timers'] = new Map();
 export const NO_REPLIES: Cell['replies'] = new Map();
 
-/** A kind without living actors. */
+/** A kind without actors in memory. */
 export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
   return {
     name: behaviour.kind,
@@ -138,7 +138,7 @@ const COUNTS_MAX = 100;
 /** The label under which everything beyond the maximum is counted. */
 const OTHERS = 'others';
 
-/** Adds to a kind's counters. The number of counters is bounded, whatever names a behaviour passes. */
+/** Adds to a kind's counters. Their number is bounded. */
 export function addCount({ stats: { counts } }: Kind, counter: string, of: string, by: number): void {
   const place = placeOf(counts, counter);
   counts[place] ??= Object.create(null) as Record<string, number>;

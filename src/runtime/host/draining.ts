@@ -1,6 +1,6 @@
 /**
- * The orderly end of a host: it handles the accepted messages, makes everything durable, passivates all actors, and
- * waits until its messages to other threads have arrived. Actor threads, server threads (and the simulator).
+ * Shuts a host down: the host handles the accepted messages, makes all events durable, passivates all actors, and waits
+ * until its messages to other threads have arrived. Actor threads, server threads (and the simulator).
  */
 
 import { createDeferred, type Deferred } from '../../std/deferred.ts';
@@ -37,7 +37,7 @@ export class Draining {
     this.#parts = parts;
   }
 
-  /** True from the first drain on: then only messages of other actors are accepted. */
+  /** Whether draining has begun, so that only messages from other actors are accepted. */
   get begun(): boolean {
     return this.#begun;
   }

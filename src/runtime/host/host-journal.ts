@@ -1,6 +1,6 @@
 /**
  * A host's access to its journal: loads actors, and writes their events in batches (group commit). All events that are
- * recorded during a commit form the next batch. Wherever actors run (and in the simulator).
+ * recorded during a commit form the next batch. Any thread with actors (and the simulator).
  */
 
 import { Packr } from 'msgpackr';
@@ -17,7 +17,7 @@ export interface Batch {
   events: Map<Cell, number>;
 }
 
-/** The outcome of a batch. `lost`: actors of which nothing was stored, because they have another owner now. */
+/** The outcome of a commit. `lost`: actors of which nothing was stored, because another process owns them now. */
 export interface Verdict {
   error: Error | null;
   lost: readonly ActorAddress[];
@@ -39,15 +39,15 @@ export class HostJournal {
   #decidedTicket = 0;
   #closed = false;
   /**
-   * Actors that have left memory, with the ticket of the batch that has their last write. At most as many as two
-   * batches have writes.
+   * Actors that have left memory, with the ticket of the batch that has their last write. Bounded by the number of
+   * writes in two batches.
    */
   readonly #leaving = new Map<string, { ticket: number; self: ActorAddress }>();
 
   /**
    * @param store null if no kind of this host is persistent
    * @param decided called for each batch when its commit has ended; must call `commit` when it has handled the batch
-   * @param lose called with actors that have another owner now
+   * @param lose called with actors that another process owns now
    */
   constructor(
     store: JournalStore | null,
@@ -75,7 +75,7 @@ export class HostJournal {
     return this.#committing !== null || this.#batch !== null;
   }
 
-  /** Ends at once: starts no commit, and ignores the outcome of a running one. */
+  /** Starts no further commit, and ignores the outcome of a running one. */
   close(): void {
     this.#closed = true;
   }
@@ -91,8 +91,9 @@ export class HostJournal {
   }
 
   /**
-   * Whether writes of the actor are not decided. It must not be loaded before: its stored state is not complete, and in
-   * a store with owners a load would make these writes valid again after another owner's.
+   * Whether the actor has writes without an outcome. It must not be loaded before they have one: its stored state is
+   * not complete, and in a shared store the load would take the ownership with which these writes could still be
+   * stored.
    */
   isWriting(cell: Cell): boolean {
     if (cell.write_ticket > this.#decidedTicket) return true;
@@ -106,7 +107,7 @@ export class HostJournal {
   }
 
   /**
-   * Reads what is stored of the actor. Null: it is not persistent.
+   * Reads the actor's history; null if the actor is not persistent.
    * @throws if it cannot be read
    */
   read({ kind: { behaviour }, self }: Cell): StoredActor | Promise<StoredActor> | null {
@@ -114,8 +115,8 @@ export class HostJournal {
   }
 
   /**
-   * Sets the actor's state from what is stored, or to its initial state.
-   * @throws if that is damaged
+   * Sets the actor's state from its history, or to its initial state.
+   * @throws if the history is damaged
    */
   restore(cell: Cell, stored: StoredActor | null): void {
     const { behaviour } = cell.kind;
@@ -216,7 +217,7 @@ export class HostJournal {
     return this.#batch;
   }
 
-  /** Starts a commit of everything recorded, unless one is running. */
+  /** Starts a commit of all recorded writes, unless a commit is running. */
   commit(): void {
     if (this.#committing !== null || this.#batch === null || this.#closed) return;
     const batch = this.#batch;
@@ -248,7 +249,7 @@ export class HostJournal {
     if (next.writes.length === 0) this.#batch = null;
   }
 
-  /** Forgets the actors whose last writes are decided. */
+  /** Releases actors that have left memory and whose last writes have an outcome. */
   #arrive(): void {
     for (const [address, { ticket, self }] of this.#leaving) {
       if (ticket > this.#decidedTicket && this.#batch !== null) continue;

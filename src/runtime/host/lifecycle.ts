@@ -20,7 +20,7 @@ import type { Tenure } from './tenure.ts';
 import type { Undelivered } from './undelivered.ts';
 
 const MAX_STOPPED_KEPT = 10_000;
-/** Longest time in which a store may read an actor. It is longer than the time for which stores try again. */
+/** Maximum time for reading an actor from the store. It is longer than the time for which stores retry. */
 const LOAD_LIMIT_MS = 15_000;
 
 /** The functions of the host that the lifecycle needs. */
@@ -42,14 +42,14 @@ type Refusal = Extract<RuntimeErrorCode, 'actor_stopped' | 'storage_unavailable'
 /** Starts, restarts and stops the actors of one host. */
 export class Lifecycle {
   readonly #parts: LifecycleParts;
-  /** Actors that are loaded when their last writes are decided. */
+  /** Actors that are loaded when their last writes have an outcome. */
   readonly #waiting = new Set<Cell>();
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
   }
 
-  /** Creates the actor; null: that is impossible, and the message has been discarded. */
+  /** Creates the actor. @returns null if that is impossible, after the message was discarded */
   activate(kind: Kind, to: ActorAddress, delivery: Delivery): Cell | null {
     const { lost, passivation } = this.#parts;
     if (!isValidKey(to.key)) {
@@ -82,8 +82,9 @@ export class Lifecycle {
   }
 
   /**
-   * Loads the state and runs `activated`: at once, or when its last writes are decided and the store has read it.
-   * @returns why the actor could not be started; then it has left memory
+   * Loads the state and runs `activated`: at once, or when the actor's last writes have an outcome and the store has
+   * read it.
+   * @returns why the actor could not be started, after which it has left memory; null: it was started, or is loading
    */
   #start(cell: Cell): Refusal | null {
     const { journal } = this.#parts;
@@ -103,7 +104,7 @@ export class Lifecycle {
     }
   }
 
-  /** @throws if what is stored is damaged, or `activated` fails */
+  /** @throws if the history is damaged, or `activated` fails */
   #begin(cell: Cell, stored: StoredActor | null): void {
     this.#parts.journal.restore(cell, stored);
     cell.status = 'ready';
@@ -145,7 +146,7 @@ export class Lifecycle {
     }
   }
 
-  /** Handles that an actor could not be started: it is stopped, unless only the store could not be reached. */
+  /** Handles an actor that could not be started. The actor is stopped, except if the store could not be reached. */
   #giveUp(cell: Cell, thrown: unknown): Refusal {
     cell.kind.stats.errors++;
     if (thrown instanceof JournalUnavailableError) {
@@ -159,15 +160,16 @@ export class Lifecycle {
   }
 
   /**
-   * Handles that the actor has another owner: its state is old. It is loaded again if messages wait for it, and leaves
-   * memory otherwise. Its recorded events keep their effects until their commit is decided.
+   * Handles the move of an actor to another process, after which its state here is out of date. It is loaded again if
+   * messages wait for it, and leaves memory otherwise. Its recorded events keep their effects until their commit is
+   * decided.
    */
   lose(cell: Cell): void {
     if (cell.status === 'loading' && cell.load === 'runs') cell.load = 'stale';
     // An actor that waits or restarts is loaded later anyway.
     if (cell.status !== 'ready') return;
     this.#endLife(cell, 'moved');
-    // Like an actor that leaves memory and is loaded again.
+    // The failures are forgotten, as for an actor that leaves memory.
     cell.history = { failed_at_ms: [] };
     cell.status = 'loading';
     cell.load = 'moved';
@@ -175,7 +177,7 @@ export class Lifecycle {
     else this.#loadIfAsked(cell);
   }
 
-  /** To be called when a commit is decided. */
+  /** To be called when a commit has an outcome. */
   loadWaiting(): void {
     for (const cell of this.#waiting) {
       if (this.#parts.journal.isWriting(cell)) continue;
@@ -220,7 +222,7 @@ export class Lifecycle {
     });
   }
 
-  /** Ends what only lives in memory: timers, outcomes to come, and kept answers. */
+  /** Drops what is only in memory: timers, outcomes that are still awaited, and kept answers. */
   #endLife(cell: Cell, during: string): void {
     const { gate, mailboxes } = this.#parts;
     cell.life++;
@@ -232,7 +234,7 @@ export class Lifecycle {
     cell.replies.clear();
   }
 
-  /** To be called when all commits with records of the actor are decided. */
+  /** To be called when a commit with records of the actor has an outcome. */
   settle(cell: Cell): void {
     if (cell.undurable > 0) return;
     const { kind, self } = cell;

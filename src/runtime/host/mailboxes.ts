@@ -28,7 +28,7 @@ export class Mailboxes {
     return this.#waiting;
   }
 
-  /** The host has ended: no message is handled any more. */
+  /** Whether the host has ended, so that no message is handled any more. */
   get closed(): boolean {
     return this.#closed;
   }

@@ -43,7 +43,7 @@ interface OutputGateParts {
   report(report: HostReport): void;
 }
 
-/** The outputs of all actors of one host: released or held. */
+/** Releases or holds the outputs of all actors of one host. */
 export class OutputGate {
   readonly #parts: OutputGateParts;
   readonly #journal: HostJournal;
@@ -55,12 +55,12 @@ export class OutputGate {
     this.#journal = parts.journal;
   }
 
-  /** Outputs that wait for a commit. */
+  /** Number of outputs that wait for a commit. */
   get held(): number {
     return this.#held;
   }
 
-  /** `io` and `compute` effects without an outcome yet. */
+  /** Number of `io` and `compute` effects without an outcome yet. */
   get ioInFlight(): number {
     return this.#ioInFlight;
   }
@@ -97,7 +97,7 @@ export class OutputGate {
 
   /**
    * Withdraws all held outputs of the actor, because the events before them are not stored.
-   * @param code `actor_moved`: it is certain that they are not
+   * @param code `actor_moved` if it is certain that the events are not stored
    */
   withdrawAll(cell: Cell, code: 'storage_unavailable' | 'actor_moved'): void {
     for (let item = cell.held.shift(); item !== undefined; item = cell.held.shift()) {

@@ -11,15 +11,15 @@ import type { Tenure } from './tenure.ts';
 
 const SWEEP_CELLS = 2_000;
 /**
- * Number of actors that are passivated at once, and the pause after that. Their snapshots form one commit, for
- * which sockets wait.
+ * Number of actors that are passivated at once, and the pause afterwards. Their snapshots are one commit, which blocks
+ * the thread.
  */
 const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
 const SWEEP_EVERY_MS = { least: 10, most: 1000 };
 /**
  * Maximum number of actors that are checked to make room for another, and maximum number of idle actors among them. So
- * few are enough: the longest unused of them has been unused for long.
+ * few are enough, because the least recently used of them has not been used for long.
  */
 const ROOM_CELLS = 256;
 const ROOM_IDLE_CELLS = 16;
@@ -55,7 +55,7 @@ export class Passivation {
     this.#cancelSweep?.();
   }
 
-  /** Passivates the longest unused of some idle actors. Each call checks the next few actors in turn. */
+  /** Passivates the least recently used one of some idle actors. Each call checks the next few actors. */
   makeRoom(kind: Kind): boolean {
     let best: Cell | null = null;
     let wrapped = false;
@@ -80,8 +80,8 @@ export class Passivation {
   }
 
   /**
-   * Passivates all actors that have no work except timers. Their timers are dropped, because the host ends. It takes no
-   * snapshots, because the end of a process would have to wait for snapshots of 100,000 actors. All events are stored,
+   * Passivates all actors that have no work except timers. Their timers are dropped, because the host ends. Takes no
+   * snapshots, because the process would have to wait for the snapshots of up to 100,000 actors. All events are stored,
    * and the next start reads at most `every_events` events of each actor.
    */
   passivateAll(): void {

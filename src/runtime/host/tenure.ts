@@ -11,8 +11,8 @@ import type { Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 
 /**
- * Interval of the checks for empty slots. A slot is released at the second check, so that the next owner reads only
- * long after everything was written.
+ * Interval of the checks for empty slots. A slot is released at the second check that finds it empty, so that the next
+ * owner reads only after all writes are visible.
  */
 export const RELEASE_EVERY_MS = 500;
 
@@ -26,7 +26,7 @@ interface TenureParts {
   release_every_ms: number;
 }
 
-/** The slots of one host with actors in memory. */
+/** Counts the actors in memory for each slot of one host, and releases empty slots. */
 export class Tenure {
   readonly #parts: TenureParts;
   /** Number of actors in memory, by slot. */
@@ -98,7 +98,8 @@ export class Tenure {
   }
 
   /**
-   * Slots of stopped actors. They are kept, because other threads do not know that an actor stays stopped for a while.
+   * Slots with stopped actors. They are not released, because other hosts do not know that an actor stays stopped for a
+   * while.
    */
   #stoppedSlots(): Set<number> {
     const { placer, kinds, scheduler } = this.#parts;

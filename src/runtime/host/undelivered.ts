@@ -1,6 +1,6 @@
 /**
- * Messages that are not handled: counts them as dead letters, and informs their askers at once. Actor threads, server
- * threads (and the simulator).
+ * Handles messages that cannot be delivered: counts them as dead letters, and sends their askers an error at once.
+ * Actor threads, server threads (and the simulator).
  */
 
 import type { DeadLetterReason, DeadLetters } from '../dead-letters.ts';
