@@ -15,7 +15,8 @@ import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
 const QUEUED_TRACES = 2_000;
 
 /**
- * One actor per process. The server threads' queue bounds what they send (GW_MAX_QUEUE). This bound is a second limit.
+ * One actor per process. The queues of the server threads (GW_MAX_QUEUE) already bound the messages. These bounds are a
+ * second limit.
  */
 export const CAPTURE_WRITER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -29,8 +30,8 @@ export const CAPTURE_WRITER_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per limited key. A bucket stays in memory until it is full, and is removed soon after that. A message after
- * a thousand others would wait too long to be useful.
+ * One actor per limited key. A bucket stays in memory until it is full, and is removed soon after that. If a thousand
+ * messages wait, a further one would be answered too late.
  */
 export const RATE_BUCKET_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -42,8 +43,8 @@ export const RATE_BUCKET_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per organization. It stays in memory while there is room, because its ring is lost otherwise. Under a
- * flood the oldest events are dropped first, as in the ring.
+ * One actor per organization. It stays in memory while there is room, because its ring is lost otherwise. If too many
+ * messages wait, the oldest are dropped first, as in the ring.
  */
 export const LIVE_HUB_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -56,8 +57,8 @@ export const LIVE_HUB_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per trace in progress, so the bound on living actors bounds the queue. Callers that wait for one trace
- * have a timer each. After a failure, the actor continues from its stored state with a delay.
+ * One actor per trace in progress, so the maximum number of actors in memory bounds the queue. Each caller that waits
+ * for a trace has a timer. After a failure, the actor continues from its stored state with a delay.
  */
 export const PATTERN_MAKER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -94,8 +95,8 @@ export const FINDINGS_INDEX_POLICY: KindPolicy = {
 
 /**
  * One actor per run in use, about 10 KB of memory each. Agents pause for minutes between steps, so runs stay in memory,
- * up to `max_live` (500 MB per thread); beyond it, the longest unused run is stored as a snapshot. There are many io
- * slots, because looking up a repeated step takes one.
+ * up to `max_live` (500 MB per thread); beyond it, the least recently used run leaves memory. `max_io_in_flight` is
+ * high, because each look-up of a repeated step counts.
  */
 export const RUN_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -149,14 +150,14 @@ export const MOVING_KINDS: readonly string[] = [RUN_KIND];
 
 /**
  * Persistent kinds whose events must only survive the process (`runs.mdb`). They write so often that syncing the disk
- * would dominate their cost. All other kinds are synced before they count (`main.mdb`).
+ * would be most of their cost. The events of all other kinds are synced before they take effect (`main.mdb`).
  */
 export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE_METER_KIND]);
 
 /**
  * Kinds whose commits a redo log may acknowledge before they reach `runs.mdb`: steps. Only the run itself reads its
- * steps, and readers of the counters wait for them. Starts and finishes, which others read in tables, are written at
- * once.
+ * steps, and readers of the counters wait until the counters are written. Starts and finishes, which other threads read
+ * in tables, are written at once.
  */
 export const PROMISED_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);
 export const PROMISED_TABLES: ReadonlySet<string> = new Set<string>([

@@ -1,6 +1,6 @@
 /**
- * The pattern maker's messages. Each submitted trace has one persistent actor, so that its retries run one after
- * another, its answer stays the same, and a crash costs only one attempt of one trace. Any thread.
+ * The pattern maker's messages. Each submitted trace has one persistent actor, so that attempts at a trace run one
+ * after the other, its answer stays the same, and a crash affects only one attempt of one trace. Any thread.
  */
 
 import { createHash } from 'node:crypto';
@@ -16,12 +16,12 @@ export const TRACE_BODIES = 'trace_bodies';
 /** A `legacy` trace is processed before the answer, a `v2` trace after it. */
 type TraceStyle = 'legacy' | 'v2';
 
-/** The trace itself is the message's only body, packed by trace-body.ts. */
+/** A request to submit a trace. The trace itself is the message's only body, packed by trace-body.ts. */
 export interface SubmitRequest extends TraceAddress {
-  /** Digest of the body as it was sent, which identifies a repeated trace. */
+  /** Digest of the body as the client sent it, by which a repeated request is recognized. */
   fingerprint: string;
   style: TraceStyle;
-  /** Project to which the trace's usage is counted. */
+  /** Project for which the trace's usage is counted. */
   usage_project: string;
 }
 

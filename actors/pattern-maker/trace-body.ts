@@ -7,13 +7,13 @@ import { promisify } from 'node:util';
 import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
 import type { Trace } from '../../src/domain/trace.ts';
 
-/** Largest decompressed size of a queued trace. */
+/** Maximum decompressed size of a queued trace. */
 const QUEUED_TRACE_BYTES = 256 << 20;
 
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 
-/** Compression level, a fast one because the body lives for seconds. */
+/** Compression level. It is a fast one, because the body is stored only for seconds. */
 const LEVEL = 1;
 
 export async function packTrace(trace: Trace): Promise<Uint8Array> {

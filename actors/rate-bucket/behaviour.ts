@@ -28,7 +28,7 @@ const BAD_LIMIT: Refusal = {
 };
 /** Sums of fractions of tokens may be slightly below a whole token. */
 const ROUNDING = 1e-9;
-/** The longest timer. It is set again when it ends. */
+/** Maximum duration of the timer, which is set again when it ends. */
 const LONGEST_TIMER_MS = 3_600_000;
 
 export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInternal> = {

@@ -1,6 +1,6 @@
 /**
- * Takes tokens from rate buckets: from shared memory, or from the key's actor if the key has no slot in it. Sends the
- * rate buckets' messages; no other file does. Server threads.
+ * Takes tokens from rate buckets: from shared memory, or from the key's actor if the key has no slot there. Only this
+ * file sends messages to rate buckets. Server threads.
  */
 import { hash } from 'node:crypto';
 import { CatalogueError } from '../../src/errors.ts';
@@ -11,7 +11,7 @@ import { RateShares } from './shares.ts';
 import { RATE_SLOTS_KEY, RATE_SLOTS_KIND, type SlotReply } from './slots-protocol.ts';
 import { RATE_SLOTS, RateTable, type ReadNs, readMonotonicNs, type SharedTake } from './table.ts';
 
-/** A limiter that takes longer to answer counts as unavailable. */
+/** Maximum time for an answer. After it, the bucket counts as unavailable. */
 const TAKE_DEADLINE_MS = 1_000;
 
 export class RateBucketClient {
@@ -25,7 +25,7 @@ export class RateBucketClient {
    * Takes tokens from the key's bucket, or none if there are too few.
    * @param key identifies the bucket; 1 … 512 UTF-16 units
    * @param limit the key's current limit
-   * @param cost tokens; 0 only reads the state
+   * @param cost number of tokens; 0 only reads the state
    * @throws {CatalogueError} `unavailable` if the bucket does not answer; the caller decides whether the request may
    *   pass
    */
@@ -42,19 +42,19 @@ export class RateBucketClient {
 }
 
 /**
- * The limit of this box as it is now.
- * @param part of the whole, 0 … 1; null: equal parts for all boxes
+ * Returns the current limit of this box.
+ * @param part this box's part of the whole limit, 0 … 1; null: all boxes have equal parts
  * @returns the same object until the limit changes
  */
 export type ReadLimit = (part?: number | null) => RateLimit;
 
-/** Maximum number of parts that are remembered, so that equal ones are the same object. */
+/** Maximum number of cached limits. The cache makes equal limits the same object. */
 const PARTS = 256;
 
 /**
  * One box's part of a limit that several boxes share: its rate and burst are divided among them. The burst of each box
- * is at least 1, so that no key is locked out. So if there are more boxes than the burst, the boxes together allow more
- * than the burst.
+ * is at least 1, because otherwise no request of the key would be allowed. So if there are more boxes than `burst`, all
+ * boxes together allow more than `burst`.
  * @param countBoxes ≥ 1
  */
 export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLimit {
@@ -65,7 +65,7 @@ export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLim
     let known = parts.get(asked);
     if (known === undefined) {
       if (parts.size >= PARTS) parts.clear();
-      // The added fraction makes a third of a burst of three one, despite rounding.
+      // The added fraction corrects rounding: a third of a burst of 3 must be 1.
       const burst = Math.max(1, Math.floor(limit.burst * asked + 1e-9));
       known = { rate_per_s: limit.rate_per_s * asked, burst };
       parts.set(asked, known);
@@ -74,15 +74,15 @@ export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLim
   };
 }
 
-/** How long to wait before a key without a slot requests one again. */
+/** Pause before a slot is requested again for a key that got none. */
 const NO_SLOT_MS = 1_000;
 /** Maximum number of keys that one thread counts separately while the actors do not answer. */
 const OWN_SLOTS = 4_096;
 
 /**
- * One limit for many keys, each with its own bucket. It is exact across all threads while the actor that assigns
- * slots answers. If it does not answer, a thread separately counts keys that are new to it. The limit then holds for
- * each thread.
+ * One limit for many keys, each with its own bucket. It is exact across all threads while the actor that assigns slots
+ * answers. If it does not answer, each thread counts keys without a known slot separately, so the limit applies to each
+ * thread.
  */
 export class SharedRateLimiter {
   readonly #asker: Asker;
@@ -94,13 +94,14 @@ export class SharedRateLimiter {
   /** The place of each key's bucket. */
   readonly #known = new RecentMap<string, { slot: number; generation: number }>(2 * RATE_SLOTS);
   readonly #asked = new Map<string, Promise<{ slot: number; generation: number } | null>>();
-  /** Keys without a slot, and when to ask again. */
+  /** Keys without a slot, and when to request one again. */
   readonly #placeless = new RecentMap<string, number>(2 * OWN_SLOTS);
   readonly #own: OwnBuckets;
 
   /**
-   * @param memory of the rate table
-   * @param shares memory with the parts that other boxes leave to this one (shares.ts); null: there is only this one
+   * @param memory memory of the rate table
+   * @param shares memory with the parts of limits that this box may use (shares.ts); null: limits are not shared with
+   * other boxes
    */
   constructor(
     asker: Asker,
@@ -152,7 +153,7 @@ export class SharedRateLimiter {
     return this.#takeFromSlot(place) ?? this.#takeFromActor(key);
   }
 
-  /** Many requests with a new key may arrive at once; only one asks for a slot. */
+  /** Requests a slot for a key. If many requests with a new key arrive at once, only one message is sent. */
   #assign(key: string): Promise<{ slot: number; generation: number } | null> {
     const before = this.#asked.get(key);
     if (before !== undefined) return before;

@@ -1,8 +1,7 @@
 /**
- * Divides the rates of keys among boxes that share a database: tells the others how many requests of a key arrive here,
- * and uses the part that they leave to this box (src/domain/rate-division.ts has the rules). Keys whose requests are
- * far below the limit are not followed; their rates are divided equally. Runs on the store thread of the box, but could
- * run on any thread.
+ * Divides the rates of keys among boxes that share a database: reports how many requests of a key arrive here, and uses
+ * the part of the rate that this box is given (src/domain/rate-division.ts has the rules). Keys with far fewer requests
+ * than the limit are not followed; their rates are divided equally. Runs on the store thread of the box. Any thread.
  */
 import {
   divideRate,
@@ -16,7 +15,7 @@ import type { ReadLimit } from './client.ts';
 import type { RateShares } from './shares.ts';
 import { type RateTable, type ReadNs, readMonotonicNs } from './table.ts';
 
-/** Maximum number of keys whose parts one round changes. The others wait for the next round. */
+/** Maximum number of keys whose parts one round changes. Further keys wait for the next round. */
 const ROUND_KEYS = 256;
 const NS_PER_S = 1e9;
 
@@ -50,7 +49,7 @@ export class RateExchange {
   #version = 0;
   #lookedAtNs: number;
 
-  /** @param limit the limit for a part of the whole: with 1, that of all boxes together */
+  /** @param limit returns the limit for a part of the whole; for 1, that of all boxes together */
   constructor({ table, shares }: RateMemory, limit: ReadLimit, now: ReadNs = readMonotonicNs) {
     this.#table = table;
     this.#shares = shares;
@@ -60,10 +59,10 @@ export class RateExchange {
   }
 
   /**
-   * Reads what other boxes have written, and writes what has changed here.
-   * @param box this one
-   * @param live boxes that live, with this one
-   * @throws TruthUnavailableError; then the last parts count
+   * Reads the entries that other boxes have written, and writes those that this box changes.
+   * @param box id of this box
+   * @param live ids of the boxes that live, including this one
+   * @throws TruthUnavailableError; the last parts then stay in use
    */
   async round(session: RatesSession, box: string, live: ReadonlySet<string>): Promise<void> {
     await this.#read(session);
@@ -72,7 +71,7 @@ export class RateExchange {
     this.#apply();
     this.#look(1 / live.size);
     const changes = this.#plan(box, live);
-    // This box stops using a part before it tells the others that it gives it up.
+    // This box stops using a part before it reports that it has given the part up.
     for (const { key, parts } of changes) {
       const held = parts?.get(box)?.held;
       if (held !== undefined && held < (this.#used.get(key) ?? 1 / live.size)) this.#used.set(key, held);
@@ -101,7 +100,7 @@ export class RateExchange {
     this.#used.delete(key);
   }
 
-  /** Measures the demand since the last measurement. */
+  /** Measures how many requests arrived since the last measurement. */
   #look(equal: number): void {
     const now = this.#now();
     const seconds = Math.max(0.1, (now - this.#lookedAtNs) / NS_PER_S);
@@ -152,7 +151,7 @@ export class RateExchange {
     const written = await session.writeRates(this.#epoch!, writes);
     for (const [at, { key, parts }] of changes.entries()) {
       const version = written[at];
-      // Another box was faster. The next round has its entry.
+      // Another box has written the entry first. The next round reads it.
       if (version == null) continue;
       if (parts === null) this.#forget(key);
       else {
@@ -163,7 +162,7 @@ export class RateExchange {
     this.#apply();
   }
 
-  /** Lets all threads of the box use the parts. */
+  /** Writes the parts to the memory that all threads of the box read. */
   #apply(): void {
     this.#shares.write(this.#used, (slot, before, after) =>
       this.#table.keepTokens(slot, this.#limit(before), this.#limit(after)),

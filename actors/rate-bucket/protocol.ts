@@ -14,7 +14,7 @@ export interface RateLimit {
 
 /** Each message contains the limit, so that a change applies from the next request on. */
 export interface TakeRequest extends RateLimit {
-  /** Tokens to take, ≥ 0; 0 only looks. */
+  /** Number of tokens to take, ≥ 0; 0 only reads the state. */
   cost: number;
 }
 
@@ -24,7 +24,7 @@ export interface TakeReply {
   remaining: number;
   /** Milliseconds until the same take would be allowed; 0 if it was allowed, null if it never will be. */
   retry_after_ms: number | null;
-  /** Milliseconds until the bucket is full, if no more is taken. */
+  /** Milliseconds until the bucket is full, if no further tokens are taken. */
   full_after_ms: number;
 }
 

@@ -1,28 +1,31 @@
 /**
- * What the threads of a box know about rates that several boxes divide. For each slot of the rate table (table.ts): the
- * key's digest, how many requests were taken and refused there, and the part of the rate that this box may use. For
- * slots that are opened later: a list of all keys whose rates are not divided equally. The memory is shared by all
- * threads. Any thread; the store thread writes the parts.
+ * Memory that the threads of a box share, about rates that several boxes divide. It has for each slot of the rate table
+ * (table.ts) the key's digest, how many requests arrived and how many of them were refused, and the part of the rate
+ * that this box may use. It also lists all keys whose rates are not divided equally, for slots that are opened later.
+ * Any thread; the store thread writes the parts.
  */
 import { hash } from 'node:crypto';
 
-/** Parts are stored as millionths; 0 stands for an equal part. */
+/** Parts are stored in millionths; 0 means an equal part. */
 const UNITS = 1_000_000;
 /**
- * Maximum number of entries in the list: twice as many as the database may have keys, because a box follows the
- * database with some delay.
+ * Maximum number of entries in the list: twice as many as the database may have keys, because a box reads changes of
+ * the database with a delay.
  */
 const LISTED = 2_048;
 const DIGEST_BYTES = 6;
 const BYTES_PER_SLOT = 8 + 3 * 4;
 const BYTES_PER_ENTRY = 8 + 4;
 
-/** Identifies a key among all boxes: 48 bits, so that it is exact as a number. Keys with the same digest share their parts. */
+/**
+ * Identifies a key on all boxes. It has 48 bits, so that it is exact as a number. Keys with the same digest share their
+ * parts.
+ */
 function digestOf(key: string): number {
   return hash('sha256', key, 'buffer').readUIntBE(0, DIGEST_BYTES);
 }
 
-/** What arrived in a slot since the last measurement. */
+/** The requests of a slot since the last measurement. */
 interface SlotDemand {
   slot: number;
   key: number;
@@ -69,13 +72,14 @@ export class RateShares {
     return new SharedArrayBuffer(slots * BYTES_PER_SLOT + LISTED * BYTES_PER_ENTRY + 4);
   }
 
-  /** Gives a slot to a key. Call it before the slot's generation changes. */
+  /** Assigns a slot to a key. Call it before the slot's generation changes. */
   assign(slot: number, key: string): void {
     const digest = digestOf(key);
     this.#keys[slot] = digest;
     Atomics.store(this.#asked, slot, 0);
     Atomics.store(this.#refused, slot, 0);
-    // The store thread writes the list first, and then the slots that it knows. One of the two sees the other's work.
+    // The store thread writes the list first, and then the slots. So either this loop reads the new list, or the store
+    // thread finds this slot.
     let units: number;
     do {
       units = this.#unitsOf(digest);

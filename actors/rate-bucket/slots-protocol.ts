@@ -9,11 +9,11 @@ export const RATE_SLOTS_KEY = 'table';
 export const RATE_TABLE_ADAPTER = 'rate-table';
 
 export interface SlotReply {
-  /** null: all slots are in use, and the key's own actor counts for now. */
+  /** null: all slots are in use, so the key's own actor counts for now. */
   slot: { slot: number; generation: number } | null;
 }
 
 export type RateSlotsProtocol = {
-  /** The slot of a key: its present one, or a new one with a full bucket. */
+  /** Returns the slot of a key: the one that it has, or a new one with a full bucket. */
   assign: { request: { key: string }; reply: SlotReply };
 };

@@ -1,8 +1,8 @@
 /**
- * Assigns the slots of the shared rate table: one for each limited key, the same for all threads. When no slot is
- * free, it takes back slots that are full and idle. After a restart all slots are free. Each assignment changes the
- * slot's generation, so a thread that still uses the slot notices it, asks again, and gets a full bucket. Actor
- * thread.
+ * Assigns the slots of the shared rate table: one for each limited key, the same for all threads. When no slot is free,
+ * it takes back slots that are full and idle. After a restart all slots are free. Each assignment changes the slot's
+ * generation, so a thread that still uses the slot for its former key notices the change and requests a slot again,
+ * whose bucket is full. Actor thread.
  */
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { RateShares } from './shares.ts';
@@ -36,9 +36,7 @@ interface SlotsInternal {
   reclaimed: Outcome<number[]>;
 }
 
-/**
- * A slot without a take for this long may be taken back. At any sensible limit, a full refill takes less.
- */
+/** A slot whose bucket has been full for this long may be taken back. */
 const IDLE_MS = 60_000;
 /** Maximum number of slots that are taken back at once. */
 const RECLAIM_MAX = 8_192;

@@ -1,12 +1,13 @@
 /**
- * Rate buckets in memory that all threads share. A take is a few atomic operations on one 64-bit word, without
- * messages or locks. A bucket is one number, the theoretical arrival time of GCRA (ITU-T I.371, annex A): the time at
- * which the bucket would be full again. This equals a token bucket with evenly spread tokens. It is exact across
- * threads: a word changes only by compare-and-exchange, so no take is lost or counted twice.
+ * Rate buckets in memory that all threads share. A take is a few atomic operations on one 64-bit word, without messages
+ * or locks. A bucket is one number, the theoretical arrival time of GCRA (ITU-T I.371, annex A): the time at which the
+ * bucket would be full again. This equals a token bucket with evenly spread tokens. It is exact across threads, because
+ * a word changes only by compare-and-exchange, so that each take is counted once.
  *
- * One actor assigns the slots (slots.ts). Each slot has a generation, which changes with its owner. A thread that
- * knows an earlier owner sees another generation and asks again. If a slot changes its owner between that check and
- * the take, a request is counted in another key's bucket, at most one request per thread and change. Any thread.
+ * One actor assigns the slots (slots.ts). Each slot has a generation, which changes with its owner. If the generation
+ * differs from the one that a thread knows, the slot has another owner, and the thread requests a slot again. If the
+ * owner changes between that check and the take, a request is counted in another key's bucket: at most one request per
+ * thread and change. Any thread.
  */
 import type { RateLimit } from './protocol.ts';
 
@@ -20,7 +21,7 @@ export interface SharedTake {
   remaining: number;
   /** Time until the bucket is full, if no more is taken. */
   full_after_ms: number;
-  /** The limit that it was taken under. */
+  /** The limit that applied. */
   limit: RateLimit;
 }
 
@@ -71,7 +72,7 @@ export class RateTable {
 
   /**
    * Takes one token.
-   * @param generation of the slot when it was assigned
+   * @param generation generation of the slot when it was assigned
    * @returns null if the slot has another owner now
    */
   take(slot: number, generation: number, limit: RateLimit): SharedTake | null {
@@ -81,8 +82,8 @@ export class RateTable {
     const depthNs = depthOf(limit);
     for (;;) {
       const before = Atomics.load(this.#fullAtNs, slot);
-      // The clock is read after the bucket. A time before another thread's take would make the bucket look fuller than
-      // it is.
+      // The clock is read after the bucket. If it were read before, it could be earlier than another thread's take, and
+      // the bucket would seem to have more tokens than it has.
       const now = this.#now();
       const backlogNs = Math.max(0, Number(before) - now);
       const afterNs = backlogNs + spacingNs;
@@ -106,9 +107,9 @@ export class RateTable {
   }
 
   /**
-   * Prepares a slot for a greater limit: its bucket keeps the tokens that it has, and further ones come with time.
-   * Otherwise the additional tokens would be there at once. A smaller limit needs no preparation, because the tokens
-   * decrease in proportion.
+   * Prepares a slot for a greater limit, so that its bucket keeps the number of tokens that it has, and gets further
+   * ones only with time. Otherwise it would have additional tokens at once. A smaller limit needs no preparation,
+   * because the tokens decrease in proportion.
    */
   keepTokens(slot: number, before: RateLimit, after: RateLimit): void {
     for (;;) {
@@ -123,7 +124,10 @@ export class RateTable {
     }
   }
 
-  /** At most `max` slots whose buckets have been full for this long, so that their owners lose nothing. */
+  /**
+   * Finds at most `max` slots whose buckets have been full for this long, so that their keys lose no tokens if the
+   * slots are taken back.
+   */
   findIdle(idleMs: number, max: number): number[] {
     const before = BigInt(Math.round(this.#now() - idleMs * NS_PER_MS));
     const idle: number[] = [];

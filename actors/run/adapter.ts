@@ -10,7 +10,7 @@ export interface AnswerRequest {
   org_id: string;
   run_id: string;
   step_index: number;
-  /** Whether the run is finished, so that its steps may be in rows with others. */
+  /** Whether the run is finished. The steps of a finished run may share rows. */
   is_finished: boolean;
 }
 
@@ -53,9 +53,7 @@ export class StepAnswersAdapter {
     return this.#reads.findReports(request, request.keys);
   }
 
-  /**
-   * @returns the first answer to the step, or null if the run has no such step
-   */
+  /** @returns the answer to the step when it first arrived; null if the run has no such step */
   async read(request: AnswerRequest): Promise<string | null> {
     const found = await this.#reads.findStep(request, request.step_index, request.is_finished);
     return found === undefined ? null : readAnswer(found.step.answer);

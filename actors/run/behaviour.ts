@@ -72,8 +72,8 @@ import {
 import { packStep, projectOf, type RecordableStep, stepIndexOf, unpackStep } from './step-message.ts';
 
 /**
- * Maximum number of steps that one transaction deletes. A longer run needs several transactions, and is invisible after
- * the first.
+ * Maximum number of steps that one transaction deletes. A longer run is deleted in several transactions, and is hidden
+ * from the first on.
  */
 export const RUN_DELETE_STEPS = 1_000;
 
@@ -87,7 +87,7 @@ const ALL_STEPS = 2 ** 31 - 1;
 interface Lookup {
   token: ReplyToken;
   step: RecordableStep;
-  /** The run's number of late steps when storage was asked. */
+  /** The run's number of late steps when the look-up was sent. */
   late_steps: number;
   /** Start time of the run, to detect a new run with the same id. */
   of: number;
@@ -97,7 +97,7 @@ interface Lookup {
 interface KeyLookup {
   token: ReplyToken;
   request: KeyedStepsRequest;
-  /** The run's number of reports when storage was asked. */
+  /** The run's number of reports when the look-up was sent. */
   reports: number;
   of: number;
 }
@@ -111,7 +111,7 @@ interface RunInternal {
   sweep: null;
 }
 
-/** The parts of a context that do not depend on the type of the message's answer. */
+/** The methods of a context that do not depend on the type of the answer. */
 type RunContext = Pick<
   Context<RunState, RunEvent, RunInternal, never>,
   'persist' | 'write' | 'io' | 'tell' | 'count' | 'setTimer' | 'now_ms'
@@ -165,7 +165,7 @@ function stepHandlers(options: RunOptions): Pick<Handlers, 'start' | 'step' | 'k
     start(state, start, context) {
       if (state.left_to_delete !== null) return context.refuse(refusal('run_deleting', true));
       if (state.facts !== null) {
-        // A finished run answers like a running one.
+        // The answer is the same for a finished run.
         if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
         return context.refuse(refusal('run_conflict'));
       }
@@ -276,7 +276,7 @@ function deletionHandlers(options: RunOptions): Pick<Handlers, 'delete' | 'wake'
   };
 }
 
-/** Continues when storage has answered, and with the next portion of a deletion. */
+/** Handles the answers of storage, and the next portion of a deletion. */
 function lookupHandlers(options: RunOptions): Run['internal'] {
   return {
     sweep(state, _message, context) {
@@ -292,13 +292,13 @@ function lookupHandlers(options: RunOptions): Run['internal'] {
 
     looked_up(state, outcome, context) {
       const { token, step, late_steps, of } = outcome.carry;
-      // The run was deleted meanwhile, and perhaps started again.
+      // The run was deleted in the meantime, and perhaps started again.
       if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
         return context.refuseTo(token, refusal('run_not_found'));
       if (!outcome.ok) return context.refuseTo(token, outcome.error);
       if (outcome.value !== null) return context.replyTo(token, outcome.value);
       if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
-      // Another late step was recorded since storage was asked. It may be the same step.
+      // Another late step was recorded after the look-up was sent. It may be the same step.
       if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
       const recorded = record(state, step, context, options);
       context.replyTo(token, recorded.answer);
@@ -310,15 +310,15 @@ function lookupHandlers(options: RunOptions): Run['internal'] {
       if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
         return context.refuseTo(token, refusal('run_not_found'));
       if (!outcome.ok) return context.refuseTo(token, outcome.error);
-      // Other reports were recorded since storage was asked. They may be the same reports.
+      // Other reports were recorded after the look-up was sent. They may be the same reports.
       if (state.reports !== reports) return lookUpKeys(state, token, request, context);
       context.replyTo(token, recordReported(state, request, outcome.value, context, options));
     },
 
     gathered(state, { carry: of, ...outcome }, context) {
-      // A failure leaves the steps as they are.
+      // After a failure, the steps stay in their rows.
       if (!outcome.ok || outcome.value === null) return;
-      // The run was deleted meanwhile, and perhaps started again.
+      // The run was deleted in the meantime, and perhaps started again.
       if (state.finish === null || state.started_at_ms !== of) return;
       context.persist({ type: 'gathered' });
       context.write(gatheredRows(state, outcome.value));
@@ -334,7 +334,7 @@ function gatherAfter(state: RunState, after: number, context: RunContext): void 
   context.io(STEP_ANSWERS_ADAPTER, 'gather', request, 'gathered', state.started_at_ms);
 }
 
-/** Lets other actors run between two portions. */
+/** Continues the deletion in a later tick, so that other actors run in between. */
 function sweepSoon(context: Pick<RunContext, 'setTimer'>): void {
   context.setTimer('sweep', 0, 'sweep', null);
 }
@@ -427,7 +427,7 @@ function recordReported(
 interface RecordedStep {
   /** The run's state after the step. */
   state: RunState;
-  /** The answer to the caller, now and for every repetition. */
+  /** The answer to the caller, and to each repetition of the step. */
   answer: string;
   /** When the step arrived. */
   at: string;

@@ -1,6 +1,4 @@
-/**
- * Sends runs' messages; no other file does. Server threads.
- */
+/** Sends messages to runs, which only this file does. Server threads. */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
@@ -20,7 +18,7 @@ import {
 } from './protocol.ts';
 import { packStep } from './step-message.ts';
 
-/** Maximum number of interrupted deletions of runs that one pass resumes. The next pass resumes further deletions. */
+/** Maximum number of interrupted deletions that one call resumes. The next call resumes further ones. */
 const RUN_DELETIONS_RESUMED = 1_000;
 
 export { RUN_REFUSALS } from './protocol.ts';
@@ -96,7 +94,7 @@ export class RunClient {
     name: Name,
     request: RunProtocol[Name]['request'],
   ): Promise<RunProtocol[Name]['reply']> {
-    // A run answers a repeated message as it answered the first one.
+    // A run gives a repeated message the same answer.
     const options = { is_repeatable: true };
     return askOwner(this.#asker, runAddress(orgId, runId), name, request, options).catch(
       (thrown: unknown) => {

@@ -1,6 +1,6 @@
 /**
- * The stored state of a finished run: its values without the names of the fields, which would take most of the space.
- * Pure; server threads.
+ * Packs the state of a finished run for storage: its values without the names of the fields, which would take most of
+ * the space. Pure; server threads.
  */
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import { type PackedScores, packScores, type RunFacts, type RunState } from '../../src/domain/run.ts';
@@ -64,7 +64,7 @@ export function packState(state: RunState): PackedState | null {
 export function unpackState([facts, fields, last, intervention]: PackedState): RunState {
   const [numbers, total_score, fired] = last;
   const named = Object.fromEntries(FACTS.map((name, at) => [name, facts[at] ?? null]));
-  // The key's id is the only fact that a run may lack.
+  // `key_id` is the only optional field.
   if (named.key_id === null) delete named.key_id;
   return {
     ...(Object.fromEntries(FIELDS.map((name, at) => [name, fields[at] ?? null])) as unknown as RunState),

@@ -1,6 +1,6 @@
 /**
- * A run's messages. Each run of an organization has one actor, whatever its project. Its answers are JSON, which the
- * caller receives unchanged. Any thread.
+ * A run's messages. Each run of an organization has one actor. The project is not part of its address. Its answers are
+ * JSON, which the caller receives unchanged. Any thread.
  */
 import { createHash } from 'node:crypto';
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -35,7 +35,7 @@ export interface EvaluateReply {
 
 interface DeleteRequest {
   project_id: string | null;
-  /** Entry that is written with the deletion; null: the caller records it elsewhere. */
+  /** Audit entry that is written with the deletion; null: the caller records the deletion elsewhere. */
   audit: AuditEntry | null;
 }
 
@@ -71,7 +71,7 @@ export type RunProtocol = {
   wake: { request: null; reply: null };
 };
 
-/** The address of a run. Ids contain no line end; ids that are together too long for a key are hashed. */
+/** The address of a run. Ids contain no line break. If both ids together are too long for a key, the key is a hash. */
 export function runAddress(orgId: string, runId: string): ActorAddress {
   const key = `${orgId}\n${runId}`;
   if (key.length <= MAX_KEY_LENGTH) return { kind: RUN_KIND, key };

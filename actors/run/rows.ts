@@ -77,18 +77,18 @@ export function stepRows(
   ];
 }
 
-/** The totals of a running run, which readers on other boxes need in addition. */
+/** The row with the totals of a running run, which readers on other boxes need. */
 export function totalsRow(state: RunState): RowWrite {
   const { org_id, run_id } = state.facts!;
   return { op: 'put', table: RUN_TOTALS, row: [org_id, run_id], value: totalsOf(state) };
 }
 
-/** The row of a finished run has its totals. */
+/** Removes the row with the totals. After the finish, the run's own row has them. */
 export function removeTotals({ facts }: RunState): RowWrite {
   return { op: 'remove', table: RUN_TOTALS, row: [facts!.org_id, facts!.run_id] };
 }
 
-/** Moves steps of a finished run into one row. */
+/** The rows that move steps of a finished run into one row. */
 export function gatheredRows({ facts }: RunState, { first, last, value }: GatheredSteps): RowWrite[] {
   const row = runStepKey(facts!, last);
   return [
@@ -103,8 +103,8 @@ export function stepKeyRow({ facts }: RunState, key: string, value: number | rea
 }
 
 /**
- * The rows of a deletion, except those of the run's steps. Counts remain: usage, and the run's figures in its
- * experiment.
+ * The rows of a deletion, except those of the run's steps. Usage counts and the run's figures in its experiment are
+ * kept.
  * @param state before the deletion
  * @param mark identifies the deletion, for {@link anonymizeSummary}
  */

@@ -1,6 +1,6 @@
 /**
- * A step on its way to its run. The sender masks the step and computes its digest, which is most of the work. The
- * run, which handles one step at a time, does the rest. Server threads.
+ * The message with a step for a run. The sender masks the step and computes its digest, which is most of the work,
+ * because the run handles one step at a time. Server threads.
  */
 import { digestStep, type StepDigest } from '../../src/domain/monitors/digest.ts';
 import {

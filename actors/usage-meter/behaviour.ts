@@ -1,12 +1,13 @@
 /**
- * The usage meter. Every count is an event, and the counters that others read are written in the event's transaction;
- * the answer is sent after that. A crash therefore loses no served count, and only requested work is counted. The meter
- * also records the interventions returned by evaluations of posted steps, because they determine what counts. The
- * journal and the counters are in `runs.mdb`. Server threads.
+ * The usage meter. Every count is an event, and the counters that other code reads are written in the event's
+ * transaction. The answer is sent afterwards, so after a crash everything that was served is counted. The meter also
+ * records which interventions evaluations of posted steps returned, because each of them counts once. The journal and
+ * the counters are in `runs.mdb`. Server threads.
  *
  * A month is a UTC calendar month by the wall clock. If the clock is set back to the previous month, usage still counts
- * in the latest month seen, until that month is over. If the clock was several months ahead, the later month was an
- * error, and the count of the current month continues. Otherwise a customer at the cap would wait for years.
+ * for the latest month, until that month is over. If the clock is set back by several months, the later month was an
+ * error, and the count of the current month continues. Otherwise a customer who has reached the cap could be blocked
+ * for years.
  */
 import {
   type EvaluatedRuns,
@@ -26,9 +27,9 @@ export const USAGE_ONCE_NAMES = 256;
 interface Meter {
   /** `2026-11`; '' before the first count. */
   month: string;
-  /** Interventions of both kinds in `month`. */
+  /** Number of interventions of both kinds in `month`. */
   used: number;
-  /** The month counted before `month`; null if there was none. */
+  /** The month that was counted before `month`; null if `month` is the first. */
   before: { month: string; used: number } | null;
   /** Names of recent interventions, the latest last. */
   names: readonly string[];
@@ -79,7 +80,7 @@ export const usageMeter: UsageMeter = {
     evaluate(meter, { project_id, steps }, context) {
       const { due, is_repeat, keys, entry } = handOut(meter.evaluated, steps);
       const once = steps.prefixes.at(-1);
-      // The entry may be forgotten while the name is still remembered.
+      // The entry may have been dropped while the name is still kept.
       const isCounted = due && !is_repeat && once !== undefined && !meter.names.includes(once);
       context.persist({
         at_ms: context.now_ms,
@@ -145,7 +146,7 @@ function usedIn({ month, used, before }: Meter, of: string): number {
   return of === before?.month ? before.used : 0;
 }
 
-/** The month of a time, or the next month if it was already seen. */
+/** The month of a time, or the following month if usage was already counted for it. */
 function monthToCountIn({ month }: Meter, atMs: number): string {
   const at = new Date(atMs);
   const present = monthOf(at.getTime());

@@ -1,6 +1,4 @@
-/**
- * Sends the usage meters' messages; no other file does. Server threads.
- */
+/** Sends messages to usage meters, which only this file does. Server threads. */
 import type { EvaluatedSteps } from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { CatalogueError } from '../../src/errors.ts';
@@ -28,12 +26,12 @@ export class UsageMeterClient {
   }
 
   /**
-   * Counts a retrieval that found something: always the call, and the intervention if it is under the cap. Stored
-   * when this resolves.
+   * Counts a retrieval that found patterns: always the call, and the intervention if the cap is not reached. Both are
+   * stored when this resolves.
    * @param orgId 1 … 512 UTF-16 units
    * @param cap maximum number of interventions in this UTC month; null for no cap
    * @param patterns number of patterns that were found, ≥ 1
-   * @throws CatalogueError `unavailable` if it cannot be counted now: then nothing may be served
+   * @throws CatalogueError `unavailable` if it cannot be counted now; the patterns must then not be served
    */
   intervene(orgId: string, projectId: string, cap: number | null, patterns: number): Promise<InterveneReply> {
     return this.#ask(orgId, 'intervene', { project_id: projectId, cap, patterns });

@@ -1,6 +1,6 @@
 /**
- * The usage meter's messages. Each organization has one actor, whose key is the organization's id. It counts usage,
- * and limits the retrievals that may intervene to those of the plan. Any thread.
+ * The usage meter's messages. Each organization has one actor, whose key is the organization's id. It counts usage, and
+ * limits the number of interventions to that of the plan. Any thread.
  */
 import type { EvaluatedSteps } from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
@@ -25,7 +25,10 @@ export interface InterveneReply {
 export interface CountRequest {
   project_id: string;
   counts: Partial<UsageCounts>;
-  /** Names the intervention among `counts`, so that it counts once, however often it is reported. */
+  /**
+   * Name of the intervention in `counts`. With the name, the intervention counts once, even if it is reported several
+   * times.
+   */
   once?: string;
 }
 
@@ -39,7 +42,7 @@ export interface EvaluateStepsReply {
   /** Whether the streak's text should be returned. */
   due: boolean;
   /**
-   * Whether the same steps were evaluated before. Then the answer is the same, and its intervention is already
+   * Whether the same steps were evaluated before. If so, the answer is the same, and its intervention is already
    * counted.
    */
   is_repeat: boolean;
@@ -53,9 +56,9 @@ export interface CountReply {
 }
 
 export type UsageMeterProtocol = {
-  /** A retrieval found something: counts the call, and the intervention if it is under the cap. */
+  /** Counts a retrieval that found patterns, and its intervention if the cap is not reached. */
   intervene: { request: InterveneRequest; reply: InterveneReply };
-  /** Counts what happened; nothing is refused. */
+  /** Adds to the counters; never refused. */
   count: { request: CountRequest; reply: CountReply };
   /** Counts an evaluation of posted steps, and decides whether it returns a text. */
   evaluate: { request: EvaluateStepsRequest; reply: EvaluateStepsReply };
