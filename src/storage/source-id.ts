@@ -6,7 +6,7 @@ import { isThere } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 
 /**
- * No backup contains the id, so a restored DATA_DIR gets another one.
+ * Reads the id, or creates it. Backups do not contain the id, so a restored DATA_DIR gets another one.
  * @throws Error of the file system
  */
 export function readSourceId(dataDir: string): string {

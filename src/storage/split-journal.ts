@@ -1,6 +1,7 @@
 /**
- * A journal that consists of two files. Events of some kinds must be on the disk before they count; all others only
- * need to survive the process. All events of an actor are in one file, so its commits are atomic. Wherever actors run.
+ * A journal that consists of two files. Events of some kinds must be on the disk before they take effect; all others
+ * only need to survive the process. All events of an actor are in one file, so its commits are atomic. Any thread with
+ * actors.
  */
 import type { CommitDone, JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';
 import type { ActorAddress } from '../runtime/protocol.ts';

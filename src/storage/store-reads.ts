@@ -20,7 +20,7 @@ interface StoreReadsOptions {
   look_ms?: number;
 }
 
-/** Age of the oldest read transaction of another process in each database, in seconds; 0 without one. */
+/** Age of the oldest read transaction of another process in each database, in seconds; 0 if no process has one open. */
 type ReadAgesByFile = Record<string, { oldest_read_s: number }>;
 
 export class StoreReads {
@@ -35,7 +35,7 @@ export class StoreReads {
       [main, seat !== undefined],
       [runs, true],
     ])) {
-      // The first opening of a file in a process decides how many tables it may have there.
+      // The first `open` of a file in a process sets the maximum number of its tables.
       const maxDbs = MAX_NAMED;
       const root = open({ path, noSubdir: true, maxDbs, cache: false, overlappingSync: false, noSync });
       this.#roots.push(root);
@@ -46,7 +46,8 @@ export class StoreReads {
           return listReads(root);
         },
         tell: (read) => tell(path, read),
-        // The process that reads captures reads these databases, too. It renews its transactions.
+        // Processes that this one started are spared. The capture reader reads these databases, too, and renews its
+        // transactions.
         isSpared: isOwnChild,
         ...(ages === undefined ? {} : { ages }),
       });
@@ -72,7 +73,7 @@ export class StoreReads {
   }
 }
 
-/** Whether this process has started the other one; false where that cannot be found out. */
+/** Whether this process is the parent of the other one; false if that cannot be determined. */
 function isOwnChild(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');

@@ -2,12 +2,12 @@
 import type { Stores } from './ports/stores.ts';
 import type { Tables } from './tables.ts';
 
-/** Databases of DATA_DIR. A row is in the one with the durability that it needs. */
+/** Databases of DATA_DIR. Each row is in the one with the durability that it needs. */
 export interface TableStores extends Stores {
   /** `main.mdb`: acknowledged changes are on the disk. Patterns, findings, traces, profiles, the control plane. */
   main: Tables;
   /**
-   * `runs.mdb`: acknowledged changes survive the end of the process in any way. Runs, their steps, usage: rows that
+   * `runs.mdb`: acknowledged changes survive the end of the process, also a kill. Runs, their steps, usage: rows that
    * every step writes. Syncing the disk would take many times as long as the step. On a box that shares its rows it is
    * `main`, which has the rows of the lists.
    */

@@ -1,4 +1,6 @@
-/** What experiments keep of their runs (ports/experiments.ts), in tables of this machine. Any thread. */
+/**
+ * Implements the rows of experiments about their runs (ports/experiments.ts) with tables of this machine. Any thread.
+ */
 import { RUNS_BY_EXPERIMENT, type RunSummary } from '../domain/run-summary.ts';
 import type { RowKey } from '../runtime/protocol.ts';
 import { removeRows } from './accounts/row-removal.ts';
@@ -11,7 +13,7 @@ const RUNS_AT_ONCE = 250;
 export class TableExperiments implements Experiments {
   readonly #tables: Tables;
 
-  /** @param tables stay the caller's, who closes them */
+  /** @param tables closed by the caller, not by this object */
   constructor(tables: Tables) {
     this.#tables = tables;
   }
@@ -26,7 +28,7 @@ export class TableExperiments implements Experiments {
 
   *listProjects(org_id: string, id: string, only: string | null): Iterable<string> {
     const prefix = only === null ? [org_id, id] : [org_id, id, only];
-    // A key whose last part is greater than that of any real key sorts after all keys of a project.
+    // The last part is greater than that of any stored key, so this key sorts after all keys of the project.
     for (let after: RowKey | null = null; ; ) {
       const range: RowRange = { prefix, limit: 1, ...(after === null ? {} : { after }) };
       const [first] = [...this.#tables.range(RUNS_BY_EXPERIMENT, range)];
@@ -37,7 +39,7 @@ export class TableExperiments implements Experiments {
     }
   }
 
-  /** Each portion is read within one turn, so that no read transaction outlives it. */
+  /** Reads each portion in one turn of the event loop, so that no read transaction stays open longer. */
   *listRuns(org_id: string, project_id: string | null, id: string): Iterable<RunSummary> {
     const prefix = project_id === null ? [org_id, id] : [org_id, id, project_id];
     let after: (string | number)[] | null = null;

@@ -1,4 +1,7 @@
-/** Reads of runs and of usage from tables of this machine (ports/run-reads.ts): `runs.mdb`. Server threads. */
+/**
+ * Implements the reads of runs and of usage (ports/run-reads.ts) with tables of this machine: `runs.mdb`. Server
+ * threads.
+ */
 import { readSteps, type StoredStep } from '../domain/gathered-steps.ts';
 import {
   RUN_STEP_KEYS,
@@ -20,11 +23,11 @@ import type { Tables } from './tables.ts';
 type RunTables = Pick<Tables, 'get' | 'range' | 'snapshot'>;
 
 export class TableRunReads implements RunReads {
-  /** Steps do not write the totals here, which would cost more than asking the actors. */
+  /** The totals are not stored here, because it takes less time to ask the actors for them. */
   readonly listTotals = null;
   readonly #tables: RunTables;
 
-  /** @param tables stay the caller's, who closes them */
+  /** @param tables closed by the caller, not by this object */
   constructor(tables: RunTables) {
     this.#tables = tables;
   }

@@ -1,4 +1,4 @@
-/** Runs in lists and by name (ports/run-records.ts), in tables of this machine. Any thread. */
+/** Implements the reads of runs in lists and by name (ports/run-records.ts) with tables of this machine. Any thread. */
 import type { AuditEntry } from '../domain/account.ts';
 import { AUDIT_OUTBOX } from '../domain/audit-rows.ts';
 import { LATE_AMONG_BOXES_MS, ReportedRuns } from '../domain/reported-runs.ts';
@@ -22,7 +22,7 @@ export class TableRunRecords implements RunRecords {
   readonly #lateMs: number | undefined;
 
   /**
-   * @param tables stay the caller's, who closes them
+   * @param tables closed by the caller, not by this object
    * @param isShared whether other boxes write to them, too
    */
   constructor(tables: Tables, isShared = false) {

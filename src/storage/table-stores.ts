@@ -1,4 +1,4 @@
-/** The product's ports over tables, of any store. Any thread. */
+/** Makes the product's stores from tables. Any thread. */
 import { TableAccounts } from './accounts/table-accounts.ts';
 import type { RunReads } from './ports/run-reads.ts';
 import type { TableStores } from './stores.ts';

@@ -1,6 +1,6 @@
 /**
- * Tables of rows in the databases of DATA_DIR. Actors project rows from their events; other rows are written without
- * an actor (CRUD). Implementations: lmdb/tables.ts and its reference memory/tables.ts. Any thread.
+ * Tables of rows in the databases of DATA_DIR. Actors write rows that follow from their events; other rows are written
+ * without an actor. Implementations: lmdb/tables.ts, shared/tables.ts and, for tests, memory/tables.ts. Any thread.
  * Values are plain data that msgpack can encode. Rows are sorted by their keys (row-key.ts).
  */
 import type { RowKey, RowWrite } from '../runtime/protocol.ts';
@@ -26,7 +26,7 @@ export interface RowRange {
 export interface TableReader {
   /** @returns undefined when there is no such row */
   get<Value = unknown>(table: string, row: RowKey): Value | undefined;
-  /** Lazy; reads the state at the time of the first step. */
+  /** Reads rows lazily, from a snapshot at the time when the iteration begins. */
   range<Value = unknown>(table: string, range: RowRange): Iterable<Row<Value>>;
 }
 
@@ -43,10 +43,10 @@ export interface Tables extends TableReader {
    */
   snapshot<Value>(tables: readonly string[], work: (reader: TableReader) => Value): Value;
   /**
-   * Reads and writes in one transaction. No other writer comes between.
+   * Reads and writes in one transaction, which is isolated from other writers.
    * @param work synchronous; if it throws, nothing is written
-   * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with what it
-   *   threw, or with an Error of the store
+   * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with the error
+   * that `work` threw, or with an Error of the store
    */
   transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value>;
   close(): Promise<void>;

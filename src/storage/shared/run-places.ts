@@ -1,6 +1,6 @@
 /**
- * Where each row of `runs.mdb` is among several boxes: in the common rows, which every box follows; in rows that only a query
- * reads; or in counters. Any thread.
+ * Says where each row of `runs.mdb` is if several boxes share rows: in the common rows, which every box follows; in
+ * rows that are read only by queries; or in counters. Any thread.
  */
 import { AUDIT_OUTBOX } from '../../domain/audit-rows.ts';
 import { RUN_LISTS } from '../../domain/run-list.ts';
@@ -36,11 +36,11 @@ export const RUN_TABLES: RunTables = {
   counters: new Set([USAGE, INTERVENTION_TOTALS].map(databaseOf)),
 };
 
-/** `own`: it belongs to the box, and no other one needs it. */
+/** `own`: the row belongs to one box, and other boxes do not need it. */
 export type RunRowPlace = 'followed' | 'queried' | 'counted' | 'own';
 
 const FOLLOWED_TABLES: ReadonlySet<string> = new Set(FOLLOWED.map(databaseOf));
-/** Actors in `runs.mdb` whose events are of one box (actors/live-hub/). */
+/** Kind of the actors in `runs.mdb` whose events belong to one box (actors/live-hub/). */
 const OWN_KIND = 'live-hub';
 /** The progress of listing earlier runs, which is in a table of several listings. */
 const LISTED = new Set([RUN_LISTS, RUN_OUTCOMES].map((list) => encodeRowKey([list]).toString('latin1')));
@@ -62,12 +62,12 @@ export function historyOf(key: Buffer): { kind: string; actor: Buffer } {
   return { kind: kindOf(key), actor: actorOf(key) };
 }
 
-/** Whether a common row belongs in `runs.mdb` on a box that shares nothing. Otherwise it belongs in `main.mdb`. */
+/** Whether a common row is in `runs.mdb` on a box that does not share rows. Otherwise it is in `main.mdb`. */
 export function isRunRow(table: string, key: Buffer): boolean {
   return isListings(table) ? isListing(key) : FOLLOWED_TABLES.has(table);
 }
 
-/** Whether a box that shares nothing has no use for a table of rows that only a query reads. */
+/** Whether only boxes that share rows use a table. */
 export function isQueriedOnly(table: string): boolean {
   return table === databaseOf(RUN_TOTALS);
 }
@@ -90,7 +90,7 @@ export function packCounts(counts: Readonly<Record<string, number>>): Buffer {
   return packr.pack(counts);
 }
 
-/** Counters in a form in which equal ones have equal bytes. */
+/** Encodes counters so that equal counters have equal bytes. */
 export function writeCounts(counts: Readonly<Record<string, number>>): Buffer {
   return Buffer.from(JSON.stringify(Object.entries(counts).sort()));
 }

@@ -1,6 +1,6 @@
 /**
- * Reads of runs and of usage on a box that shares its runs (../ports/run-reads.ts): queries of the common database. Any
- * thread.
+ * Implements the reads of runs and of usage (../ports/run-reads.ts) with queries of the common database, on a box that
+ * shares its runs. Any thread.
  */
 import { GATHERED_STEPS, readSteps, type StoredStep } from '../../domain/gathered-steps.ts';
 import type { RunTotals } from '../../domain/run.ts';
@@ -22,7 +22,7 @@ import type { Row } from '../tables.ts';
 import type { RunsSession } from './runs-truth.ts';
 import { TruthUnavailableError } from './truth.ts';
 
-/** The queries that are needed here, and the end of the way to them. */
+/** The methods that are used here to query the common database. */
 interface RunQueries extends Pick<RunsSession, 'readRows' | 'readRange' | 'sumCounts'> {
   close(): Promise<void>;
 }
@@ -38,8 +38,8 @@ export class SharedRunReads implements RunReads {
   }
 
   /**
-   * Single steps are read first: if steps move into a row with others between the two queries, both find them, and neither
-   * misses them.
+   * Single steps are read before gathered ones. So steps that are moved into a gathered row between the two queries are
+   * found by both, and not missed.
    */
   async listSteps({ org_id, run_id }: RunName, { after, limit }: StepPage): Promise<StoredStep[]> {
     const prefix = [org_id, run_id];
@@ -90,7 +90,7 @@ export class SharedRunReads implements RunReads {
     });
   }
 
-  /** Lists can be shown without totals, so they do not wait for a database that is away. */
+  /** Fails at once if the database is unreachable, because lists can be shown without totals. */
   async listTotals(runs: readonly RunName[]): Promise<(RunTotals | null)[]> {
     if (this.#isAway()) throw new TruthUnavailableError('the database is away');
     const rows = runs.map(({ org_id, run_id }) => [org_id, run_id]);
@@ -160,7 +160,7 @@ export class SharedRunReads implements RunReads {
   }
 }
 
-/** Rows that have as many steps at least: the first one may begin with earlier steps. */
+/** A number of gathered rows with at least so many steps. The first row may begin with earlier steps. */
 function rowsOf(steps: number): number {
   return Math.ceil(steps / GATHERED_STEPS) + 1;
 }

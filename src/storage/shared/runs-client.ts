@@ -1,6 +1,6 @@
 /**
- * A thread's way to the common runs: the store thread of its box asks the database (runs-sender.ts), and tells which
- * actors other boxes have taken. Any thread.
+ * Connects a thread to the common runs through the store thread of its box, which queries the database
+ * (runs-sender.ts), and reports which actors other boxes have taken. Any thread.
  */
 import type { HeldActor, LostActor, RunsStore } from './runs-store.ts';
 import type { ActorCommit, SummedRow } from './runs-truth.ts';
@@ -12,10 +12,10 @@ import type { ReadRange, StoredRow } from './truth.ts';
 export class RunsClient implements RunsStore {
   readonly #channel: StoreChannel;
   readonly #onLost: (actors: readonly LostActor[] | null) => void;
-  /** Number of the last notice that it knows. */
+  /** Number of the last notice that this thread has handled. */
   #notices: number;
 
-  /** @param onLost called with the actors that other boxes have taken; null: any */
+  /** @param onLost called with the actors that other boxes have taken; null: any actor may have been taken */
   constructor(seat: StoreSeat, onLost: (actors: readonly LostActor[] | null) => void = () => {}) {
     this.#onLost = onLost;
     this.#channel = new StoreChannel(seat, {
@@ -32,8 +32,8 @@ export class RunsClient implements RunsStore {
   }
 
   /**
-   * Call it before actors of this thread answer for what a client has seen elsewhere: handles at once all notices that
-   * belong to the position which the view shows.
+   * Handles all notices up to the position that the view shows. Call it before actors of this thread answer a client
+   * that has seen newer data on another box.
    */
   catchUp(): void {
     const channel = this.#channel;
@@ -67,7 +67,7 @@ export class RunsClient implements RunsStore {
     return this.#channel.close();
   }
 
-  /** Notices were missed, so any actor may be lost. */
+  /** Handles missed notices: any actor may have been taken by another box. */
   #lose(): void {
     this.#notices = this.#channel.state.notices;
     this.#onLost(null);

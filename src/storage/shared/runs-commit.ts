@@ -1,17 +1,17 @@
-/** Builds what an actor commits to the common runs out of the changes that its journal makes. Any thread. */
+/** Builds an actor's commit to the common runs from the changes of its journal. Any thread. */
 import type { Change } from '../lmdb/changes.ts';
 import type { ActorCommit, Count, RowPhase, RowRemoval } from './runs-truth.ts';
 import type { StoredRow } from './truth.ts';
 
-/** Names of databases, such as `rows:usage`. All others hold rows that every box follows. */
+/** Names of databases, such as `rows:usage`. All other databases have rows that every box follows. */
 export interface RunTables {
-  /** Rows that only a query reads. */
+  /** Databases with rows that are read only by queries. */
   queried: ReadonlySet<string>;
-  /** Rows of counters. */
+  /** Databases with counters. */
   counters: ReadonlySet<string>;
 }
 
-/** A limit of so many rows or more does not limit. */
+/** A limit of at least this many rows counts as no limit. */
 const UNLIMITED = 1e9;
 
 export class CommitBuilder {
@@ -29,7 +29,7 @@ export class CommitBuilder {
     this.#tables = tables;
   }
 
-  /** @throws TypeError for a change that the table does not take */
+  /** @throws TypeError for a change that is not possible in the table */
   add(change: Change): void {
     const { op, database: table, key } = change;
     if (this.#tables.counters.has(table)) {
@@ -65,7 +65,7 @@ export class CommitBuilder {
     const inside = [...this.#rows].filter(
       ([, row]) => row.table === table && row.key.compare(first) >= 0 && row.key.compare(end) < 0,
     );
-    // Which rows are the first ones depends on those that come before.
+    // A limited removal depends on earlier writes, so these must be applied before, in their own phase.
     if (limit !== null && inside.length > 0) this.#endPhase();
     else for (const [place] of inside) this.#rows.delete(place);
     this.#removals.push(removal);

@@ -1,6 +1,6 @@
 /**
- * The journal of runs that several boxes share (../../runtime/journal.ts). A load makes this box the owner of an actor,
- * and commits name the term of that. Server threads.
+ * The journal of runs that several boxes share (../../runtime/journal.ts). Loading an actor makes this box its owner,
+ * for a new term. Commits contain the term. Server threads.
  */
 import type { CommitDone, JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { ActorAddress } from '../../runtime/protocol.ts';
@@ -10,8 +10,8 @@ import { CommitBuilder, type RunTables } from './runs-commit.ts';
 import type { HeldActor, LostActor, RunsStore } from './runs-store.ts';
 
 /**
- * Maximum number of terms that are kept, more than actors live on a thread. Beyond it the one that was used longest ago is
- * forgotten: then its actor is loaded again at its next commit.
+ * Maximum number of terms that are kept, more than there are actors in memory. Beyond it, the least recently used one
+ * is dropped, and its actor is loaded again after its next commit.
  */
 const TERMS = 200_000;
 
@@ -24,14 +24,14 @@ export class SharedRunsJournal implements JournalStore {
   readonly #store: RunsStore;
   readonly #tables: RunTables;
   readonly #most: number;
-  /** By the actor's bytes; the one that was used last is the last one. */
+  /** By the actor's address in bytes, the most recently used last. */
   readonly #terms = new Map<string, HeldTerm>();
-  /** Actors that are being taken, with the term under which another box has taken them meanwhile. */
+  /** Actors that are being taken, with the term under which another box took them in the meantime. */
   readonly #loading = new Map<string, number>();
   #outstanding: Promise<void> = Promise.resolve();
   #closed = false;
 
-  /** @param tables which rows go where */
+  /** @param tables where rows are stored */
   constructor(store: RunsStore, tables: RunTables, most_terms = TERMS) {
     this.#store = store;
     this.#tables = tables;
@@ -62,12 +62,12 @@ export class SharedRunsJournal implements JournalStore {
     );
   }
 
-  /** Forgets the actor's term: it is loaded again before its next write. */
+  /** Drops the actor's term. The actor is loaded again before its next write. */
   letGo(kind: string, key: string): void {
     this.#terms.delete(encodeActor(kind, key).toString('latin1'));
   }
 
-  /** Call it with the actors that other boxes have taken; null: any. */
+  /** Handles actors that other boxes have taken; null: any actor may have been taken. */
   noteLost(actors: readonly LostActor[] | null): void {
     const lost: ActorAddress[] = [];
     if (actors === null) {
@@ -80,7 +80,7 @@ export class SharedRunsJournal implements JournalStore {
         const loading = this.#loading.get(name);
         if (loading !== undefined) this.#loading.set(name, Math.max(loading, term));
         const held = this.#terms.get(name);
-        // Only what this box has not taken back since. An actor without a term was not loaded here, or long ago.
+        // Skips actors that this box has taken again, and actors that are not in memory here.
         if (held === undefined || held.term >= term) continue;
         this.#terms.delete(name);
         lost.push({ kind: held.kind, key: held.key });

@@ -1,10 +1,10 @@
 /**
- * Sends a box's commits and takings of runs to the database, those of all threads in one statement each, and both
- * together. Any thread; only one thread of a box has an instance, beside the follower (follower.ts), whose view shows
- * the rows that every box follows.
+ * Sends a box's commits and take-overs of runs to the database. All threads' commits are one statement, and their
+ * take-overs another; both are sent together. Any thread; only one thread of a box has an instance, beside the follower
+ * (follower.ts), whose view shows the rows that every box follows.
  *
- * At most one batch of commits is under way; what comes meanwhile goes with the next. If the connection breaks, the batch
- * stays: the next session says whether it was stored, and otherwise it is sent again.
+ * At most one batch of commits is sent at a time; commits that arrive in the meantime are in the next one. If the
+ * connection breaks, the batch is kept. The next session says whether it was stored; if not, it is sent again.
  */
 import { randomUUID } from 'node:crypto';
 import type { Follower } from './follower.ts';
@@ -13,29 +13,31 @@ import type { ActorCommit, RunsOutcome, RunsSession, RunsTruth, SummedRow } from
 import { type ReadRange, type StoredRow, TruthRefusedError, TruthUnavailableError } from './truth.ts';
 
 export interface RunsTimes {
-  /** How long a call waits for the database. After that, its caller gets an error. */
+  /** Maximum time that a call waits for the database. After that, its caller gets an error. */
   patience_ms: number;
   /** Pause between attempts to connect. */
   retry_ms: number;
-  /** Pause before an actor that another box has just taken is asked for again. */
+  /** Pause before another attempt to take an actor that another box has just taken. */
   held_ms: number;
-  /** Interval at which an idle connection is tried. */
+  /** Interval at which an idle connection is tested. */
   try_ms: number;
 }
 
 const RUNS_TIMES: RunsTimes = { patience_ms: 5_000, retry_ms: 200, held_ms: 10, try_ms: 2_000 };
 
-/** Interval at which each box lets the database forget what no box needs. */
+/** Interval at which each box removes data from the database that no box needs any more. */
 const TIDY_MS = 3_600_000;
 /** Maximum number of actors' commits in one statement. */
 const BATCH_COMMITS = 512;
-/** Maximum bytes in one statement; a single commit may have more. */
+/** Maximum size of one statement; a single commit may be larger. */
 const BATCH_BYTES = 4 << 20;
-/** Maximum bytes of one commit. */
+/** Maximum size of one commit. */
 const COMMIT_BYTES = 16 << 20;
 /** Maximum number of actors that one statement takes. */
 const BATCH_TAKINGS = 64;
-/** Maximum number of commits, takings and reads that wait, of each. Beyond it, a call is refused at once. */
+/**
+ * Maximum number of waiting calls of each kind: commits, take-overs and reads. Beyond it, a call is refused at once.
+ */
 const WAITING = 16_384;
 
 /** What happens to runs, for metrics. */
@@ -54,7 +56,7 @@ interface Entry<Asked, Answer> {
   asked: Asked;
   bytes: number;
   name: string;
-  /** null: the caller already has its error. */
+  /** null: the caller already got an error. */
   settle: ((answer: Answer | Error) => void) | null;
 }
 
@@ -66,11 +68,13 @@ export class RunsSender implements RunsStore {
   readonly #follower: Pick<Follower, 'reach'>;
   readonly #watcher: RunsWatcher | null;
   readonly #times: RunsTimes;
-  /** Another one after the database has lost what this box knows: then no term of this box counts any more. */
+  /**
+   * Id of this box. It changes if the database has lost data of this box, so that none of its terms is valid any more.
+   */
   #box = randomUUID();
   #commits: WaitingCommit[] = [];
   #takings: WaitingTaking[] = [];
-  /** Takings that wait for another box. */
+  /** Take-overs of actors that another box has just taken. */
   readonly #held = new Set<WaitingTaking>();
   #reads = 0;
   #sent: { number: number; entries: WaitingCommit[] } | null = null;
@@ -140,7 +144,7 @@ export class RunsSender implements RunsStore {
     return this.#read((session) => session.sumCounts(range));
   }
 
-  /** Ends it. Calls that are not answered yet reject. */
+  /** Closes the connection. Calls that are not answered yet reject. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#wake?.();
@@ -176,7 +180,7 @@ export class RunsSender implements RunsStore {
     return new TruthUnavailableError(this.#failure?.message ?? 'the database does not answer');
   }
 
-  /** Reads beside the ticks, and again after the connection broke, as long as there is time. */
+  /** Reads independently of the ticks. If the connection breaks, the read is repeated within the time limit. */
   async #read<Value>(work: (session: RunsSession) => Promise<Value>): Promise<Value> {
     if (this.#reads >= WAITING) throw new TruthUnavailableError('too many reads wait for the database');
     this.#reads++;
@@ -224,7 +228,7 @@ export class RunsSender implements RunsStore {
         if (this.#session !== null) await this.#leave(this.#session, thrown);
         else this.#failure = toError(thrown);
         this.#giveUpRefused(thrown);
-        // A changed password or a full disk may be mended while the box runs.
+        // Retried after any error, because a wrong password or a full disk may be corrected while the box runs.
         if (!this.#closed) await this.#pause(this.#times.retry_ms);
       }
     }
@@ -237,13 +241,16 @@ export class RunsSender implements RunsStore {
     await this.#session?.close();
   }
 
-  /** What the database refuses for itself must not stop everything after it. Then this is another box, which owns nothing. */
+  /**
+   * Drops a batch that the database refuses, so that it does not block later ones. The box then connects with another
+   * id, which owns no actors.
+   */
   #giveUpRefused(thrown: unknown): void {
     const isAwaited = this.#sent?.entries.some(({ settle }) => settle !== null) ?? false;
     if (thrown instanceof TruthRefusedError && !isAwaited) this.#sent = null;
   }
 
-  /** Until the time is over, or until it is woken. @returns whether the time is over */
+  /** Resolves after the time, or when it is woken. @returns whether the time has passed */
   #pause(ms: number): Promise<boolean> {
     return new Promise((resolve) => {
       const end = (isOver: boolean) => {
@@ -274,13 +281,13 @@ export class RunsSender implements RunsStore {
     }
     this.#session = session;
     this.#learn(session.last_batch);
-    // Another box from now on: its session is opened at once.
+    // `#learn` has dropped the session, because this is another box from now on. A new session is opened at once.
     if (this.#session === null) return;
     this.#failure = null;
     for (const look of [...this.#onSession]) look();
   }
 
-  /** Finds out what became of the batch of the last session. */
+  /** Settles or keeps the batch that the last session sent. */
   #learn(last: RunsSession['last_batch']): void {
     const sent = this.#sent;
     const number = last?.number ?? 0;
@@ -288,8 +295,8 @@ export class RunsSender implements RunsStore {
       this.#settle(sent.entries, last);
       this.#sent = null;
     } else if (number !== this.#batches - (sent === null ? 0 : 1)) {
-      // The database was restored from a backup, or has forgotten the box, which was away for days. So it is unknown what
-      // it has of this box. As another box, this one owns nothing.
+      // The database was restored from a backup, or this box was disconnected for days. So it is unknown what the
+      // database has of this box. Under another id, the box owns no actors.
       for (const { settle } of sent?.entries ?? [])
         settle?.(new TruthUnavailableError('it is unknown whether the database has this commit'));
       this.#sent = null;
@@ -300,7 +307,7 @@ export class RunsSender implements RunsStore {
     }
   }
 
-  /** Sends what waits. @returns whether there was anything */
+  /** Sends waiting commits and take-overs. @returns whether there were any */
   async #tick(): Promise<boolean> {
     const session = this.#session;
     if (session === null) return false;
@@ -337,7 +344,7 @@ export class RunsSender implements RunsStore {
   #takeBatch(): { number: number; entries: WaitingCommit[] } | null {
     const entries = pick(this.#commits, BATCH_COMMITS, BATCH_BYTES);
     const taken = new Set(entries);
-    // Those whose callers no longer wait were never sent.
+    // Commits whose callers already got an error were never sent, so they are dropped.
     this.#commits = this.#commits.filter((entry) => entry.settle !== null && !taken.has(entry));
     return entries.length === 0 ? null : { number: ++this.#batches, entries };
   }
@@ -378,7 +385,7 @@ export class RunsSender implements RunsStore {
   }
 }
 
-/** The first entries of a queue, each actor once, whose callers still wait. */
+/** The first entries of a queue whose callers still wait, at most one for each actor. */
 function pick<Asked, Answer>(
   queue: readonly Entry<Asked, Answer>[],
   most: number,

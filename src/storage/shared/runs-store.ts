@@ -1,6 +1,6 @@
 /**
- * What the threads of a box ask about the common runs (runs-truth.ts). On the store thread a RunsSender answers
- * (runs-sender.ts), on other threads a RunsClient (runs-client.ts). Any thread.
+ * The interface to the common runs (runs-truth.ts) for the threads of a box. On the store thread, RunsSender implements
+ * it (runs-sender.ts), on other threads RunsClient (runs-client.ts). Any thread.
  */
 import type { ActorCommit, RunsSession } from './runs-truth.ts';
 import type { StoredRow } from './truth.ts';
@@ -14,23 +14,24 @@ export interface HeldActor {
   rows: StoredRow[];
 }
 
-/** Another box has the actor from this term on. */
+/** An actor that another box owns from this term on. */
 export interface LostActor {
-  /** Its address as it begins the keys of its history. */
+  /** The actor's address, with which the keys of its history begin. */
   actor: Buffer;
   term: number;
 }
 
-/** @throws TruthUnavailableError when the database or the way to it is away */
+/** @throws TruthUnavailableError if the database or the store thread cannot be reached */
 export interface RunsStore extends Pick<RunsSession, 'readRows' | 'readRange' | 'sumCounts'> {
   /**
-   * Makes this box the actor's owner. Not while a commit of the actor is outstanding.
-   * @returns once the view shows a take-over from another box
+   * Makes this box the actor's owner. Must not be called while a commit of the actor has no outcome.
+   * @returns the actor, once the view shows the take-over if it was from another box
    */
   take(actor: Buffer): Promise<HeldActor>;
   /**
-   * Stores the commits, each all or nothing.
-   * @returns which of them (from 0) are of a former term: nothing of these was stored. Once the view shows the rows that
+   * Stores the commits, each completely or not at all.
+   * @returns which of them (from 0) are of a former term: nothing of these was stored. Once the view shows the rows
+   * that
    *   every box follows
    * @throws TruthUnavailableError: each may or may not be stored; RangeError for one that is too large
    */

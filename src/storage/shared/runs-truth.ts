@@ -1,15 +1,16 @@
 /**
- * What several boxes ask of the database that holds their common runs: who owns an actor, its history, and the rows that
- * only a query reads. Rows that every box follows go where all common rows are (truth.ts). Implementations:
- * ../postgres/runs.ts and its reference ../memory/runs.ts. Types; any thread.
- * An actor has one owner, a box. Each taking of it has a greater number, its term. Commits name the term; those of a
- * former term change nothing. So safety depends on no clock.
+ * The interface of the database with the runs of several boxes: owners of actors, histories, and rows that are read
+ * only by queries. Rows that every box follows are among the common rows (truth.ts). Implementations:
+ * ../postgres/runs.ts and, for tests, ../memory/runs.ts. Types; any thread.
+ * An actor has one owner, a box. Each take-over gives the actor a greater number, the term. Commits contain the term,
+ * and a commit of a former term has no effect. So safety does not depend on clocks.
  */
 import type { ReadRange, StoredRow, TruthRefusedError } from './truth.ts';
 
 /**
- * Table of common rows that say which actors have changed their box: the key is the actor, then the new term in 48 bits.
- * There is no value, so no view stores them. A box that has reached their position knows what it has lost.
+ * Table of common rows that say which actors have changed their box: the key is the actor, then the new term in 48
+ * bits. The rows have no values, so views do not store them. A box that follows up to their position knows which actors
+ * it has lost.
  */
 export const OWNERS = 'owners';
 
@@ -18,13 +19,13 @@ export interface RowRemoval extends ReadRange {
   limit: number | null;
 }
 
-/** Changes of rows that only a query reads: first the removals in their order, then the rows, each of which is there once. */
+/** Changes of rows that are read only by queries: first the removals in order, then the rows, each key once. */
 export interface RowPhase {
   removals: readonly RowRemoval[];
   rows: readonly StoredRow[];
 }
 
-/** What is added to a counter. */
+/** An addition to a counter. */
 export interface Count {
   table: string;
   key: Buffer;
@@ -32,12 +33,12 @@ export interface Count {
   by: number;
 }
 
-/** All changes by one actor, all or nothing. */
+/** The changes of one actor, which are stored together or not at all. */
 export interface ActorCommit {
-  /** Its address, which begins the keys of its history; none begins another. */
+  /** The actor's address, with which the keys of its history begin. No address is the beginning of another one. */
   actor: Buffer;
   term: number;
-  /** Follow each other. */
+  /** Applied one after the other. */
   phases: readonly RowPhase[];
   /** Rows that every box follows, each once. */
   common: readonly StoredRow[];
@@ -54,11 +55,11 @@ export interface RunsOutcome {
 /** An actor that this box owns from now on. */
 export interface TakenActor {
   term: number;
-  /** Position from which every box knows of it; null: no other box had the actor. */
+  /** Position of the common rows that reports the take-over; null: no other box owned the actor. */
   position: number | null;
   /** Its rows of `snapshots` and of `journal`, in the order of their keys. */
   rows: StoredRow[];
-  /** Why its rows cannot be read; then `rows` is empty. */
+  /** Why the actor's rows cannot be read, in which case `rows` is empty; null: they can. */
   damage: TruthRefusedError | null;
 }
 
@@ -73,12 +74,12 @@ export interface SummedRow {
  * their order.
  */
 export interface RunsSession {
-  /** What became of the last batch of this box, on whichever session; null before the first. */
+  /** The outcome of the last batch of this box, in any session; null before the first. */
   readonly last_batch: ({ number: number } & RunsOutcome) | null;
   /**
    * Makes the box the owner of actors, and reads their histories, all in one statement. Each actor may be there once.
-   * @returns null for an actor that another box has taken so recently that it could not work yet: ask again soon
-   * @throws TruthUnavailableError; then the box may own them, under a term that it does not know
+   * @returns null for an actor that another box has taken so recently that it could not work yet: try again soon
+   * @throws TruthUnavailableError; the box may then own them, for a term that it does not know
    */
   take(actors: readonly Buffer[]): Promise<(TakenActor | null)[]>;
   /**
@@ -93,7 +94,7 @@ export interface RunsSession {
   readRange(range: ReadRange, limit: number, reverse: boolean): Promise<StoredRow[]>;
   /** The counters in a range, in the order of their keys. @throws TruthUnavailableError */
   sumCounts(range: ReadRange): Promise<SummedRow[]>;
-  /** Forgets what no box needs any more. @throws TruthUnavailableError */
+  /** Removes data that no box needs any more. @throws TruthUnavailableError */
   tidy(): Promise<void>;
   /** Ends the session at once. A running call rejects. */
   close(): Promise<void>;
@@ -101,7 +102,7 @@ export interface RunsSession {
 
 export interface RunsTruth {
   /**
-   * Opens the session of a box, and ends its earlier ones: whatever these still send is refused.
+   * Opens the session of a box, and ends its earlier ones, whose calls are then refused.
    * @param box identifies the process; a restarted process is another box, which owns nothing
    * @throws TruthUnavailableError, TruthRefusedError
    */

@@ -1,10 +1,9 @@
 /**
- * What the threads of a box know of its store thread, in memory that all of them share: the thread that they send
- * commits to, the position that the view shows, how old it may be, how many boxes there are, and what
- * happened to runs. Any thread; the store thread writes it.
+ * Memory that all threads of a box share, with data of the store thread: its id, the position that the view shows, how
+ * old the view may be, how many boxes live, and counters of runs. Any thread; the store thread writes it.
  */
 
-/** Names the store thread's part of a box. Plain data, which threads receive. */
+/** Connects a thread to the store thread of its box. Plain data. */
 export interface StoreSeat {
   /** Identifies the database whose rows the view shows. */
   identity: string;
@@ -21,8 +20,9 @@ const APPLIED = 6;
 const FOLLOWERS = 7;
 const FIRST_COUNT = 8;
 /**
- * What the store thread counts since the start of the process. Of runs: actors that this box took from others, commits
- * that another box's taking made void, takings that had to wait for another box, round trips, and actors' commits in them.
+ * Counters of the store thread since the start of the process. Those of runs are: actors that this box took from
+ * others, commits that were lost because another box took the actor, take-overs that had to wait for another box, round
+ * trips, and actors' commits in them.
  */
 const COUNTS = [
   'conflicts',
@@ -73,12 +73,15 @@ export class SeatState {
     Atomics.store(this.#fields, POSITION, BigInt(position));
   }
 
-  /** Whether the view shows the position, and the indexes know it. A notice is counted before its position is told. */
+  /**
+   * Whether the view and the indexes in memory have reached the position. A notice is counted before its position is
+   * published.
+   */
   hasReached(position: number): boolean {
     return this.position >= position && this.applied >= this.changes;
   }
 
-  /** How many boxes live, with this one: at least 1. While the database is away, the number before. */
+  /** Number of boxes that live, including this one. While the database is unreachable, the last known number. */
   get boxes(): number {
     return Math.max(1, Number(Atomics.load(this.#fields, BOXES)));
   }
@@ -87,7 +90,7 @@ export class SeatState {
     Atomics.store(this.#fields, BOXES, BigInt(boxes));
   }
 
-  /** How many threads with indexes in memory followed the store thread at last. */
+  /** Number of threads with indexes in memory that followed the last store thread. */
   get followers(): number {
     return Number(Atomics.load(this.#fields, FOLLOWERS));
   }
@@ -109,14 +112,14 @@ export class SeatState {
     return Number((process.hrtime.bigint() - Atomics.load(this.#fields, CURRENT_AT)) / NANOSECONDS);
   }
 
-  /** The view had everything that was committed this long ago. */
+  /** Records that the view has everything that was committed at least this long ago. */
   noteStale(milliseconds: number): void {
     if (!Number.isFinite(milliseconds)) return;
     const age = BigInt(Math.round(milliseconds)) * NANOSECONDS;
     Atomics.store(this.#fields, CURRENT_AT, process.hrtime.bigint() - age);
   }
 
-  /** Number of the notices about actors that other boxes took; a notice comes before its position. */
+  /** Number of notices about actors that other boxes took. A notice is sent before its position is published. */
   get notices(): number {
     return Number(Atomics.load(this.#fields, NOTICES));
   }
@@ -125,7 +128,7 @@ export class SeatState {
     Atomics.store(this.#fields, NOTICES, BigInt(count));
   }
 
-  /** Number of the notices about rows that other boxes changed; a notice comes before its position. */
+  /** Number of notices about rows that other boxes changed. A notice is sent before its position is published. */
   get changes(): number {
     return Number(Atomics.load(this.#fields, CHANGES));
   }
@@ -134,7 +137,7 @@ export class SeatState {
     Atomics.store(this.#fields, CHANGES, BigInt(count));
   }
 
-  /** The last of these notices that all indexes in memory have applied. */
+  /** Number of the last notice about changed rows that all indexes in memory have applied. */
   get applied(): number {
     return Number(Atomics.load(this.#fields, APPLIED));
   }

@@ -1,6 +1,6 @@
 /**
- * A thread's channel to the store thread of its box. It opens at the first use, and again after the store thread was
- * started again. Any thread.
+ * A thread's channel to the store thread of its box. It is opened at the first use, and again after a restart of the
+ * store thread. Any thread.
  */
 import {
   MessageChannel,
@@ -21,19 +21,19 @@ import {
 } from './store-protocol.ts';
 import { TruthUnavailableError } from './truth.ts';
 
-/** How long the store thread may take to accept a channel, on a busy machine. */
+/** Maximum time until the store thread accepts a channel, for example on a busy machine. */
 const CONNECT_MS = 5_000;
-/** Pause before the channel of a thread that follows something is opened again. */
+/** Pause before the channel of a thread that follows notices is opened again. */
 const AGAIN_MS = 500;
 
-/** What a thread wants to be told, without asking. */
+/** Handles the notices that a thread follows. */
 interface ChannelListener {
   follows: StoreFollowing;
   /** @param reply sends the store thread a message that has no answer */
   onTold(told: StoreTold, reply: (message: StoreApplied) => void): void;
-  /** The channel has ended: something may be missed. */
+  /** Called when the channel has ended. Notices may be missed after that. */
   onEnd?(): void;
-  /** There is a new channel. @param reply as in onTold */
+  /** Called when a new channel is open. @param reply as in onTold */
   onAgain(reply: (message: StoreApplied) => void): void;
 }
 
@@ -65,19 +65,19 @@ export class StoreChannel {
     return this.#open !== null && this.#open.thread === this.#state.thread;
   }
 
-  /** @throws TruthUnavailableError; what the store thread says */
+  /** @throws TruthUnavailableError; the error of the store thread */
   async ask(makeQuestion: (id: number) => StoreQuestion): Promise<StoreAnswer> {
     const port = await this.#connect();
     const id = this.#nextId++;
     const answer = createDeferred<StoreAnswer>();
     this.#waiting.set(id, answer);
-    // An open question keeps the thread alive, an idle channel does not.
+    // An unanswered question keeps the thread alive; an idle channel does not.
     port.ref();
     port.postMessage(makeQuestion(id));
     return answer.promise;
   }
 
-  /** Handles at once what has arrived. */
+  /** Handles all messages that have arrived, without waiting for the event loop. */
   drain(): void {
     const port = this.#open?.port;
     while (port !== undefined) {
@@ -137,7 +137,7 @@ export class StoreChannel {
     else waiting?.resolve(message);
   }
 
-  /** The store thread has ended. What it had been asked may or may not be done. */
+  /** Handles the end of the store thread. It may or may not have carried out unanswered questions. */
   #end(): void {
     this.#port = null;
     this.#open = null;

@@ -1,5 +1,6 @@
 /**
- * A thread's way to the store thread of its box, which sends its commits to the database (follower.ts). Any thread.
+ * Connects a thread to the store thread of its box, which sends the thread's commits to the database (follower.ts). Any
+ * thread.
  */
 import type { Committer } from './follower.ts';
 import { SeatState, type StoreSeat } from './seat.ts';
@@ -13,17 +14,20 @@ import {
 } from './store-protocol.ts';
 import type { Proposal, Verdict } from './truth.ts';
 
-/** Who gets what the store thread says by itself. */
+/** Callbacks for notices of the store thread. */
 interface StoreListeners {
   /**
-   * Called with the rows that other boxes changed, or null if everything was loaded again. It resolves when what this thread
-   * holds in memory knows them.
+   * Called with the rows that other boxes changed, or null if everything was loaded again. It resolves when this thread
+   * has applied the changes in memory.
    */
   onChanged?: (rows: ChangedRow[] | null) => Promise<void>;
   live?: {
-    /** Called with what the store thread tells of the live stream. */
+    /** Called with messages of the store thread about the live stream. */
     onTold(told: unknown): void;
-    /** The channel has opened again after a loss: the store thread no longer knows what this thread follows. */
+    /**
+     * Called when the channel is open again after a loss. The store thread does not know any more what this thread
+     * follows.
+     */
     onAgain(): void;
   };
 }
@@ -40,7 +44,7 @@ export class StoreClient implements Committer {
     return (answer as { verdict: Verdict }).verdict;
   }
 
-  /** Waits until the view shows a position, and the indexes know it. @returns false if that takes longer */
+  /** Waits until the view and the indexes in memory have reached a position. @returns false on a timeout */
   async reach(position: number, within_ms: number): Promise<boolean> {
     if (this.#channel.state.hasReached(position)) return true;
     const answer = await this.#channel.ask((id) => ({ id, reach: position, within_ms }));
@@ -73,7 +77,7 @@ function toChannelListener({ onChanged, live }: StoreListeners, state: SeatState
       else if ('told' in told) live?.onTold(told.told);
     },
     onAgain: (reply: Reply) => {
-      // Changes that nothing reported count as changes of everything.
+      // Changes may have been missed, so any row counts as changed.
       if (onChanged !== undefined) apply(null, state.changes, reply);
       live?.onAgain();
     },

@@ -1,6 +1,6 @@
 /**
- * The messages between a thread of a box and its store thread. Both ends pack the bytes of rows, because a cloned Buffer
- * takes its whole pool along. Types and packing; any thread.
+ * The messages between a thread of a box and its store thread. Both ends pack the bytes of rows, because cloning a
+ * Buffer copies its whole pool. Types and packing; any thread.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Packr } from 'msgpackr';
@@ -14,13 +14,13 @@ import {
   type Verdict,
 } from './truth.ts';
 
-/** The first message, from thread to thread: it hands over the end of a channel. */
+/** The first message, which is sent directly to the store thread. It contains one end of a channel. */
 export interface StoreGreeting {
   understudy_store: string;
   port: MessagePort;
-  /** What the thread wants to be told; null: nothing. */
+  /** Which notices the thread follows; null: none. */
   follows: StoreFollowing;
-  /** Whether it has had a channel before, and may have missed something. */
+  /** Whether the thread had a channel before, so that it may have missed notices. */
   is_again: boolean;
 }
 
@@ -57,7 +57,7 @@ export type StoreAnswer =
   | { id: number; runs: Uint8Array }
   | { id: number; failure: StoreFailure };
 
-/** What a thread is told without asking. */
+/** Messages that a thread gets without a question. */
 export type StoreTold =
   /** Events of the live stream that the thread follows. */
   | { told: unknown }
@@ -66,7 +66,7 @@ export type StoreTold =
   /** Actors that other boxes have taken, packed; null: any. With the number of this notice. */
   | { lost: Uint8Array | null; notices: number };
 
-/** An error loses its class between threads. */
+/** An error as plain data, because errors lose their class between threads. */
 export interface StoreFailure {
   kind: 'unavailable' | 'refused' | 'too large' | 'other';
   message: string;

@@ -1,6 +1,6 @@
 /**
  * Tables that several boxes share (../tables.ts). Reads come from this box's view; a transaction runs on the view, and
- * counts once the database has accepted it. Any thread.
+ * takes effect when the database has accepted it. Any thread.
  */
 import type { RowKey } from '../../runtime/protocol.ts';
 import type { Row, RowRange, TableReader, Tables, TableTransaction } from '../tables.ts';
@@ -8,13 +8,13 @@ import type { Committer } from './follower.ts';
 import { TruthUnavailableError } from './truth.ts';
 import type { View } from './view.ts';
 
-/** How often a transaction runs before it gives up because other transactions always come first. */
+/** Maximum number of attempts of a transaction that conflicts with others. */
 const ATTEMPTS = 20;
 
 export class SharedTables implements Tables {
   readonly #view: View;
   readonly #committer: Committer;
-  /** Ends with the last of the transactions that had a conflict. */
+  /** Resolves after the last of the transactions that had a conflict. */
   #turn: Promise<void> = Promise.resolve();
 
   constructor(view: View, committer: Committer) {
@@ -38,7 +38,8 @@ export class SharedTables implements Tables {
   async transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
     const first = await this.#attempt(work);
     if (first !== null) return first.value;
-    // Otherwise transactions of this thread that change the same rows would continue to conflict with each other.
+    // Repeated one after the other, because transactions of this thread that change the same rows would otherwise
+    // conflict again.
     const turn = this.#turn.then(() => this.#repeat(work));
     this.#turn = turn.then(ignore, ignore);
     return turn;
@@ -55,7 +56,7 @@ export class SharedTables implements Tables {
   /** @returns null for a conflict */
   async #attempt<Value>(work: (transaction: TableTransaction) => Value): Promise<{ value: Value } | null> {
     const { value, base, history, reads, writes } = this.#view.attempt(work);
-    // The view was as of one position, so there is nothing to check.
+    // All reads were of one position, so a transaction without writes needs no check.
     if (writes.length === 0) return { value };
     return (await this.#committer.commit({ base, history, reads, writes })) === null ? null : { value };
   }

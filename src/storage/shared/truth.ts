@@ -1,8 +1,8 @@
 /**
- * What several boxes ask of the database that holds their common rows. Each box reads from a view of these rows
- * (view.ts). Implementations: ../postgres/truth.ts and its reference ../memory/truth.ts. Types; any thread.
- * The database numbers its commits: a position is the number of the last one. All commits have one order, and no
- * position is visible before the ones below it are decided.
+ * The interface of the database with the common rows of several boxes (the *truth*). Each box reads from a view of
+ * these rows (view.ts). Implementations: ../postgres/truth.ts and, for tests, ../memory/truth.ts. Types; any thread.
+ * The database numbers its commits: a position is the number of the last commit. Commits are totally ordered, and a
+ * position is visible only after all lower ones.
  */
 
 /** A row as stored: keys as in ../row-key.ts or of the journal, values as bytes. */
@@ -14,7 +14,7 @@ export interface StoredRow {
   value: Buffer | null;
 }
 
-/** Keys that a transaction looked at: from `first` up to, but not including, `end`. */
+/** Keys that a transaction read: from `first` (inclusive) to `end` (exclusive). */
 export interface ReadRange {
   table: string;
   first: Buffer;
@@ -36,14 +36,14 @@ export interface Proposal {
 /** Position of the commit; null: a conflict, and nothing was written. */
 export type Verdict = number | null;
 
-/** State of the database, by which a view recognizes whether it is a view of this history. */
+/** Identifies a state of the database. With it, a view recognizes whether it is a view of this history. */
 export interface Mark {
   position: number;
   /** Random, new with each commit: two databases with the same position but different commits have different marks. */
   token: string;
 }
 
-/** What changed since a position: for each changed row its last value. */
+/** The rows that changed since a position, with their last values. */
 export interface Delta extends Mark {
   /** null: too much changed, or the changes are not known any more. The view must load everything. */
   rows: StoredRow[] | null;
@@ -53,19 +53,19 @@ export interface Delta extends Mark {
 export class TruthUnavailableError extends Error {
   override readonly name = 'TruthUnavailableError';
   readonly retryable = true;
-  /** The cause is the database or the way to it, not a bug. */
+  /** Marks an error of the database or the connection, which is not a bug. */
   readonly code = 'EDATABASE';
 }
 
-/** The database does not fit this version, this configuration or this box. Trying again does not help. */
+/** The database does not match this version, this configuration or this box. A retry does not help. */
 export class TruthRefusedError extends Error {
   override readonly name = 'TruthRefusedError';
   readonly code = 'EDATABASE';
 }
 
-/** One box's connection. Its calls must follow each other: the next one begins after the last one has ended. */
+/** The connection of a box. It runs one call at a time: begin the next call after the last one has ended. */
 export interface TruthSession {
-  /** What became of the last batch of this box, on whichever session; null before the first. */
+  /** The outcome of the last batch of this box, in any session; null before the first. */
   readonly last_batch: { number: number; verdicts: readonly Verdict[] } | null;
   /**
    * Decides the proposals in their order, all in one statement, and reads what has changed.
@@ -81,25 +81,26 @@ export interface TruthSession {
   /** Reads what has changed. @throws TruthUnavailableError */
   follow(since: number): Promise<Delta>;
   /**
-   * Reads all rows as of one position, in pieces. The rows of a table follow each other, in the order of their keys.
+   * Reads all rows as of one position, in pieces. The rows of a table come one after the other, in the order of their
+   * keys.
    * @throws TruthUnavailableError, or what `onRows` throws
    */
   load(onRows: (rows: StoredRow[]) => void): Promise<Mark>;
   /** Whether the database had this mark at some time; false also if that was too long ago. @throws TruthUnavailableError */
   knows(mark: Mark): Promise<boolean>;
-  /** Forgets what no box needs any more. @throws TruthUnavailableError */
+  /** Removes data that no box needs any more. @throws TruthUnavailableError */
   tidy(): Promise<void>;
   /** Ends the session at once. A running call rejects. */
   close(): Promise<void>;
 }
 
 export interface Truth {
-  /** Identifies the database's content over all its life; rows are sealed for it. */
+  /** Identifies the database's content as long as it exists. Rows are encrypted for this identity. */
   readonly identity: string;
   /**
-   * Opens the session of a box, and ends its earlier ones: whatever these still send is refused.
+   * Opens the session of a box, and ends its earlier ones, whose calls are then refused.
    * @param box identifies the process; a restarted process is another box
-   * @param onHint called after commits of any box, perhaps too often, and not after every one
+   * @param onHint called after commits of other boxes. Calls may be missing, or come without a commit
    * @throws TruthUnavailableError, TruthRefusedError
    */
   open(box: string, onHint: () => void): Promise<TruthSession>;

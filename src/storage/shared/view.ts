@@ -1,12 +1,12 @@
 /**
- * One box's copy of the common rows (truth.ts), from which it reads. It is as of one position, and may be deleted at
- * any time. Implementation: ../lmdb/view.ts. Any thread.
+ * One box's copy of the common rows (truth.ts), from which it reads. A view shows one position. It can be deleted and
+ * loaded again. Implementation: ../lmdb/view.ts. Any thread.
  */
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { Tables, TableTransaction } from '../tables.ts';
 import type { Mark, ReadRange, StoredRow } from './truth.ts';
 
-/** A transaction, tried on the view. */
+/** The result of a transaction that was run on the view. */
 export interface Attempt<Value> {
   value: Value;
   /** The position at which it read. */
@@ -16,7 +16,7 @@ export interface Attempt<Value> {
   writes: StoredRow[];
 }
 
-/** The history of an actor has continued on another box, so what this box knows of it is out of date. */
+/** The history of an actor has continued on another box, so the history on this box is out of date. */
 export class StaleActorError extends Error {
   override readonly name = 'StaleActorError';
 
@@ -28,7 +28,7 @@ export class StaleActorError extends Error {
 export interface View {
   /** Reads rows as of the view's position. */
   readonly tables: Pick<Tables, 'get' | 'range' | 'snapshot'>;
-  /** null: the content is unusable, also if the first load has not ended. */
+  /** null: the content cannot be used, for example because the first load is not complete. */
   readonly mark: Mark | null;
   /** Random, new after each load of another history: see `Proposal`. */
   readonly history: string;
@@ -38,21 +38,22 @@ export interface View {
    */
   attempt<Value>(work: (transaction: TableTransaction) => Value): Attempt<Value>;
   /**
-   * The same for writes of a journal.
+   * Runs writes of a journal without storing them.
    * @throws StaleActorError
    */
   attemptWrites(writes: readonly JournalWrite[]): Attempt<void>;
   /** Reads an actor's history. @throws Error if the view cannot be read */
   load(kind: string, key: string): StoredActor;
-  /** Applies what changed since the view's position, all or nothing. */
+  /** Applies the changes since the view's position in one transaction. */
   apply(rows: readonly StoredRow[], mark: Mark): void;
   /** Begins to load everything. A view with a mark continues to show its former rows until `endLoad`. */
   beginLoad(): void;
-  /** Adds rows, in the order in which `TruthSession.load` brings them. */
+  /** Adds rows, in the order in which `TruthSession.load` passes them. */
   fill(rows: readonly StoredRow[]): void;
   /**
-   * Shows what was loaded, and nothing else, all or nothing.
-   * @param isOtherHistory whether positions from before do not compare: the database does not know the former mark
+   * Replaces all rows by the loaded ones in one transaction.
+   * @param isOtherHistory whether the database does not know the former mark, so that earlier positions cannot be
+   * compared with later ones
    */
   endLoad(mark: Mark, isOtherHistory: boolean): void;
   close(): Promise<void>;

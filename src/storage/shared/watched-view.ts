@@ -1,6 +1,6 @@
 /**
- * A view that reports what other boxes changed. It knows the box's own commits, so that nothing is read again after
- * them. Any thread; only the thread that applies changes to the view uses it.
+ * A view that reports which rows other boxes changed. It is told about the box's own commits, so that it does not
+ * report them. Any thread; only the thread that applies changes to the view uses it.
  */
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { TableTransaction } from '../tables.ts';
@@ -12,7 +12,7 @@ interface ViewWatcher {
   onChanged(rows: readonly StoredRow[]): void;
   /** Called after everything was loaded: any row may have changed. */
   onLoaded(): void;
-  /** The view shows another position. */
+  /** Called when the view shows another position. */
   onPosition(position: number): void;
 }
 
@@ -27,7 +27,7 @@ export class WatchedView implements View {
     this.#watcher = watcher;
   }
 
-  /** Notes a commit of this box until the returned function is called. */
+  /** Records a commit of this box until the returned function is called. */
   noteOwn({ writes }: Proposal): () => void {
     for (const row of writes) {
       const rows = this.#own.get(nameOf(row));

@@ -13,8 +13,8 @@ import { RecentMap } from '../../std/recent-map.ts';
 const KNOWN_BEGINNINGS = 100_000;
 
 /**
- * Maximum number of setups whose marks are remembered: comparing the texts of a setup takes a tenth of the time of
- * marking them.
+ * Maximum number of setups whose marks are remembered. Comparing the texts of a setup with known ones takes a tenth of
+ * the time of computing its mark.
  */
 const KNOWN_SETUPS = 8;
 /** Longer setups are not remembered. */
@@ -64,7 +64,7 @@ export class KnownMessages {
     return lists.flatMap((list) => list.map(({ text }) => text));
   }
 
-  /** Forgets the messages of these runs, so that they count as new again. @param runs `runKey` of each */
+  /** Forgets the messages of these runs, so that they are indexed again. @param runs `runKey` of each */
   forgetRuns(runs: ReadonlySet<number>): void {
     for (const key of this.#known.keys())
       if (runs.has(Number(key.slice(0, key.indexOf(' '))))) this.#known.delete(key);

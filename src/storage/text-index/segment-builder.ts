@@ -13,11 +13,11 @@ export const TEXT_CHARS = 8 << 20;
 const EXCHANGE_WORDS = 50_000;
 /** Maximum number of words of exchanges. A word counts once for each exchange, and takes about 16 bytes. */
 const SEGMENT_POSTINGS = 200_000;
-/** Longest word that is stored without a copy: V8 keeps alive the text from which a longer string was cut. */
+/** Longer words are copied, because V8 keeps the whole text in memory from which a longer string was cut. */
 const COPIED_CHARS = 12;
 /** Maximum number of characters that are split into words at a time: about 2 ms. */
 const PIECE_CHARS = 1 << 16;
-/** A text is cut between two words if there is a gap this close before the cut. */
+/** A text is cut between two words if there is a gap at most this many characters before the cut. */
 const GAP_WITHIN = 1_024;
 
 /** An exchange to be indexed. */
@@ -62,7 +62,7 @@ export class SegmentBuilder {
     return this.#postings >= SEGMENT_POSTINGS;
   }
 
-  /** Exchanges that are indexed only in part (their beginning). */
+  /** Number of exchanges of which only the beginning is indexed. */
   get cut(): number {
     return this.#cut;
   }

@@ -23,7 +23,7 @@ export const RUN_BLOCK = 4_096;
 /** Maximum bytes of an unpacked block. */
 const BLOCK_MAX = 1 << 28;
 
-/** The content of a segment is not what was written. It must be removed and rebuilt. */
+/** The content of a segment is damaged. The segment must be removed and rebuilt. */
 export class SegmentDamage extends Error {
   override readonly name = 'SegmentDamage';
 }
@@ -38,11 +38,11 @@ export interface SegmentContents {
   last_id: number;
   /** Distinguishes it from another segment of the same range. */
   nonce: string;
-  /** Identifies its source: facts of its first and its last exchange. */
+  /** Identifies its source: marks of its first and its last exchange. */
   marks: readonly [string, string];
   words: number;
   postings: number;
-  /** Exchanges that are indexed only in part (their beginning). */
+  /** Number of exchanges of which only the beginning is indexed. */
   cut: number;
   /** First word of each block of words. */
   starts: readonly string[];

@@ -10,7 +10,7 @@ import { SegmentWriter } from './segment-writer.ts';
 
 /** Number of neighbouring segments that are merged at a time. */
 const MERGED = 8;
-/** Maximum share of their exchanges that the largest of these segments may have. */
+/** Maximum share of the merged exchanges that the largest of these segments may have. */
 const LARGEST_PART = 0.25;
 /** Number of words between two pauses of a merge. */
 const WORDS_AT_ONCE = 256;
@@ -47,7 +47,7 @@ interface MergeOptions {
   path: string;
   key: DataKey | null;
   level: number;
-  /** Exchanges that were erased: left out. */
+  /** Erased exchanges, which are omitted. */
   without?: ReadonlySet<number>;
   /** Marks of the first and the last exchange, if they have changed. */
   marks?: readonly [string, string];

@@ -1,6 +1,6 @@
 /**
- * Reads a segment of the full-text index. Its file stays open, so that it can still be read if it is removed
- * meanwhile. Capture process, capture reader, command line; synchronous.
+ * Reads a segment of the full-text index. Its file stays open, so that it can still be read after it was removed.
+ * Capture process, capture reader, command line; synchronous.
  *
  * Memory: the positions of its blocks. Unpacked blocks are in a cache that readers share (`BlockCache`).
  */
@@ -149,7 +149,7 @@ export class SegmentReader {
     closeSync(this.#file);
   }
 
-  /** The only block that may contain a word; −1 without one. */
+  /** The index of the only block that may contain a word; −1 if no block may. */
   #findBlock(word: string): number {
     const { starts } = this.contents;
     let low = 0;
@@ -210,8 +210,8 @@ export class SegmentReader {
 }
 
 /**
- * The position of a word's list in a block; null if the block lacks the word. It makes no strings of other
- * words.
+ * The position of a word's list in a block; null if the block lacks the word. Compares bytes, without making strings of
+ * other words.
  */
 function findHead(block: Buffer, wanted: Buffer): { at: number; end: number } | null {
   const reader = new VarintReader(block);

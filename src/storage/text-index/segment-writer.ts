@@ -33,7 +33,7 @@ interface WriterOptions extends SegmentRange {
   path: string;
   key: DataKey | null;
   marks: readonly [string, string];
-  /** Exchanges that are indexed only in part (their beginning). */
+  /** Number of exchanges of which only the beginning is indexed. */
   cut: number;
   /** zstd's level. */
   level: number;
