@@ -11,7 +11,7 @@ import { packPayload } from './link.ts';
 import type { AnyBehaviour, Effect, Outcome, Refusal, ReplyToken } from './protocol.ts';
 import { NO_REPLY_TOKEN, Recorder } from './recorder.ts';
 
-/** The result of an ask. `held`: the answer comes later; call `answerTo(token)`. */
+/** The result of an ask. `held`: the actor keeps the answer for later; read it with `answerTo(token)`. */
 export type KitAnswer =
   | { type: 'reply'; value: unknown }
   | { type: 'refuse'; error: Refusal }
@@ -63,7 +63,7 @@ export class ActorKit {
     return this.#wallMs;
   }
 
-  /** Sets the wall clock, also backwards; durations do not change. */
+  /** Sets the wall clock, possibly back. Durations are not affected, because they use the monotonic clock. */
   setWallClock(ms: number): void {
     this.#wallMs = ms;
   }
@@ -137,8 +137,8 @@ export class ActorKit {
   }
 
   /**
-   * Simulates the death of the thread, or that another process takes the actor: timers and kept answers are lost. A
-   * persistent actor is restored from its events, any other actor starts with its initial state.
+   * Simulates a crash of the thread, or a take-over of the actor by another process. Timers and kept answers are lost.
+   * A persistent actor is restored from its events, any other actor starts with its initial state.
    * @throws Error if the events do not lead to the live state, or if a snapshot does not restore the state
    */
   restart(): void {

@@ -1,13 +1,13 @@
 /**
- * The data plane between two threads: frames, and the interface that carries them. The implementation over message
- * ports is message-port-link.ts; a shared-memory ring can take its place. Any thread.
+ * Messages between two threads: frames, and the interface of a link that sends them. Implementations:
+ * message-port-link.ts and, within one thread, local-link.ts. Any thread.
  */
 import type { ErrorData } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
 
 /**
  * A message on a link. Payloads are plain data that msgpack can encode; `bodies` are raw bytes beside the payload. If
- * all bodies are in shared memory, they are not copied: both sides see the same bytes.
+ * all bodies are in shared memory, they are not copied, and both sides use the same bytes.
  */
 export type Frame =
   | {
@@ -27,7 +27,7 @@ export type Frame =
   | { type: 'unsubscribe'; topic: string }
   | { type: 'publish'; topic: string; payload: unknown }
   /**
-   * `fenced` answers it when everything sent before it is in mailboxes, and everything committed on this thread is
+   * Answered with `fenced` when all earlier messages are in mailboxes, and all commits of the receiving thread are
    * visible to other threads, if the store supports that.
    */
   | { type: 'fence'; id: number }

@@ -1,7 +1,7 @@
 /**
  * A Link within one thread: a sent frame is delivered at once. Frames are not copied, so neither side may change what
- * it has sent or received. No frame is ever in transit, so the link needs no bound: a full mailbox refuses. Any
- * thread.
+ * it has sent or received. No frame is ever in transit, so the link needs no bound. If a mailbox is full, the message
+ * is refused. Any thread.
  */
 import type { Frame, Link, LinkStats } from './link.ts';
 
@@ -21,7 +21,7 @@ class LocalEnd implements Link {
   #isClosed = false;
   #sent = 0;
 
-  /** The other end handles the frame before this returns, and its exceptions are thrown here. */
+  /** The other end handles the frame before this returns. Exceptions of the other end are thrown here. */
   send(frame: Frame): boolean {
     if (this.#isClosed) return false;
     this.#sent++;

@@ -11,11 +11,11 @@
  * sender must not change such bodies until it has the answer, and must bound them itself: they do not count as bytes in
  * flight.
  *
- * No caller waits for a tell: it is sent with the next ask or answer, or alone after a short delay. Each batch wakes
- * the other thread, which costs more than reading a few frames.
+ * Tells are not urgent, because no caller waits for them. They are sent with the next ask or answer, or alone after a
+ * short delay, because each batch wakes the other thread, which costs more than reading a few frames.
  *
- * Message ports have no back-pressure. Each direction therefore has a counter in shared memory of the bytes that the
- * receiver has read; the sender refuses frames while too many bytes are in flight.
+ * Message ports have no back-pressure. So for each direction, shared memory has a counter of the bytes that the
+ * receiver has read. The sender refuses frames while too many bytes are in flight.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { Packr } from 'msgpackr';
@@ -37,11 +37,11 @@ export interface LinkEnd {
 const DEFAULT_MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024;
 
 const SLAB_BYTES = 64 * 1024;
-/** A smaller batch is sent as an exact copy and the slab is kept: transferring 64 KiB for 60 bytes costs more. */
+/** A smaller batch is copied and the slab is kept, because transferring the slab costs more than copying few bytes. */
 const COPY_BELOW_BYTES = 8 * 1024;
-/** Longest delay of a tell that waits for other frames. */
+/** Maximum delay of a tell that waits for other frames. */
 const TELL_DELAY_MS = 2;
-/** Longest time per tick for incoming frames. The thread may also serve sockets. */
+/** Maximum time per tick for incoming frames, because the thread may also serve sockets. */
 const TURN_BUDGET_MS = 4;
 /** The counters have 32 bits; a larger difference would be ambiguous. */
 const IN_FLIGHT_CEILING_BYTES = 2 ** 31 - 1;
@@ -179,7 +179,7 @@ export class MessagePortLink implements Link {
     this.#batchesSent++;
     this.#used = 0;
     if (used <= COPY_BELOW_BYTES && slab.length === SLAB_BYTES) {
-      // The port copies it again: for so few bytes, that is cheaper than detaching and transferring.
+      // The port copies the bytes again. For so few bytes, that is cheaper than detaching and transferring the slab.
       this.#post((slab.buffer as ArrayBuffer).slice(0, used), false);
       return;
     }

@@ -1,6 +1,4 @@
-/**
- * Finds the host of each message's address for one sender: an actor client, or a host. Any thread that sends.
- */
+/** Finds the host for each message of one sender, which is an actor client or a host. Any thread. */
 import { Claims } from './claims.ts';
 import { type ActorAddress, type Placement, placeAddress, spreadAddress } from './protocol.ts';
 

@@ -11,7 +11,9 @@ export interface ActorAddress {
   key: string;
 }
 
-/** Longest key; as UTF-8 it must fit LMDB's 1,978-byte keys together with the kind and a number. */
+/**
+ * Maximum length of a key. In UTF-8, together with the kind and a number, it must fit into LMDB's keys of 1,978 bytes.
+ */
 export const MAX_KEY_LENGTH = 512;
 
 /** False for keys that are empty, too long, or not Unicode (half a surrogate pair changes when it is encoded). */
@@ -28,9 +30,7 @@ interface MessageShape {
 /** A protocol maps message names to shapes: `type P = { take: { request: { cost: number }; reply: boolean } }`. */
 type Protocol<P> = { [N in keyof P]: MessageShape };
 
-/**
- * Represents the answer to an ask that a handler keeps for later. Valid until it is answered or the actor restarts.
- */
+/** Identifies an ask whose answer a handler keeps for later. Valid until the ask is answered or the actor restarts. */
 export type ReplyToken = number;
 
 /** An actor's refusal; becomes a RuntimeError in the asking thread. */
@@ -60,8 +60,8 @@ export type RowWrite =
   /** Removes the first `limit` rows whose keys begin with `row`. */
   | { op: 'trim'; table: string; row: RowKey; limit: number }
   /**
-   * Removes the rows from `row` up to, but not including, `end`. Another row of the transaction has their content, so this
-   * deletes none.
+   * Removes the rows from `row` up to, but not including, `end`. Another row of the transaction has their content, so
+   * no content is deleted.
    */
   | { op: 'clear'; table: string; row: RowKey; end: RowKey };
 
@@ -110,7 +110,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
    * @throws TypeError if this message has not recorded an event
    */
   write(rows: readonly RowWrite[]): void;
-  /** Answers this message. It has no effect if the message was told and not asked. */
+  /** Answers this message. Has no effect if the message was sent with `tell`. */
   reply(value: Reply): void;
   /** Answers this message with an error. */
   refuse(error: Refusal): void;
@@ -123,7 +123,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   /**
    * Adds to a counter of this kind on this thread, for monitoring ({@link KindStats}). Counters end with the thread,
    * and replay does not change them.
-   * @param of label from a small fixed set; '' without a label. Never a name that a caller chose
+   * @param of label from a small fixed set, never a name that a caller chose; '': no label
    * @param by ≥ 0; default 1
    */
   count(counter: string, of?: string, by?: number): void;
@@ -174,7 +174,8 @@ type Handler<State, Message, Event, Internal, Reply> = (
 interface SnapshotRule<State> {
   version: number;
   /**
-   * A snapshot is taken after this many events, and when an idle actor is passivated. The end of the host takes none.
+   * A snapshot is taken after this many events, and when an idle actor is passivated. None is taken at the end of the
+   * host.
    */
   every_events: number;
   /** Whether a snapshot is due after an event that leads to this state. Pure. */
@@ -190,10 +191,10 @@ interface Persistence<State, Event> {
   /** The state after the event. Pure; used live and in replay; must accept every event that was ever written. */
   apply(state: State, event: Event): State;
   /**
-   * The rows that other readers should find once the event is durable. Pure; called once, when the event is recorded,
-   * never in replay.
-   * @param state after the event
-   * @param key of the actor
+   * The rows for other readers that are written with the event. Pure; called once, when the event is recorded, never in
+   * replay.
+   * @param state state after the event
+   * @param key key of the actor
    */
   project?(state: State, event: Event, key: string): readonly RowWrite[];
   /**

@@ -1,6 +1,6 @@
 /**
- * A handler's context: it only records effects and applies events. Used by the host and by the synchronous kit.
- * Wherever actors run, and tests.
+ * A handler's context: it only records effects and applies events. Used by the host and by the kit for tests (kit.ts).
+ * Any thread with actors, and tests.
  */
 import type {
   ActorAddress,
@@ -14,10 +14,10 @@ import type {
 
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 const NO_ROWS: readonly RowWrite[] = Object.freeze([]);
-/** The token of a message that was told: answers to it are dropped. */
+/** The token of a message that was sent with `tell`. Answers to it are dropped. */
 export const NO_REPLY_TOKEN: ReplyToken = 0;
 
-/** Facts about the current message. */
+/** The data of the current message that a handler can read. */
 interface MessageFacts {
   self: ActorAddress;
   now_ms: number;

@@ -1,5 +1,5 @@
 /**
- * Time and ticks for the transport-free parts of the runtime; the simulator replaces them. Any thread.
+ * Clocks and scheduling for those parts of the runtime that use no threads; the simulator replaces them. Any thread.
  */
 import { type Clock, systemClock } from '../std/clock.ts';
 

@@ -2,9 +2,9 @@
  * A host of actors on a server thread. Requests reach these actors without crossing threads. The host shares the thread
  * with sockets, so it is for actors with frequent messages and little work for each. Server threads.
  *
- * The host handles a fault of an actor like any other host. A fault of the host itself, which would end an actor
- * thread, ends only this host: its links close, pending requests fail immediately, and after the same back-off the host
- * restarts from the stored state.
+ * The host handles a fault of an actor like any other host. A fault of the host itself would end an actor thread. On a
+ * server thread, it ends only this host: its links are closed, pending requests fail at once, and after the same
+ * back-off the host restarts from the stored state.
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import type { ActorClient } from './actor-client.ts';
@@ -25,7 +25,7 @@ import {
   recordFailure,
 } from './supervision.ts';
 
-/** The parts of one life of the host. */
+/** The parts of one run of the host, from its start to its end. */
 export interface ServerHostParts extends Pick<HostParts, 'kinds' | 'report'> {
   journal: JournalStore;
   adapters: Readonly<Record<string, EffectAdapter>>;
@@ -39,7 +39,7 @@ export interface ServerHostOptions {
   placement: Placement;
   /** This thread's client, which reaches the host without a message port. */
   client: ActorClient;
-  /** Creates the parts of each life. */
+  /** Creates the parts for each start. */
   open(): ServerHostParts;
   restart?: RestartPolicy;
   /** Called after a fault with the wait before the next start (null: the host stays down). */
@@ -83,7 +83,7 @@ export class ServerHost {
     return this.#life?.host.stats() ?? null;
   }
 
-  /** Finishes everything accepted, makes it durable, and ends the host. */
+  /** Handles all accepted messages, makes their events durable, and ends the host. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     const life = this.#life;

@@ -13,7 +13,7 @@ export interface RestartPolicy {
   backoff_max_ms: number;
 }
 
-/** What happens to a message for a full mailbox. An ask is always answered with an error. */
+/** What happens if a mailbox is full. An ask is always answered with an error. */
 export type Overflow =
   /** The sender gets a retryable error (`mailbox_full`). */
   | 'reject'
@@ -32,7 +32,7 @@ export interface KindPolicy {
   /** An actor without work for this long is passivated; Infinity: it never is. */
   idle_after_ms: number;
   /**
-   * Maximum number of living actors of this kind on one thread. Beyond it, the least recently used idle actor is
+   * Maximum number of actors of this kind in the memory of one thread. Beyond it, the least recently used idle actor is
    * passivated.
    */
   max_live: number;

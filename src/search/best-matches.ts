@@ -3,7 +3,7 @@
  */
 import type { VectorMatch } from './vector-index.ts';
 
-/** Keeps at most `k` matches, sorted. That is cheap, because `k` is small and most offers are rejected at once. */
+/** Keeps at most `k` matches, sorted. Sorting is fast, because `k` is small and most offers are rejected at once. */
 export class BestMatches {
   readonly #k: number;
   /** The kept matches, best first. */

@@ -1,11 +1,12 @@
 /**
- * The exact vector index: every search compares the query with every vector. It serves small sets, and vectors that are
- * not in a graph yet. It is the reference for the approximate index, and takes its place on machines without the native
- * library. Any thread; each index belongs to one thread.
+ * The exact vector index: every search compares the query with every vector. It is used for small sets, and for vectors
+ * that are not in a graph yet. It is the reference for the approximate index, and replaces it on machines without the
+ * native library. Any thread; each index belongs to one thread.
  *
- * A comparison of 1,024 dimensions takes about 0.16 µs with the addon (0.24 in a shared index) and 1.3 µs without it. A vector takes 2 bytes per
- * dimension (short-vector.ts), in a shared index 1.2 (packed-vector.ts), and 60 bytes more. Vectors are stored in blocks, so that a large set grows without copying. Other threads
- * read the blocks of a shared index (index-catalog.ts).
+ * A comparison of 1,024 dimensions takes about 0.16 µs with the addon (0.24 in a shared index) and 1.3 µs without it. A
+ * vector takes 2 bytes per dimension (short-vector.ts), in a shared index 1.2 (packed-vector.ts), and 60 bytes more.
+ * Vectors are stored in blocks, so that a large set grows without copying. Other threads read the blocks of a shared
+ * index (index-catalog.ts).
  */
 import { BestMatches } from './best-matches.ts';
 import { packedForm } from './packed-vector.ts';
@@ -15,7 +16,10 @@ import { checkVector } from './vector-check.ts';
 import type { VectorForm } from './vector-form.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
-/** Initial room of the first block, which then doubles: there may be many indexes with a single vector. */
+/**
+ * Initial capacity of the first block, which doubles when it is full. It is small, because there may be many indexes
+ * with a single vector.
+ */
 const FIRST_CAPACITY = 1;
 export const BLOCK_BITS = 10;
 /** Number of vectors in a full block. */
@@ -135,7 +139,7 @@ export class ExactIndex implements VectorIndex {
 
   /**
    * Compares only the vectors with the given ids; unknown ids are skipped.
-   * @param vector a checked vector
+   * @param vector a vector that `checkVector` has accepted
    */
   searchAmong(
     vector: Float32Array,

@@ -10,7 +10,7 @@ import { nameRemote, RemoteEmbedder } from './remote-embedder.ts';
 
 /** How to open an embedder again. No secrets. */
 type EmbedderSource =
-  /** The folder of an ONNX export; null: the model that ships. */
+  /** The folder of an ONNX export; null: the model that ships with the product. */
   { kind: 'onnx'; dir: string | null } | { kind: 'remote'; url: string; model: string };
 
 /** What a store saves about the embedder of its vectors. */
@@ -55,7 +55,7 @@ async function openSource(
   compute: RunCompute,
 ): Promise<Embedder> {
   if (source.kind === 'onnx') return OnnxEmbedder.open(compute, 1, findModelDir({ model_dir: source.dir }));
-  // The key must not be sent to another service.
+  // The configured key must not be sent to another service.
   if (choice.remote === null || nameRemote(choice.remote.url) !== nameRemote(source.url))
     throw new Error('its service is not configured any more');
   return RemoteEmbedder.open({ ...choice.remote, model: source.model });

@@ -1,6 +1,6 @@
 /**
- * Graphs of vector indexes on disk, so that a start reads them instead of linking every vector again. They are only a
- * cache: a damaged, outdated or incompatible file is ignored and removed.
+ * Saves the graphs of vector indexes on disk, so that a start reads them instead of linking every vector again. They
+ * are only a cache: a damaged, outdated or incompatible file is ignored and removed.
  *
  * A saved graph is two files: hnswlib's file, and a list of its places that records the name, length and checksum of
  * the first file. A rename publishes the list once both files are on disk, so a crash leaves either the old pair or the
@@ -35,7 +35,10 @@ const SUM_STRETCH = 200;
 export class GraphFolder {
   readonly #dir: string;
   readonly #newId: () => string;
-  /** Serializes calls, so that no call takes another call's draft for a remnant of a crash and removes it. */
+  /**
+   * Resolves after the last call. Calls run one after the other, because a call removes drafts that a crash left, and
+   * must not remove those of another call.
+   */
   #working: Promise<unknown> = Promise.resolve();
 
   /** @param dir created by the first save */
@@ -47,7 +50,7 @@ export class GraphFolder {
   /**
    * Saves the graph of an index.
    * @param name a file name without an extension; replaces the graph saved under the same name
-   * @param kind everything else that the vectors depend on
+   * @param kind text that changes whenever the vectors would change
    * @param nameOf the permanent name of a vector id; undefined for a removed vector
    * @returns false when there is no graph to save
    * @throws Error when writing fails; the previous graph remains
@@ -87,7 +90,7 @@ export class GraphFolder {
   /**
    * Loads the graph saved under the name into the index, for the vectors that still match.
    * @param find the vector id of a permanent name
-   * @returns number of vectors that no longer need to be linked
+   * @returns number of vectors that the graph contains, which need not be linked
    */
   restore(
     name: string,

@@ -1,9 +1,8 @@
 /**
  * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
- * hnswlib, searched by native/graph.cc. Beside it, an exact index has every vector. The exact index answers while the
- * set is small, searches vectors that are not in the graph yet, answers if a filter excludes too much of the graph,
- * and is the source of a new graph. Any thread; each index belongs to one thread. Other threads search its shared
- * part (index-catalog.ts).
+ * hnswlib, searched by native/graph.cc. In addition, an exact index has every vector. It is searched while the set is
+ * small, for vectors that are not in the graph yet, and if a filter excludes too much of the graph. New graphs are
+ * built from it. Any thread; each index belongs to one thread. Other threads search its shared part (index-catalog.ts).
  *
  * The graph has at most 1,536 dimensions of a vector (projection.ts), half a byte each: a walk mostly waits for memory,
  * so small rows are fast. The exact index compares the candidates that the walk finds, so similarities are exact.
@@ -31,7 +30,7 @@ import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 const M = 24;
 /** Maximum number of candidates considered as neighbours of a new point. */
 const EF_CONSTRUCTION = 100;
-/** Number of candidates of the first walk, and of the two wider walks. bench/notes/retrieval.md has the quality. */
+/** Number of candidates of the first walk and of the two wider ones. bench/notes/retrieval.md has the quality. */
 const LOOKS = [112, 320, 960] as const;
 /** Minimum number of candidates that are compared exactly. */
 const COMPARED_MIN = 32;
@@ -69,7 +68,7 @@ const TEND_STEP = 4;
 /** Links (4 bytes each, 2M on the lowest level and about one more level), label, lock and list heads of one point. */
 const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 
-/** How far a search looks for `k` results. */
+/** How many candidates a search examines for `k` results. */
 interface LookPlan {
   /** Candidates of the first, the second and the third walk. */
   looks: readonly [number, number, number];
@@ -130,9 +129,12 @@ export class HnswIndex implements SavableIndex {
   #idOf: number[] = [];
   /** Vectors that are in the exact index but not in the graph. */
   readonly #pending = new Set<number>();
-  /** The vector that is being linked: a new one for each would be garbage that V8 does not count. */
+  /**
+   * Buffer for the vector that is being linked. A new one for each vector would be garbage outside the V8 heap, which
+   * does not trigger the garbage collector.
+   */
   readonly #linked: Float32Array;
-  /** Whether a file is being written or read. Meanwhile the graph must not grow. */
+  /** Whether the graph is being written to a file or read from one, during which it must not grow. */
   #isFrozen = false;
 
   /**
@@ -202,7 +204,7 @@ export class HnswIndex implements SavableIndex {
   }
 
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {
-    // If half of the vectors are compared one by one, the graph saves nothing.
+    // If half of the vectors must be compared one by one, searching the graph saves no time.
     if (this.#graph === null || this.#pending.size > this.size / 2)
       return this.#exact.search(vector, k, accept, minSimilarity);
     checkVector(vector, this.dimensions);
@@ -280,7 +282,7 @@ export class HnswIndex implements SavableIndex {
 
   /**
    * Searches the graph, with wider walks until the result is certain. shared-index.h does the same.
-   * @returns the best of the graph; null if only a comparison with every vector can tell
+   * @returns the best matches in the graph; null if every vector must be compared
    */
   #look(
     graph: Graph,
@@ -307,7 +309,9 @@ export class HnswIndex implements SavableIndex {
     return null;
   }
 
-  /** The best of the candidates, compared exactly: the graph has only a rough form of each. */
+  /**
+   * Compares the candidates exactly, because the graph has only a rough form of each vector, and returns the best ones.
+   */
   #compare(
     vector: Float32Array,
     ids: Uint32Array,
@@ -399,7 +403,9 @@ export class HnswIndex implements SavableIndex {
   }
 }
 
-/** Marks a point as removed. The engine refuses a point that was marked before the graph was saved; that is ignored. */
+/**
+ * Marks a point as removed. If the point was marked before the graph was saved, the engine throws, which is ignored.
+ */
 function markRemoved(engine: GraphEngine, graph: Graph, label: number): void {
   try {
     engine.markRemoved(graph, label);

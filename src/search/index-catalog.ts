@@ -1,8 +1,8 @@
 /**
  * Indexes that threads share, by name. One thread creates and changes them; other threads search them directly, with
- * the same results. A reader never waits: while an index is being changed, a search returns null, and the reader asks
- * the index's thread instead. Shared indexes are freed with the thread that made them. Any thread; only one thread
- * writes.
+ * the same results. A reader never waits. While an index is being changed, a search returns null, and the reader sends
+ * its request to the index's thread instead. Shared indexes are freed with the thread that made them. Any thread; only
+ * one thread writes.
  */
 import {
   type CatalogHandle,
@@ -29,7 +29,7 @@ interface SharedMatch {
   is_preferred: boolean;
 }
 
-/** An index, and the vectors that it must have. */
+/** A search in one index, with its filters. */
 interface SharedQuery {
   name: string;
   /** A vector of length 1. */
@@ -64,22 +64,20 @@ export class IndexCatalog {
   }
 
   /**
-   * Lets other threads search.
+   * Allows other threads to search the indexes.
    * @param vectorsId names the vectors in the indexes
    */
   serve(vectorsId: string): void {
     this.#engine.serveCatalog(this.#handle, vectorsId);
   }
 
-  /** Ends the catalog: from now on, no thread uses it. */
+  /** Closes the catalog, after which no thread finds it. */
   close(): void {
     this.#engine.closeCatalog(this.#handle);
   }
 }
 
-/**
- * @returns null without the addon: then other threads do not search
- */
+/** @returns null if the addon is missing; other threads then cannot search */
 export function openCatalog(key: string): IndexCatalog | null {
   try {
     return new IndexCatalog(key);

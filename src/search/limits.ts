@@ -2,7 +2,7 @@
 
 import { strict as assert } from 'node:assert';
 
-/** Maximum tokens of a text that are embedded, whatever the model. */
+/** Maximum number of tokens of a text that are embedded, with any model. */
 export const EMBEDDING_TOKENS_MAX = 2_048;
 /** Maximum numbers of texts and tokens in one run of the model; tokens include padding. */
 export const EMBEDDING_BATCH_TEXTS = 32;

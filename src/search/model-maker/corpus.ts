@@ -15,7 +15,7 @@ interface Source {
   integrity: string;
 }
 
-/** Longest part of a text that is counted, and shortest useful text, in UTF-16 units. */
+/** Maximum length of the counted part of a text, and minimum length of a text, in UTF-16 code units. */
 const TEXT_CHARACTERS = 2_000;
 const TEXT_CHARACTERS_MIN = 30;
 const FILE_BYTES_MAX = 3_000_000;

@@ -109,7 +109,7 @@ export class OnnxGraph {
   }
 
   /**
-   * @param name of the output; by default a new one
+   * @param name name of the output; default: a new one
    * @returns the node's output
    */
   node(
