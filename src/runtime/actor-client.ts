@@ -1,6 +1,7 @@
 /**
  * The client of actors: one ActorClient per thread sends messages to actors on all hosts, and matches answers to asks.
- * It uses only links, no threads, so the simulator runs the same code. Server threads (main or worker).
+ * It uses only links, no threads, so the simulator runs the same code. Server threads (main or worker); actor threads
+ * load it too.
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { SlotTable } from '../std/slot-table.ts';
