@@ -1,6 +1,6 @@
 /**
- * The form in which an index that is not shared keeps a vector: a 16-bit integer for each dimension, then the value of 1
- * as a 32-bit float. It takes half of the space of 32-bit floats. Cosines are off by some millionths.
+ * The form in which an index that is not shared keeps a vector: a 16-bit integer for each dimension, then the value of
+ * 1 as a 32-bit float. It takes half of the space of 32-bit floats. Cosines have an error of a few millionths.
  * Pure; any thread.
  */
 import { readScale, SCALE_NUMBERS, vectorEngine, writeScale } from '../../native/vector-engine.ts';

@@ -74,8 +74,7 @@ export interface SavableIndex extends VectorIndex {
   /**
    * Uses the saved graph instead of linking vectors one by one; meanwhile `tend` does nothing.
    * @param ids the ids by their positions in the file; null for a vector that must not be found any more. Vectors of
-   * the
-   *   index that are not among them stay unlinked
+   * the index without an id in the list stay unlinked
    * @throws Error if the file is not such a graph; then nothing has changed
    */
   restoreGraph(file: string, ids: readonly (number | null)[]): Promise<void>;

@@ -1,15 +1,15 @@
 /**
- * Assertions that stay on in production: a broken invariant ends the operation at the place where it broke.
- * Any thread.
+ * Assertions that are also checked in production, so that an operation stops at the first violated invariant. Any
+ * thread.
  */
 
-/** Thrown when the program contradicts itself; never caused by input. */
+/** Reports a bug in the program; input never causes it. */
 export class AssertionError extends Error {
   override readonly name = 'AssertionError';
 }
 
 /**
- * Fails unless `condition` holds.
+ * Throws unless `condition` is truthy.
  * @throws AssertionError with `message`
  */
 export function assert(condition: unknown, message: string): asserts condition {

@@ -1,4 +1,6 @@
-/** Reads and checks the two files of a TLS server: its certificate with the chain behind it, and the key. Main and server threads. */
+/**
+ * Reads and checks the two files of a TLS server: the certificate with its chain, and the key. Main and server threads.
+ */
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 

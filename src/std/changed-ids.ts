@@ -1,6 +1,6 @@
 /**
- * A log of ids whose content changed, for readers that each follow it at their own pace. Any thread.
- * Bound: the last CHANGED_IDS changes; a reader that is further behind must read everything again.
+ * A log of ids whose content changed. Each reader remembers its position in the log. Any thread. The log keeps the last
+ * CHANGED_IDS changes; a reader that is further behind must read everything again.
  */
 
 const CHANGED_IDS = 8_192;
@@ -29,7 +29,7 @@ export class ChangedIds<Id = string> {
   }
 
   /**
-   * The changes since a position, which was once the end.
+   * The changes since a position, which must be a value that `end` has or had.
    * @returns null if they are no longer known
    */
   since(position: number): readonly Id[] | null {

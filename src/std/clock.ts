@@ -1,6 +1,6 @@
 /**
- * Time as a value that can be passed in: wall-clock time for people, monotonic time for durations and deadlines.
- * Any thread; monotonic readings of one process compare across its threads.
+ * The time, from an object that tests can replace: wall-clock time for people, monotonic time for durations and
+ * deadlines. Any thread; monotonic times of different threads of a process can be compared.
  */
 
 /** The clock for code that depends on time. */
@@ -41,9 +41,9 @@ export const systemClock: Clock = {
   monotonicMs: () => ORIGIN_MS + performance.now(),
 };
 
-/** A clock that only moves when it is told to. */
+/** A clock that only changes when `advance` is called. */
 interface ManualClock extends Clock {
-  /** Moves both readings forward by `ms` (≥ 0). */
+  /** Adds `ms` (≥ 0) to both times. */
   advance(ms: number): void;
 }
 

@@ -1,4 +1,4 @@
-/** Numbers of things in sentences. Any thread. */
+/** Writes a number with its noun, for sentences. Any thread. */
 
 /** `1 run`, `2,000 runs`; for nouns with a plural in s. */
 export function countOf(n: number, noun: string): string {

@@ -1,8 +1,6 @@
-/**
- * A promise that is settled from outside, for the places where an event ends a wait. Any thread.
- */
+/** A promise that other code settles, for code that waits for an event. Any thread. */
 
-/** A promise and its two ends. */
+/** A promise with the functions that settle it. */
 export interface Deferred<T> {
   readonly promise: Promise<T>;
   resolve(value: T): void;

@@ -1,7 +1,7 @@
 /**
- * Identifiers: ULIDs (github.com/ulid/spec), 26 characters of Crockford's base 32 that sort by the time they were made;
- * 48 bits of milliseconds, then 80 random bits. Any thread; sources in different threads do not coordinate, but 80
- * random bits keep their ids apart.
+ * Identifiers: ULIDs (github.com/ulid/spec), 26 characters of Crockford's base 32 that sort by the time of their
+ * creation: 48 bits of milliseconds, then 80 random bits. Any thread; threads do not coordinate their ids, which differ
+ * because of the 80 random bits.
  */
 import { randomFillSync } from 'node:crypto';
 import { type Clock, systemClock } from './clock.ts';
@@ -28,8 +28,8 @@ function fillFromPool(target: Uint8Array): void {
 }
 
 /**
- * Makes a function that returns a new ULID at every call, each greater than the one before it: within a millisecond,
- * and when the clock goes back, the random part counts up by one.
+ * Makes a function that returns a new ULID at every call, each greater than the one before it: within a millisecond, or
+ * if the clock goes back, the random part is increased by one.
  * @param clock where the time is read
  * @param fillRandom where the random bits come from
  */
@@ -50,7 +50,7 @@ export function createUlidSource(
       fillRandom(random);
       for (let i = 0; i < RANDOM_CHARACTERS; i++) random[i]! &= 31;
     } else if (!increment(random)) {
-      // 2^80 ids in one millisecond: borrow the next one
+      // 2^80 ids in one millisecond: use the next millisecond
       lastMs++;
       timePart = encodeTime(lastMs);
     } else if (random[LAST]! > 0) {

@@ -1,7 +1,7 @@
 /**
- * A map in the order of last use that finds its oldest entry at once. A plain Map from whose beginning entries are deleted
- * cannot do that: its iterators step over every hole that deletions left behind. To drop the
- * oldest of some thousand entries then takes tens of microseconds each time. Any thread.
+ * A map in the order of last use that finds its oldest entry at once. A plain Map cannot do that after deletions at its
+ * beginning, because its iterators visit the place of each deleted entry. To delete the oldest of some thousand entries
+ * then takes tens of microseconds each time. Any thread.
  */
 
 interface Entry<K, V> {

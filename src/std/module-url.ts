@@ -1,12 +1,12 @@
 /**
- * Finds an entry file (a worker's, a child process's) beside the running module, in a checkout and in `dist/` alike.
- * Import specifiers are rewritten from `.ts` to `.js` by the build; `new URL('./host.ts', import.meta.url)` is not,
- * so every such address goes through here. In a bundle (tools/bundle-service.ts) all entries lie beside each other. Any thread.
+ * Finds an entry file (a worker's, a child process's) beside the running module, both in a checkout and in `dist/`.
+ * Import specifiers are rewritten from `.ts` to `.js` by the build; `new URL('./host.ts', import.meta.url)` is not, so
+ * this function makes all such URLs. In a bundle (tools/bundle-service.ts) all entries are in one folder. Any thread.
  */
 
 /**
- * @param entry the file as the source tree names it, relative to the caller: `'../threads/actor-thread-entry.ts'`
- * @param caller the caller's `import.meta.url`; its own extension tells which tree is running
+ * @param entry path of the file in the source tree, relative to the caller: `'../threads/actor-thread-entry.ts'`
+ * @param caller the caller's `import.meta.url`; its extension shows which tree is running
  * @returns the file's URL with the extension that exists there: `.ts` in a checkout, `.js` in `dist/`
  */
 export function resolveModuleUrl(entry: string, caller: string): URL {

@@ -3,7 +3,7 @@
 /** Longer names are not compared: the work is the product of the lengths. */
 const TYPED_CHARACTERS = 100;
 
-/** @returns the closest name within two edits, if the edits leave part of it; null if absent */
+/** @returns the closest name within two edits, if the edits leave part of it; otherwise null */
 export function findNearestName(typed: string, names: readonly string[]): string | null {
   if (typed.length > TYPED_CHARACTERS) return null;
   const nearest = names

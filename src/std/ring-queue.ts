@@ -1,5 +1,5 @@
 /**
- * A first-in first-out queue in a ring of slots: no shifting, no garbage in steady state, and always a bound.
+ * A bounded first-in first-out queue in a ring of slots. Items are moved, and memory is allocated, only when it grows.
  * Any thread.
  */
 
@@ -7,14 +7,14 @@ const INITIAL_SLOTS = 2;
 /** The slots of a queue that was never used, which many are. */
 const NO_SLOTS: undefined[] = [];
 
-/** Holds up to `capacity` items; memory grows with use (doubling) and never past the capacity's power of two. */
+/** Holds up to `capacity` items; its memory doubles when needed, at most to the next power of two. */
 export class RingQueue<T> {
   readonly capacity: number;
   #slots: (T | undefined)[] = NO_SLOTS;
   #head = 0;
   #size = 0;
 
-  /** @param capacity the most items it takes, a whole number ≥ 1 */
+  /** @param capacity maximum number of items, an integer ≥ 1 */
   constructor(capacity: number) {
     if (!Number.isInteger(capacity) || capacity < 1) throw new RangeError(`queue capacity ${capacity}`);
     this.capacity = capacity;
@@ -28,7 +28,7 @@ export class RingQueue<T> {
     return this.#size >= this.capacity;
   }
 
-  /** Appends `item`; false, and nothing changed, when the queue is full. */
+  /** Appends `item`. Returns false, and changes nothing, if the queue is full. */
   push(item: T): boolean {
     if (this.#size >= this.capacity) return false;
     if (this.#size === this.#slots.length) this.#grow();
@@ -37,7 +37,7 @@ export class RingQueue<T> {
     return true;
   }
 
-  /** Takes the oldest item; undefined when empty. */
+  /** Removes and returns the oldest item; undefined if the queue is empty. */
   shift(): T | undefined {
     if (this.#size === 0) return undefined;
     const item = this.#slots[this.#head];
@@ -47,7 +47,7 @@ export class RingQueue<T> {
     return item;
   }
 
-  /** The oldest item, left in place; undefined when empty. */
+  /** The oldest item, which stays in the queue; undefined if the queue is empty. */
   peek(): T | undefined {
     return this.#size === 0 ? undefined : this.#slots[this.#head];
   }
@@ -60,7 +60,7 @@ export class RingQueue<T> {
     return items;
   }
 
-  /** Forgets everything. */
+  /** Removes all items. */
   clear(): void {
     this.#slots = NO_SLOTS;
     this.#head = 0;

@@ -8,7 +8,7 @@ const PLACES = 2 ** 20;
 /** After this many items, a number may be used again. */
 const SERIALS = 2 ** 32;
 
-/** Memory grows with the largest number of items at once, which users must bound. */
+/** Memory grows with the largest number of items at once, which callers must bound. */
 export class SlotTable<T> {
   readonly #items: (T | undefined)[] = [];
   /** Number of the item in each slot; 0 for a free slot. */

@@ -1,11 +1,12 @@
 /**
- * The characters that no name may have: controls, invisible formatting, and separators of lines and paragraphs (Cc, Cf, Cs, Zl and
- * Zp of Unicode 15). Any thread.
+ * The characters that no name may contain: controls, invisible formatting, and separators of lines and paragraphs (Cc,
+ * Cf, Cs, Zl and Zp of Unicode 15). Any thread.
  */
 
 /**
- * The inside of a character class, for a pattern with the flag `u`. The ranges are written out because the API's description
- * carries such patterns, and the regular expressions of many languages know neither `\p{…}` nor `\u{…}`.
+ * The inside of a character class, for a pattern with the flag `u`. The ranges are written out because the API's
+ * description contains such patterns, and the regular expressions of many languages support neither `\p{…}` nor
+ * `\u{…}`.
  */
 export const UNPRINTABLE = [
   String.raw`\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e`,

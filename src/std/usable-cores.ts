@@ -1,6 +1,6 @@
 /**
- * How many cores this process may use: those that it may run on (affinity), and no more than its control groups give it time
- * for (a container's limit). Any thread.
+ * How many cores this process may use: the cores that it may run on (affinity), or fewer if its control groups limit
+ * its CPU time (a container's limit). Any thread.
  */
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
