@@ -63,7 +63,7 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
   const address = claimAddress(path);
   if (address === null) return NO_CLAIM;
   const deadline = performance.now() + options.patience_ms;
-  /** Until then the holder may be silent. Once it has said that it is ending, this is the whole deadline. */
+  /** Until then the holder may be silent. When it has answered that it is ending, this is set to `deadline`. */
   let silentUntil = performance.now() + SILENCE_MS;
   let hasTold = false;
   for (;;) {
@@ -97,7 +97,7 @@ export function claimAddress(path: string): string | null {
     const { dev, ino } = statSync(folder, { bigint: true });
     place = `${dev}:${ino}/${basename(path)}`;
   } catch {
-    // Opening the database will say what is wrong with it.
+    // Opening the database reports the error.
     return null;
   }
   const name = `understudy-${createHash('sha256').update(place).digest('hex').slice(0, 32)}`;
@@ -140,9 +140,7 @@ function closeServer(server: Server): Promise<void> {
   });
 }
 
-/**
- * @returns null if no process listens there; `silent` if one listens and does not answer
- */
+/** @returns null if no process listens there; `silent` if one accepts the connection and does not answer as expected */
 function askHolder(
   address: string,
 ): Promise<{ name: string; state: 'running' | 'ending' | 'silent' } | null> {

@@ -32,7 +32,7 @@ import { chooseMerge, mergeSegments } from './segment-merge.ts';
 import { BlockCache, SegmentReader } from './segment-reader.ts';
 import { SegmentWriter } from './segment-writer.ts';
 
-/** Maximum number of characters of texts that wait to be split into words; V8 has one or two bytes for each. */
+/** Maximum number of characters of texts that wait to be split into words; each takes one or two bytes in V8. */
 const QUEUE_CHARS = 16 << 20;
 /** A segment is written at this number of exchanges, or when there is no other work. */
 const SEGMENT_EXCHANGES = 256;
@@ -118,7 +118,7 @@ export class TextIndex {
   #queuedAt = 0;
   #queuedChars = 0;
   readonly #known = new KnownMessages();
-  /** The last exchange that was accepted or is covered. Exchanges up to it are not accepted again. */
+  /** The last exchange that was accepted or is covered. Exchanges up to this one are not accepted again. */
   #takenTo = 0;
   #writing: Generator<void> | null = null;
   /** Collects accepted exchanges. */

@@ -164,7 +164,7 @@ export class TextSearch {
       return opened;
     } catch (thrown) {
       if (thrown instanceof SegmentDamage) this.#setAside(file);
-      // The segment was merged into another segment since the last reading of the folder.
+      // The segment has been merged into another one since the folder was read.
       else if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
       return null;
     }
