@@ -25,6 +25,7 @@ const ENTRIES = [
   'src/threads/otel-export-entry',
   'src/threads/compute-thread-entry',
   'src/threads/proxy-thread-entry',
+  'src/threads/sealing-thread-entry',
   'src/threads/server-thread-entry',
   'src/threads/shared-store-entry',
   'src/threads/student-sharing-entry',

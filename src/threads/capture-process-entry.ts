@@ -49,6 +49,7 @@ import { ReadWatch } from '../storage/read-watch.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
 import { QuietWatch } from './quiet-watch.ts';
+import { sealOnThread } from './sealing-thread.ts';
 
 /** Longest wait for the database to be closed at the end. */
 const END_MS = 60_000;
@@ -103,6 +104,7 @@ class Capture {
   #readTimer: NodeJS.Timeout | null = null;
   #bucketTimer: NodeJS.Timeout | null = null;
   #reads: ReadWatch | null = null;
+  #isClosing = false;
   /** Slabs and cells of the next append that were received over the channel. */
   #bodies: Uint8Array[] = [];
 
@@ -198,6 +200,8 @@ class Capture {
       isLooking = true;
       sealWhenDue(log, limits)
         .catch((err: unknown) => {
+          // The next start finishes what the end of this process interrupts.
+          if (this.#isClosing) return;
           this.#logger.error(
             { err, db: this.#options.db },
             'the live file cannot be sealed now; the process tries again',
@@ -321,6 +325,7 @@ class Capture {
       run_headers,
       ...(data_dir === undefined ? {} : { data_dir }),
       decode: decodeExchange,
+      seal: sealOnThread,
       has_text_index: true,
       bucket,
       ...(listDamaged(db).length > 0 ? { first_id: known + 1 } : {}),
@@ -386,6 +391,7 @@ class Capture {
   }
 
   async close(): Promise<null> {
+    this.#isClosing = true;
     if (this.#timer !== null) clearInterval(this.#timer);
     if (this.#sealTimer !== null) clearInterval(this.#sealTimer);
     if (this.#orderTimer !== null) clearInterval(this.#orderTimer);

@@ -17,6 +17,7 @@ const ENTRIES = {
     'src/threads/capture-process-entry.ts',
     'src/threads/capture-reader-entry.ts',
     'src/threads/otel-export-entry.ts',
+    'src/threads/sealing-thread-entry.ts',
   ],
 } as const satisfies Record<string, readonly string[]>;
 

@@ -307,8 +307,9 @@ it('an interrupted sealing is finished with its raw blocks', async () => {
   renameSync(path, sealedPath(path, 1, 100, true));
   const second = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   await second.append(makeBatch(13, 100, 3_000));
-  await second.close();
   const sealed = sealedPath(path, 1, 100, false);
+  await expect.poll(() => existsSync(sealed), { timeout: 30_000 }).toBe(true);
+  await second.close();
   expect(rawNames(path)).toHaveLength(1);
   const reader = CaptureReader.open(sealed);
   expectBodies(reader, exchanges);

@@ -1,6 +1,6 @@
 /**
- * Counts the appends of a log, and says how long other work on the same thread must pause for them: sealing a file, and
- * indexing it before. Without pauses, exchanges would wait too long to be stored, and be dropped. Capture process.
+ * The appends of a log, for long work on the same thread: indexing before a file is sealed, and sealing in commands. Such
+ * work leaves exchanges the time to be stored, because an exchange that waits too long is dropped. Capture process.
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 
@@ -21,6 +21,8 @@ export class AppendLoad {
   /** Number of appends so far, and at the last pause. */
   #count = 0;
   #countAtPause = 0;
+  /** Time of the work since the last pause, ms. */
+  #tookMs = 0;
   readonly #pause: (ms: number) => Promise<void>;
 
   /** @param wait waits for so many ms; tests replace it */
@@ -42,15 +44,18 @@ export class AppendLoad {
   }
 
   /**
-   * Gives the event loop a turn, so that messages that have arrived are handled. Pauses if appends arrived since the
-   * last call.
+   * Reads messages that have arrived. If there were appends since the last pause, it pauses in proportion to the work since
+   * then.
    * @param tookMs time of the work since the last call, ms
    */
   async rest(tookMs: number): Promise<void> {
+    this.#tookMs += tookMs;
     await nextTurn();
     if (this.#count === this.#countAtPause) return;
+    const worked = this.#tookMs;
     this.#countAtPause = this.#count;
+    this.#tookMs = 0;
     const share = this.is_behind ? BEHIND_SHARE : SHARE;
-    await this.#pause(Math.min(PAUSE_MAX_MS, tookMs / share - tookMs));
+    await this.#pause(Math.min(PAUSE_MAX_MS, worked / share - worked));
   }
 }

@@ -56,7 +56,7 @@ export const OFFLOADED_FORMAT = 6;
  */
 const PAGE_BYTES = 4_096;
 
-type CaptureFileFault =
+export type CaptureFileFault =
   | 'missing'
   | 'not_a_capture'
   | 'truncated'

@@ -10,14 +10,14 @@ interface SealableLog {
   /** Start time of the first exchange in the live file; null if it is empty. */
   readFirstStart(): Promise<number | null>;
   rotate(): Promise<unknown>;
-  stats(): { bytes: number; unused_bytes: number; packing: { unindexed: number } };
+  stats(): { packed_bytes: number; unused_bytes: number; packing: { unindexed: number } };
 }
 
 const DAY_MS = 86_400_000;
 
 /** When a live file is sealed. */
 interface SealLimits {
-  /** A file of this size is sealed. */
+  /** A file is sealed when it has this size. Here and below, its waiting blocks count as if they were packed. */
   bytes: number;
   /**
    * A file of at least this size is sealed when its first exchange is this old. Smaller files are not sealed by age,
@@ -63,7 +63,7 @@ export async function sealWhenDue(
   limits: SealLimits = SEAL_LIMITS,
   clock: Pick<Clock, 'wallMs'> = systemClock,
 ): Promise<boolean> {
-  const { bytes, unused_bytes, packing } = log.stats();
+  const { packed_bytes: bytes, unused_bytes, packing } = log.stats();
   const isWasteful = bytes >= limits.wasteful_bytes && unused_bytes >= bytes / 2;
   // The usual case: the first exchange need not be read.
   if (bytes < limits.old_bytes && !isWasteful && limits.any_ms === null) return false;

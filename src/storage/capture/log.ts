@@ -47,6 +47,7 @@ import {
 import { Preparer } from './preparation.ts';
 import { RawFiles } from './raw-files.ts';
 import { findRewriteOrder, type RewriteKind } from './rewrite-order.ts';
+import { type Seal, sealHere } from './seal-work.ts';
 import { type MovedFile, SealedFiles } from './sealed-files.ts';
 import { describeSetApart } from './set-apart.ts';
 import type { DecodeExchange } from './stored-copy.ts';
@@ -79,10 +80,12 @@ const FLUSH_TEXT_MS = 1_000;
 const ROTATE_BACKLOG = 500;
 const ROTATE_SLICE_MS = 20;
 const ROTATE_INDEX_MS = 30_000;
-/** Maximum share of one core for postponed work while a file is sealed. Sealing itself takes half of a core. */
+/** The largest share of one core for postponed work while a file is sealed, which takes part of a core, too. */
 const SHARE_BESIDE_SEALING = 0.25;
 /** Maximum time for which an erasure packs or indexes before other calls run. */
 const ERASE_SLICE_MS = 20;
+/** Raw blocks become at least this many times smaller when they are packed: 5 to 7 times with agents' traffic. */
+const PACKING_RATIO = 4;
 /**
  * Maximum time for which a rotation indexes while new exchanges wait. Exchanges that are still missing are indexed when
  * the sealed file is compacted.
@@ -112,6 +115,8 @@ export interface CaptureLogOptions {
   data_dir?: string;
   /** Decodes exchanges for the index while they are stored; if omitted, only `indexSome` and `tidySome` index. */
   decode?: DecodeExchange;
+  /** Seals a file elsewhere; if omitted, the file is sealed on this thread. */
+  seal?: Seal;
   /**
    * The bucket to which sealed files are moved. Omitted or null: no further files are moved; blocks that an earlier
    * process moved stay in the bucket until they expire or are erased.
@@ -143,6 +148,8 @@ interface CaptureLogStats {
   bytes: number;
   /** Number of bytes in unused pages of the live file. */
   unused_bytes: number;
+  /** Estimated size of the live file when the blocks that wait beside it are packed. */
+  packed_bytes: number;
   /** Number of sealed files. */
   sealed: number;
   last_id: number;
@@ -216,8 +223,8 @@ export class CaptureLog {
       path,
       data_key: data_key ?? null,
       release,
-      decode: options.decode ?? null,
-      rest,
+      completes_index: options.decode !== undefined,
+      seal: options.seal ?? sealHere(options.decode ?? null, rest),
     });
     await ensureCaptureFile(path, Math.max(sealed.last_id + 1, first_id ?? 1), [], data_key);
     const log = new CaptureLog(options, sealed, appends);
@@ -853,6 +860,7 @@ export class CaptureLog {
       path: this.#options.path,
       bytes: bytes + this.#rawFiles.bytes,
       unused_bytes: this.#live.unused_bytes,
+      packed_bytes: bytes + backlog.waiting_bytes / PACKING_RATIO,
       sealed: this.#sealed.count,
       last_id: this.#live.next_id - 1,
       indexed_id: this.#live.index.stored,
@@ -881,6 +889,7 @@ export class CaptureLog {
   async close(): Promise<void> {
     this.#ending.abort(new Error('the capture log is being closed'));
     await this.#offload?.close();
+    await this.#sealed.end();
     await this.#fileWork;
     return this.#enqueue(async () => {
       if (this.#closed) return;
@@ -888,7 +897,6 @@ export class CaptureLog {
         await this.#flush();
       } finally {
         this.#closed = true;
-        await this.#sealed.settle();
         this.#closeText();
         await this.#rawFiles.abandon();
         await this.#live.close();

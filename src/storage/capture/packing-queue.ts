@@ -2,11 +2,15 @@
  * A queue of the blocks that were stored raw and wait to be packed, oldest first. A raw file is deleted only after its
  * packed blocks are synced, so that at least one copy survives a power failure. Capture process.
  */
+import { RingQueue } from '../../std/ring-queue.ts';
 import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
 
-/** Maximum number and total length of the blocks that wait to be packed. Further blocks are compressed at once. */
-const RAW_BLOCKS_MAX = 65_536;
+/**
+ * Maximum number and bytes of the raw blocks that wait to be packed: about 40 MB of memory. Under a load that fills them,
+ * blocks have 64 KiB or more. Further blocks are compressed at once.
+ */
+const RAW_BLOCKS_MAX = 2 ** 19;
 const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
 
 interface QueuedBlock extends WaitingBlock {
@@ -19,35 +23,35 @@ interface QueuedBlock extends WaitingBlock {
 
 /** The waiting blocks of one file. They are kept until it is certain that another file replaces it. */
 interface QueuedBlocks {
-  readonly blocks: QueuedBlock[];
+  readonly blocks: RingQueue<QueuedBlock>;
   readonly bytes: number;
 }
 
 export class PackingQueue {
-  #blocks: QueuedBlock[] = [];
+  #blocks = makeQueue();
   #bytes = 0;
   /** Raw files of blocks that were packed since the last sync. */
   #packedFrom: number[] = [];
 
   get isFull(): boolean {
-    return this.#blocks.length >= RAW_BLOCKS_MAX || this.#bytes >= RAW_BLOCKS_BYTES_MAX;
+    return this.#blocks.size >= RAW_BLOCKS_MAX || this.#bytes >= RAW_BLOCKS_BYTES_MAX;
   }
 
   /** The number of the raw file of each waiting block. */
   get files(): number[] {
-    return this.#blocks.map(({ file }) => file);
+    return this.#blocks.toArray().map(({ file }) => file);
   }
 
   /** The id of the first exchange of the oldest block; null if no block waits. */
   get oldest_key(): number | null {
-    return this.#blocks[0]?.key ?? null;
+    return this.#blocks.peek()?.key ?? null;
   }
 
   /** The number, the total length and the greatest age of the waiting blocks. */
   get backlog(): Omit<TidyBacklog, 'unindexed' | 'unindexed_s' | 'unsearched'> {
-    const oldest = this.#blocks[0];
+    const oldest = this.#blocks.peek();
     return {
-      waiting_blocks: this.#blocks.length,
+      waiting_blocks: this.#blocks.size,
       waiting_bytes: this.#bytes,
       oldest_s: oldest === undefined ? 0 : Math.round((performance.now() - oldest.since_ms) / 1_000),
     };
@@ -68,17 +72,12 @@ export class PackingQueue {
   packSome(pack: (key: number) => boolean, budgetMs: number): number {
     const start = performance.now();
     let done = 0;
-    try {
-      while (done < this.#blocks.length && (done === 0 || performance.now() - start < budgetMs)) {
-        const { key, file, bytes } = this.#blocks[done]!;
-        if (pack(key)) this.#packedFrom.push(file);
-        this.#bytes -= bytes;
-        done++;
-      }
-    } finally {
-      // Packed blocks must leave the queue even after an error. A block that is packed twice would release its raw file
-      // twice, while other blocks may still be in that file.
-      this.#blocks.splice(0, done);
+    while (this.#blocks.size > 0 && (done === 0 || performance.now() - start < budgetMs)) {
+      const { key, file, bytes } = this.#blocks.peek()!;
+      if (pack(key)) this.#packedFrom.push(file);
+      this.#blocks.shift();
+      this.#bytes -= bytes;
+      done++;
     }
     return done;
   }
@@ -91,7 +90,7 @@ export class PackingQueue {
   /** Empties the queue when its file is replaced. */
   take(): QueuedBlocks {
     const taken = { blocks: this.#blocks, bytes: this.#bytes };
-    this.#blocks = [];
+    this.#blocks = makeQueue();
     this.#bytes = 0;
     return taken;
   }
@@ -101,4 +100,9 @@ export class PackingQueue {
     this.#blocks = blocks;
     this.#bytes = bytes;
   }
+}
+
+/** Unbounded, because at the start it takes all blocks that an earlier process left. `isFull` bounds what is added later. */
+function makeQueue(): RingQueue<QueuedBlock> {
+  return new RingQueue(Number.MAX_SAFE_INTEGER);
 }

@@ -105,19 +105,21 @@ export function repackBlock(
 
 /** Maximum memory for finding the number of the next piece. */
 const READER_CACHE_BYTES = 1 << 20;
+/** Longest time of packing between two pauses. */
+const SLICE_MS = 20;
 
 /**
  * Packs the raw blocks of a file that has no writer: a file that is being sealed, or a copy.
  * @param folder folder of the raw files
- * @param release called with the raw file of each block once the packed block is on disk
- * @param rest called after each block with the time that it took, ms
+ * @param release called with the raw file of each packed block when all packed blocks are on disk
+ * @param rest called about every 20 ms with the time since its last call, ms; what it throws ends the packing
  * @returns number of unreadable blocks, which stay unchanged
  * @throws the storage's error
  */
 export async function repackAll(
   path: string,
   folder: string,
-  release: (file: number) => void = () => {},
+  release: (files: readonly number[]) => void = () => {},
   dataKey: Uint8Array | null = null,
   rest: (tookMs: number) => Promise<void> = () => nextTick(),
 ): Promise<number> {
@@ -126,18 +128,25 @@ export async function repackAll(
     let nextPiece = new BlockReader(env, path, READER_CACHE_BYTES).readNextPiece();
     const packed: number[] = [];
     let unread = 0;
-    for (const { key, file } of listWaiting(env)) {
-      const start = performance.now();
-      const pieces = repackBlock(env, folder, key, nextPiece);
-      if (pieces === null) unread++;
-      else {
-        nextPiece += pieces;
-        packed.push(file);
+    let start = performance.now();
+    try {
+      for (const { key, file } of listWaiting(env)) {
+        const pieces = repackBlock(env, folder, key, nextPiece);
+        if (pieces === null) unread++;
+        else {
+          nextPiece += pieces;
+          packed.push(file);
+        }
+        const tookMs = performance.now() - start;
+        if (tookMs < SLICE_MS) continue;
+        await rest(tookMs);
+        start = performance.now();
       }
-      await rest(performance.now() - start);
+    } finally {
+      // The next start removes the raw files of packed blocks, so these blocks must be on disk even if the packing ends early.
+      await syncEnv(env);
+      release(packed);
     }
-    await syncEnv(env);
-    for (const file of packed) release(file);
     // The file is on disk and does not change any more.
     removeCheckpoint(path);
     return unread;

@@ -1,26 +1,14 @@
 /**
- * Manages the sealed files of the log, and seals files: packs the remaining raw blocks, completes the index, and writes
- * a compacted read-only copy, while new exchanges already go to the next file. The next start finishes an interrupted
- * seal. Capture process.
+ * The sealed files of the log, and those that are being sealed, while the next file already takes new exchanges. The next
+ * start finishes an interrupted seal. Capture process.
  */
-import { existsSync, renameSync, rmSync } from 'node:fs';
+import { renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { syncPath } from '../../std/synced-path.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
-import { BlockReader } from './blocks.ts';
-import { ExchangeIndex } from './exchange-index.ts';
-import {
-  closeEnv,
-  listSealed,
-  makeReadOnly,
-  openCaptureEnv,
-  rawFolder,
-  type SealedFile,
-  sealedPath,
-  syncEnv,
-} from './layout.ts';
-import { listWaiting, repackAll } from './repacking.ts';
-import type { DecodeExchange } from './stored-copy.ts';
+import { closeEnv, listSealed, openCaptureEnv, type SealedFile, sealedPath } from './layout.ts';
+import { listWaiting } from './repacking.ts';
+import type { Seal } from './seal-work.ts';
 
 /** A live file that was replaced by a new one and is not sealed yet. */
 export type MovedFile = Pick<SealedFile, 'path' | 'first_id' | 'last_id'>;
@@ -31,18 +19,19 @@ interface SealedFilesOptions {
   data_key: Uint8Array | null;
   /** Called with the raw file of each block once the packed block is on disk. */
   release: (file: number) => void;
-  /** Completes the index of a file before it is sealed; null: the index stays as it is. */
-  decode: DecodeExchange | null;
-  /** Pauses, so that exchanges can be stored. @param tookMs how long sealing has worked since the last call, ms */
-  rest: (tookMs: number) => Promise<void>;
+  /** Whether sealing completes the index of a file. */
+  completes_index: boolean;
+  seal: Seal;
 }
 
 export class SealedFiles {
   readonly #path: string;
   readonly #dataKey: Uint8Array | null;
   readonly #release: (file: number) => void;
-  readonly #decode: DecodeExchange | null;
-  readonly #rest: (tookMs: number) => Promise<void>;
+  readonly #completesIndex: boolean;
+  readonly #seal: Seal;
+  /** Interrupts the sealing. */
+  readonly #ending = new AbortController();
   #count: number;
   #lastId: number;
   /** Number of files whose sealing has neither succeeded nor failed. */
@@ -54,12 +43,12 @@ export class SealedFiles {
   /** The last indexed exchange of each file whose index is not complete, in the order of the files. */
   readonly #indexed = new Map<MovedFile, number>();
 
-  constructor({ path, data_key, release, decode, rest }: SealedFilesOptions) {
+  constructor({ path, data_key, release, completes_index, seal }: SealedFilesOptions) {
     this.#path = path;
     this.#dataKey = data_key;
     this.#release = release;
-    this.#decode = decode;
-    this.#rest = rest;
+    this.#completesIndex = completes_index;
+    this.#seal = seal;
     const sealed = listSealed(path);
     this.#count = new Set(sealed.map((file) => file.first_id)).size;
     this.#lastId = sealed.reduce((last, file) => Math.max(last, file.last_id), 0);
@@ -135,7 +124,7 @@ export class SealedFiles {
    * @throws the storage's error; the next start tries again
    */
   seal(moved: MovedFile, indexed: number | null = null): Promise<string> {
-    if (indexed !== null && this.#decode !== null) this.#indexed.set(moved, indexed);
+    if (indexed !== null && this.#completesIndex) this.#indexed.set(moved, indexed);
     this.#pending++;
     const sealed = this.#work
       .then(() => this.#compact(moved))
@@ -152,68 +141,32 @@ export class SealedFiles {
     await this.#work;
   }
 
-  /** Makes the sealed file. Can be repeated after an interruption, which leaves no incomplete sealed file. */
+  /** Interrupts the sealing, and prevents further sealing. The next start finishes it. */
+  async end(): Promise<void> {
+    this.#ending.abort(new Error('the sealing is interrupted: the next start finishes it'));
+    await this.#work;
+  }
+
   async #compact(moved: MovedFile): Promise<string> {
     const { path: aside, first_id, last_id } = moved;
     const target = sealedPath(this.#path, first_id, last_id, false);
-    if (!existsSync(target)) {
-      await repackAll(aside, rawFolder(aside), this.#release, this.#dataKey, this.#rest);
-      await this.#completeIndex(moved);
-      const partial = `${target}.part`;
-      rmSync(partial, { force: true });
-      const env = openCaptureEnv(aside, 'read', this.#dataKey);
-      try {
-        await env.root.backup(partial, true);
-      } finally {
-        await env.root.close();
-      }
-      syncPath(partial);
-      makeReadOnly(partial);
-      renameSync(partial, target);
-      syncPath(dirname(target));
-    }
+    const { signal } = this.#ending;
+    signal.throwIfAborted();
+    const events = {
+      released: (files: readonly number[]) => files.forEach(this.#release),
+      indexed: (id: number) => void this.#indexed.set(moved, id),
+    };
+    const job = { path: aside, target, data_key: this.#dataKey, completes_index: this.#completesIndex };
+    await this.#seal(job, events, signal);
     rmSync(aside, { force: true });
     rmSync(`${aside}-lock`, { force: true });
     removeCheckpoint(aside);
     syncPath(dirname(target));
     return target;
   }
-
-  /** Indexes the remaining exchanges of a file to which no more are added. */
-  async #completeIndex(moved: MovedFile): Promise<void> {
-    const decode = this.#decode;
-    if (decode === null) return;
-    const { path } = moved;
-    const env = openCaptureEnv(path, 'write', this.#dataKey);
-    try {
-      const index = new ExchangeIndex(env, new BlockReader(env, path, CACHE_BYTES), decode);
-      let start = performance.now();
-      while (index.indexNext(decode)) {
-        if (index.pending >= INDEX_BATCH) index.store();
-        const tookMs = performance.now() - start;
-        if (tookMs < INDEX_MS) continue;
-        this.#indexed.set(moved, index.stored);
-        await this.#rest(tookMs);
-        start = performance.now();
-      }
-      index.store();
-      this.#indexed.set(moved, index.stored);
-      await syncEnv(env);
-      removeCheckpoint(path);
-    } finally {
-      await closeEnv(env);
-    }
-  }
 }
 
-/** Maximum memory for blocks and bodies that the index reads. */
-const CACHE_BYTES = 16 << 20;
-/** Number of exchanges to index before each write. */
-const INDEX_BATCH = 256;
-/** Maximum time of indexing between two pauses. */
-const INDEX_MS = 20;
-
-/** The numbers of the raw files that a file needs until it is sealed. */
+/** The raw files that a file needs until it is sealed. */
 function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
   const env = openCaptureEnv(path, 'write', dataKey);
   try {
