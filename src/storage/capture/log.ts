@@ -78,6 +78,8 @@ const FLUSH_TEXT_MS = 1_000;
  * time is up.
  */
 const ROTATE_BACKLOG = 500;
+/** A longer backlog is not indexed before a rotation, because it would not become short enough in that time. */
+const ROTATE_BACKLOG_MAX = 30_000;
 const ROTATE_SLICE_MS = 20;
 const ROTATE_INDEX_MS = 30_000;
 /** The largest share of one core for postponed work while a file is sealed, which takes part of a core, too. */
@@ -757,8 +759,12 @@ export class CaptureLog {
 
   /** Whether indexing the rest would make new exchanges wait too long. */
   #isIndexBehind(): boolean {
+    return this.#countUnindexed() > ROTATE_BACKLOG;
+  }
+
+  #countUnindexed(): number {
     const { index, next_id } = this.#live;
-    return next_id - 1 - index.indexed > ROTATE_BACKLOG;
+    return next_id - 1 - index.indexed;
   }
 
   /**
@@ -771,6 +777,7 @@ export class CaptureLog {
     if (decode === undefined) return;
     const deadline = performance.now() + ROTATE_INDEX_MS;
     while (this.#isIndexBehind() && performance.now() < deadline && !this.#ending.signal.aborted) {
+      if (this.#countUnindexed() > ROTATE_BACKLOG_MAX) break;
       const start = performance.now();
       if ((await this.indexSome(decode, ROTATE_SLICE_MS)) === 0) break;
       await this.#appends.rest(performance.now() - start);
