@@ -91,6 +91,8 @@ const WORDS_KEPT = 600;
 const AFFIRMED_KEPT = 5_000;
 /** Texts take a word from steps if the step contains it in at least this share of its uses. */
 const GROUNDED = 0.9;
+/** Maximum number of steps whose texts lack a word that are searched for it. */
+const OTHERS = 40;
 const NO_WORDS: ReadonlySet<number> = new Set();
 /** A value that no step contains is part of the wording if at least this many runs share it. */
 const CONSTANT_RUNS = 3;
@@ -174,6 +176,7 @@ class Labelling {
     this.#grounded = this.#findGrounded();
     this.#style = this.#findStyle();
     this.#findSituations();
+    this.#leaveOthersOut(ofStep);
     const { labels, paths } = this.#joinClasses(ofStep);
     this.#assignOptional(ofStep, labels);
     const wordings = this.#listWordings(ofStep, labels);
@@ -254,26 +257,46 @@ class Labelling {
     return constants;
   }
 
-  /** Words that occur in the step nearly whenever a text at a place uses them. */
+  /**
+   * Words that occur in the step nearly whenever a text at a place uses them, but not in nearly all other steps: a word
+   * that every step has says nothing about a step.
+   */
   #findGrounded(): Map<string, Set<number>> {
-    const seen = new Map<string, { place: string; key: number; held: number; count: number }>();
-    for (const [i, worded] of this.#worded.entries())
-      for (const { place, facts } of worded?.texts ?? [])
-        for (const word of facts.plain) {
-          const id = `${place} ${word}`;
-          const found = seen.get(id) ?? { place, key: hashString(word), held: 0, count: 0 };
-          seen.set(id, found);
-          found.count++;
-          if (this.#grounds[i]!.holds(word)) found.held++;
-        }
     const grounded = new Map<string, Set<number>>();
-    for (const { place, key, held, count } of seen.values()) {
-      if (held < GROUNDED * count) continue;
-      const ofPlace = grounded.get(place);
-      if (ofPlace === undefined) grounded.set(place, new Set([key]));
-      else ofPlace.add(key);
+    for (const [place, steps] of this.#listUses()) {
+      const words = new Map<string, number[]>();
+      for (const { step, plain } of steps)
+        for (const word of plain) {
+          const uses = words.get(word);
+          if (uses === undefined) words.set(word, [step]);
+          else uses.push(step);
+        }
+      const ofPlace = new Set<number>();
+      for (const [word, uses] of words) {
+        const held = uses.filter((i) => this.#grounds[i]!.holdsOutsidePrompt(word)).length;
+        if (held < GROUNDED * uses.length) continue;
+        const others = sample(
+          steps.filter(({ plain }) => !plain.has(word)),
+          OTHERS,
+        );
+        const alsoHeld = others.filter(({ step }) => this.#grounds[step]!.holdsOutsidePrompt(word)).length;
+        if (others.length === 0 || alsoHeld < GROUNDED * others.length) ofPlace.add(hashString(word));
+      }
+      grounded.set(place, ofPlace);
     }
     return grounded;
+  }
+
+  /** The words of the texts at each place. */
+  #listUses(): Map<string, { step: number; plain: ReadonlySet<string> }[]> {
+    const uses = new Map<string, { step: number; plain: ReadonlySet<string> }[]>();
+    for (const [step, worded] of this.#worded.entries())
+      for (const { place, facts } of worded?.texts ?? []) {
+        const ofPlace = uses.get(place);
+        if (ofPlace === undefined) uses.set(place, [{ step, plain: facts.plain }]);
+        else ofPlace.push({ step, plain: facts.plain });
+      }
+    return uses;
   }
 
   /** Stems whose use no mark, number or token of the step explains, although enough texts would show it. */
@@ -386,6 +409,18 @@ class Labelling {
         );
       }) === true
     );
+  }
+
+  /**
+   * Takes last texts out of classes whose answer means something else. A template of many wordings has the words of one of
+   * its texts, and the others may tell another reason.
+   */
+  #leaveOthersOut(ofStep: Int16Array): void {
+    const { classes } = this.#stage;
+    for (const [i, c] of ofStep.entries()) {
+      if (c < 0 || classes[c]!.template.calls.length > 0 || this.#fill(c, i) === null) continue;
+      if (!this.#agrees(c, i) && !this.#hasSameValues(c, i)) ofStep[i] = -1;
+    }
   }
 
   #joinClasses(ofStep: Int16Array): Pick<LabelledAnswers, 'labels' | 'paths'> {
@@ -833,7 +868,7 @@ function membersOf(group: readonly number[], members: readonly number[][]): numb
   return group.flatMap((c) => members[c]!);
 }
 
-function sample(all: readonly number[], most: number): readonly number[] {
+function sample<T>(all: readonly T[], most: number): readonly T[] {
   if (all.length <= most) return all;
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]!);
 }

@@ -1,7 +1,8 @@
 /**
  * Divides golden texts into situations. If a mark or a number of the step predicts words of the texts, it divides a
  * situation into two. Within a situation, nothing in the step explains the choice of words. So a word is a matter of
- * style, if there are enough texts to show that. Pure; teaching.
+ * style, if there are enough texts to show that. Fewer texts are enough for a word that no mark and no number comes near to
+ * explaining. Pure; teaching.
  */
 
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
@@ -25,6 +26,11 @@ export interface Situation {
 /** Minimum number of texts on each side of a division. */
 const TESTED = 5;
 const DEPTH = 6;
+/**
+ * Minimum number of texts on each side of a word that nothing explains, and the share of the difference from which a mark
+ * counts as an explanation.
+ */
+const UNEXPLAINED = { texts: 3, share: 0.4 } as const;
 /** Maximum number of stems of one situation that are compared with the step: the stems that divide the texts best. */
 const STEMS = 60;
 /** Factor by which the largest possible gain must exceed the gain by chance. */
@@ -51,7 +57,52 @@ export function findSituations(
   const divided = depth < DEPTH ? divide(texts, tested.slice(0, STEMS), telling, least, numbers) : null;
   if (divided !== null) return divided.flatMap((part) => findSituations(part, telling, numbers, depth + 1));
   const common = [...stems].filter(([, count]) => count >= COMMON * texts.length).map(([stem]) => stem);
-  return [{ texts, style: new Set(depth < DEPTH ? tested : []), common: new Set(common) }];
+  // If not even half of the texts could be told apart, the situation may be several.
+  const isTold = gainOf(texts.length, texts.length >> 1) >= POWER * least;
+  const others = isTold
+    ? [...stems.keys()].filter((stem) => isUnexplained(stem, texts, telling, numbers))
+    : [];
+  return [{ texts, style: new Set(depth < DEPTH ? [...tested, ...others] : []), common: new Set(common) }];
+}
+
+/**
+ * Whether no mark and no number of the steps comes near to telling which of the texts use a stem. Then few texts are enough: a
+ * mark that decided about the word would tell all of them.
+ */
+function isUnexplained(
+  stem: string,
+  texts: readonly SituatedText[],
+  columns: readonly MarkColumn[],
+  numbers: readonly NumberColumn[],
+): boolean {
+  const uses = texts.map(({ words }) => words.has(stem));
+  const count = uses.filter(Boolean).length;
+  if (Math.min(count, texts.length - count) < UNEXPLAINED.texts) return false;
+  const most = UNEXPLAINED.share * gainOf(texts.length, count);
+  if (columns.some(({ has }) => gainBetween(texts, uses, has) >= most)) return false;
+  const usesAt = new Map(texts.map(({ step }, at) => [step, uses[at]!]));
+  return !numbers.some((column) => thresholdGain(column, usesAt, count) >= most);
+}
+
+/**
+ * The gain of the best threshold in a number.
+ * @param usesAt by step, whether its text uses a stem
+ * @param count number of texts that use it
+ */
+function thresholdGain(
+  { values }: NumberColumn,
+  usesAt: ReadonlyMap<number, boolean>,
+  count: number,
+): number {
+  const own = values.filter(([, step]) => usesAt.has(step));
+  let best = 0;
+  let both = 0;
+  for (let v = own.length - 1; v > 0; v--) {
+    if (usesAt.get(own[v]![1]) === true) both++;
+    const above = own.length - v;
+    if (own[v]![0] !== own[v - 1]![0]) best = Math.max(best, gainOfParts(usesAt.size, count, above, both));
+  }
+  return best;
 }
 
 /** Stems with the number of texts, the most evenly used first. */
@@ -136,18 +187,30 @@ function gainOf(all: number, count: number): number {
 }
 
 function gainBetween(texts: readonly SituatedText[], uses: readonly boolean[], has: Uint8Array): number {
-  let [both, usedOnly, hasOnly] = [0, 0, 0];
-  for (const [at, { step }] of texts.entries())
-    if (uses[at]!) has[step] === 1 ? both++ : usedOnly++;
-    else if (has[step] === 1) hasOnly++;
-  const n = texts.length;
-  const neither = n - both - usedOnly - hasOnly;
-  const whole = xLogX(n) - xLogX(both + usedOnly) - xLogX(n - both - usedOnly);
+  let [both, used, having] = [0, 0, 0];
+  for (const [at, { step }] of texts.entries()) {
+    if (uses[at]!) used++;
+    if (has[step] !== 1) continue;
+    having++;
+    if (uses[at]!) both++;
+  }
+  return gainOfParts(texts.length, used, having, both);
+}
+
+/**
+ * @param n number of texts
+ * @param used of these, texts that use a word
+ * @param having texts whose step has a mark
+ * @param both texts that use the word and whose step has the mark
+ */
+function gainOfParts(n: number, used: number, having: number, both: number): number {
+  const whole = xLogX(n) - xLogX(used) - xLogX(n - used);
+  const neither = n - used - having + both;
   const parts =
-    xLogX(both + hasOnly) -
+    xLogX(having) -
     xLogX(both) -
-    xLogX(hasOnly) +
-    (xLogX(usedOnly + neither) - xLogX(usedOnly) - xLogX(neither));
+    xLogX(having - both) +
+    (xLogX(n - having) - xLogX(used - both) - xLogX(neither));
   return 2 * (whole - parts);
 }
 

@@ -42,6 +42,36 @@ describe('situations of texts', () => {
     for (const { texts } of found) expect(new Set(texts.map(({ step }) => isLate(step))).size).toBe(1);
   });
 
+  it('have a rare word as style if nothing comes near to telling it', () => {
+    const rare = [11, 24, 38];
+    const texts = makeTexts(60).map(({ step, words }) => ({
+      step,
+      words: new Set([...words, ...(rare.includes(step) ? ['again'] : [])]),
+    }));
+    const styleWith = (columns: readonly MarkColumn[]): string[] =>
+      findSituations(
+        texts.map((text) => ({ ...text, words: new Set([...text.words].filter((word) => !isState(word))) })),
+        columns,
+        [],
+      ).flatMap(({ style }) => [...style]);
+    const isState = (word: string): boolean => ['arrive', 'come', 'ready', 'wait'].includes(word);
+    expect(styleWith(noise(60))).toEqual(['again']);
+    expect(styleWith([...noise(60), column(1, 60, (i) => rare.includes(i))])).toEqual([]);
+    // The mark tells all three, and one other text.
+    expect(styleWith([...noise(60), column(1, 60, (i) => [...rare, 50].includes(i))])).toEqual([]);
+    const value = (i: number): number => (rare.includes(i) ? 100 + i : i);
+    const values = range(60).map((i): [number, number] => [value(i), i]);
+    const days = {
+      id: 'days',
+      from: 'result:get_order',
+      path: ['days'],
+      values: values.sort(([a], [b]) => a - b),
+    };
+    expect(findSituations(texts, noise(60), [days]).flatMap(({ style }) => [...style])).not.toContain(
+      'again',
+    );
+  });
+
   it('have no style without a minimum of texts', () => {
     const found = findSituations(makeTexts(12), [column(1, 12, isLate), ...noise(12)], []);
     expect(found.flatMap(({ style }) => [...style])).toEqual([]);

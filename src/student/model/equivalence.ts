@@ -40,7 +40,10 @@ export interface Wording {
   words: number[];
   /** Hashes of values and names that several runs shared and that no step held: part of the wording. */
   constants: number[];
-  /** Hashes of words that occurred in the step whenever a golden text used them. */
+  /**
+   * Hashes of words that occurred in the step, outside the system prompt, whenever a golden text used them, and not in nearly
+   * all other steps.
+   */
   grounded: number[];
   /** Hashes of stems whose use does not depend on the step: a matter of style. */
   style: number[];
@@ -134,13 +137,7 @@ export function pairTexts(
 /** The values that a step holds. */
 export class Ground {
   readonly #step: Pick<StepDigest, 'sources'>;
-  #text: string | null = null;
-  /**
-   * The words of each value. null: until now so few values were looked up that scanning the text each time costs less.
-   */
-  #words: ReadonlySet<string>[] | null = null;
-  #values: string[] = [];
-  #scans = 0;
+  #read: { own: HeldValues; prompt: HeldValues } | null = null;
   #base: Ground | null = null;
   #computed: ReadonlySet<string> = new Set();
 
@@ -160,13 +157,44 @@ export class Ground {
   /** Whether the step holds a value, as it is written or as a plain number. */
   holds(value: string): boolean {
     if (this.#base !== null) return this.#computed.has(value.toLowerCase()) || this.#base.holds(value);
-    if (this.#text === null) {
-      const values: string[] = [];
-      for (const { name, value: source } of this.#step.sources)
-        if (name !== 'progress') collectValues(source, values);
-      this.#text = values.join('\n').toLowerCase();
-      this.#values = values;
+    const { own, prompt } = this.#values();
+    return own.holds(value) || prompt.holds(value);
+  }
+
+  /** Whether the step holds a word outside the system prompt, which lists words for every outcome. */
+  holdsOutsidePrompt(word: string): boolean {
+    if (this.#base !== null)
+      return this.#computed.has(word.toLowerCase()) || this.#base.holdsOutsidePrompt(word);
+    return this.#values().own.holds(word);
+  }
+
+  #values(): { own: HeldValues; prompt: HeldValues } {
+    if (this.#read === null) {
+      const [own, prompt]: [string[], string[]] = [[], []];
+      for (const { name, value } of this.#step.sources)
+        if (name !== 'progress') collectValues(value, name === 'system' ? prompt : own);
+      this.#read = { own: new HeldValues(own), prompt: new HeldValues(prompt) };
     }
+    return this.#read;
+  }
+}
+
+/** Values that are searched for words. */
+class HeldValues {
+  readonly #text: string;
+  readonly #values: readonly string[];
+  /**
+   * The words of each value. null: until now so few values were looked up that scanning the text each time costs less.
+   */
+  #words: ReadonlySet<string>[] | null = null;
+  #scans = 0;
+
+  constructor(values: readonly string[]) {
+    this.#values = values;
+    this.#text = values.join('\n').toLowerCase();
+  }
+
+  holds(value: string): boolean {
     const written = value.toLowerCase();
     if (this.#has(written)) return true;
     const plain = written.replaceAll(',', '');
@@ -175,8 +203,8 @@ export class Ground {
 
   #has(value: string): boolean {
     // The value consists only of commas.
-    if (value === '') return false;
-    const text = this.#text!;
+    if (value === '' || this.#text === '') return false;
+    const text = this.#text;
     if (this.#scans++ >= SCANS) {
       this.#words ??= this.#values.map(listWords);
       const parts = value.match(WORDS) ?? [];
@@ -254,7 +282,7 @@ function denyNothingSaid(a: TextFacts, b: TextFacts, affirmed: ReadonlySet<numbe
 const ENUMERATED = 3;
 
 /** Whether values that only this text has belong to an enumeration. */
-function leavesOut(text: TextFacts, only: ReadonlyMap<ValueKind, readonly string[]>): boolean {
+function leavesOut(text: TextFacts, only: ReadonlyMap<string, readonly string[]>): boolean {
   const missing = new Set([...only.values()].flat().map(shapeOfValue));
   if (missing.size === 0) return false;
   const counts = new Map<string, number>();
@@ -271,14 +299,17 @@ function shapeOfValue(value: string): string {
   return /^[#.,]+$/.test(level) ? '#' : level;
 }
 
-type ValueKind = FactKind | 'name' | 'code';
-
-/** Values of a text that another text lacks, by kind. */
-function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>): Map<ValueKind, string[]> {
-  const found = new Map<ValueKind, string[]>();
-  const add = (kind: ValueKind, value: string): void => {
-    const list = found.get(kind);
-    if (list === undefined) found.set(kind, [value]);
+/**
+ * Values of a text that another text lacks, by kind. Dates and times are kinds of their own, because neither can replace
+ * the other.
+ */
+function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>): Map<string, string[]> {
+  const found = new Map<string, string[]>();
+  const add = (kind: FactKind | 'name' | 'code', value: string): void => {
+    const form = kind === 'id' ? shapeOfValue(value) : '';
+    const name = form === DATE || form === TIME ? form : kind;
+    const list = found.get(name);
+    if (list === undefined) found.set(name, [value]);
     else list.push(value);
   };
   for (const [key, fact] of a.facts)
@@ -287,6 +318,10 @@ function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>):
     if (!b.said.has(name) && !constants.has(hashString(name))) add(a.codes.has(name) ? 'code' : 'name', name);
   return found;
 }
+
+/** Forms of `2026-05-01` and `09:30`. */
+const DATE = '#-#-#';
+const TIME = '#:#';
 
 /** Minimum share of a new wording's words that golden runs used for the same answer. */
 const KNOWN_WORDS = 0.6;
@@ -319,7 +354,7 @@ export function areGrounded(
 }
 
 function isHeld(word: string, ground: Ground, grounded: ReadonlySet<number>): boolean {
-  return !grounded.has(hashString(word)) || ground.holds(word);
+  return !grounded.has(hashString(word)) || ground.holdsOutsidePrompt(word);
 }
 
 /**

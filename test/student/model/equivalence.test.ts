@@ -105,6 +105,28 @@ describe('texts', () => {
     expect(same('Need help with A-1 at 09:00.', 'Need help with A-1.')).toBe(true);
   });
 
+  it('may name a time where the other names a date, but not another date or another time', () => {
+    const values = ['2026-05-01', '2026-05-02', '09:30', '10:30'];
+    const ground = new Ground({ sources: [{ name: 'result:get_event', value: values }] });
+    const same = (given: string, other: string): boolean =>
+      known('', [given, other]).isSame(0, textAnswer(given).content, textAnswer(other).content, ground);
+    expect(same('Help at 09:30.', 'Help on 2026-05-01.')).toBe(true);
+    expect(same('Help at 09:30.', 'Help at 10:30.')).toBe(false);
+    expect(same('Help on 2026-05-02.', 'Help on 2026-05-01.')).toBe(false);
+    expect(same('Help at 09:30.', 'Help on 2026-05-03.')).toBe(false);
+  });
+
+  it('take words from their step, not from the lists of the system prompt', () => {
+    const said = textAnswer('Order ORD-7 went to the warehouse.').content;
+    const system = { name: 'system', value: 'Orders go to the warehouse or to the shop.' };
+    const isFromStep = (task: string): boolean => {
+      const ground = new Ground({ sources: [system, { name: 'task', value: task }] });
+      return known('', OTHER).isGrounded(0, said, ground);
+    };
+    expect(isFromStep('Send ORD-7 to the warehouse.')).toBe(true);
+    expect(isFromStep('Send ORD-7 to the shop.')).toBe(false);
+  });
+
   it('are not equivalent if one denies the outcome or names another outcome', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have not refunded 45.20 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
