@@ -300,7 +300,7 @@ function shapeOfValue(value: string): string {
 }
 
 /**
- * Values of a text that another text lacks, by kind. Dates and times are kinds of their own, because neither can replace
+ * Values of a text that another text lacks, by kind. Dates and times are separate kinds, because neither can replace
  * the other.
  */
 function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>): Map<string, string[]> {
