@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { PROGRESS_LINE } from '../../src/cli/progress.ts';
 import { quoteForShell } from '../../src/std/shell-word.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { COMPILE_CACHE, STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
@@ -197,6 +198,11 @@ async function awaitEnd(pid: number): Promise<void> {
   } catch {
     // It has ended.
   }
+}
+
+/** Standard error without lines of progress. A command prints them only if it takes more than half a minute. */
+export function omitProgress(stderr: string): string {
+  return stderr.replace(new RegExp(`^${PROGRESS_LINE}.*\\n`, 'gm'), '');
 }
 
 /** Runs a command that ends by itself. */

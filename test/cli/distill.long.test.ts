@@ -12,7 +12,7 @@ import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provid
 import type { ScriptedAnswer, ScriptRequest } from '../../src/demo/script.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { readManifest } from '../../src/student/model/manifest.ts';
-import { CliChild, runCli } from './child.ts';
+import { CliChild, omitProgress, runCli } from './child.ts';
 
 const GATEWAY = /^ {2}Gateway +(http:\/\/\S+) {2}->/m;
 const WHOLE = /inspect --db .*\n\n$/;
@@ -165,7 +165,7 @@ describe('a student from captured runs', () => {
     }
     await post(capturing.url, '/__gw/flush');
     const first = await loop('--once', '--json');
-    expect(first.stderr).toBe('');
+    expect(omitProgress(first.stderr)).toBe('');
     expect(first.code).toBe(0);
     const round = JSON.parse(first.stdout);
     expect(round).toMatchObject({ outcome: 'published', version: 1, golden: 135, not_golden: {} });

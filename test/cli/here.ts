@@ -5,11 +5,11 @@
  */
 import { runUnderstudy } from '../../src/cli/command-line.ts';
 import { IN_PROCESS } from '../../src/cli/guard.ts';
-import { FEW_THREADS } from './child.ts';
+import { FEW_THREADS, omitProgress } from './child.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-/** Runs a command that ends by itself, with only this environment. */
+/** Runs a command that ends by itself, with only this environment. Its output has no lines of progress. */
 export async function runHere(
   argv: string[],
   env: Record<string, string> = {},
@@ -30,7 +30,7 @@ export async function runHere(
       is_terminal: false,
       has_color: false,
     });
-    return { code, ...told };
+    return { code, stdout: told.stdout, stderr: omitProgress(told.stderr) };
   } finally {
     process.umask(umask);
     process.env = before;
