@@ -123,7 +123,7 @@ export class SharedRequests implements SharedAccess {
       ),
       metric(
         'rate_share',
-        'Part of a key’s rate limit that this box allows if the key sends little',
+        'Share of a key’s rate limit that this box allows for a key with few requests',
         1 / boxes,
       ),
       ...COUNTERS.map(({ count, name, help }) => metric(name, help, this.#state.countOf(count), 'counter')),
