@@ -116,7 +116,7 @@ class AgentSteps:
         return (lambda: None) if expect_stream is None else expect_stream()
 
     def answered(self, text: str, calls: Sequence[AskedCall] = (), tokens: int = 0, thinking: str = "") -> None:
-        """A model answered. `tokens` counts the request and the answer."""
+        """Reports that a model answered. `tokens` is the sum for the request and the answer."""
         tokens = max(0, tokens)
         if not calls:
             with self._lock:
@@ -142,12 +142,12 @@ class AgentSteps:
                 thought = ""
 
     def awaits(self, call_id: str) -> bool:
-        """Whether an answer requested the call and the call has no result yet."""
+        """Whether an answer requested this call, and the call has no result yet."""
         with self._lock:
             return call_id in self._calls
 
     def returned(self, result: ToolResult) -> None:
-        """A tool returned or failed."""
+        """Logs the result of a tool that returned or failed."""
         with self._lock:
             pending = self._take(result.id)
             tokens = self._take_tokens()
@@ -172,7 +172,7 @@ class AgentSteps:
         return returned if returned is not None or run is None else run.intervention()
 
     def give_back(self, said: Intervention) -> None:
-        """The model call that carried the message failed, so the next call gets the message."""
+        """Returns an intervention whose model call failed, so that the next call gets it."""
         with self._lock:
             self._returned = said
 

@@ -12,7 +12,7 @@ from ._live_stream import LiveEvent, Subscription
 class AsyncSubscription:
     """The events of an organization: `async for event in u.subscribe(): ...`.
 
-    It behaves as `Subscription` does. A cancelled wait loses no event: the next wait continues with it.
+    It behaves like `Subscription`. A cancelled wait loses no event: the next wait returns that event.
     """
 
     def __init__(self, events: Subscription) -> None:

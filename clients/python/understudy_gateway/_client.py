@@ -248,7 +248,7 @@ class ClientBase(Generic[_Run]):
             return ""
 
     def _copy_metadata(self, metadata: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
-        """A copy, because the agent may change its own later."""
+        """Copies the metadata, because the agent may change its object later."""
         if metadata is None:
             return None
         try:

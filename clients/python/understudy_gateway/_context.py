@@ -10,7 +10,7 @@ from typing import Any, List, Optional
 
 
 class Held:
-    """A value and the one around it. If it has an `owner`, which is a run, it counts until that run ends."""
+    """A value, and the value of the scope around it. If it has an `owner` (a run), it is valid until that run ends."""
 
     __slots__ = ("value", "outer", "owner", "token", "is_left")
 

@@ -85,7 +85,7 @@ class _Labels:
             return last[0]
 
     def give_back(self, name: str, number: int) -> None:
-        """The request was never sent, so the next request gets its number."""
+        """Returns the number of a request that was never sent, so that the next request gets it."""
         with self._lock:
             if name in self._runs:
                 heapq.heappush(self._runs[name][1], number)
@@ -111,7 +111,7 @@ class run_scope:
             log.debug("Requests of a run are not labelled: a label is 1 to %d printable characters", ID_UNITS)
         self._name = name if is_label(name) else None
         self._held: List[Held] = []
-        # A run. The scope labels no more requests after the run has ended.
+        # The run to which the scope belongs. After the run has ended, the scope labels no more requests.
         self._owner: Any = None
 
     def __enter__(self) -> "run_scope":

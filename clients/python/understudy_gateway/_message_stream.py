@@ -38,7 +38,7 @@ class MessageStream:
             self._is_lost = True
 
     def end(self) -> None:
-        """The stream has ended. The message counts if the model had finished it."""
+        """Handles the end of the stream: reports the message if the model has finished it."""
         message, self._message = self._message, None
         if message is None or not self._has_stopped or self._is_lost:
             return

@@ -50,7 +50,7 @@ class Intervention(NamedTuple):
     """`nudge`: the agent should change its approach. `stop`: the nudge did not help."""
 
 
-# Runs that have begun and not ended. This set does not keep a run alive after the program has dropped it.
+# Runs that have begun and not ended. The set holds weak references, so the program can still drop a run.
 open_runs: "weakref.WeakSet[BaseRun]" = weakref.WeakSet()
 current_in_context: "contextvars.ContextVar[Optional[Held]]" = contextvars.ContextVar("understudy_runs", default=None)
 
@@ -239,7 +239,7 @@ class BaseRun:
             self.fail(thrown)
 
     def _finish(self, outcome: str, may_wait: bool) -> None:
-        """`may_wait`: the end waits for the rest of a stream."""
+        """Ends the run with this outcome. `may_wait`: `run_finish` may wait for the rest of a stream."""
         with self._client._lock:
             if self.outcome is not None:
                 return

@@ -55,7 +55,7 @@ class Sender:
         senders.add(self)
 
     def forget(self) -> None:
-        """Empties the queue, in a forked child: the parent sends what it has."""
+        """Empties the queue in a forked child, because the parent sends these events."""
         for lane in getattr(self, "_ready", ()):
             lane.steps.clear()
             lane.marks = None
@@ -153,7 +153,7 @@ class Sender:
             self._wanted.notify()
 
     def drop(self, cause: str) -> bool:
-        """Counts a step that was dropped before it reached a lane. False: the sender has stopped, and has said why."""
+        """Counts a step that was dropped before it reached a lane. False: the sender has stopped and has reported why."""
         with self._lock:
             self._drop(1, self._stopped_by or cause)
             return self._stopped_by is None
@@ -317,7 +317,7 @@ class Sender:
             try:
                 self._drain(lane)
             except BaseException as thrown:
-                # A fault of this library, or the end of the interpreter. The run is dropped, and the thread continues.
+                # A fault of this library, or a shutdown of the interpreter. The run is dropped, and the thread continues.
                 self._warn("failed", f"A run could not be sent: {thrown!r}")
                 with self._lock:
                     self._lose(lane, "failed")

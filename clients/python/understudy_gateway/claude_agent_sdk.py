@@ -85,7 +85,7 @@ def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any
 
 
 class _Conversation:
-    """What an agent or one of its sub-agents has said since its last tool call."""
+    """The texts, thoughts and tokens of an agent or a sub-agent since its last tool call."""
 
     def __init__(self) -> None:
         self.texts: List[str] = []
@@ -95,7 +95,10 @@ class _Conversation:
         self.told_tokens = 0
 
     def answered(self, steps: AgentSteps, calls: List[AskedCall], total: Optional[int] = None) -> None:
-        """total: the tokens of the whole turn, if they are known."""
+        """Reports the collected answer, with its calls, to the run's steps.
+
+        total: the tokens of the whole turn, if they are known, including those that were already reported.
+        """
         tokens = (sum(self.usage_of.values()) if total is None else total) - self.told_tokens
         self.told_tokens += max(0, tokens)
         steps.answered(joined(self.texts), calls, tokens, joined(self.thoughts, "\n"))
@@ -107,7 +110,7 @@ class _Session:
 
     def __init__(self, steps: AgentSteps) -> None:
         self._steps = steps
-        # By the call that started the sub-agent; None: the agent itself.
+        # The key is the id of the call that started the sub-agent; None: the agent itself.
         self._conversations: Dict[Optional[str], _Conversation] = {}
 
     def take(self, message: Any) -> None:

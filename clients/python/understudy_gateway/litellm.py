@@ -91,7 +91,7 @@ class UnderstudyLogger(CustomLogger):
         self._end(kwargs, None)
 
     def _begin(self, steps: AgentSteps, call_id: str) -> Optional[_Calls]:
-        """None: another attempt of a call that is in progress."""
+        """Records a model call that begins. None: it is another attempt of a call in progress."""
         forgotten: Optional[AgentSteps] = None
         with self._lock:
             if call_id in self._steps_of:

@@ -37,7 +37,7 @@ _NAME = "understudy_gateway.openai_agents"
 _FRAMEWORK = "openai-agents"
 # The text that the SDK gives the model after a tool raised. Newer versions leave out the error.
 _FAILED = "An error occurred while running the tool. Please try again."
-# Most interventions that are on their way to models, and most contexts. Beyond that, the oldest is forgotten.
+# Most interventions that are being sent to models, and most contexts. Beyond that, the oldest is forgotten.
 _KEPT_MAX = 100
 _Streamed = TypeVar("_Streamed")
 
@@ -125,7 +125,7 @@ def understudy_run_config(config: Optional[RunConfig] = None, run: Optional[Watc
         model_data = await changed if inspect.isawaitable(changed) else changed
         with reading(_NAME):
             around = run_for_late_step() if run is None else run
-            # A run that has ended brings no more interventions.
+            # A run that has ended has no more interventions.
             is_over = isinstance(around, BaseRun) and not around._takes_steps
             steps = None if is_over else steps_around(around, _FRAMEWORK)
             said = None if steps is None else _take_intervention(steps)
@@ -157,7 +157,7 @@ def _steps_of(run: Optional[WatchedRun]) -> Optional[AgentSteps]:
 
 
 class _Told:
-    """An intervention on its way to a model. `is_heard` is set after the model has answered."""
+    """An intervention that is being sent to a model. `is_heard` is set after the model has answered."""
 
     def __init__(self, said: Intervention) -> None:
         self.said = said
