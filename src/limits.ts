@@ -75,6 +75,11 @@ export const EMBEDDING_TEXT_CHARACTERS = 4_096;
 
 /** Bounds of the dashboard's first page: exchanges, parts of the period, and runs that are read. */
 export const CAPTURE_ACTIVITY = { exchanges: 50_000, parts: 48, runs: 5_000, hours_max: 720 } as const;
+/**
+ * Lists show this many of the newest exchanges that the index lacks, in its capture file's row about them, with this much
+ * of each path.
+ */
+export const CAPTURE_NEWEST = { exchanges: 200, path_characters: 512 } as const;
 
 assert(
   2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,

@@ -6,7 +6,13 @@ import { END_CAUSES } from '../domain/end-cause.ts';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { COST_BASES } from '../domain/price.ts';
 import { FIGURE_DAYS_MAX, FIGURE_DIMENSIONS } from '../domain/traffic-figures.ts';
-import { CAPTURE_ACTIVITY, ID_CHARACTERS, MODEL_CHARACTERS, NAMED_CHILD_RUNS } from '../limits.ts';
+import {
+  CAPTURE_ACTIVITY,
+  CAPTURE_NEWEST,
+  ID_CHARACTERS,
+  MODEL_CHARACTERS,
+  NAMED_CHILD_RUNS,
+} from '../limits.ts';
 import { AGENT_CHARACTERS, cachePeriodReply, runCacheReply } from './cache-looks.ts';
 import { costFields } from './cost-fields.ts';
 import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts';
@@ -160,6 +166,51 @@ const capturedRun = z
   })
   .meta({ id: 'CapturedRun' });
 
+const exchangeBeingIndexed = z
+  .object({
+    exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
+    run_id: z
+      .string()
+      .nullable()
+      .describe('The run that its request names; null: it names no run, or the index has to find it'),
+    run_is_listed: z.boolean().describe('The list has a row of that run, from earlier exchanges'),
+    provider: z.string().describe('Label of the upstream'),
+    kind: z.enum(['turn', 'other']).describe('`turn`: an answer of a model, as far as the path tells'),
+    method: z.string().describe('HTTP method'),
+    path: z
+      .string()
+      .describe(`The path, including the prefix: its first ${CAPTURE_NEWEST.path_characters} characters`),
+    served_by: z.enum(['upstream', 'student']).describe('Who answered'),
+    status: z.int().describe('0: no answer came'),
+    failed: z.boolean().describe('No answer, or a status of 400 and above'),
+    aborted: z.boolean().describe('One side aborted it'),
+    started_at: z.string(),
+    duration_ms: z.number(),
+    request_bytes: z.int().describe('Length of the request’s body on the wire'),
+    response_bytes: z.int().describe('Length of the answer’s body on the wire'),
+  })
+  .meta({ id: 'ExchangeBeingIndexed' });
+
+const beingIndexed = z
+  .object({
+    stored: z.int().describe('Stored exchanges that the index lacks'),
+    examined: z
+      .int()
+      .describe(`The newest of them, at most ${CAPTURE_NEWEST.exchanges}, to which the query was applied`),
+    undecided: z
+      .int()
+      .describe(
+        'Examined exchanges that are not shown, because the query or its order needs what only the index will know',
+      ),
+    exchanges: z
+      .array(exchangeBeingIndexed)
+      .describe('The examined exchanges that the query selects, newest first, at most `limit`'),
+  })
+  .nullable()
+  .describe(
+    'Exchanges that are stored but not indexed yet, because the gateway is busy. They are on the first page only; null: the index lacks no exchange, or this is a later page',
+  );
+
 const gatheredCaptures = z.object({
   looked_at: timestamp().nullable().describe('When the bucket was last read; null: not yet'),
   failure: z.string().nullable().describe('Why the bucket could not be read; null: it was'),
@@ -205,6 +256,7 @@ const capturedRunPage = z
       .describe(
         'Progress while exchanges are read and only the newest runs are listed; null: the list is complete',
       ),
+    being_indexed: beingIndexed,
     gathered: gatheredCaptures
       .nullable()
       .describe('The gateways whose captures these are (`CAPTURE_READ_URL`); null: they are of this machine'),
@@ -351,6 +403,11 @@ const capturedConversation = z
       )
       .describe('The child runs that still have data, in the order of their beginning'),
     turns: z.array(capturedTurn).describe('Exchanges in the order of their end'),
+    being_indexed: z
+      .array(exchangeBeingIndexed)
+      .describe(
+        'On the last page: the newest exchanges of the run that are stored but not indexed yet, as far as their requests name it',
+      ),
     next_cursor: nextCursor,
   })
   .meta({ id: 'CapturedConversation' });

@@ -135,7 +135,7 @@ export function judgeCapture(
     add('packing_behind', text);
   }
   if (unindexed_s > INDEXING_BEHIND_S) {
-    const text = `The index is ${unindexed_s} s behind: lists do not show the newest exchanges yet. Give the machine more processor time`;
+    const text = `The index is ${unindexed_s} s behind: of the exchanges that it lacks, lists show only the newest. Give the machine more processor time`;
     add('indexing_behind', text);
   }
   const isStopped = reasons.some(({ reason }) => STOPPED.has(reason));

@@ -3,6 +3,7 @@
  */
 import type { CacheQuestion } from './cache-miss.ts';
 import type { ChildKind } from './child-kind.ts';
+import type { ExchangeKind, ServedBy } from './exchange.ts';
 import type { GoldenReason } from './golden.ts';
 import type { MonitorName } from './monitors/names.ts';
 import type { RunMark } from './run-mark.ts';
@@ -200,6 +201,41 @@ export interface CapturedRunRow {
   reasons: GoldenReason[];
   /** Reasons that the mark overrules. */
   overruled: GoldenReason[];
+}
+
+/** A stored exchange that the index lacks, with what is known without reading its bodies. */
+export interface ExchangeBeingIndexed {
+  exchange_id: number;
+  /** The name in its request; null: the request names none, or the index has to find it. */
+  run_id: string | null;
+  /** Whether the list has a row of that run, from earlier exchanges. */
+  run_is_listed: boolean;
+  provider: string;
+  kind: ExchangeKind;
+  method: string;
+  path: string;
+  served_by: ServedBy;
+  /** 0: no answer came. */
+  status: number;
+  /** No answer, or a status of 400 and above. */
+  failed: boolean;
+  aborted: boolean;
+  started_at: string;
+  duration_ms: number;
+  request_bytes: number;
+  response_bytes: number;
+}
+
+/** The stored exchanges that the index lacks. */
+export interface BeingIndexed {
+  /** Number of all these exchanges. */
+  stored: number;
+  /** The newest of them were tested with the query: this many. */
+  examined: number;
+  /** Number of tested exchanges that the query may select, which are not shown. */
+  undecided: number;
+  /** Newest first. */
+  exchanges: ExchangeBeingIndexed[];
 }
 
 /** Counts of captured traffic in a period. */

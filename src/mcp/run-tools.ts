@@ -142,8 +142,10 @@ function change<Body>(got: ApiAnswer, tell: (body: Body) => unknown): ApiAnswer 
 }
 
 function tellCapturedPage(page: CapturedPage) {
-  const { matched_runs, unread_runs, scanned_runs, listed_runs, being_read, next_cursor } = page;
-  const is_whole = unread_runs === 0 && being_read === null && scanned_runs >= listed_runs;
+  const { matched_runs, unread_runs, scanned_runs, listed_runs, being_read, being_indexed, next_cursor } =
+    page;
+  const isRead = unread_runs === 0 && being_read === null && being_indexed === null;
+  const is_whole = isRead && scanned_runs >= listed_runs;
   const runs = page.runs.map(tellCaptured);
   return { source: 'captured', matched: matched_runs, is_whole, runs, next_cursor };
 }

@@ -235,6 +235,11 @@ export class CaptureList {
     return this.listOf(runId).rangeOf(runId) !== undefined;
   }
 
+  /** Whether the list has the run now. Unlike `has`, it reads no exchanges. */
+  shows(runId: string): boolean {
+    return this.#guard(() => this.#current.runs.rangeOf(runId) !== undefined);
+  }
+
   /** The captured run that an id leads to: its own, or that of the reported run that belongs to it. */
   capturedIdOf(runId: string): string {
     if (this.has(runId)) return runId;

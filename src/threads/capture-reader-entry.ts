@@ -6,6 +6,7 @@
  * are sent to a whole process group, because they are for the parent.
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { showExchange, tellBeingIndexed } from '../captures/being-indexed.ts';
 import { readRunCache } from '../captures/cache-page.ts';
 import { type HasTime, RunWithin } from '../captures/captured-runs.ts';
 import { type ToldExchange, tellConversation } from '../captures/conversation.ts';
@@ -233,6 +234,15 @@ class CaptureLibrary {
       is_read ? startTime(CAPTURE_EXPORT_READING_MS) : startPage(),
     );
     const hasTime = startTime(CAPTURE_SEARCH_READING_MS);
+    const being_indexed =
+      asked.after === null
+        ? tellBeingIndexed(this.#files.newestUnlisted(), {
+            ...asked,
+            now_ms,
+            stored: this.#files.unlisted,
+            isListed: (run_id) => this.#list.shows(run_id),
+          })
+        : null;
     return toJson({
       runs: page.runs,
       found: page.runs.flatMap(({ run_id }) =>
@@ -247,6 +257,7 @@ class CaptureLibrary {
       left_out_runs: this.#list.left_out,
       exchanges_without_run: this.#list.without_run,
       being_read: this.#list.being_read,
+      being_indexed,
       gathered: this.#gathering?.state() ?? null,
     });
   }
@@ -300,7 +311,14 @@ class CaptureLibrary {
     const row = runs.row(this.#files, run_id, hasTime, systemClock.wallMs());
     const range = runs.rangeOf(run_id);
     if (row !== undefined && range === undefined)
-      return toJson({ run: row, parent_is_captured: false, children: [], turns: [], next_cursor: null });
+      return toJson({
+        run: row,
+        parent_is_captured: false,
+        children: [],
+        turns: [],
+        being_indexed: [],
+        next_cursor: null,
+      });
     if (row === undefined || range === undefined) return MISSING;
     const rest = this.#resume(run_id, after, range.last_id) ?? this.#begin(run_id, range, after);
     const turns: string[] = [];
@@ -322,8 +340,15 @@ class CaptureLibrary {
     const parent_is_captured = row.parent_run_id !== null && this.#list.has(row.parent_run_id);
     const children = this.#tellChildren(row.child_runs, hasTime);
     const next_cursor = hasMore ? String(last) : null;
-    const head = JSON.stringify({ run: row, parent_is_captured, children, next_cursor });
+    const being_indexed = hasMore ? [] : this.#listBeingIndexed(run_id);
+    const head = JSON.stringify({ run: row, parent_is_captured, children, being_indexed, next_cursor });
     return { type: 'json', json: Buffer.from(`${head.slice(0, -1)},"turns":[${turns.join(',')}]}`) };
+  }
+
+  /** The newest exchanges of a run that the index lacks, as far as their requests name it, in the order of their end. */
+  #listBeingIndexed(runId: string) {
+    const newest = this.#files.newestUnlisted().filter(({ run_id }) => run_id === runId);
+    return newest.reverse().map((row) => showExchange(row, () => true));
   }
 
   /** The child runs that still exist. */

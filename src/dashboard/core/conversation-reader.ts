@@ -1,6 +1,7 @@
 /** Reads a captured run page by page, and then repeatedly the turns that were added. Browser. */
 import { call } from './api.ts';
 import type { CapturedRun, CapturedTurn } from './captured.ts';
+import type { Reply } from './contract.ts';
 import { keepEqual } from './keep-equal.ts';
 import type { ChildRun } from './waterfall.ts';
 
@@ -14,6 +15,8 @@ export interface ReadConversation {
   parent_is_captured: boolean;
   children: ChildRun[];
   turns: CapturedTurn[];
+  /** Its newest exchanges that are stored and not indexed yet; empty while more turns are to be read. */
+  being_indexed: Reply<'GET /capture/runs/{id}'>['being_indexed'];
   /** Whether more turns are stored than were read. */
   has_more: boolean;
 }
@@ -36,15 +39,16 @@ export class ConversationReader {
   async read(signal: AbortSignal): Promise<ReadConversation> {
     for (;;) {
       const last = this.#turns.at(-1);
-      const { run, parent_is_captured, children, turns, next_cursor } = await call('GET /capture/runs/{id}', {
+      const page = await call('GET /capture/runs/{id}', {
         params: { id: this.#run_id },
         query: { limit: PAGE_TURNS, ...(last === undefined ? {} : { cursor: String(last.exchange_id) }) },
         signal,
       });
+      const { turns, next_cursor, ...facts } = page;
       if (turns.length > 0) this.#turns = [...this.#turns, ...turns];
       const has_more = next_cursor !== null;
       if (!has_more || this.#turns.length >= this.#wanted)
-        return keepEqual(null, { run, parent_is_captured, children, turns: this.#turns, has_more });
+        return keepEqual(null, { ...facts, turns: this.#turns, has_more });
     }
   }
 }

@@ -3,7 +3,7 @@
  * names it. Browser.
  */
 import { type Signal, signal, useComputed } from '@preact/signals';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { address, filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { useFieldValues } from '../core/field-values.ts';
 import { countOf, formatNumber } from '../core/format.ts';
@@ -19,6 +19,12 @@ import { type ChangedRuns, useLiveRuns } from '../core/live-runs.ts';
 import { type PagedList, usePagedList } from '../core/paged-list.ts';
 import { isOperator, organization, seesCaptures, server } from '../core/session.ts';
 import { Badge, PageHead } from '../ui/basics.tsx';
+import {
+  BeingIndexedNote,
+  chooseExchanges,
+  type ExchangeBeingIndexed,
+  ExchangeRow,
+} from '../ui/being-indexed.tsx';
 import { ExportMenu } from '../ui/export-menu.tsx';
 import { Gathered } from '../ui/gathered.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
@@ -57,6 +63,8 @@ function RunList() {
   );
   const changed = useMemo(() => signal<ChangedRuns>(new Map()), [list]);
   const models = useModels(scope, org_id, list);
+  const [isAll, showAll] = useState(false);
+  const being_indexed = list.data.value?.head.captures?.being_indexed ?? null;
   const row_px = useIsNarrow() ? NARROW_ROW_PX : ROW_PX;
   useFirstRowKey();
   return (
@@ -73,19 +81,23 @@ function RunList() {
       <Gathered from={list.data.value?.head.captures?.gathered ?? null} />
       <QueryBar value={q} scope={scope} isListed={list.data.value !== null} />
       <RunFilters q={q} scope={scope} models={models} />
+      <BeingIndexedNote of={being_indexed} isAll={isAll} showAll={showAll} />
       {checkQuery(q) === '' ? (
         <Loaded from={list} lines={10}>
           {({ rows, has_more, head }) =>
-            rows.length === 0 && !has_more ? (
+            rows.length === 0 && !has_more && (being_indexed?.exchanges.length ?? 0) === 0 ? (
               <NoRuns q={q} scope={scope} />
             ) : (
               <>
                 <RunListHead q={q} scope={scope} />
                 <VirtualList
-                  rows={mix(rows, head.rows.length, changed.value)}
+                  rows={[
+                    ...chooseExchanges(being_indexed, isAll),
+                    ...mix(rows, head.rows.length, changed.value),
+                  ]}
                   row_px={row_px}
-                  keyOf={({ run_id }) => run_id}
-                  draw={(run) => <RunRow run={run} />}
+                  keyOf={keyOfRow}
+                  draw={(row) => (isExchange(row) ? <ExchangeRow exchange={row} /> : <RunRow run={row} />)}
                   label="Runs"
                   has_more={has_more}
                   onEnd={list.more}
@@ -103,6 +115,14 @@ function RunList() {
       )}
     </>
   );
+}
+
+function isExchange(row: ListedRun | ExchangeBeingIndexed): row is ExchangeBeingIndexed {
+  return 'exchange_id' in row;
+}
+
+function keyOfRow(row: ListedRun | ExchangeBeingIndexed): string {
+  return isExchange(row) ? `exchange ${row.exchange_id}` : row.run_id;
 }
 
 /**

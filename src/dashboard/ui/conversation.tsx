@@ -3,6 +3,7 @@ import { useMemo } from 'preact/hooks';
 import { type CapturedRun, type CapturedTurn, findCalls, findResults } from '../core/captured.ts';
 import type { ReadConversation } from '../core/conversation-reader.ts';
 import { findGaps } from '../core/problems.ts';
+import { ExchangeRow } from './being-indexed.tsx';
 import { type CacheLook, RunCache } from './cache-finding.tsx';
 import { GoToTurn, RunKeys } from './run-keys.tsx';
 import { TurnView } from './turn-view.tsx';
@@ -27,6 +28,15 @@ export function Conversation({ read, more }: { read: ReadConversation; more: () 
         <button type="button" class="plain more" onClick={more}>
           Show more turns ({read.turns.length} of {read.run.exchanges})
         </button>
+      ) : null}
+      {read.being_indexed.length > 0 ? (
+        <ul class="turns" aria-label="Being indexed">
+          {read.being_indexed.map((exchange) => (
+            <li key={exchange.exchange_id}>
+              <ExchangeRow exchange={{ ...exchange, run_is_listed: false }} />
+            </li>
+          ))}
+        </ul>
       ) : null}
     </>
   );

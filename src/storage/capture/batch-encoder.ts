@@ -4,9 +4,11 @@
  */
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange, WithheldCause } from '../../domain/exchange.ts';
+import { CAPTURE_NEWEST } from '../../limits.ts';
 import { BlockBuilder, type CutBlock, type RawStage, type WritePosition } from './block-builder.ts';
 import type { EncodedExchange, ExchangeEncoder } from './exchange-encoder.ts';
 import type { ExchangeFacts, FactsReader } from './exchange-facts.ts';
+import { type NotedExchange, noteExchange } from './newest-exchanges.ts';
 import type { Preparer } from './preparation.ts';
 import { readBack } from './prepared-body.ts';
 import { listWithheld } from './prepared-exchange.ts';
@@ -34,6 +36,8 @@ export interface EncodedBatch {
   withheld: WithheldCause[];
   /** What the index needs of the exchanges (`ExchangeFacts`); empty if no facts reader was given. */
   facts: ExchangeFacts[];
+  /** The last exchanges of the batch, at most CAPTURE_NEWEST.exchanges. */
+  newest: NotedExchange[];
 }
 
 /** How to encode a batch. */
@@ -74,6 +78,7 @@ export class BatchEncoder {
     position: WritePosition,
   ): Promise<EncodedBatch> {
     const facts: ExchangeFacts[] = [];
+    const newest: NotedExchange[] = [];
     const isHurried = batch.length >= HURRIED_BATCH;
     // If there is time, each exchange gets its own block, for which its base can be the dictionary.
     const isEachAlone = !isHurried && !isPressed;
@@ -82,7 +87,7 @@ export class BatchEncoder {
     const withheld: WithheldCause[] = [];
     // Total length of the bodies that are not encoded yet.
     let ahead = bodyBytes;
-    for (const exchange of batch) {
+    for (const [at, exchange] of batch.entries()) {
       ahead -= exchange.request_body.length + exchange.response_body.length;
       try {
         this.#fault?.(exchange);
@@ -99,6 +104,7 @@ export class BatchEncoder {
           builder.add(encoded.draft);
         }
         if (factsReader !== null) readFacts(factsReader, id, encoded, facts);
+        if (batch.length - at <= CAPTURE_NEWEST.exchanges) newest.push(noteExchange(id, ready));
         withheld.push(...listWithheld(ready));
       } catch (error) {
         if (findPlaceCause(error) !== null) throw error;
@@ -113,7 +119,7 @@ export class BatchEncoder {
     builder.close();
     await this.#raw.finish();
     const { blocks, next_id, next_piece } = builder;
-    return { blocks, next_id, next_piece, set_apart: setApart, withheld, facts };
+    return { blocks, next_id, next_piece, set_apart: setApart, withheld, facts, newest };
   }
 }
 

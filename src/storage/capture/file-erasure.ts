@@ -28,6 +28,7 @@ import {
 import { makeDelta } from './delta.ts';
 import type { EraseOrder } from './erase-order.ts';
 import { type CaptureEnv, rawFolder, readMetaNumber } from './layout.ts';
+import { hasNewest, removeNewest } from './newest-exchanges.ts';
 import { readRawBlock } from './raw-files.ts';
 import { decodeMeta, ERASED, type ExchangeSummary, summarize } from './record.ts';
 import {
@@ -172,6 +173,15 @@ export class FileErasure {
     if (gone.length === 0) return;
     this.#env.root.transactionSync(() => {
       for (const key of gone) this.#env.tails.removeSync(key);
+      this.#countChange();
+    });
+  }
+
+  /** Removes what lists read about the newest exchanges. The writer writes it again, without erased exchanges. */
+  eraseNewest(): void {
+    if (!hasNewest(this.#env)) return;
+    this.#env.root.transactionSync(() => {
+      removeNewest(this.#env);
       this.#countChange();
     });
   }

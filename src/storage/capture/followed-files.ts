@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { listAttachmentNames, readCaptureKeys } from './capture-keys.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, type SealedFile } from './layout.ts';
+import type { NewestExchange } from './newest-exchanges.ts';
 import { ReadCache } from './read-cache.ts';
 import { CaptureReader } from './reader.ts';
 import { type ExchangeSummary, isErased } from './record.ts';
@@ -121,6 +122,16 @@ export class FollowedFiles {
   /** Number of stored exchanges that are not listed yet, as of the last `refresh`. */
   get unlisted(): number {
     return (this.#parts.at(-1)?.last_id ?? 0) - this.#listedId();
+  }
+
+  /**
+   * The newest exchanges that are stored and not listed yet, newest first, at most CAPTURE_NEWEST.exchanges. The cost does not
+   * depend on how many wait. @throws CaptureFileError
+   */
+  newestUnlisted(): NewestExchange[] {
+    const listed = this.#listedId();
+    const newest = this.unlisted === 0 ? [] : (this.#live?.newest() ?? []);
+    return newest.filter(({ id }) => id > listed && this.#partOf(id) !== undefined).reverse();
   }
 
   /** The ids of all stored exchanges, as of the last `refresh`. */

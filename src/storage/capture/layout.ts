@@ -17,9 +17,9 @@
  *   capture.mdb.raw/<number>.raw     blocks that arrived too fast to be packed at once (raw-files.ts)
  *
  * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of exchanges),
- * `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts), `tails` (id of a turn → what
- * is needed to link later turns to it, see turn-links.ts), `waiting` (key of a block that is not packed yet → its raw
- * file).
+ * `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts, and the newest exchanges that it
+ * lacks, see newest-exchanges.ts), `tails` (id of a turn → what is needed to link later turns to it, see
+ * turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file).
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';

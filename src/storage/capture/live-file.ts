@@ -25,6 +25,7 @@ import {
   rawFolder,
   syncEnv,
 } from './layout.ts';
+import { NewestExchanges, type NotedExchange, removeNewest } from './newest-exchanges.ts';
 import { encodeWaiting, listWaiting, repackBlock, type WaitingBlock } from './repacking.ts';
 import type { DecodeExchange } from './stored-copy.ts';
 
@@ -68,6 +69,8 @@ interface BlocksToAppend {
   readonly next_piece: number;
   /** The facts of the exchanges, in id order; empty if there was no time to read them. */
   readonly facts: readonly ExchangeFacts[];
+  /** The last of the exchanges. */
+  readonly newest: readonly NotedExchange[];
 }
 
 /** The file as it was opened. */
@@ -89,6 +92,10 @@ export class LiveFile implements WritePosition {
   /** How many index writes were allowed at `#indexWritesAt`. */
   #indexWrites = INDEX_WRITES_AT_ONCE;
   #indexWritesAt = 0;
+  readonly #newest = new NewestExchanges();
+  readonly #isSealing: () => boolean;
+  /** While the file is replaced because it is sealed: the last exchange that lists show by the index. */
+  #leftListed: number | null = null;
   #file: OpenedFile;
   #isOpen = true;
   #isGivenUp = false;
@@ -99,6 +106,8 @@ export class LiveFile implements WritePosition {
    * @param runHeaders the operator's headers that name runs; null: those recorded in the file
    * @param decode decodes exchanges while they are stored; null: they are only indexed later
    * @param tell called for each exchange that is indexed
+   * @param isSealing whether an earlier file is being sealed: until its index is complete, lists show nothing of this file by
+   *   the index
    * @throws {import('./layout.ts').CaptureFileError}
    */
   constructor(
@@ -108,13 +117,16 @@ export class LiveFile implements WritePosition {
     runHeaders: readonly string[] | null = null,
     decode: DecodeExchange | null = null,
     tell: TellIndexed | null = null,
+    isSealing: () => boolean = () => false,
   ) {
     this.path = path;
+    this.#isSealing = isSealing;
     this.#decode = decode;
     this.#tell = tell;
     this.#dataKey = dataKey;
     this.#runHeaders = runHeaders;
     this.#file = openFile(path, dataKey, lastSealedId, runHeaders, decode, tell);
+    this.#newest.load(this.#file.env, this.#file.next_id - 1);
   }
 
   get index(): WriterIndex {
@@ -167,7 +179,7 @@ export class LiveFile implements WritePosition {
    * Appends blocks, with their index rows.
    * @throws the storage's error; then the file is unchanged, and the caller must give the file up
    */
-  append({ blocks, next_id, next_piece, facts }: BlocksToAppend): void {
+  append({ blocks, next_id, next_piece, facts, newest }: BlocksToAppend): void {
     const { env } = this.#file;
     let bytes = 0;
     for (const { value, pieces } of blocks) {
@@ -176,8 +188,12 @@ export class LiveFile implements WritePosition {
     }
     refuseWithoutRoom(this.path, bytes);
     const indexWrite = this.#index(facts);
+    const { index } = this.#file;
+    const listedTo = this.#findListed(indexWrite === null ? index.stored : index.indexed, next_id - 1);
+    const newestWrite = this.#newest.prepareWrite(newest, listedTo);
     env.root.transactionSync(() => {
       indexWrite?.run();
+      newestWrite?.run(env);
       for (const block of blocks) {
         appendRow(env.blocks, block.key, block.value);
         if (block.waits_in !== null) appendRow(env.waiting!, block.key, encodeWaiting(block.waits_in));
@@ -185,6 +201,7 @@ export class LiveFile implements WritePosition {
       }
     });
     indexWrite?.settle();
+    newestWrite?.settle();
     this.#file.next_id = next_id;
     this.#file.next_piece = next_piece;
   }
@@ -202,6 +219,39 @@ export class LiveFile implements WritePosition {
     this.#indexWrites = Math.min(INDEX_WRITES_AT_ONCE, allowed) - 1;
     this.#indexWritesAt = now;
     return index.prepareWrite();
+  }
+
+  /**
+   * The last exchange that lists show by the index; null: they show all, or will soon.
+   * @param stored the last exchange in the stored index
+   */
+  #findListed(stored: number, lastId: number): number | null {
+    if (this.#isSealing()) return 0;
+    const isComplete = this.#newest.is_written ? stored >= lastId : this.#file.index.indexed >= lastId;
+    return isComplete ? null : stored;
+  }
+
+  /**
+   * Updates what lists read about exchanges that the index lacks.
+   * @param isLast false: a change may wait for the next call
+   * @returns whether there was something to write
+   * @throws the storage's error; the next call then writes it
+   */
+  tellNewest(isLast: boolean): boolean {
+    const { env, index, next_id } = this.#file;
+    const listedTo = this.#findListed(index.stored, next_id - 1);
+    const write = this.#newest.prepareWrite([], listedTo, isLast);
+    if (write === null) return false;
+    env.root.transactionSync(() => write.run(env));
+    write.settle();
+    return true;
+  }
+
+  /** To be called before the file is sealed. The next file then has what lists read about the newest exchanges. */
+  leaveNewest(): void {
+    const { env, index } = this.#file;
+    this.#leftListed = this.#isSealing() ? 0 : index.stored;
+    if (this.#newest.is_written) env.root.transactionSync(() => removeNewest(env));
   }
 
   /** The blocks that are not packed yet. */
@@ -228,6 +278,7 @@ export class LiveFile implements WritePosition {
    * @param erased ids to erase, of all files
    */
   openErasure(erased: ReadonlySet<number>, marks: EraseOrder['marks']): FileErasure {
+    this.#newest.forget(erased);
     return new FileErasure(this.#file.env, this.path, erased, marks);
   }
 
@@ -294,13 +345,28 @@ export class LiveFile implements WritePosition {
    */
   async reopen(lastSealedId: number, turns: CarriedTurn[] = []): Promise<void> {
     this.#isGivenUp = true;
+    if (this.#leftListed === null && this.isGone) this.#newest.clear();
     await this.close();
     makeFolder(dirname(this.path));
     const firstId = Math.max(lastSealedId + 1, this.#file.next_id);
     await ensureCaptureFile(this.path, firstId, turns, this.#dataKey);
     this.#file = openFile(this.path, this.#dataKey, lastSealedId, this.#runHeaders, this.#decode, this.#tell);
     this.#isOpen = true;
+    this.#continueNewest();
     this.#isGivenUp = false;
+  }
+
+  /** Continues what lists read about the newest exchanges after the file was opened again. */
+  #continueNewest(): void {
+    const { env, next_id } = this.#file;
+    const left = this.#leftListed;
+    this.#leftListed = null;
+    this.#newest.beginFile(env, next_id - 1);
+    if (left === null) return;
+    const write = this.#newest.prepareWrite([], left);
+    if (write === null) return;
+    env.root.transactionSync(() => write.run(env));
+    write.settle();
   }
 
   /** Closes the file if it is open; LMDB's close must be called only once. */

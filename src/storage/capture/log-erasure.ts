@@ -124,6 +124,7 @@ export class LogErasure {
       const begun = live.openErasure(this.#ids, this.#order.marks);
       begun.eraseTurns();
       begun.eraseMoves(this.#runs);
+      begun.eraseNewest();
       live.index.forgetTurns();
       log.forgetBases(begun.listChanged());
       return begun;
@@ -205,6 +206,7 @@ export class LogErasure {
     const erasure = new FileErasure(env, path, this.#ids, this.#order.marks);
     erasure.eraseTurns();
     erasure.eraseMoves(this.#runs);
+    erasure.eraseNewest();
     for (const _ of erasure.findDependents()) await this.#log.hold(() => undefined);
     let next: number | null = new BlockReader(env, path, CACHE_BYTES).readNextPiece();
     while (next !== null) {

@@ -255,6 +255,7 @@ export class CaptureLog {
       options.decode ?? null,
       ({ record, entry, listTexts }, run_id) =>
         this.#text?.take({ id: record.id, run_id, mark: markExchange(record), entry }, listTexts),
+      () => sealed.is_sealing,
     );
     this.#files = new AttachmentStore(attachmentsFolder(path), this.#live.sealing?.key ?? null);
     const { decode, has_text_index = false } = options;
@@ -424,7 +425,7 @@ export class CaptureLog {
     await this.#makeReady();
     if (this.#syncTimer !== null) clearTimeout(this.#syncTimer);
     this.#syncTimer = null;
-    this.#storeIndex();
+    this.#storeIndex(true);
     await this.#sync();
     if (this.#syncFailure !== null) throw this.#syncFailure;
     for (const file of this.#queue.takeReleased()) this.#rawFiles.release(file);
@@ -549,14 +550,16 @@ export class CaptureLog {
   }
 
   /**
+   * @param isLast whether further calls may not come soon
    * @returns whether there was something to write.
    * @throws the storage's error; the next call then writes it
    */
-  #storeIndex(): boolean {
+  #storeIndex(isLast = false): boolean {
     const { index } = this.#live;
-    if (index.pending === 0) return false;
+    if (index.pending === 0) return this.#live.tellNewest(isLast);
     this.#options.fault?.('index');
     index.store();
+    this.#live.tellNewest(isLast);
     return true;
   }
 
@@ -748,6 +751,7 @@ export class CaptureLog {
     try {
       const sealed = await this.#sealed.seal(rotated.moved, rotated.indexed);
       this.#text?.reconcile();
+      await this.#tellNewest();
       // The whole file has been rewritten, so the failed sync no longer matters.
       if (this.#syncFailure === failure) this.#syncFailure = null;
       return { sealed, opened };
@@ -755,6 +759,14 @@ export class CaptureLog {
       this.#syncFailure = failure ?? this.#syncFailure;
       throw error;
     }
+  }
+
+  /** Lists show all exchanges of a sealed file by its index. A failure concerns only lists, and the next write tries again. */
+  async #tellNewest(): Promise<void> {
+    await this.#enqueue(async () => {
+      await this.#makeReady();
+      this.#live.tellNewest(true);
+    }).catch(ignore);
   }
 
   /** Whether indexing the rest would make new exchanges wait too long. */
@@ -804,6 +816,7 @@ export class CaptureLog {
     else await this.#sync();
     const turns = this.#live.index.listCarriedTurns();
     const indexed = this.#live.index.stored;
+    this.#live.leaveNewest();
     await this.#live.close();
     // Stays set until the new file is open, even if a later line throws.
     this.#live.giveUp();

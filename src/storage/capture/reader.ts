@@ -10,6 +10,7 @@ import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { BlockReader } from './blocks.ts';
 import { readChanges, readErasures } from './file-erasure.ts';
 import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
+import { type NewestExchange, readNewest } from './newest-exchanges.ts';
 import type { ReadCache } from './read-cache.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
@@ -188,6 +189,11 @@ export class CaptureReader {
     // The writer could not read the exchange. Reading it here throws the reason.
     this.#blocks.readBodies(id, meta);
     return told;
+  }
+
+  /** What the writer tells of the newest exchanges, ascending by id; empty if its index lacks none. Cheap. */
+  newest(): NewestExchange[] {
+    return this.#read(() => readNewest(this.#env));
   }
 
   /** The moves of turns to another run that were caused by turns after the exchange `after`. */

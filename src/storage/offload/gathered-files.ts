@@ -14,6 +14,7 @@ import { listAttachmentNames, readCaptureKeys } from '../capture/capture-keys.ts
 import { OPEN_CAPTURE_FILES } from '../capture/followed-files.ts';
 import { foundRunId, readFoundRun } from '../capture/found-run.ts';
 import { attachmentsFolder, CaptureFileError, sealedPath } from '../capture/layout.ts';
+import type { NewestExchange } from '../capture/newest-exchanges.ts';
 import { CaptureReader } from '../capture/reader.ts';
 import { type ExchangeSummary, isErased } from '../capture/record.ts';
 import type { StoredCopy } from '../capture/stored-copy.ts';
@@ -67,6 +68,10 @@ export class GatheredFiles {
   /** Always 0, because files are gathered with complete indexes. */
   get unlisted(): number {
     return 0;
+  }
+
+  newestUnlisted(): NewestExchange[] {
+    return [];
   }
 
   get last_stored_id(): number {

@@ -1,0 +1,107 @@
+/**
+ * The newest exchanges that the index lacks, as rows of a list of runs. A query is tested on the exchange itself,
+ * because its run may be unknown. If what is known of the exchange does not decide a query, the exchange is only
+ * counted. Pure; capture reader.
+ */
+import type { BeingIndexed, ExchangeBeingIndexed } from '../domain/captured-run.ts';
+import type { NameField } from '../domain/run-query/fields.ts';
+import { compileRunQuery, type RunReader, type Verdict } from '../domain/run-query/match.ts';
+import type { RunQuery, Term } from '../domain/run-query/run-query.ts';
+import type { NewestExchange } from '../storage/capture/newest-exchanges.ts';
+
+/** Values of `is:`, `has:` and `served:` that an exchange has for certain. Others stay unknown. */
+const READER: RunReader<NewestExchange> = {
+  names: {
+    run: ({ run_id }) => (run_id === null ? null : [run_id]),
+    provider: ({ provider }) => [provider],
+    text: ({ run_id }) => (run_id === null ? [] : [run_id]),
+  },
+  numbers: {},
+  started: ({ started_at_ms }) => started_at_ms,
+  finished: () => null,
+  choices: {
+    is: (_row, value): Verdict => (value === 'captured' ? true : null),
+    has: (row, value): Verdict => (value === 'error' && hasFailed(row) ? true : null),
+    served: ({ kind, served_by }, value): Verdict => (kind === 'turn' ? served_by === value : null),
+  },
+  isTextRead: () => false,
+};
+
+const KNOWN_NAMES: ReadonlySet<NameField> = new Set(['run', 'provider', 'text']);
+
+/** Whether exchanges can be tested with a term. */
+function isKnown({ kind, field }: Term): boolean {
+  if (kind === 'name') return KNOWN_NAMES.has(field);
+  if (kind === 'choice') return READER.choices[field] !== undefined;
+  return kind === 'time' && field !== 'finished';
+}
+
+/** Whether the newest come first, as these exchanges do. No other value of the order is known. */
+function isNewestFirst({ sort }: RunQuery): boolean {
+  return sort === null || (sort.field === 'started' && sort.is_descending);
+}
+
+/** @param nowMs the time from which ages are counted, in milliseconds since the epoch */
+function compileVerdict(query: RunQuery, nowMs: number): (row: NewestExchange) => Verdict {
+  const terms = query.terms.filter(isKnown);
+  const test = compileRunQuery({ ...query, terms }, READER, nowMs);
+  const isWhole = terms.length === query.terms.length && isNewestFirst(query);
+  return (row) => {
+    const verdict = test(row);
+    return verdict === true && !isWhole ? null : verdict;
+  };
+}
+
+/** What is asked about these exchanges. */
+interface NewestQuestion {
+  query: RunQuery;
+  limit: number;
+  now_ms: number;
+  /** Number of stored exchanges that are not listed. */
+  stored: number;
+  /** Whether the list has the run. */
+  isListed: (runId: string) => boolean;
+}
+
+/**
+ * @param newest the newest of the exchanges, newest first
+ * @returns null if no exchange waits
+ */
+export function tellBeingIndexed(
+  newest: readonly NewestExchange[],
+  asked: NewestQuestion,
+): BeingIndexed | null {
+  const { query, limit, now_ms, isListed } = asked;
+  // Some may have been stored since they were counted.
+  const stored = Math.max(asked.stored, newest.length);
+  if (stored === 0) return null;
+  const verdictOn = compileVerdict(query, now_ms);
+  const exchanges: ExchangeBeingIndexed[] = [];
+  let undecided = 0;
+  for (const row of newest) {
+    const verdict = verdictOn(row);
+    if (verdict === null) undecided += 1;
+    else if (verdict && exchanges.length < limit) exchanges.push(showExchange(row, isListed));
+  }
+  return { stored, examined: newest.length, undecided, exchanges };
+}
+
+/** A row of the list. */
+export function showExchange(
+  row: NewestExchange,
+  isListed: (runId: string) => boolean,
+): ExchangeBeingIndexed {
+  const { id, run_id, started_at_ms, ...rest } = row;
+  return {
+    exchange_id: id,
+    run_id,
+    run_is_listed: run_id !== null && isListed(run_id),
+    ...rest,
+    failed: hasFailed(row),
+    started_at: new Date(started_at_ms).toISOString(),
+  };
+}
+
+function hasFailed({ status }: NewestExchange): boolean {
+  return status === 0 || status >= 400;
+}

@@ -1,0 +1,207 @@
+/**
+ * Exchanges that the index lacks in the lists of a real API, over a database that this process writes as under
+ * pressure: the newest are rows, each is listed once, and they become ordinary rows when they are indexed.
+ */
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CAPTURES } from '../../src/contract/captures.ts';
+import type { Endpoint } from '../../src/contract/endpoint.ts';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { CAPTURE_NEWEST } from '../../src/limits.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { ApiChild } from '../fixtures/api-child.ts';
+import { makeExchange } from '../storage/captured.ts';
+import { checkReply } from './check-reply.ts';
+
+const api = new ApiChild();
+
+beforeAll(() => api.start());
+
+afterAll(() => api[Symbol.asyncDispose]());
+
+const START_MS = Date.now() - 60_000;
+
+function ask(run_id: string | null, at: number, part: Partial<CapturedExchange> = {}): CapturedExchange {
+  const request = { model: 'claude-x', messages: [{ role: 'user', content: `Words ${at} of ${run_id}.` }] };
+  const answer = { type: 'message', role: 'assistant', content: [], stop_reason: 'end_turn' };
+  return makeExchange({
+    run_id,
+    started_at_ms: START_MS + at,
+    request_body: Buffer.from(JSON.stringify(request)),
+    response_body: Buffer.from(JSON.stringify(answer)),
+    ...part,
+  });
+}
+
+async function write<Value>(work: (log: CaptureLog) => Promise<Value>): Promise<Value> {
+  const path = join(api.dir, 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 0 });
+  try {
+    return await work(log);
+  } finally {
+    await log.close();
+  }
+}
+
+/** A log that has no decoder indexes nothing by itself. */
+const store = (...batch: CapturedExchange[]) => write((log) => log.append(batch));
+
+/** Indexes all exchanges, or about as many as are up to this one. @returns the last one in the index */
+const index = (to = Number.POSITIVE_INFINITY) =>
+  write(async (log) => {
+    const budgetMs = to === Number.POSITIVE_INFINITY ? 1_000 : 0;
+    while (log.stats().indexed_id < to && (await log.indexSome(decodeExchange, budgetMs)) > 0);
+    return log.stats().indexed_id;
+  });
+
+async function read(endpoint: Endpoint, path: string) {
+  const answer = await api.get(path);
+  expect(answer.status, answer.text).toBe(200);
+  checkReply(endpoint, { status: answer.status, body: answer.text });
+  return answer.body;
+}
+
+const list = (query = '') => read(CAPTURES.listCapturedRuns, `/capture/runs?${query}`);
+const idsOf = (rows: { exchange_id: number }[]) => rows.map(({ exchange_id }) => exchange_id);
+const runsOf = (page: { runs: { run_id: string }[] }) => page.runs.map(({ run_id }) => run_id);
+
+describe('exchanges that wait for the index', () => {
+  it('are rows of the lists, and become ordinary rows', async () => {
+    await store(ask('first', 1));
+    await index();
+    expect(await list()).toMatchObject({ runs: [{ run_id: 'first', exchanges: 1 }], being_indexed: null });
+
+    await store(
+      ask('first', 2, { status: 529 }),
+      ask('second', 3, { provider: 'other', duration_ms: 7.5 }),
+      ask(null, 4, { kind: 'other', shape: null, method: 'GET', path: '/v1/models', aborted: true }),
+    );
+    const page = await list();
+    expect(page.runs).toMatchObject([{ run_id: 'first', exchanges: 1 }]);
+    expect(page.being_indexed).toMatchObject({ stored: 3, examined: 3, undecided: 0 });
+    const [models, second, first] = page.being_indexed.exchanges;
+    expect(models).toMatchObject({ exchange_id: 4, run_id: null, method: 'GET', path: '/v1/models' });
+    expect(models).toMatchObject({ kind: 'other', aborted: true, run_is_listed: false });
+    expect(second).toMatchObject({ exchange_id: 3, run_id: 'second', run_is_listed: false });
+    expect(second).toMatchObject({ provider: 'other', duration_ms: 7.5, failed: false });
+    expect(first).toMatchObject({ exchange_id: 2, run_id: 'first', run_is_listed: true });
+    expect(first).toMatchObject({ status: 529, failed: true });
+    expect(first.started_at).toBe(new Date(START_MS + 2).toISOString());
+    // The exchange itself can be read.
+    expect(await read(CAPTURES.readCapturedExchange, '/capture/exchanges/3')).toMatchObject({
+      run_id: 'second',
+      not_indexed: true,
+    });
+    // A page of a run has those that name it.
+    const run = await read(CAPTURES.readCapturedRun, '/capture/runs/first');
+    expect(idsOf(run.turns)).toEqual([1]);
+    expect(idsOf(run.being_indexed)).toEqual([2]);
+    expect((await api.get('/capture/runs/second')).status).toBe(404);
+
+    await index();
+    const after = await list();
+    expect(after.being_indexed).toBeNull();
+    expect(after.runs).toMatchObject([
+      { run_id: 'second', exchanges: 1 },
+      { run_id: 'first', exchanges: 2 },
+    ]);
+    const indexed = await read(CAPTURES.readCapturedRun, '/capture/runs/first');
+    expect(idsOf(indexed.turns)).toEqual([1, 2]);
+    expect(indexed.being_indexed).toEqual([]);
+  });
+
+  it('are shown if the query surely selects them, and counted if it may', async () => {
+    await store(
+      ask('third', 10, { provider: 'other' }),
+      ask(null, 11, { status: 500 }),
+      ask('third', 12, { served_by: 'student' }),
+    );
+    const ask3 = async (q: string) => {
+      const { being_indexed } = await list(`q=${encodeURIComponent(q)}`);
+      return [being_indexed.undecided, idsOf(being_indexed.exchanges)];
+    };
+    const [third, failed, student] = idsOf((await list()).being_indexed.exchanges).reverse();
+    expect(await ask3('provider:other')).toEqual([0, [third]]);
+    expect(await ask3('-provider:other')).toEqual([0, [student, failed]]);
+    expect(await ask3('since:1h')).toEqual([0, [student, failed, third]]);
+    expect(await ask3('until:1h')).toEqual([0, []]);
+    // Its run may turn out to have this name.
+    expect(await ask3('run:third')).toEqual([1, [student, third]]);
+    expect(await ask3('run:another')).toEqual([1, []]);
+    expect(await ask3('served:student')).toEqual([0, [student]]);
+    expect(await ask3('is:captured')).toEqual([0, [student, failed, third]]);
+    // The others may contain failed results of tools.
+    expect(await ask3('has:error')).toEqual([2, [failed]]);
+    expect(await ask3('is:golden')).toEqual([3, []]);
+    expect(await ask3('cost:>1')).toEqual([3, []]);
+    expect(await ask3('-tokens:>1')).toEqual([3, []]);
+    expect(await ask3('monitor:loop')).toEqual([3, []]);
+    expect(await ask3('model:claude provider:other')).toEqual([1, []]);
+    expect(await ask3('words')).toEqual([3, []]);
+    // Nothing else of an order is known.
+    expect(await ask3('sort:cost')).toEqual([3, []]);
+    expect(await ask3('sort:started-asc')).toEqual([3, []]);
+    expect(await ask3('provider:other sort:cost')).toEqual([1, []]);
+    await index();
+  });
+
+  it('are on the first page only, so that no page has anything twice', async () => {
+    await store(...Array.from({ length: 6 }, (_, i) => ask(`page-${i}`, 20 + i)));
+    await index();
+    await store(ask('page-5', 30), ask('late', 31), ask(null, 32));
+    const first = await list('limit=2');
+    expect(first.runs.map(({ run_id }: { run_id: string }) => run_id)).toEqual(['page-5', 'page-4']);
+    expect(first.being_indexed).toMatchObject({ stored: 3, examined: 3 });
+    // As many as the page may have rows.
+    expect(first.being_indexed.exchanges.map(({ run_id }: { run_id: string }) => run_id)).toEqual([
+      null,
+      'late',
+    ]);
+    // Between two pages they are indexed.
+    await index();
+    const seen = runsOf(first);
+    let { next_cursor } = first;
+    while (next_cursor !== null) {
+      const page = await list(`limit=2&cursor=${encodeURIComponent(next_cursor)}`);
+      expect(page.being_indexed).toBeNull();
+      seen.push(...runsOf(page));
+      ({ next_cursor } = page);
+    }
+    expect(seen).not.toContain('late');
+    expect(new Set(seen).size).toBe(seen.length);
+    expect(seen).toEqual(expect.arrayContaining(['page-0', 'page-3', 'first', 'second', 'third']));
+    expect(runsOf(await list())).toContain('late');
+  });
+
+  it('are the newest of any number', async () => {
+    const { being_indexed: none } = await list();
+    expect(none).toBeNull();
+    await store(...Array.from({ length: 500 }, (_, i) => ask(`many-${i}`, 40 + i)));
+    const { being_indexed, runs } = await list('limit=200');
+    expect(being_indexed).toMatchObject({ stored: 500, examined: CAPTURE_NEWEST.exchanges, undecided: 0 });
+    expect(being_indexed.exchanges).toHaveLength(CAPTURE_NEWEST.exchanges);
+    const last = being_indexed.exchanges[0].exchange_id;
+    expect(idsOf(being_indexed.exchanges)).toEqual(
+      Array.from({ length: CAPTURE_NEWEST.exchanges }, (_, i) => last - i),
+    );
+    // A part of them is indexed: each exchange is in the list once.
+    expect(await index(last - 20)).toBe(last - 20);
+    const partly = await list('limit=200');
+    const waiting = partly.being_indexed.exchanges.map(({ run_id }: { run_id: string }) => run_id);
+    expect(waiting).toHaveLength(20);
+    expect(partly.being_indexed).toMatchObject({ stored: 20, examined: 20 });
+    expect(runsOf(partly).filter((run_id) => waiting.includes(run_id))).toEqual([]);
+    expect(runs.length).toBeLessThan(partly.runs.length);
+    await index();
+    expect((await list()).being_indexed).toBeNull();
+  });
+
+  it('are for those who may read captures', async () => {
+    await store(ask('private', 700));
+    const stranger = await fetch(`${api.url}/capture/runs`, { headers: { authorization: 'Bearer unknown' } });
+    expect(stranger.status).toBe(404);
+    expect(await stranger.text()).not.toContain('private');
+    await index();
+  });
+});
