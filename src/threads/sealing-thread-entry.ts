@@ -27,6 +27,7 @@ async function seal({ job, port, stopping }: SealTask): Promise<void> {
     indexed: (id: number) => send({ indexed: id }),
   };
   try {
+    await look();
     await sealHere(decodeExchange, look)(job, events, ending.signal);
   } catch (error) {
     throw describe(error);

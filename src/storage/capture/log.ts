@@ -438,7 +438,7 @@ export class CaptureLog {
       await this.#rawFiles.sync();
       await this.#live.sync();
     } catch (error) {
-      const why = `a sync failed (${(error as Error).message}): its data may not be on the disk until it is rotated`;
+      const why = `a sync failed (${(error as Error).message}): the data may be missing on the disk until the file is rotated`;
       this.#syncFailure = new Error(why, { cause: error });
       throw error;
     }

@@ -63,7 +63,7 @@ export function sealHere(
       signal.throwIfAborted();
       await rest(tookMs);
     };
-    await pause(0);
+    signal.throwIfAborted();
     await repackAll(path, rawFolder(path), events.released, data_key, pause);
     if (completes_index && decode !== null) await completeIndex(job, decode, events, pause);
     await copyCompacted(job);
