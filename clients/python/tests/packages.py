@@ -1,8 +1,8 @@
-"""The package as users get it: an empty environment for each case, the built wheel, and the real packages of PyPI.
+"""Tests the package as users install it: for each case, the built wheel and real packages from PyPI in a new environment.
 
     python3 clients/python/tests/packages.py [case …]
 
-A case whose packages cannot be installed is skipped by name. The last line counts the cases.
+A case whose packages cannot be installed is skipped, and the output names it. The last line has the numbers of cases.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent
-# The versions that the tests were written for. Pinned, so that a new version of a package is a change of this table.
+# The versions for which the tests were written. They are pinned, so that only a change of this table updates a package.
 CASES = {
     "core": ([], ["test_cases", "test_runs", "test_async", "test_faults"]),
-    # Another project's package, whose import name ours once had: both are there.
+    # Another project's package, whose import name our package formerly had. Both are installed.
     "beside-understudy": (["understudy==0.6.0"], ["test_cases"]),
     "httpx": (["httpx==0.28.1", "httpx2==2.16.2"], ["test_labels"]),
     "requests": (["requests==2.34.2", "urllib3==2.8.0"], ["test_labels"]),
@@ -108,13 +108,13 @@ def size_of(folder):
 
 
 def build(folder):
-    """The wheel and the sdist, built twice without a network: both times the same bytes."""
+    """Builds the wheel and the sdist twice without a network, and checks that both builds have the same bytes."""
     python = make_environment(folder / "builder", "build==1.3.0", "hatchling==1.27.0")
     digests = []
     for name in ("first", "second"):
         source = folder / name / "source"
         shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
-        # Any address outside would be refused: nothing is fetched.
+        # The proxy's port is closed, so the build fails if it fetches anything.
         offline = {**os.environ, "PIP_NO_INDEX": "1", "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
         out = folder / name / "out"
         check(run(python, "-m", "build", "--no-isolation", "--outdir", out, source, env=offline))
@@ -125,7 +125,7 @@ def build(folder):
 
 
 def check_types(folder, wheel):
-    """A user's file passes mypy --strict and pyright, which read the types of the installed package."""
+    """Checks that a user's file passes mypy --strict and pyright, which read the types of the installed package."""
     python = make_environment(folder / "types", wheel, "mypy==2.4.1", "pyright==1.1.414")
     user = folder / "user.py"
     user.write_text(USER_FILE, "utf-8")
@@ -143,7 +143,7 @@ def check_case(folder, wheel, name):
     site = next((folder / name).rglob("site-packages"))
     own = size_of(site / "understudy_gateway")
     print(f"{name}: installed in {seconds:.0f} s, {size_of(site):.0f} MB with pip, of which ours {own:.2f} MB", flush=True)
-    # Away from the sources, so that the installed package is tested.
+    # The tests run in a copy of their folder, so that they import the installed package and not the sources.
     place = folder / "copy"
     if not place.exists():
         shutil.copytree(HERE, place / "python/tests", ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""A scripted model provider over a real socket: Anthropic messages, OpenAI chat completions and responses, whole and streamed."""
+"""A scripted model provider on a real socket: Anthropic messages, OpenAI chat completions and responses, with or without streaming."""
 
 import json
 import threading
@@ -9,11 +9,10 @@ INPUT_TOKENS, OUTPUT_TOKENS = 100, 20
 
 
 class Provider(Service):
-    """`script(turn)` gives the answer to a request: `{"text": …, "calls": [(name, input), …]}`, or `{"status": 500}`.
+    """A provider whose answers come from `script(turn)`: `{"text": …, "calls": [(name, input), …]}`, or `{"status": 500}`.
 
     `turn` has `system`, `asked` (the text of the first user message), `results` (of tools, in order), `number` (from 1) and
-    `all`, the body.
-    `{"cut": True}` breaks a stream in the middle.
+    `all` (the request's body). With `{"cut": True}` in an answer, its stream breaks off in the middle.
     """
 
     def __init__(self, script):

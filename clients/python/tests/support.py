@@ -1,4 +1,4 @@
-"""What the tests share: the cases of both languages, and a scripted service over a real socket."""
+"""Helpers of all tests: the test cases for both languages, and a scripted service on a real socket."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import understudy_gateway  # noqa: E402,F401
 
-# A limit for what should end at all: a busy machine may be slow, but only a fault takes this long.
+# A timeout that only a fault exceeds, even on a busy machine.
 PATIENCE_S = 60
 
 
@@ -32,7 +32,7 @@ class Request:
 
 
 class Service:
-    """Keeps the requests that it gets. `answer(request)` gives status, body and headers; None: the connection breaks."""
+    """A server that records its requests. `answer(request)` returns status, body and headers; None closes the connection."""
 
     def __init__(self, answer=lambda request: (200, {}, {})):
         self.answer = answer
@@ -42,7 +42,7 @@ class Service:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            # Head and body go out as one.
+            # Buffer the answer, so that head and body are sent together.
             wbufsize = -1
 
             def handle_one(self):
@@ -84,7 +84,7 @@ class Service:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def wait_for(self, is_reached):
-        """Waits until the requests so far fulfil something."""
+        """Waits until `is_reached` is true for the requests received so far."""
         with self._changed:
             if not self._changed.wait_for(lambda: is_reached(self.requests), PATIENCE_S):
                 raise AssertionError(f"it did not come; there were {[one.path for one in self.requests]}")

@@ -1,4 +1,4 @@
-"""The client for coroutines: it asks for the same as the other one, and never blocks the loop."""
+"""Tests of the client for coroutines: it sends the same requests as the blocking client, and never blocks the event loop."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ FOUND = {"traces": [{"fields": {"situation": "s", "dead_ends": "", "unlock": "u"
 
 class TheAsyncClient(unittest.TestCase):
     def ask(self, answer, work, **options):
-        """What `work` gives, and the requests that the service got."""
+        """Runs `work` with a client. Returns its result, and the requests that the service received."""
 
         async def main(service):
             async with understudy_gateway.AsyncUnderstudy("k", service.url, **{"timeout": PATIENCE_S, **options}) as u:

@@ -1,4 +1,4 @@
-"""The cases for both languages (clients/cases), and further ones only for Python."""
+"""Runs the test cases for both languages (clients/cases), and further tests only for Python."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ from understudy_gateway import _agent_steps, _difficulty, _labels, _outcome, _te
 
 class ThePackage(unittest.TestCase):
     def test_is_python_3_9_and_imports_the_standard_library_alone(self):
-        # The integrations import the framework that they are for.
+        # Each integration imports its framework.
         integrations = {"langchain.py", "openai_agents.py", "anthropic.py", "claude_agent_sdk.py", "litellm.py"}
         standard = getattr(sys, "stdlib_module_names", None)
         for path in (HERE.parent / "understudy_gateway").glob("*.py"):
@@ -147,7 +147,7 @@ class Events(unittest.TestCase):
 
 
 class AgentSteps(unittest.TestCase):
-    """What the integrations make of answers and results."""
+    """The steps that integrations make from answers and results."""
 
     NAMES = ("action", "action_input", "thought", "observation", "is_error", "tokens")
 
@@ -198,7 +198,7 @@ class AgentSteps(unittest.TestCase):
 
 class RunStarts(unittest.TestCase):
     def start(self, options):
-        """The body of the one start that goes out."""
+        """Starts a run with these options. Returns the body of the request that the client sends."""
         with Service() as service:
             u = understudy_gateway.Understudy("k", service.url, on_warning=lambda _: None)
             u.start(**options)

@@ -1,4 +1,4 @@
-"""The Claude Agent SDK, with and without Understudy: the real package and the client in it, against a scripted provider."""
+"""The Claude Agent SDK, with and without Understudy: the real package with its Claude Code, against a scripted provider."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ class ClaudeAgentSdk(Trial):
         async def find(given):
             return {"content": [{"type": "text", "text": search(**given)}]}
 
-        # The client asks nothing but its model, and repeats nothing.
+        # With these settings, Claude Code sends requests only to its model, and does not retry.
         env = {
             "HOME": self.home, "ANTHROPIC_BASE_URL": place.url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "127.0.0.1,localhost",
             "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "IS_SANDBOX": "1",
@@ -87,9 +87,9 @@ class ClaudeAgentSdk(Trial):
             return told
 
     def tell_turns(self, turns):
-        # A sub-agent has another id each time, and says how long it took.
+        # The id of a sub-agent and its duration differ from run to run.
         told = re.sub(r"agentId: \w+|duration_ms: \d+", "", json.dumps(turns))
-        # A client whose consumer leaves may have sent one more request by then.
+        # If the consumer stops early, Claude Code may already have sent one more request.
         return json.loads(told)[: self.turns_compared]
 
     @staticmethod
@@ -163,7 +163,7 @@ class ClaudeAgentSdk(Trial):
         self.assertEqual(logged.actions(), [SEARCH, "respond", "Agent", "respond"])
         self.assertEqual(logged.steps[1]["action_input"], "It said: found deep")
         self.assertEqual(logged.steps[2]["thought"], "I delegate.")
-        # Of an answer with a call, the client reports only the output tokens at its beginning; the end of the agent corrects that.
+        # For an answer with a call, Claude Code reports only the first output tokens. Its report at the end has the right sum.
         partial = INPUT_TOKENS + 1
         self.assertEqual([step["tokens"] for step in logged.steps], [partial, TOKENS, partial, 2 * TOKENS - partial])
 

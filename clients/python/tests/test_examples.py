@@ -1,4 +1,4 @@
-"""Each of `examples/python` as a separate process: what it prints, and what the service gets."""
+"""Runs each program of `examples/python` as a process, and checks its output and the requests to the service."""
 
 import importlib.util
 import os
@@ -12,7 +12,7 @@ from provider import Provider
 from support import HERE, PATIENCE_S, Service
 
 EXAMPLES = HERE.parent.parent.parent / "examples/python"
-# The packages that each needs, and its framework.
+# For each example: the packages that it needs, and the name of its framework.
 NEEDS = {
     "anthropic_agent": (["anthropic"], "claude-messages"),
     "claude_agent": (["claude_agent_sdk"], "claude-agent-sdk"),
@@ -25,7 +25,7 @@ NEEDS = {
 def script(turn):
     if turn["results"]:
         return {"text": "; ".join(turn["results"])}
-    # The Claude Agent SDK puts the name of the server before it.
+    # The Claude Agent SDK puts the tool server's name before the tool's name.
     name = next((name for name in ("mcp__finder__search", "search") if name in turn["all"]), "")
     return {"calls": [(name, {"query": "Ada"})]}
 

@@ -1,4 +1,4 @@
-"""The agent's own result is the same as without the library, whatever the service does or fails to do."""
+"""Tests that the agent's result is the same as without the library, however the service behaves or fails."""
 
 import itertools
 import os
@@ -38,7 +38,7 @@ def work(run, thrown=None):
 
 
 class Silence:
-    """Takes connections and says nothing."""
+    """A server that accepts connections and never answers."""
 
     def __init__(self):
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -51,7 +51,7 @@ class Silence:
         self._socket.close()
 
     def connections(self):
-        """How many came so far."""
+        """Returns the number of connections so far."""
         self._socket.settimeout(0)
         count = 0
         while True:
@@ -63,7 +63,7 @@ class Silence:
 
 
 class Trickle:
-    """Answers without an end: a byte at a time, or as fast as it goes."""
+    """A server whose answers never end. It sends `part` again and again, with pauses of `pause_s`."""
 
     def __init__(self, part, pause_s):
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -117,7 +117,7 @@ class TheAgent(unittest.TestCase):
         return u
 
     def hold(self, url, **options):
-        """Result and exception are the same as without the library, run by run, and afterwards the library still works."""
+        """Checks that each run has the same result or exception as without the library, and that the library's counters are right."""
         alone = work(None)
         u = self.client(url, **options)
         for _ in range(3):
@@ -142,14 +142,14 @@ class TheAgent(unittest.TestCase):
         self.hold(closed_port())
 
     def test_is_the_same_where_the_name_leads_nowhere(self):
-        # A look-up that hangs, as of a name server that is not there.
+        # Simulates a name lookup that hangs because the name server does not answer.
         with mock.patch.object(socket, "getaddrinfo", side_effect=lambda *_: threading.Event().wait(PATIENCE_S)):
             self.hold("http://service.example")
 
     def test_is_the_same_where_nobody_answers_and_that_costs_one_timeout(self):
         with Silence() as service:
             u = self.client(service.url, live_streaming_enabled=False)
-            # A machine that is busy with other things must not seem to wait for the circuit.
+            # A long cool-down, so that the circuit stays open during the test even on a busy machine.
             with mock.patch.object(_circuit.Circuit, "_COOL_DOWN_S", 10 * PATIENCE_S), u.run(task="count") as run:
                 u._caller.circuit.note_answer()
                 self.assertEqual([run.patterns() for _ in range(50)], [""] * 50)
@@ -241,7 +241,7 @@ class TheAgent(unittest.TestCase):
 
     def test_does_not_wait_for_a_step_to_be_sent(self):
         is_done = threading.Event()
-        # Nothing is answered before the agent has finished: an agent that waited would not.
+        # The service answers only after the agent has finished. So an agent that waits for an answer would not finish.
         with Service(lambda _: (200, {"is_done": is_done.wait(PATIENCE_S)}, {})) as service:
             u = self.client(service.url, timeout=PATIENCE_S, e_traces_enabled=False)
             with u.run(task="count") as run:
@@ -437,7 +437,7 @@ class TheQueue(unittest.TestCase):
             for _ in range(20):
                 run.step(action="a")
             run.finish()
-            # The finish goes out after the last step's evaluation.
+            # The client sends the finish after the evaluation of the last step.
             service.wait_for(is_finished)
             got = [run.intervention() for _ in range(17)]
             self.assertEqual([one.text for one in got[:16]], [f"text {index}" for index in range(5, 21)])

@@ -1,4 +1,4 @@
-"""Labels on requests to models, over real sockets: by each HTTP library and by the SDKs, where they are installed."""
+"""Tests of labels on requests to models, over real sockets, with each HTTP library and SDK that is installed."""
 
 import asyncio
 import concurrent.futures
@@ -87,7 +87,7 @@ def with_aiohttp(url, headers=None):
 
 
 class Transport:
-    """What holds for each of them; below there is one class for each."""
+    """Tests for every HTTP library; each library has a subclass below."""
 
     post = None
 
@@ -100,7 +100,7 @@ class Transport:
         self.service = Service(lambda _: (200, {}, {}))
         self.service.__enter__()
         self.addCleanup(self.service.__exit__)
-        # Nothing of this machine's own proxies.
+        # Ignore this machine's proxy settings.
         clean = {name: "" for name in os.environ if name.lower().endswith("_proxy")}
         patch = mock.patch.dict(os.environ, {**clean, "no_proxy": "*", "SVC_HOSTS": ""})
         patch.start()
@@ -169,7 +169,7 @@ class Transport:
         with run_scope(self.name):
             self.ask()
             for _ in range(3):
-                # Each library has its own name for it.
+                # Each library raises its own class of exception.
                 with self.assertRaises(Exception) as caught:
                     type(self).post(closed)
                 self.assertNotIsInstance(caught.exception, AssertionError)
@@ -177,7 +177,7 @@ class Transport:
         self.assertEqual(self.labels(), [(self.name, "1"), (self.name, "2")])
 
     def test_numbers_each_attempt_and_redirect_on_the_wire(self):
-        # 308 of a POST is followed by all but urllib, which ends with it.
+        # All libraries except urllib follow a 308 after a POST; urllib raises an HTTPError.
         self.service.answer = lambda _: (308 if len(self.service.requests) == 1 else 200, {}, {"location": LLM})
         with run_scope(self.name):
             try:
@@ -228,7 +228,7 @@ class Urllib3(Transport, unittest.TestCase):
 
 
 class OfHttpx:
-    """What httpx and httpx2 have in common."""
+    """Tests for httpx and httpx2."""
 
     library = None
 
@@ -255,7 +255,7 @@ class OfHttpxAsync:
 
 
 async def request_in_tasks(test, post):
-    """Three scopes side by side, each with ten requests side by side."""
+    """Sends ten concurrent requests in each of three concurrent scopes."""
 
     async def work(name):
         with run_scope(name):
@@ -413,12 +413,12 @@ SDKS = {
 
 
 class Sdks(unittest.TestCase):
-    """The real packages against a fake provider: whatever HTTP library an SDK uses today, its requests are labelled."""
+    """Real SDKs against a fake provider: their requests are labelled, whichever HTTP library an SDK uses."""
 
     def setUp(self):
         clean = {name: "" for name in os.environ if name.lower().endswith("_proxy")}
         settings = {"no_proxy": "*", "SVC_HOSTS": "", "AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "3"}
-        # LiteLLM fetches a list of prices otherwise.
+        # Otherwise LiteLLM fetches a list of prices.
         settings["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         patch = mock.patch.dict(os.environ, {**clean, **settings})
         patch.start()
@@ -430,7 +430,7 @@ class Sdks(unittest.TestCase):
             self.skipTest(f"{name} is not installed")
         for ask in SDKS[name]:
             with self.subTest(ask.__name__), Service() as provider:
-                # The first attempt fails, so that the SDK itself sends another.
+                # The first attempt fails, so that the SDK retries.
                 provider.answer = lambda request, provider=provider: (
                     (503, {}, {"retry-after-ms": "1"}) if len(provider.requests) == 1 else self.answer(request)
                 )
@@ -439,7 +439,7 @@ class Sdks(unittest.TestCase):
                     try:
                         self.assertEqual(ask(provider.url), "hello")
                     except Exception:
-                        # LiteLLM repeats nothing by default.
+                        # LiteLLM does not retry by default.
                         self.assertEqual(ask(provider.url), "hello")
                     self.assertEqual(ask(provider.url), "hello")
                 self.assertEqual(ask(provider.url), "hello")
@@ -495,7 +495,7 @@ class Generators(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
         understudy_gateway.install_labels()
-        # Its answers do not matter here: it gets the events of the runs.
+        # The service that receives the events of the runs; no test uses its answers.
         self.events = Service(lambda _: (200, {}, {}))
         self.events.__enter__()
         self.addCleanup(self.events.__exit__)
@@ -503,7 +503,7 @@ class Generators(unittest.TestCase):
         self.addCleanup(self.client.close)
 
     def label(self):
-        """The run that a request of this context is labelled with."""
+        """Sends a request in this context. Returns the run in its label; None: no label."""
         with_urllib(self.service.url + LLM)
         return self.service.requests[-1].headers.get("x-svc-run")
 

@@ -1,4 +1,4 @@
-"""An agent of LangGraph without langchain, which older versions of langchain-core have, too."""
+"""An agent of LangGraph without the package langchain. It also works with older versions of langchain-core."""
 
 import asyncio
 import unittest
@@ -23,7 +23,7 @@ class LangGraph(Trial):
 
     def agent(self, place):
         with warnings.catch_warnings():
-            # Newer versions prefer create_agent of langchain.
+            # Newer versions warn that `create_react_agent` is deprecated.
             warnings.simplefilter("ignore")
             model = ChatOpenAI(model="m", base_url=f"{place.url}/v1", max_retries=0)
             return create_react_agent(model, [tool(search)])

@@ -18,7 +18,7 @@ ASKED = [{"role": "system", "content": "Look."}, {"role": "user", "content": "Wh
 
 
 def run_tools(message):
-    """The messages that bring the results, of an agent as one writes it by hand."""
+    """Runs the calls of an answer. Returns the messages with their results."""
     import json
 
     results = [

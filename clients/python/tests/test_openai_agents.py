@@ -26,7 +26,7 @@ class OpenAIAgents(Trial):
         self.wire = OpenAIResponsesModel
 
     def agent(self, place, tools=(search,), name="Finder", **options):
-        # No connection outlives the loop of its test.
+        # Close each connection after its request, so that none outlives the event loop of the test.
         head = {"connection": "close"}
         client = openai.AsyncOpenAI(api_key="k", base_url=f"{place.url}/v1", max_retries=0, default_headers=head)
         return Agent(

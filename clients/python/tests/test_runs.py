@@ -1,4 +1,4 @@
-"""Runs as decorators and in threads, their parents and frameworks: what the service gets, over a real socket."""
+"""Tests of the requests that runs send over a real socket: decorators, threads, parents, frameworks and late streams."""
 
 import asyncio
 import concurrent.futures
@@ -24,7 +24,7 @@ class Runs(unittest.TestCase):
         self.addCleanup(self.u.close, PATIENCE_S)
 
     def sent(self):
-        """The starts, and the outcomes by the names of the runs, of everything so far."""
+        """Returns the bodies of all starts so far, and the outcomes by run id."""
         self.assertTrue(self.u.flush(PATIENCE_S))
         starts = [one.body for one in self.service.requests if one.path == "/v1/monitor/runs"]
         ends = [one for one in self.service.requests if one.path.endswith("/finish")]

@@ -31,7 +31,7 @@ class TheService(unittest.TestCase):
         return u
 
     def finish_again(self, run_id, outcome):
-        """What the service says of a run that ended so: the same outcome again is the same answer."""
+        """Finishes a run again. With the same outcome, the service answers as it did the first time."""
         return self.u.api.finish_run(id=run_id, outcome=outcome)
 
     def test_takes_a_run_with_its_steps_in_order(self):
@@ -84,7 +84,7 @@ class TheService(unittest.TestCase):
             cursor = page.get("next_cursor")
             if not cursor:
                 break
-        # The first ones, without a hole.
+        # The service has the first steps, without a gap.
         self.assertGreaterEqual(len(indexes), 100)
         self.assertEqual(sorted(indexes), list(range(len(indexes))))
 

@@ -1,4 +1,4 @@
-"""Runs an agent with and without Understudy against the same scripted provider: its answers must be the same."""
+"""Runs an agent with and without Understudy against the same scripted provider, and checks that the results are the same."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ TOKENS = INPUT_TOKENS + OUTPUT_TOKENS
 
 
 def searches(*queries, text="Let me look."):
-    """A script: the model calls `search` with all queries side by side, then says what came back."""
+    """Returns a script: the model makes one parallel call of `search` for each query, and then repeats the results."""
 
     def script(turn):
         if turn["results"]:
@@ -41,7 +41,7 @@ class Place:
 
 
 class Watched:
-    """What the service got of the watched run."""
+    """The requests of the watched run that the service received."""
 
     def __init__(self, requests, run_id):
         starts = [one.body for one in requests if one.path == "/v1/monitor/runs" and one.body["run_id"] == run_id]
@@ -72,7 +72,7 @@ class Trial(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def result_of(self, work, place):
-        """The agent's result, or the class and the words of its exception."""
+        """Returns the agent's result, or the class and the message of its exception."""
         try:
             result = work(place)
             return asyncio.run(result) if inspect.iscoroutine(result) else result
@@ -80,7 +80,7 @@ class Trial(unittest.TestCase):
             return type(thrown), re.sub(r"127\.0\.0\.1:\d+", "it", str(thrown))
 
     def tell_turns(self, turns):
-        """The requests that the provider got, as they are compared."""
+        """Returns the provider's requests in the form in which they are compared; a subclass may remove what always differs."""
         return turns
 
     def compare(self, script, work, service=None):
@@ -93,7 +93,7 @@ class Trial(unittest.TestCase):
             self.addCleanup(u.close, 0)
 
             def watched(place):
-                # The scope is entered where the agent runs, and its exception goes through it.
+                # The agent runs inside the run's scope, and an exception of the agent passes through the scope.
                 result = None
                 with u.run(task="t", run_id="watched"):
                     result = work(place)
@@ -109,7 +109,7 @@ class Trial(unittest.TestCase):
         return logged
 
     def read_late(self, script, begin, read):
-        """What is logged of a stream that begins in the scope of a run and is read behind it: synchronously, or in a coroutine."""
+        """Begins a stream in the scope of a run and reads it after the scope. Returns the result of `read`, and what was logged."""
         with Provider(script) as provider, Service() as events:
             u = understudy_gateway.Understudy("k", events.url, timeout=PATIENCE_S)
             self.addCleanup(u.close, 0)
@@ -130,8 +130,7 @@ class Trial(unittest.TestCase):
             return result, Watched(events.requests, "late")
 
     def intervene(self, work, turns=6):
-        """An agent that repeats itself until it gets an intervention. Returns the model's inputs, in the order of its
-        turns."""
+        """Runs an agent that repeats itself until it gets an intervention. Returns the system prompt of each of the model's turns."""
 
         def script(turn):
             if "STOP" in turn["system"] or turn["number"] >= turns:
@@ -153,7 +152,7 @@ class Trial(unittest.TestCase):
             u = understudy_gateway.Understudy("k", events.url, timeout=PATIENCE_S)
             self.addCleanup(u.close, 0)
             with u.run(task="t", run_id="watched") as run:
-                # The agent waits for it before it asks the model again, so that the test does not depend on time.
+                # The agent waits for the intervention before it calls the model again, so that the test does not depend on time.
                 received, take = threading.Event(), run._take
 
                 def take_and_tell(said):
