@@ -18,7 +18,7 @@ ASKED = [{"role": "system", "content": "Look."}, {"role": "user", "content": "Wh
 
 
 def run_tools(message):
-    """Runs the calls of an answer. Returns the messages with their results."""
+    """Runs the calls of an answer. Returns the answer and the messages with the results."""
     import json
 
     results = [
