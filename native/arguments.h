@@ -1,6 +1,6 @@
 /**
- * Reads the addons' arguments from JavaScript and returns results. Plain Node-API. For a wrong argument, the
- * functions here throw in JavaScript and return false.
+ * Reads arguments that JavaScript passes to the addons, and creates results for JavaScript. Uses only Node-API. The
+ * functions that read an argument throw in JavaScript and return false if it is invalid.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/** The call's arguments, at least `count` of them. */
+/** Reads the first `count` arguments of a call. Throws in JavaScript and returns false if there are fewer. */
 inline bool ReadArguments(napi_env env, napi_callback_info info, size_t count, napi_value* arguments) {
   size_t given = count;
   if (napi_get_cb_info(env, info, &given, arguments, nullptr, nullptr) != napi_ok || given < count) {
@@ -24,7 +24,7 @@ inline bool ReadArguments(napi_env env, napi_callback_info info, size_t count, n
   return true;
 }
 
-/** A typed array of this type. Throws in JavaScript and returns false for anything else. */
+/** Reads a typed array of this type. Throws in JavaScript and returns false for any other value. */
 template <typename T>
 bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T** data, size_t* length) {
   napi_typedarray_type type;
@@ -39,7 +39,7 @@ bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T*
   return true;
 }
 
-/** A 32-bit integer, at least `least`. */
+/** Reads a 32-bit integer that is at least `least`. */
 inline bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) != napi_ok) {
@@ -60,8 +60,8 @@ inline napi_value MakeNumber(napi_env env, double value) {
 }
 
 /**
- * setWidestLevel(level): limits the instructions in the whole process to those of the level. Level 0 has what every
- * processor of this architecture has. For tests, while no other thread is in the addon.
+ * setWidestLevel(level): limits the addon, in the whole process, to the instructions of this level. Level 0 is the
+ * baseline of the architecture. Only for tests, while no other thread runs a function of the addon.
  * @returns the level in use, which is lower if the processor has fewer instructions
  */
 template <uint32_t (*use)(uint32_t level)>

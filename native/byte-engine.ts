@@ -7,7 +7,7 @@ import type { ByteEngine } from './byte-functions.ts';
 import { fallback } from './fallback.ts';
 import { loadFunctions, type Widths } from './load-functions.ts';
 
-/** From this length on, a native call is faster. */
+/** For copies of at least this length, a call of the addon is faster than `set`. */
 const NATIVE_COPY_BYTES = 1_024;
 
 /** Copies bytes; both memories may be shared. @throws {RangeError} if they do not fit */
@@ -27,7 +27,7 @@ export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat(parts);
 }
 
-/** The addon; null if it was not compiled, or was compiled for another platform or from other sources. */
+/** The addon; null if it was not compiled, was compiled for another platform, or lacks one of the functions. */
 export function loadAddon(): (ByteEngine & Widths) | null {
   const names = Object.keys({ ...fallback, setWidestLevel: null }).filter((name) => name !== 'kind');
   const addon = loadFunctions<ByteEngine & Widths>('bytes.node', names);

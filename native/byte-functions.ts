@@ -1,8 +1,8 @@
 /**
- * The interface of the byte addon and its TypeScript fallback. Types.
+ * The interface of the byte addon and its TypeScript fallback. Only types.
  */
 
-/** Work on bytes that is faster outside of JavaScript. Offsets beyond the bytes are a RangeError. */
+/** Functions on bytes that are faster in C++ than in JavaScript. They throw a RangeError for offsets beyond the bytes. */
 export interface ByteEngine {
   readonly kind: 'native' | 'typescript';
 
@@ -17,24 +17,25 @@ export interface ByteEngine {
   findSuspects(bytes: Uint8Array, from: number, to: number, marks: Float64Array): number;
 
   /**
-   * The first position in [from, to) at which a needle begins (it may end beyond `to`); -1 without one, -2 if the bytes
-   * are made to slow the search down.
-   * @param needles each with its length before it, as `packNeedles` makes them
+   * Finds the first position in [from, to) at which a needle begins; the needle may end beyond `to`.
+   * @param needles the result of `packNeedles`
+   * @returns the position; -1 if no needle was found; -2 if the search reached its limit of compared bytes, which only
+   *   bytes made to slow it down should cause
    */
   findAnyNeedle(bytes: Uint8Array, from: number, to: number, needles: Uint8Array): number;
 
   /**
-   * The position in [from, to) of `chars` consecutive bytes of base64 (any variant, escaped slashes too); -1 without
-   * one.
+   * The position in [from, to) of `chars` consecutive bytes of base64 or base64url, including escaped slashes; -1 if
+   * not found.
    */
   findLongBase64(bytes: Uint8Array, from: number, to: number, chars: number): number;
 
-  /** The first position in [from, to) of an escaped token character (`\u002d`, `%2D`, UTF-16); -1 without one. */
+  /** The first position in [from, to) of an escaped token character (`\u002d`, `%2D`, UTF-16); -1 if not found. */
   findEscape(bytes: Uint8Array, from: number, to: number): number;
 
   /**
    * Whether the bytes need no further search: they contain no suspect, no needle, no escaped token character, and no
-   * base64 of `chars` characters. One call for the usual body.
+   * base64 of `chars` characters. Most bodies need only this call.
    */
   isPlain(bytes: Uint8Array, needles: Uint8Array, chars: number): boolean;
 
@@ -50,8 +51,9 @@ export interface ByteEngine {
   copyBytes(from: Uint8Array, into: Uint8Array, at: number): void;
 
   /**
-   * `copyBytes` for a copy that is not read soon. It bypasses the processor's caches, so they keep the data in use
-   * and need not load the memory that is overwritten. It takes a third of the time if that memory is not in a cache.
+   * Like `copyBytes`, for a copy that is not read soon. The stores bypass the processor's caches, so the caches keep
+   * the data in use and do not load the memory that is overwritten. If that memory is not in a cache, the copy takes a
+   * third of the time.
    */
   copyBytesAside(from: Uint8Array, into: Uint8Array, at: number): void;
 

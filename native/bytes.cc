@@ -1,9 +1,9 @@
 /**
- * The capture writer's byte functions in C++. Each function equals the function of the same name in `fallback.ts`,
- * which documents it; `test/native` compares the two. Plain Node-API, so that one binary works with every version of
- * Node. Any thread: no state is kept between calls.
- * The work is in the headers of `bytes/`, one subject each, so that the compiler can inline all loops. This file has
- * the functions that JavaScript calls.
+ * The capture writer's byte functions in C++. `byte-functions.ts` documents them; `fallback.ts` has functions with the
+ * same names and results, and `test/native` compares the two. Uses only Node-API, so one binary works with every
+ * version of Node. Any thread: no state is kept between calls.
+ * The algorithms are in the headers of `bytes/`, so that the compiler can inline all loops. This file has only the
+ * functions that JavaScript calls.
  */
 #include <node_api.h>
 

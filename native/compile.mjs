@@ -1,12 +1,12 @@
 /**
- * Compiles the native code, the addons in this folder (one of them includes hnswlib), with only a C++ compiler. npm
- * runs it after an install (`postinstall`); by hand: `node native/compile.mjs [compiler]`. Plain JavaScript for Node
- * 14 and newer, because npm may run it with the machine's own Node.
- * It does not use node-gyp, which needs python3 and make, and downloads Node's headers from nodejs.org. Node-API is
- * stable, its headers are a package, and one file needs one call of the compiler. Up-to-date addons are not compiled
- * again.
- * It never fails an install: without a compiler the program runs, but slower. `native/` has a TypeScript fallback for
- * bytes, texts and vectors; searches use an exact index; sockets work as in Node; and data for other processes goes
+ * Compiles the addons in this folder. It needs only a C++ compiler. npm runs it after an install (`postinstall`); to
+ * run it by hand: `node native/compile.mjs [compiler]`. Plain JavaScript for Node 14 and newer, because npm may run it
+ * with the machine's own Node.
+ * It does not use node-gyp, because node-gyp needs python3 and make and downloads Node's headers from nodejs.org. The
+ * headers of Node-API come from a package, and one call of the compiler builds an addon. Up-to-date addons are not
+ * compiled again.
+ * A missing compiler does not fail the install; the program is only slower. Bytes, texts and vectors are then
+ * processed in TypeScript; searches use an exact index; sockets work as in Node; and data for other processes goes
  * through a pipe.
  */
 
@@ -68,13 +68,13 @@ export function listAddons() {
   return addons;
 }
 
-/** The headers of an addon, in the folder with its name. */
+/** The headers of an addon. They are in the folder with its name. */
 function listParts(name) {
   const folder = join(here, name);
   return existsSync(folder) ? listSources(folder) : [];
 }
 
-/** A package's folder, wherever npm installed it; null if it is not installed. */
+/** The folder in which npm installed a package; null if it is not installed. */
 function findPackage(name) {
   try {
     return dirname(require.resolve(`${name}/package.json`));
@@ -83,7 +83,7 @@ function findPackage(name) {
   }
 }
 
-/** The first C++ compiler that answers, starting with the one that the command line names; null if none does. */
+/** The first C++ compiler that runs, beginning with the one named on the command line; null if none runs. */
 function findCompiler() {
   return findFirst([...process.argv.slice(2, 3), 'c++', 'g++', 'clang++']);
 }
@@ -122,7 +122,7 @@ export function listArguments(addon, ways = ['-O3', '-DNDEBUG']) {
   ];
 }
 
-/** Digest of everything from which the binary is made, so that each change causes a new compilation. */
+/** Digest of all inputs of a compilation. A different digest causes a new compilation. */
 function sumSources(addon, compilerVersion, given) {
   const sum = createHash('sha256');
   sum.update([process.platform, process.arch, compilerVersion, ...given].join('\n'));
@@ -153,8 +153,8 @@ export function compile(addon, { compiler, version }, ways) {
   const sum = sumSources(addon, version, given);
   if (existsSync(addon.target) && existsSync(sumFile) && readFileSync(sumFile, 'utf8') === sum) return null;
   mkdirSync(dirname(addon.target), { recursive: true });
-  // Written under another name and renamed: a process that has loaded the old file keeps it, and none sees an
-  // incomplete file.
+  // The compiler writes a temporary file, which is then renamed. A process that has loaded the old file keeps it, and
+  // no process can load an incomplete file.
   const draft = `${addon.target}.${process.pid}.tmp`;
   const { status, stderr, error } = spawnSync(compiler, [...given, '-o', draft], {
     encoding: 'utf8',

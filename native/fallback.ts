@@ -1,7 +1,7 @@
 /**
- * The capture writer's byte functions in TypeScript, with their documentation. `bytes.cc` has the same functions with
- * the same names and the same results, several times faster. This file is used if that could not be compiled. Pure;
- * any thread.
+ * The capture writer's byte functions in TypeScript (`byte-functions.ts` documents them). `bytes.cc` has functions with
+ * the same names and results, which are several times faster. This file is used if the addon could not be compiled.
+ * Pure; any thread.
  */
 import { findEscape } from '../src/redaction/escapes.ts';
 import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';
@@ -39,7 +39,7 @@ function endsWith(bytes: Uint8Array, lowest: number, at: number, word: string): 
   return true;
 }
 
-/** State about the token of the last run, so that each byte of a long token is read only once. */
+/** Remembers the token of the last run, so that each byte of a long token is read only once. */
 class TokenWalk {
   #token = 0;
   /** End of the last run; -1 before the first. */
@@ -85,13 +85,13 @@ class TokenWalk {
 }
 
 function isSuspect(bytes: Uint8Array, start: number, end: number, walk: TokenWalk): boolean {
-  // Called first, because it must see every run.
+  // Called first, because it must be called for every run.
   const isLabelled = walk.isLabelled(bytes, start, end);
   if (isLabelled || (start >= 3 && bytes[start - 1] === 0x2e)) return true;
   return holdsBeginning(bytes, start, end) || beginsLikeKey(bytes, start, end);
 }
 
-/** Checks arguments as the addon does, so that both report a mistake. */
+/** Checks arguments like the addon, so that both throw for invalid ones. */
 function checkRange(bytes: Uint8Array, from: number, to: number): void {
   if (!(from >= 0 && from <= bytes.length && to >= 0 && to <= bytes.length))
     throw new RangeError('an offset is outside of the bytes');
@@ -260,6 +260,6 @@ export const fallback: ByteEngine = {
     fallback.copyBytes(from, into, at);
   },
 
-  // JavaScript knows no addresses.
+  // JavaScript has no access to memory addresses.
   measureMisalignment: () => -1,
 };

@@ -1,12 +1,12 @@
 /**
- * Vector graphs in native code (graph.cc), for src/search/hnsw-index.ts, and indexes that threads share, for
- * src/search/index-catalog.ts. There is no fallback: without the addon, every search compares with all vectors, on
- * the index's thread. Any thread; a handle belongs to the thread that made it.
+ * Interface of the graph addon (graph.cc): vector graphs, which src/search/hnsw-index.ts uses, and indexes that threads
+ * share, which src/search/index-catalog.ts uses. There is no fallback: if the addon is missing, every search compares
+ * all vectors on the index's thread. Any thread; only the thread that created a handle may use it.
  */
 import { loadFunctions, type Widths } from './load-functions.ts';
 
 declare const graphMark: unique symbol;
-/** A graph, freed with the handle. */
+/** Handle of a graph. The graph is freed when the handle is garbage-collected. */
 export interface Graph {
   readonly [graphMark]: true;
 }
@@ -18,7 +18,7 @@ export interface CatalogHandle {
 }
 
 declare const sharedMark: unique symbol;
-/** A shared index, on the thread that changes it. */
+/** Handle of a shared index, for the thread that changes it. */
 export interface SharedHandle {
   readonly [sharedMark]: true;
 }
@@ -33,15 +33,15 @@ export const NO_SHARED_ID = 2 ** 32 - 1;
  */
 interface SharedChanges {
   /**
-   * Threads of the process find it by its key until it is closed or its thread ends. It replaces an earlier catalog
-   * with the same key.
+   * Opens a catalog, which replaces an earlier one with the same key. All threads of the process find it by its key
+   * until it is closed or its thread ends.
    */
   openCatalog(key: string): CatalogHandle;
   closeCatalog(catalog: CatalogHandle): void;
-  /** From now on, searches that pass this text find the indexes. With an empty text, no search finds them. */
+  /** Makes the indexes available to searches that pass this `vectorsId`. An empty one hides them from all searches. */
   serveCatalog(catalog: CatalogHandle, vectorsId: string): void;
   /**
-   * @param group of indexes that are listed together; empty: no group
+   * @param group name of a group of indexes that are listed together; empty: no group
    * @param blockBits each block except the last has 2^`blockBits` vectors
    * @throws Error if the name is in use
    */
@@ -54,45 +54,50 @@ interface SharedChanges {
   ): SharedHandle;
   beginChange(index: SharedHandle): void;
   endChange(index: SharedHandle): void;
-  /** Zeroed memory for that many stored vectors (src/search/packed-vector.ts). It replaces the block with this number, or follows the last block. */
+  /**
+   * Allocates a block with zeroed memory for `vectors` stored vectors (src/search/packed-vector.ts). It replaces the
+   * block with this number or follows the last block.
+   */
   makeVectorBlock(index: SharedHandle, number: number, vectors: number): Uint8Array;
-  /** Removes the last block, which holds no vector. */
+  /** Removes the last block, which must not contain a vector. */
   dropBlock(index: SharedHandle): void;
   /** Adds a vector at the end; the caller writes its numbers there. */
   enterVector(index: SharedHandle, id: number): void;
-  /** Removes a vector; the last one takes its position, and the caller moves the numbers. */
+  /** Removes a vector. The last vector takes its position; the caller moves the numbers of the last vector. */
   leaveVector(index: SharedHandle, id: number): void;
   /** From now on, every search compares this vector directly, without the graph. */
   awaitVector(index: SharedHandle, id: number): void;
-  /** The vector is the graph's next point. */
+  /** Declares which vector belongs to the graph's next point. Call this once for each added point, in order. */
   linkVector(index: SharedHandle, id: number): void;
-  /** Call it when the point of a vector was marked as removed. */
+  /** Call this after marking the point of a vector as removed. */
   unlinkVector(index: SharedHandle): void;
   /**
-   * @param ids by point; NO_SHARED_ID for a point that is marked
+   * Searches use this graph from now on.
+   * @param ids id of each point's vector; NO_SHARED_ID for a point that is marked as removed
    */
   takeGraph(index: SharedHandle, graph: Graph, ids: Uint32Array): void;
   dropGraph(index: SharedHandle): void;
   /**
-   * Sets what a search filters by and returns. A search does not find a vector without it; an empty name removes it.
+   * Sets a vector's label: the name that searches return, and the kind and family. Searches skip vectors that have no
+   * label; an empty name removes the label.
    */
   describeVector(index: SharedHandle, id: number, name: string, kind: string, family: string): void;
-  /** Bytes of memory in addition to the vectors and the graph. */
+  /** Bytes of memory that the index takes in addition to the vectors and the graph. */
   measureShared(index: SharedHandle): number;
 }
 
-/** The calls of any thread. They never wait: null means that the catalog or the index is not available now. */
+/** Calls for any thread. They never wait: null means that the catalog or the index is not available now. */
 export interface SharedSearches {
   /** The names, among the given ones and those of the group, whose indexes are not empty. */
   listShared(key: string, vectorsId: string, names: readonly string[], group: string): string[] | null;
   /**
    * Searches like `HnswIndex.search`, with the same result.
    * @param projected the vector in the graph's form
-   * @param looks number of candidates of each walk, in ascending order
+   * @param looks number of candidates of each walk through the graph, in ascending order
    * @param margins for each walk except the last: how far the last candidate must be below the last result
-   * @param compared least number of candidates that are compared exactly
-   * @param comparedMax null is returned if more vectors would have to be compared one by one
-   * @param kind only results of this kind; null: any
+   * @param compared minimum number of candidates that are compared exactly
+   * @param comparedMax maximum number of vectors that are compared one by one; if more are needed, the result is null
+   * @param kind only vectors of this kind are found; null: all kinds
    * @param preferred receives 1 for each result of the family
    * @returns names, best first; at most `k`
    */
@@ -119,10 +124,10 @@ export interface SharedSearches {
 /** All functions throw an Error with the library's message, and a TypeError or RangeError for invalid arguments. */
 export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
   /**
-   * @param capacity most points
-   * @param links neighbours of a point; twice as many on the lowest level
-   * @param efConstruction candidates considered as neighbours of a new point
-   * @param seed of the random levels
+   * @param capacity maximum number of points
+   * @param links maximum number of neighbours of a point; twice as many on the lowest level
+   * @param efConstruction number of candidates considered as neighbours of a new point
+   * @param seed seed for the random levels of points
    */
   createGraph(
     dimensions: number,
@@ -132,24 +137,24 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
     seed: number,
   ): Graph;
   /**
-   * Adds a vector of length 1, of which the graph keeps half a byte per dimension. Not allowed while the graph is
-   * being written.
+   * Adds a vector of length 1; the graph stores it with half a byte per dimension. Throws while the graph is being
+   * written.
    * @throws RangeError for a number that is not finite or far too large
    */
   addPoint(graph: Graph, vector: Float32Array, label: number): void;
   /**
-   * From now on, no search finds the point. Allowed while the graph is being written. Throws if the point is already
-   * marked.
+   * Marks a point as removed, so that no search finds it. Allowed while the graph is being written. Throws if the point
+   * is already marked.
    */
   markRemoved(graph: Graph, label: number): void;
-  /** Not allowed while the graph is being written. */
+  /** Throws while the graph is being written. */
   resizeGraph(graph: Graph, capacity: number): void;
-  /** Includes the points that are marked as removed. */
+  /** Number of points, including those marked as removed. */
   countPoints(graph: Graph): number;
   capacityOf(graph: Graph): number;
   /**
    * Finds the approximately nearest points that are not removed.
-   * @param ef candidates kept during the search
+   * @param ef number of candidates that the search keeps
    * @param labels receives the results, nearest first
    * @param similarities receives approximate cosines, computed from the graph's rows
    * @returns number of results, at most `wanted`
@@ -164,13 +169,13 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
     similarities: Float32Array,
   ): number;
   /**
-   * Writes the present graph on another thread. Later removals are not in the file. Until it is done, adding points
-   * and resizing throw.
+   * Writes the graph to a file on another thread. Points removed after this call are not marked in the file. `addPoint`
+   * and `resizeGraph` throw until the promise settles.
    */
   writeGraph(graph: Graph, file: string): Promise<void>;
   /**
-   * Reads on another thread. The content of the file is not trusted.
-   * @throws Error if it does not contain a valid graph of such vectors
+   * Reads a graph from a file on another thread. The content of the file is not trusted.
+   * @throws Error if the file does not contain a valid graph of vectors with so many dimensions
    */
   readGraph(dimensions: number, file: string): Promise<Graph>;
 }
@@ -208,6 +213,7 @@ const NAMES: (keyof GraphEngine)[] = [
 ];
 
 /**
+ * Loads the graph addon.
  * @throws Error if it was not compiled for this machine
  */
 export function loadGraphEngine(): GraphEngine {

@@ -1,9 +1,9 @@
 /**
- * Graphs of hnswlib over vectors with few bits per number (see `graph-engine.ts`). hnswlib links the points; the
- * search and the file format are separate code. The work is in the headers of `graph/`, one subject each; this file
- * has the functions that JavaScript calls. Plain Node-API. A graph belongs to one thread. Another thread writes and
- * reads files (`graph/graph.h` has the rules for that time); other threads search a graph as part of a shared index
- * (`graph/shared-index.h`).
+ * Graphs of vectors with few bits per number (`graph-engine.ts` documents the functions). hnswlib links the points; the
+ * search and the file format are our own code. The algorithms are in the headers of `graph/`; this file has only the
+ * functions that JavaScript calls. Uses only Node-API. A graph belongs to one thread. A separate thread writes and
+ * reads files; `graph/graph.h` says which changes are forbidden meanwhile. Other threads search a graph as part of a
+ * shared index (`graph/shared-index.h`).
  */
 #include <node_api.h>
 
@@ -30,7 +30,7 @@ constexpr napi_type_tag kGraphTag = {0x756e646572737475, 0x64792d6772617068};
 constexpr napi_type_tag kCatalogTag = {0x756e646572737475, 0x64792d636174616c};
 constexpr napi_type_tag kSharedTag = {0x756e646572737475, 0x64792d736861726e};
 
-/** The content of a handle with this tag; throws in JavaScript and returns null for anything else. */
+/** The content of a handle with this tag. Throws in JavaScript and returns null for any other value. */
 template <typename Held>
 const std::shared_ptr<Held>* ReadHandle(napi_env env, napi_value value, const napi_type_tag& tag, const char* expected) {
   bool is_one = false;
@@ -43,7 +43,7 @@ const std::shared_ptr<Held>* ReadHandle(napi_env env, napi_value value, const na
   return static_cast<const std::shared_ptr<Held>*>(held);
 }
 
-/** A handle. Its content is freed with the last reference. */
+/** Creates a handle, which keeps a reference to its content. */
 template <typename Held>
 napi_value WrapHandle(napi_env env, std::shared_ptr<Held> held, const napi_type_tag& tag) {
   napi_value value;
@@ -79,7 +79,7 @@ bool ReadBounded(napi_env env, napi_value value, uint32_t least, uint32_t most, 
   return false;
 }
 
-/** A vector with the graph's number of dimensions. */
+/** Reads a vector, which must have as many dimensions as the graph. */
 bool ReadVector(napi_env env, const Graph& graph, napi_value value, const float** vector) {
   size_t length;
   if (!ReadNumbers(env, value, napi_float32_array, vector, &length)) return false;
@@ -301,7 +301,7 @@ napi_value StartFile(napi_env env, std::unique_ptr<FileWork> work) {
     return nullptr;
   }
   if (work->written != nullptr) work->written->BeginWriting();
-  // From here on FinishFile owns it. FinishFile runs on this thread.
+  // FinishFile owns `work` from here on and runs on this thread.
   work.release();
   return promise;
 }
@@ -333,7 +333,7 @@ napi_value ReadGraph(napi_env env, napi_callback_info info) {
   return StartFile(env, std::move(work));
 }
 
-// ---- Shared indexes: created and changed by one thread ----
+// ---- Shared indexes: functions with which one thread creates and changes them ----
 
 void CloseCatalogOfThread(void* data) {
   std::unique_ptr<std::shared_ptr<Catalog>> catalog(static_cast<std::shared_ptr<Catalog>*>(data));
@@ -346,7 +346,7 @@ napi_value OpenCatalog(napi_env env, napi_callback_info info) {
   auto catalog = std::make_shared<Catalog>();
   if (!ReadArguments(env, info, 1, arguments) || !ReadText(env, arguments[0], &catalog->key)) return nullptr;
   auto kept = std::make_unique<std::shared_ptr<Catalog>>(catalog);
-  // An index must not be searched without its writer, whatever ended the writer's thread.
+  // No index may be searched after its writer's thread has ended, for whatever reason it ended.
   if (napi_add_env_cleanup_hook(env, CloseCatalogOfThread, kept.get()) != napi_ok) return nullptr;
   kept.release();
   const bool is_open = Attempt(env, [&] { TheRegistry().Open(catalog); });
@@ -398,7 +398,7 @@ napi_value ShareIndex(napi_env env, napi_callback_info info) {
   return is_made ? WrapHandle<SharedIndex>(env, index, kSharedTag) : nullptr;
 }
 
-/** Calls `change` with the index of the first argument. */
+/** Calls `change` with the shared index that `handle` refers to. */
 template <typename Change>
 napi_value ChangeShared(napi_env env, napi_value handle, Change change) {
   SharedIndex* index = ReadShared(env, handle);
@@ -406,7 +406,7 @@ napi_value ChangeShared(napi_env env, napi_value handle, Change change) {
   return nullptr;
 }
 
-/** Calls a method of the index in the first argument. */
+/** Calls a method of the shared index that the first argument refers to. */
 template <void (SharedIndex::*method)()>
 napi_value ChangeIndex(napi_env env, napi_callback_info info) {
   napi_value arguments[1];
@@ -439,7 +439,7 @@ napi_value MakeBlock(napi_env env, napi_callback_info info) {
   return napi_create_typedarray(env, napi_uint8_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
 }
 
-/** Calls a method of the index in the first argument with the id in the second. */
+/** Calls a method of the shared index that the first argument refers to, with the id in the second argument. */
 template <void (SharedIndex::*method)(uint32_t)>
 napi_value ChangeId(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
@@ -482,14 +482,14 @@ napi_value MeasureShared(napi_env env, napi_callback_info info) {
   return index == nullptr ? nullptr : MakeNumber(env, static_cast<double>(index->bytes()));
 }
 
-// ---- Shared indexes: found and searched by any thread ----
+// ---- Shared indexes: functions with which any thread finds and searches them ----
 
 napi_value MakeNull(napi_env env) {
   napi_value value;
   return napi_get_null(env, &value) == napi_ok ? value : nullptr;
 }
 
-/** Makes a JavaScript array of texts: `textOf` returns the text of an item. */
+/** Makes a JavaScript array of strings. `textOf` returns the string of an item. */
 template <typename Items, typename TextOf>
 napi_value MakeTexts(napi_env env, const Items& items, TextOf textOf) {
   napi_value list;
@@ -506,7 +506,7 @@ napi_value MakeTexts(napi_env env, const Items& items, TextOf textOf) {
   return list;
 }
 
-/** Most names in one call; more are refused. */
+/** Maximum number of names in one call; a call with more throws. */
 constexpr uint32_t kNamesMax = 1 << 16;
 
 /** listShared(key, vectorsId, names, group) */
@@ -550,7 +550,7 @@ napi_value ListShared(napi_env env, napi_callback_info info) {
   return is_open ? MakeTexts(env, found, [](const std::string& name) -> const std::string& { return name; }) : MakeNull(env);
 }
 
-/** Most walks of one search. */
+/** Maximum number of walks in one search. */
 constexpr size_t kLooksMax = 8;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Writes `bytes/key-table.h`, the addon's part of the table of key shapes. Run it by hand after a change to that
- * table: `node native/key-table.ts`. A test compares the file with the table. Main thread.
+ * Generates `bytes/key-table.h`, which contains the table of key shapes for the addon. Run `node native/key-table.ts`
+ * after each change to the table. A test compares the file with the table. Main thread.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ function formatList(name: string, words: readonly string[]): string {
   return `const char* const ${name}[] = {\n${[...lines, line].join('\n')}\n};\n`;
 }
 
-/** The whole header. */
+/** The text of the generated header. */
 export function formatKeyTable(): string {
   return [
     '/** How keys begin. Made by `node native/key-table.ts` from `src/redaction/key-shapes.ts`: change it there. */',

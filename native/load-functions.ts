@@ -5,17 +5,17 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-/** An addon that uses the processor's additional instructions. */
+/** An addon that uses instructions beyond the baseline of the architecture. */
 export interface Widths {
   /**
-   * Limits the instructions in the whole process to those of this level, from 0 on. For tests, while no other thread
-   * is in the addon.
+   * Limits the addon, in the whole process, to the instructions of this level; level 0 is the baseline. Only for tests,
+   * while no other thread runs a function of the addon.
    * @returns the level in use, which is lower if the processor has fewer instructions
    */
   setWidestLevel(level: number): number;
 }
 
-/** Beside the sources. The published package has them there, too, two folders above its built code. */
+/** Folders that may contain the addons: beside this source, or two folders above the built code in a package. */
 const PLACES = ['./build/', '../../native/build/'];
 
 /**
@@ -31,8 +31,7 @@ export function loadFunctions<Functions>(file: string, names: readonly string[])
       const addon = require(path) as Record<string, unknown>;
       if (names.every((name) => typeof addon[name] === 'function')) return addon as Functions;
     } catch {
-      // The binary belongs to another platform or libc, for example in a copied folder. The fallback does the same
-      // work.
+      // The binary belongs to another platform or libc, for example in a copied folder. The caller uses its fallback.
     }
   }
   return null;

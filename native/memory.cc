@@ -1,6 +1,6 @@
 /**
- * Memory that two processes share, and memory that a process gives back; `memory-engine.ts` documents it. Plain Node-API. Any thread: no state is kept
- * between calls.
+ * Functions for memory that two processes share and for returning free memory to the system; `memory-engine.ts`
+ * documents them. Uses only Node-API. Any thread: no state is kept between calls.
  */
 #include <fcntl.h>
 #include <node_api.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-/** A number of bytes: whole pages, up to the largest safe integer. */
+/** Reads a number of bytes: a multiple of the page size, at most the largest safe integer. */
 bool ReadPages(napi_env env, napi_value value, double least, uint64_t* into) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) != napi_ok) {
@@ -46,7 +46,7 @@ bool ReadDescriptor(napi_env env, napi_value value, int* into) {
   return true;
 }
 
-/** The whole pages of a memory. @returns false if it has no whole page */
+/** Finds the whole pages within a memory range. @returns false if it contains no whole page */
 bool FindPages(uint8_t* memory, size_t length, uint8_t** from, size_t* bytes) {
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t start = reinterpret_cast<uintptr_t>(memory);
@@ -65,7 +65,7 @@ napi_value MakeMemory(napi_env env, napi_callback_info info) {
 #ifdef MFD_ALLOW_SEALING
   const int descriptor = memfd_create("understudy-capture", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return MakeNumber(env, -errno);
-  // The seals keep any process from shrinking the memory, which would end the processes that have mapped it.
+  // The seals keep any process from shrinking the memory. Otherwise a process that has mapped it could crash.
   if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
       fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     const int why = errno;
@@ -91,7 +91,7 @@ napi_value MapMemory(napi_env env, napi_callback_info info) {
   uint8_t* from = nullptr;
   size_t bytes = 0;
   if (!FindPages(memory, length, &from, &bytes)) return MakeNumber(env, -EINVAL);
-  // Reading beyond the end would end the process.
+  // An access beyond the end would crash the process.
   const off_t size = lseek(descriptor, 0, SEEK_END);
   if (size < 0) return MakeNumber(env, -errno);
   if (static_cast<uint64_t>(size) < bytes) bytes = static_cast<size_t>(size);

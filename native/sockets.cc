@@ -1,6 +1,6 @@
 /**
- * Socket functions that JavaScript lacks or performs slowly; `socket-engine.ts` documents them. Plain Node-API. Any
- * thread; `sockets/connections.h` has the state that is kept between calls.
+ * Socket functions that Node lacks or performs slowly; `socket-engine.ts` documents them. Uses only Node-API. Any
+ * thread; `sockets/connections.h` keeps the data that outlives a call.
  */
 #include <dlfcn.h>
 #include <node_api.h>
@@ -57,7 +57,7 @@ napi_value SendNow(napi_env env, napi_callback_info info) {
 
 #ifdef __linux__
 
-/** Random, so that no client can produce the mark, which only this addon may insert. */
+/** Generates the mark. It is random, so that no client can send it and only this addon can insert it. */
 bool MakeMark(char* into) {
   uint8_t bytes[connections::kMarkCharacters / 2];
   FILE* const source = std::fopen("/dev/urandom", "rb");
@@ -68,7 +68,7 @@ bool MakeMark(char* into) {
   return is_read;
 }
 
-/** The library's limit, from its own environment variable (src/config.ts sets it). */
+/** Reads the library's limit for heads from the library's environment variable, which src/config.ts sets. */
 uint32_t ReadHeadBytesMax() {
   const char* const text = std::getenv("UWS_HTTP_MAX_HEADERS_SIZE");
   const long bytes = text == nullptr ? 0 : std::atol(text);
@@ -76,7 +76,7 @@ uint32_t ReadHeadBytesMax() {
   return bytes < connections::kHeadBytesMax ? static_cast<uint32_t>(bytes) : connections::kHeadBytesMax;
 }
 
-/** Keeps the addon loaded: the library still calls it after the thread that loaded it has ended. */
+/** Prevents unloading of the addon, because the library still calls it after the thread that loaded it has ended. */
 bool StayLoaded() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&connections::Receive), &info) == 0 || info.dli_fname == nullptr) return false;

@@ -1,15 +1,16 @@
 /**
- * Counts words and marks in the texts of a step, with the addon; see `src/domain/monitors/step-texts.ts`. Any thread.
+ * Interface of the text addon, which counts words and marks in the texts of a step;
+ * `src/domain/monitors/step-texts.ts` explains the counts. Any thread.
  */
 import { loadFunctions } from './load-functions.ts';
 
 export interface TextEngine {
   readonly kind: 'native' | 'typescript';
   /**
-   * Counts words and derived features. Reads at most some thousand characters of each text.
-   * @param lexicon distinguished words, as `packLexicon` makes it
-   * @param triggers words to search for, as `packTriggers` makes it
-   * @param features receives MEASURED_BYTES: the word features of the step (features.ts); the rest is cleared
+   * Counts words, and derives features from them. Reads at most some thousand characters of each text.
+   * @param lexicon words with classes, from `packLexicon`
+   * @param triggers words to search for, from `packTriggers`
+   * @param features receives MEASURED_BYTES: the word features of the step (features.ts); the other bytes become 0
    * @param counts receives all counts, by their index in COUNT
    */
   measureTexts(

@@ -1,7 +1,7 @@
 /**
- * The monitors' counts in the texts of a step, in C++. The work is in `texts/counts.h`; this file has the function
- * that JavaScript calls. `test/domain/monitors/step-texts.test.ts` compares it with the TypeScript version. Plain
- * Node-API. Any thread: no state is kept between calls.
+ * Counts words and marks in the texts of a step, for the monitors. The algorithm is in `texts/counts.h`; this file has
+ * the function that JavaScript calls. `test/domain/monitors/step-texts.test.ts` compares the results with those of the
+ * TypeScript version. Uses only Node-API. Any thread: no state is kept between calls.
  */
 #include <node_api.h>
 
@@ -13,7 +13,7 @@
 namespace {
 
 inline bool ReadText(napi_env env, napi_value value, Text* text) {
-  // One unit more than the limit shows that a text is too long. The library adds a final zero.
+  // Reads one unit more than the limit, to detect longer texts. Node-API appends a zero.
   size_t length = 0;
   if (napi_get_value_string_utf16(env, value, reinterpret_cast<char16_t*>(text->units), kTextUnits, &length) !=
       napi_ok) {

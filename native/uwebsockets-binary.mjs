@@ -1,10 +1,10 @@
 /**
  * Compares the installed binary of uWebSockets.js, which parses data from the network, with a list of hashes
- * (uwebsockets.sha256). npm runs it after an install, before anything is compiled; by hand: `node
- * native/uwebsockets-binary.mjs`. For a wrong hash it exits with 1, which fails the install. For a binary that is not
- * in the list, it prints the name and the hash. Plain JavaScript for Node 14 and newer, because npm may run it with
- * the machine's own Node.
- * npm compares the downloaded package with the lock file's `integrity`; this checks the installed file.
+ * (uwebsockets.sha256). npm runs it after an install, before anything is compiled; to run it by hand: `node
+ * native/uwebsockets-binary.mjs`. If a hash is wrong, it exits with 1, which fails the install. If a binary is not in
+ * the list, it prints the name and the hash. Plain JavaScript for Node 14 and newer, because npm may run it with the
+ * machine's own Node.
+ * npm itself compares the downloaded package with the lock file's `integrity`. This script checks the installed file.
  */
 
 import { createHash } from 'node:crypto';

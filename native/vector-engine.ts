@@ -1,6 +1,6 @@
 /**
- * Compares a vector with many: the addon if it was compiled (`compile.mjs`), otherwise the TypeScript fallback, which
- * gives exactly the same results several times slower. Any thread.
+ * Compares one vector with many. Uses the addon if it was compiled (`compile.mjs`), otherwise the TypeScript fallback,
+ * which is several times slower and gives exactly the same results. Any thread.
  */
 import { loadFunctions, type Widths } from './load-functions.ts';
 
@@ -47,7 +47,7 @@ export const vectorFallback: VectorEngine = {
   },
 };
 
-/** Calls `multiply` with each block and the place where the vector begins in it. */
+/** Calls `multiply` for each place, with the vector's block and the offset at which the vector begins in the block. */
 function compareEach<Block extends Int16Array | Uint8Array>(
   query: Float32Array,
   blocks: readonly Block[],
@@ -72,25 +72,25 @@ function compareEach<Block extends Int16Array | Uint8Array>(
   return count;
 }
 
-/** Numbers of a stored vector that hold its scale, a 32-bit float. */
+/** How many 16-bit numbers of a stored vector hold its scale, a 32-bit float. */
 export const SCALE_NUMBERS = 2;
 const scale = new Float32Array(1);
 const scaleNumbers = new Int16Array(scale.buffer);
 
-/** The value of 1 in a stored vector. @param at where its numbers end */
+/** Reads the scale of a stored vector: the value of the stored number 1. @param at where the vector's numbers end */
 export function readScale(block: Int16Array, at: number): number {
   scaleNumbers[0] = block[at]!;
   scaleNumbers[1] = block[at + 1]!;
   return scale[0]!;
 }
 
-/** Writes what `readScale` reads. */
+/** Writes the scale of a stored vector. */
 export function writeScale(block: Int16Array, at: number, value: number): void {
   scale[0] = value;
   block.set(scaleNumbers, at);
 }
 
-/** Eight parallel sums, so that an addition need not wait for the previous one. The addon adds in the same order. */
+/** Uses eight sums, so that an addition need not wait for the previous one. The addon adds in the same order. */
 function multiplyAdd(query: Float32Array, block: Int16Array, start: number): number {
   const { length } = query;
   const whole = length - (length % 8);
@@ -117,11 +117,11 @@ function multiplyAdd(query: Float32Array, block: Int16Array, start: number): num
   return (a + e + (c + g) + (b + f + (d + h))) * readScale(block, start + length);
 }
 
-/** Numbers of a packed vector that share an exponent, and numbers whose signs are in a byte. */
+/** How many numbers of a packed vector share an exponent, and how many signs a byte holds. */
 const BLOCK_NUMBERS = 32;
 const SIGNS = 8;
 const EXPONENTS = 256;
-/** The value of 1 in the integers of a block, by the block's exponent. */
+/** The value of the integer 1 in a block, by the block's exponent. */
 const UNITS = Float64Array.from({ length: EXPONENTS }, (_, exponent) => 2 ** -exponent);
 
 function countPacked(dimensions: number): number {
@@ -132,19 +132,19 @@ function countPacked(dimensions: number): number {
 
 const scaleBytes = new Uint8Array(scale.buffer);
 
-/** The factor of a packed vector. @param at where it begins */
+/** Reads the factor of a packed vector. @param at where the factor begins */
 export function readFactor(block: Uint8Array, at: number): number {
   for (let i = 0; i < scaleBytes.length; i++) scaleBytes[i] = block[at + i]!;
   return scale[0]!;
 }
 
-/** Writes what `readFactor` reads. */
+/** Writes the factor of a packed vector. */
 export function writeFactor(block: Uint8Array, at: number, value: number): void {
   scale[0] = value;
   block.set(scaleBytes, at);
 }
 
-/** Eight parallel sums for the whole vector, and eight for a block, as the addon has them. */
+/** Eight sums for the whole vector and eight for a block, added in the same order as in the addon. */
 const sums = new Float64Array(8);
 const parts = new Float64Array(8);
 

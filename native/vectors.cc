@@ -1,6 +1,6 @@
 /**
- * Compares vectors in C++. `vector-engine.ts` documents it and has the same in TypeScript; `test/native` compares the
- * two exactly. Plain Node-API. Any thread: no state is kept between calls.
+ * Compares one vector with many. `vector-engine.ts` documents the functions and has a TypeScript version; `test/native`
+ * checks that both give exactly the same results. Uses only Node-API. Any thread: no state is kept between calls.
  */
 #include <node_api.h>
 
@@ -12,10 +12,10 @@
 
 namespace {
 
-/** A larger number is a mistake, and would need more memory than the machine has. */
+/** Maximum number of blocks. More would need more memory than a machine has. */
 constexpr uint32_t kBlocksMax = 1 << 20;
 
-/** Compares stored vectors, of `stride` numbers each. */
+/** Implements both functions; `Number` is the type of a stored vector's elements. */
 template <typename Number>
 napi_value CompareEach(napi_env env, napi_callback_info info, napi_typedarray_type type, size_t (*count_numbers)(size_t),
                        double (*compare)(const double*, const Number*, size_t)) {

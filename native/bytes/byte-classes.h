@@ -1,5 +1,5 @@
 /**
- * Classes of bytes: parts of runs, of tokens, of base64, and of what separates a label from its token.
+ * Tables of byte classes: bytes of runs, of tokens, of base64, and of separators between a label and its token.
  */
 #pragma once
 

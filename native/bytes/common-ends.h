@@ -1,5 +1,5 @@
 /**
- * Lengths of the common beginning and end of two byte ranges: a body and the previous one.
+ * Measures the common beginning and the common end of two byte ranges, for example of a body and the previous body.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace {
 
-/** Bytes compared at once. Within such a block, the first difference is found fast. */
+/** Bytes that one memcmp compares. The first block with a difference is then searched in smaller steps. */
 constexpr size_t kComparedBytes = 2048;
 
 /** `limit` cut to an integer in 0…`most`; 0 if it is NaN or negative. */
@@ -18,7 +18,7 @@ inline size_t LimitLength(size_t most, double limit) {
   return limit < static_cast<double>(most) ? static_cast<size_t>(limit) : most;
 }
 
-/** Number of equal bytes from `left` and `right` on. */
+/** Number of equal bytes that begin at `left` and `right`, at most `most`. */
 inline size_t CountEqualAhead(const uint8_t* left, const uint8_t* right, size_t most) {
   size_t at = 0;
   // memcmp uses the widest loads, but does not return the position of the first difference.
@@ -35,7 +35,7 @@ inline size_t CountEqualAhead(const uint8_t* left, const uint8_t* right, size_t 
   return at;
 }
 
-/** Equal bytes before `left` and `right`. */
+/** Number of equal bytes that end before `left` and `right`, at most `most`. */
 inline size_t CountEqualBehind(const uint8_t* left, const uint8_t* right, size_t most) {
   size_t at = 0;
   while (at + 8 <= most) {

@@ -1,4 +1,4 @@
-/** Finds characters of a token in another spelling: `\u002d`, `%2D`, UTF-16. */
+/** Finds escaped characters of a token: `\u002d`, `%2D`, UTF-16. */
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/** @returns the digit's value, or 16 */
+/** @returns the value of a hex digit; 16 for any other byte */
 inline unsigned ReadHex(uint8_t byte) {
   if (byte >= '0' && byte <= '9') return byte - '0';
   const uint8_t small = byte | 0x20;
@@ -44,7 +44,7 @@ bool IsEscape(const Bytes& bytes, size_t at) {
 }
 
 #if defined(ASKS_PROCESSOR)
-/** Marks those of 32 positions at which an escape may begin. */
+/** Marks the positions, of 32, at which an escape may begin. */
 __attribute__((target("avx2"))) inline __m256i MarkEscapes(const uint8_t* place) {
   const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
   const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place + 1));

@@ -19,7 +19,7 @@ bool StartsWith(const uint8_t* at, const uint8_t* end, const char* word) {
   return true;
 }
 
-/** Words indexed by a hash; words with the same hash are adjacent. */
+/** Indexes words by a hash. Words with the same hash are adjacent. */
 template <size_t numbers, size_t count>
 struct WordIndex {
   const char* words[count];

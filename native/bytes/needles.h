@@ -14,8 +14,8 @@
 namespace {
 
 /**
- * Limits the bytes compared at positions where a needle only seems to begin. Otherwise a text made for it could
- * require comparing nearly the whole needle at every position.
+ * Limits how many bytes one search compares. Otherwise an attacker could send a text that requires comparing nearly the
+ * whole needle at every position.
  */
 struct Patience {
   int64_t left;
@@ -23,7 +23,7 @@ struct Patience {
   bool IsSpent() const { return left < 0; }
 };
 
-/** Whether the needle stands at a position with enough bytes after it. */
+/** Whether the needle begins at `at`. At least `size` bytes must follow. */
 inline bool Matches(const uint8_t* at, const uint8_t* needle, size_t size, Patience* patience) {
   size_t same = 0;
   for (; same + 8 <= size; same += 8) {
@@ -39,7 +39,8 @@ inline bool Matches(const uint8_t* at, const uint8_t* needle, size_t size, Patie
 
 #if defined(ASKS_PROCESSOR)
 /**
- * The first part of FindNeedle with instructions of twice the width. @returns a position, or -1 with `at` moved on
+ * The first part of FindNeedle, with instructions of twice the width.
+ * @returns a position, or -1 after setting `at` to the first unsearched position
  */
 __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, size_t* at, size_t last,
                                                        const uint8_t* needle, size_t size, Patience* patience) {
@@ -65,8 +66,8 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
 #endif
 
 /**
- * The first position in [from, to) at which the needle begins (it may end beyond `to`); -1 without one, or if the limit
- * on compared bytes is reached.
+ * The first position in [from, to) at which the needle begins; the needle may end beyond `to`. -1 if not found or
+ * if the limit on compared bytes is reached.
  */
 int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size,
                    Patience* patience) {
@@ -80,7 +81,7 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
   }
 #endif
 #if defined(__SSE2__)
-  // Of sixteen positions, those where the first and the last byte match.
+  // Finds the positions, of sixteen, at which the needle's first and last byte match.
   const __m128i first = _mm_set1_epi8(static_cast<char>(needle[0]));
   const __m128i tail = _mm_set1_epi8(static_cast<char>(needle[size - 1]));
   while (at + 15 <= last && !patience->IsSpent()) {
@@ -107,8 +108,8 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
 }
 
 /**
- * The first position in [from, to) at which a packed needle begins; -1 without one, -2 if the limit on compared bytes
- * is reached.
+ * The first position in [from, to) at which a packed needle begins; -1 if not found, -2 if the limit on compared
+ * bytes is reached.
  */
 int64_t FindPacked(const Bytes& bytes, size_t from, size_t to, const Bytes& needles) {
   int64_t first = -1;

@@ -31,7 +31,7 @@ struct LooseNeedle {
   size_t size;
 };
 
-/** The needles of one search, by search method. The caller must search for needles that do not fit. */
+/** The needles of one search, grouped by search method. The caller searches separately for needles that do not fit. */
 struct NeedleSet {
   static constexpr size_t kAnchored = 64;
   static constexpr size_t kLoose = 4;
@@ -68,9 +68,9 @@ constexpr size_t kMaxGroups = 16;
 
 /** Intermediate results for up to 16 groups of 8 windows of 64 bytes. */
 struct GroupMarks {
-  /** For each window, a bit for each run byte. The first element is the window before all others. */
+  /** For each window, a bit for each run byte. The first element is the window before the first group. */
   uint64_t run[1 + kMaxGroups * kGroupWindows];
-  /** Whether, in the group, sixteen consecutive run bytes may end or a loose needle may begin. */
+  /** For each group, whether sixteen consecutive run bytes may end in it or a loose needle may begin in it. */
   bool is_open[kMaxGroups];
 };
 
@@ -152,7 +152,7 @@ struct RunLookup {
 };
 const RunLookup kRunLookup;
 
-/** HoldRun for all windows at once. */
+/** HoldRun for all windows of a group at once. */
 __attribute__((target("avx512f"))) inline bool HoldRunWide(const uint64_t* run) {
   __m512i mask = _mm512_loadu_si512(run);
   __m512i before = _mm512_loadu_si512(run - 1);
@@ -206,7 +206,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const
 #endif
 
 #if defined(__SSE2__)
-/** The widest of the three. */
+/** Calls the version with the widest instructions that this processor has. */
 void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needles, GroupMarks* marks) {
 #if defined(ASKS_PROCESSOR)
   if (processor.wide) {
@@ -231,7 +231,8 @@ void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needle
 /**
  * The loop of HoldsNone over all whole groups, for runs and loose needles at once. A body of hundreds of KB is then
  * loaded from memory once instead of once for each search.
- * @param run_from where the search for runs continues; `loose_from` where that for loose needles does
+ * @param run_from receives where the search for runs must continue
+ * @param loose_from receives where the search for loose needles must continue
  * @returns whether nothing was found
  */
 bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, size_t* run_from,
@@ -239,8 +240,8 @@ bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, siz
   GroupMarks marks;
   // Everything that begins in a group ends within the bytes.
   const size_t all = bytes.length < needles.longest ? 0 : (bytes.length - needles.longest + 1) / kGroupBytes;
-  // The end of the last run, and the number of run bytes at the end of the previous windows, which are too few for a
-  // run.
+  // `done` is the end of the last run. `carried` counts the run bytes at the end of the previous windows; they are too
+  // few for a run.
   size_t done = 0;
   size_t carried = 0;
   marks.run[0] = 0;
@@ -292,8 +293,9 @@ bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, siz
 #endif
 
 /**
- * Whether the bytes contain neither a needle nor a suspect. A needle with a run can only be where a run is, and a text
- * has few of those; the other needles may be anywhere. Returns false if the search reaches its limit of compared bytes.
+ * Whether the bytes contain neither a needle nor a suspect. A needle that contains a run is searched for only around
+ * runs, which are rare in a text; other needles are searched for everywhere. Returns false if the search reaches its
+ * limit of compared bytes.
  */
 bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
   NeedleSet needles(bytes.length);

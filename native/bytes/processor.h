@@ -1,5 +1,5 @@
 /**
- * The instructions of this processor beyond those of its architecture's baseline; determined once.
+ * Determines once which instructions this processor has in addition to the baseline of its architecture.
  */
 #pragma once
 
@@ -21,8 +21,8 @@ namespace {
 struct Processor {
   bool avx2;
   /**
-   * 64 bytes at once. Only processors with VPCLMULQDQ qualify, because older ones lower their clock for such
-   * instructions.
+   * Instructions for 64 bytes at once (AVX-512). Only for processors with VPCLMULQDQ, because older ones lower their
+   * clock for such instructions.
    */
   bool wide;
   explicit Processor(uint32_t level) {

@@ -16,7 +16,7 @@ constexpr size_t kMinRun = 16;
 #if defined(__SSE2__)
 constexpr size_t kMaskBytes = 64;
 
-/** For sixteen bytes: a bit for each run byte. */
+/** Sets a bit for each run byte of sixteen bytes. */
 inline uint64_t MaskRunBytes(const uint8_t* window) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(window));
   const auto within = [](__m128i offsets, char most) {
@@ -28,7 +28,7 @@ inline uint64_t MaskRunBytes(const uint8_t* window) {
   return static_cast<uint64_t>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letters, digits), marks)));
 }
 
-/** For a mask of run bytes: a bit for each position at which sixteen run bytes within the mask begin. */
+/** Sets a bit for each position in a mask of run bytes at which sixteen consecutive run bytes begin. */
 inline uint64_t MaskRunStarts(uint64_t mask) {
   mask &= mask >> 1;
   mask &= mask >> 2;
@@ -36,7 +36,7 @@ inline uint64_t MaskRunStarts(uint64_t mask) {
   return mask & mask >> 8;
 }
 
-/** For 64 bytes: a bit for each position at which sixteen run bytes within them begin. */
+/** Sets a bit for each position, of 64 bytes, at which sixteen consecutive run bytes within these 64 begin. */
 inline uint64_t MaskRuns(const uint8_t* window) {
   return MaskRunStarts(MaskRunBytes(window) | MaskRunBytes(window + 16) << 16 | MaskRunBytes(window + 32) << 32 |
                        MaskRunBytes(window + 48) << 48);
@@ -44,7 +44,7 @@ inline uint64_t MaskRuns(const uint8_t* window) {
 #endif
 
 #if defined(ASKS_PROCESSOR)
-/** For 64 bytes: a bit for each run byte. */
+/** Sets a bit for each run byte of 64 bytes. */
 __attribute__((target("avx2"))) inline uint64_t MaskRunBytesAvx2(const uint8_t* window) {
   uint64_t mask = 0;
   for (int half = 0; half < 2; half++) {
@@ -62,8 +62,8 @@ __attribute__((target("avx2"))) inline uint64_t MaskRunBytesAvx2(const uint8_t* 
 }
 
 /**
- * The first window from `at` on in which sixteen run bytes begin; without one, the position after the last whole
- * window.
+ * The first window from `at` on in which sixteen consecutive run bytes begin; the position after the last whole window
+ * if no run begins.
  */
 __attribute__((target("avx2"))) size_t SkipPlainAvx2(const uint8_t* bytes, size_t at, size_t to, uint64_t* runs) {
   *runs = 0;

@@ -27,8 +27,8 @@ bool EndsWith(const uint8_t* bytes, size_t lowest, size_t at, const char* word) 
 }
 
 /**
- * State about the token of the last run, so that each byte of a long token is read only once. The runs of a search
- * must come in ascending order.
+ * Remembers the token of the last run, so that each byte of a long token is read only once. Callers must pass the runs
+ * of a search in ascending order.
  */
 struct TokenWalk {
   /** Start of the token, and end of the last run. */
@@ -79,7 +79,7 @@ bool IsLabelled(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk)
 }
 
 bool IsSuspect(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk) {
-  // Called first, because it must see every run.
+  // Called first, because it must be called for every run.
   const bool is_labelled = IsLabelled(bytes, start, end, walk);
   if (is_labelled || (start >= 3 && bytes[start - 1] == '.')) return true;
   return HoldsBeginning(bytes + start, bytes + end) || BeginsLikeKey(bytes, start, end);

@@ -1,6 +1,6 @@
 /**
- * Bytes from JavaScript, and positions in them. For a wrong argument, the functions here throw in JavaScript and
- * return false.
+ * Reads byte arrays that JavaScript passes, and positions in them. The functions throw in JavaScript and return false
+ * if an argument is invalid.
  */
 #pragma once
 

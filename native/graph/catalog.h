@@ -1,6 +1,7 @@
 /**
- * The shared indexes of a store by their names, and the catalogs of a process by their keys. Threads find the indexes
- * of other threads here. A catalog is freed with the thread that opened it; running searches still complete.
+ * A catalog contains the shared indexes of a store by name; the registry contains the catalogs of the process by key.
+ * Threads find the indexes of other threads here. A catalog is closed when the thread that opened it ends; running
+ * searches still complete.
  */
 #pragma once
 
@@ -18,14 +19,14 @@ namespace {
 
 struct Catalog {
   std::string key;
-  /** Names the indexed vectors; empty until other threads may search. */
+  /** Identifies the indexed vectors; empty until other threads may search. */
   std::string vectors_id;
   std::unordered_map<std::string, std::shared_ptr<SharedIndex>> indexes;
   /** Names of indexes that are searched together. */
   std::unordered_map<std::string, std::vector<std::string>> groups;
 };
 
-/** The catalogs of the process. Readers never wait here, either. */
+/** The catalogs of the process. Readers never wait. */
 class Registry {
  public:
   /** Replaces an earlier catalog with the same key. */
@@ -82,7 +83,7 @@ class Registry {
   std::unordered_map<std::string, std::shared_ptr<Catalog>> catalogs_;
 };
 
-/** Never destroyed, because a thread may use it while the process ends. Its content is freed with the catalogs. */
+/** Never destroyed, because a thread may use it while the process exits. Closing a catalog removes its entry. */
 inline Registry& TheRegistry() {
   static Registry& registry = *new Registry();
   return registry;

@@ -1,8 +1,8 @@
 /**
- * The file format of a graph, which is hnswlib's: a head; for each point its neighbours on the lowest level, its row
- * and its label; then for each point its neighbours on the higher levels. A thread other than the graph's writes and
- * reads it. The content of a file is not trusted: the reader checks it completely, because a search follows links
- * without checks.
+ * Writes and reads a graph in hnswlib's file format: a head; for each point its neighbours on the lowest level, its row
+ * and its label; then for each point its neighbours on the higher levels. This runs on another thread than the one that
+ * the graph belongs to. The content of a file is not trusted. The reader checks it completely, because searches follow
+ * links without checks.
  */
 #pragma once
 
@@ -22,17 +22,20 @@
 
 namespace {
 
-/** In the list of neighbours on the lowest level: a bit of the byte after the list's length marks a removed point. */
+/** A removed point is marked by a bit in its list of neighbours on the lowest level, in the byte after the length. */
 constexpr size_t kMarkAt = 2;
 constexpr uint8_t kMark = 1;
 
-/** Maximum levels of a point. hnswlib draws far fewer for the number of points that an index may have. */
+/** Maximum number of levels of a point. hnswlib assigns far fewer, even to the largest index that is allowed. */
 constexpr size_t kFloorsMax = 64;
-/** A graph that was read has room for twice its points, at least for this many, at most for the file's capacity. */
+/**
+ * Minimum capacity of a graph that was read. Its capacity is twice the number of its points, but never more than the
+ * capacity in the file.
+ */
 constexpr size_t kRoomMin = 1 << 12;
-/** Seed for the levels of points that are added later; the default seed of the generator. */
+/** Seed for the levels of points that are added after reading: the default seed of the generator. */
 constexpr size_t kSeedOfRead = 1;
-/** Bytes that one call writes. */
+/** Number of bytes that one write call passes on. */
 constexpr size_t kChunkBytes = 1 << 18;
 
 /** The beginning of the file: numbers without gaps. */
@@ -117,7 +120,7 @@ class GraphReader {
     if (bytes > 0 && !in_.read(static_cast<char*>(into), static_cast<std::streamsize>(bytes))) Refuse();
   }
 
-  /** An empty graph with the shape of the head. It takes no more memory than the file's size justifies. */
+  /** An empty graph with the parameters in the head. Refuses a head with more points than the file can contain. */
   std::unique_ptr<Graph> MakeGraph(const FileHead& head, size_t dimensions) const {
     if (head.capacity == 0 || head.capacity > kCapacityMax || head.count > head.capacity) Refuse();
     if (head.links < 2 || head.links > kLinksMax || head.links_again != head.links) Refuse();
@@ -176,7 +179,7 @@ class GraphReader {
 inline void WriteGraphFile(const Graph& graph, const Marks& removed, const std::string& path) {
   std::ofstream out(path, std::ios::binary);
   WriteGraphBytes(graph, removed, out);
-  // A disk that is full reports it here at the latest.
+  // If the disk is full, this call reports the error at the latest.
   out.close();
   if (!out) throw std::runtime_error("the file cannot be written");
 }

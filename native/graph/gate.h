@@ -1,6 +1,7 @@
 /**
- * A lock for one writer and many readers. Readers never wait: they get in or they do not. The writer keeps new
- * readers out and waits until those inside have left, which takes at most one search each.
+ * A lock for one writer and many readers. Readers never wait: an attempt to enter fails at once while the writer holds
+ * the lock or waits for it. The writer waits until the readers inside have left. Each of them completes at most one
+ * search.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /**
- * A graph: points with rows, linked by hnswlib, and the marks of removed points. It belongs to one thread. Another
- * thread may read its points to write them to a file: from BeginWriting to EndWriting the points do not change. They
- * are neither added nor moved, and removals are marked separately; the file gets a copy of the earlier marks.
+ * A graph: points, which have rows and are linked by hnswlib, and the marks of removed points. A graph belongs to one
+ * thread. Another thread may read the points between BeginWriting and EndWriting, to write them to a file. Meanwhile no
+ * point is added or moved. Points may be marked as removed, because the file gets a copy of the marks made at
+ * BeginWriting.
  */
 #pragma once
 
@@ -17,7 +18,7 @@
 
 namespace {
 
-/** A larger number is a mistake, and the library would allocate memory for it at once. */
+/** Larger numbers are rejected, because the library would at once allocate memory for them. */
 constexpr uint32_t kDimensionsMax = 1 << 16;
 constexpr uint32_t kCapacityMax = 1 << 24;
 constexpr uint32_t kLinksMax = 1 << 10;
@@ -54,9 +55,9 @@ class Graph {
   }
 
   /**
-   * The point is not found any more, but is still visited and linked. The library's own marks are not used: they are
-   * part of the data that is being written, and the library links a new point to nothing if all points around it are
-   * marked.
+   * Marks a point, so that searches no longer find it. They still visit it, and new points are still linked to it. The
+   * library's own marks are not used, for two reasons: they are in the data that another thread may be writing to a
+   * file, and the library gives a new point no links if all points around it are marked.
    */
   void Remove(uint32_t label) {
     const auto found = points_.label_lookup_.find(label);
@@ -65,7 +66,7 @@ class Graph {
     removed_[found->second] = true;
   }
 
-  /** No point is added until EndWriting was called as often as BeginWriting. */
+  /** Adding a point throws until EndWriting has been called as often as BeginWriting. */
   void BeginWriting() { writers_++; }
   void EndWriting() { writers_--; }
 
@@ -78,7 +79,7 @@ class Graph {
     if (writers_ > 0) throw std::runtime_error("the graph is being written");
   }
 
-  // The order matters: the points keep the address of the space.
+  // `space_` must come first, because `points_` keeps its address.
   RowSpace space_;
   Points points_;
   Marks removed_;

@@ -1,5 +1,5 @@
 /**
- * hnswlib as it is used here: the headers of the package hnswlib-node, without its addon.
+ * Includes hnswlib from the headers of the package hnswlib-node. That package's own addon is not used.
  */
 #pragma once
 
@@ -7,8 +7,9 @@
 #include <cstdint>
 
 /**
- * Disables its prefetches. They read the neighbour after the current one, which for a full list of a higher level is
- * four bytes beyond the point's memory. They save no measurable time (native/README.md).
+ * Disables hnswlib's prefetches, which read the neighbour after the current one. After the last neighbour of a full
+ * list on a higher level, they would read four bytes beyond the point's memory. They save no measurable time
+ * (native/README.md).
  */
 #define NO_MANUAL_VECTORIZATION
 

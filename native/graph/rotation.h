@@ -1,6 +1,7 @@
 /**
- * Rotates vectors so that all their numbers have similar sizes: random signs, then a Walsh-Hadamard transform. Angles
- * do not change. A row has few quantization steps per number, which fit numbers of similar size best. Any thread.
+ * Rotates vectors so that all their numbers have similar sizes: multiplies by random signs, then applies a
+ * Walsh-Hadamard transform. Angles do not change. Rows store each number with few quantization steps, which loses least
+ * if all numbers have similar sizes. Any thread.
  */
 #pragma once
 
@@ -15,7 +16,7 @@ class Rotation {
  public:
   explicit Rotation(size_t dimensions) : signs_(dimensions), again_(dimensions) {
     while (2 * width_ <= dimensions) width_ *= 2;
-    // The same signs at every start and on every machine, because saved graphs contain rotated vectors.
+    // The signs must be the same at every start and on every machine, because saved graphs contain rotated vectors.
     uint32_t state = kSeed;
     for (std::vector<float>* signs : {&signs_, &again_}) {
       for (float& sign : *signs) {
@@ -42,7 +43,7 @@ class Rotation {
  private:
   static constexpr uint32_t kSeed = 11;
 
-  /** Works in place, and keeps lengths. */
+  /** Transforms `width_` numbers in place. The length of the vector does not change. */
   void Mix(float* numbers) const {
     for (size_t half = 1; half < width_; half *= 2) {
       for (size_t block = 0; block < width_; block += 2 * half) {
@@ -60,7 +61,7 @@ class Rotation {
 
   std::vector<float> signs_;
   std::vector<float> again_;
-  /** Numbers that one transform mixes. */
+  /** How many numbers one transform mixes. */
   size_t width_ = 1;
 };
 

@@ -23,35 +23,35 @@
 namespace {
 
 /**
- * A row takes half a byte per dimension. Each step of a row holds the dimensions of a half step in the low halves of
- * its bytes, and the next ones in the high halves. Rows are padded with zeros to whole steps.
+ * A row takes half a byte per dimension and consists of steps. The low halves of a step's bytes hold the step's first
+ * `kStepBytes` dimensions, the high halves the following ones. Rows are padded with zeros to whole steps.
  */
 constexpr size_t kStepBytes = 32;
 constexpr size_t kStepDimensions = 2 * kStepBytes;
-/** The largest number in a row and in a query. Rows store each number plus eight. */
+/** The largest number in a row and in a query. Rows store each number plus kOffset. */
 constexpr int kRowMax = 7;
 constexpr int kQueryMax = 127;
 constexpr int kOffset = 8;
-/** Candidates for clipping a row's numbers: shares of the largest one. */
+/** Candidate bounds for clipping a row's numbers, as fractions of the largest number. */
 constexpr float kCuts[] = {1, 0.8f, 0.65f};
 /**
- * Random noise added to distances between rows when points are linked, at most this much. With exact distances, hnswlib
- * links texts that differ only in a number to few others of their kind, and one text in twenty is never found.
+ * Maximum random noise added to the distance between two rows when points are linked. Without noise, hnswlib links
+ * texts that differ only in a number to few similar texts, and one text in twenty is never found.
  */
 constexpr float kBlur = 0.05f;
 
 /**
- * Largest and smallest numbers in a vector. Numbers of a vector of length 1 are far smaller than the maximum, which
- * keeps products within 32 bits. A vector whose largest number is below the minimum becomes zero.
+ * Limits for the numbers of a vector. A vector with a number above kNumberMax is rejected; all numbers of a vector of
+ * length 1 are far smaller. A vector whose largest number is below kNumberMin becomes zero.
  */
 constexpr float kNumberMax = 1 << 20;
 constexpr float kNumberMin = 1e-30f;
-/** Largest scale of a row: a rotation may concentrate the longest vector in one number. */
+/** Largest scale of a row. It exceeds kNumberMax, because a rotation may concentrate the whole length in one number. */
 constexpr float kScaleMax = kNumberMax * 256;
 
 // Sums of products of bytes are integers, so every machine gets the same result in any order of addition.
 
-/** Product of `query` and a stored row, whose numbers have eight added. */
+/** Dot product of `query` and a stored row, whose numbers have kOffset added. */
 int32_t MultiplyAnywhere(const int8_t* query, const uint8_t* row, size_t steps) {
   int32_t sum = 0;
   for (; steps > 0; steps--, query += kStepDimensions, row += kStepBytes) {
@@ -69,9 +69,9 @@ int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
 }
 
 #if defined(UNDERSTUDY_X64)
-/** The number of steps that fit into a 16-bit sum: each step adds at most two products of 15 and 127. */
+/** Steps of a row and a query that a 16-bit sum can add up: each step adds at most two products of 15 and kQueryMax. */
 constexpr size_t kQuerySteps = 8;
-/** The number of steps for two rows, whose products are at most 7 times 7. */
+/** The same number for two rows, whose products are at most kRowMax times kRowMax. */
 constexpr size_t kRowSteps = 256;
 
 __attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
@@ -93,7 +93,7 @@ __attribute__((target("avx2"))) inline __m256i UpperHalves(__m256i bytes) {
   return LowerHalves(_mm256_srli_epi16(bytes, 4));
 }
 
-/** Converts 16-bit sums to half as many 32-bit sums. */
+/** Adds pairs of 16-bit sums to get half as many 32-bit sums. */
 __attribute__((target("avx2"))) inline __m256i Widen(__m256i sums) {
   return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 }
@@ -116,8 +116,8 @@ __attribute__((target("avx2"))) int32_t MultiplyAvx2(const int8_t* query, const 
 }
 
 /**
- * Products of two rows' half bytes, added in pairs. The instruction needs one unsigned operand, so the signs of the
- * first go to the second.
+ * Products of two rows' half bytes, added in pairs. The instruction needs one unsigned operand, so `a` is made positive
+ * and its signs are applied to `b`.
  */
 __attribute__((target("avx2"))) inline __m256i MultiplyHalves(__m256i a, __m256i b) {
   const __m256i offset = _mm256_set1_epi8(kOffset);
@@ -160,14 +160,14 @@ uint32_t UseLevel([[maybe_unused]] uint32_t level) {
 // Chosen once, when the addon is loaded.
 const uint32_t kWidest = UseLevel(UINT32_MAX);
 
-/** Reads the scale (the value of 1) of a row, which follows its numbers. */
+/** Reads the scale (the value of the stored number 1) of a row. The scale follows the row's numbers. */
 float ReadScale(const void* row, size_t bytes) {
   float scale;
   memcpy(&scale, static_cast<const uint8_t*>(row) + bytes, sizeof(scale));
   return scale;
 }
 
-/** Between −1 and 1; always the same for a pair of rows. */
+/** Pseudorandom noise between −1 and 1, which is always the same for a pair of rows. */
 float DrawBlur(float scale_a, float scale_b) {
   uint32_t a;
   uint32_t b;
@@ -202,7 +202,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   bool IsRow(const void* row) const {
     const auto* bytes = static_cast<const uint8_t*>(row);
     bool fits = true;
-    // With eight added, stored numbers are 1 to 15.
+    // Stored numbers are 1 to 15, because kOffset is added.
     for (size_t i = 0; i < row_bytes(); i++) fits &= (bytes[i] & 15) != 0 && bytes[i] >> 4 != 0;
     const float scale = ReadScale(row, row_bytes());
     return fits && scale >= 0 && scale <= kScaleMax;
@@ -214,7 +214,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   size_t row_bytes() const { return steps_ * kStepBytes; }
 
   /**
-   * The query: rotated like rows, in integers.
+   * Makes a query from a vector: rotates it like rows and converts it to integers.
    * @returns the scale (the value of 1)
    * @throws std::range_error for numbers that are not valid in a vector
    */
@@ -263,8 +263,8 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   }
 
   /**
-   * Quantises the numbers to fifteen levels. If the largest number set the scale, the levels would be too coarse for
-   * the others. So the largest numbers are clipped, at the candidate bound that changes the vector's direction least.
+   * Quantises the numbers to fifteen levels. A scale set by the largest number can make the levels too coarse for the
+   * others. So numbers are clipped at the bound, of kCuts, that changes the vector's direction least.
    * @returns the scale (the value of level 1) that makes the dot product of the row and its vector exact
    */
   float QuantiseRow(const std::vector<float>& numbers, std::vector<int8_t>* into) const {

@@ -1,7 +1,8 @@
 /**
- * A scope's index for several threads: its graph, its exact vectors, and the labels that a search returns. Only the
- * thread of the JavaScript index (`src/search/hnsw-index.ts`) changes it, and reads it without a lock. Other threads
- * search it behind the gate, with the same algorithm: the same matches in the same order.
+ * An index that several threads search: its graph, its exact vectors, and the labels that a search returns. Only the
+ * thread of the JavaScript index (`src/search/hnsw-index.ts`) changes it, and that thread reads it without a lock.
+ * Other threads enter the gate before they search it. They use the same algorithm, so they find the same matches in the
+ * same order.
  */
 #pragma once
 
@@ -29,7 +30,7 @@
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-/** Ids are positions in a list, so they are not far above the number of vectors. */
+/** Maximum id. Ids are positions in a list, so they do not exceed the number of vectors by much. */
 constexpr uint32_t kIdMax = kCapacityMax;
 constexpr uint32_t kBlockBitsMax = 16;
 
@@ -39,7 +40,7 @@ struct Match {
 };
 
 /**
- * The best matches so far, in the order of `best-matches.ts`: the most similar first, and of equal ones the smaller id.
+ * The best matches so far, in the order of `best-matches.ts`: by descending similarity, then by ascending id.
  */
 class BestMatches {
  public:
@@ -75,25 +76,25 @@ struct Label {
   uint32_t family = kNoText;
 };
 
-/** How many candidates a search visits; `hnsw-index.ts` explains it. */
+/** Parameters of a search; `hnsw-index.ts` explains them. */
 struct SearchPlan {
   uint32_t k;
-  /** Candidates of each walk, which are compared exactly; fewest first. */
+  /** Number of candidates of each walk, in ascending order. */
   std::vector<uint32_t> looks;
   /** For each walk except the last: how far the last candidate must be below the last result. */
   std::vector<double> margins;
   /**
-   * Least number of candidates that are compared exactly. Further candidates are compared only if they may be among the
-   * results.
+   * Minimum number of candidates that are compared exactly. Further candidates are compared only if they may be among
+   * the results.
    */
   uint32_t compared;
   /** Largest error of the graph's similarity. */
   double error;
   double min_similarity;
-  /** Most vectors that are compared one by one. */
+  /** Maximum number of vectors that are compared one by one. */
   uint32_t compared_max;
   bool is_filtered;
-  /** If set, only results of this kind. */
+  /** Only vectors of this kind are found if `is_filtered` is set. */
   std::u16string kind;
 };
 
@@ -112,7 +113,7 @@ class SharedIndex {
   /** The number of a kind or a family; kNoText if no vector has it. */
   uint32_t FindText(const std::u16string& text) const { return texts_.Find(text); }
 
-  /** Bytes of the data in addition to the vectors and the graph. */
+  /** Bytes of memory that the index takes in addition to the vectors and the graph. */
   size_t bytes() const {
     return (ids_.capacity() + places_.capacity() + id_of_point_.capacity()) * sizeof(uint32_t) +
            labels_.capacity() * sizeof(Label) + name_bytes_ + texts_.bytes() + pending_.size() * kSetEntryBytes;
@@ -132,7 +133,7 @@ class SharedIndex {
     gate.Open();
   }
 
-  /** A block that replaces the one with this number, or follows the last. @returns its zeroed memory */
+  /** Allocates a block, which replaces the block with this number or follows the last one. @returns its zeroed memory */
   std::shared_ptr<uint8_t> MakeBlock(size_t number, size_t vectors) {
     CheckChanging();
     const size_t full = size_t{1} << block_bits_;
@@ -170,7 +171,7 @@ class SharedIndex {
     size_.store(ids_.size(), std::memory_order_release);
   }
 
-  /** Removes a vector: the last one takes its position, and the caller moves the numbers. */
+  /** Removes a vector. The last vector takes its position; the caller moves the numbers of the last vector. */
   void Leave(uint32_t id) {
     CheckChanging();
     const uint32_t place = PlaceOf(id);
@@ -184,14 +185,14 @@ class SharedIndex {
     size_.store(ids_.size(), std::memory_order_release);
   }
 
-  /** The vector is compared one by one from now on, because it is not in the graph. */
+  /** From now on, every search compares this vector directly, because it is not in the graph. */
   void Await(uint32_t id) {
     CheckChanging();
     if (PlaceOf(id) == kNone) throw std::runtime_error("there is no such id");
     pending_.insert(id);
   }
 
-  /** The vector is the graph's next point. */
+  /** Declares which vector belongs to the graph's next point. Called once for each added point, in order. */
   void Link(uint32_t id) {
     CheckChanging();
     pending_.erase(id);
@@ -199,14 +200,14 @@ class SharedIndex {
     linked_++;
   }
 
-  /** The vector's point is marked as removed. */
+  /** Counts one linked vector fewer. Called after the vector's point was marked as removed. */
   void Unlink() {
     CheckChanging();
     if (linked_ == 0) throw std::runtime_error("no vector is linked");
     linked_--;
   }
 
-  /** Uses the graph from now on; ids by point, kNone for a marked one. */
+  /** Searches use this graph from now on. @param ids id of each point's vector; kNone for a point that is marked */
   void TakeGraph(std::shared_ptr<Graph> graph, const uint32_t* ids, size_t count) {
     CheckChanging();
     if (count != graph->count()) throw std::runtime_error("the graph holds another number of points");
@@ -220,7 +221,7 @@ class SharedIndex {
     }
   }
 
-  /** Uses no graph; each vector is compared one by one. */
+  /** From now on, searches use no graph and compare each vector. */
   void DropGraph() {
     CheckChanging();
     graph_.reset();
@@ -250,16 +251,16 @@ class SharedIndex {
     texts_.Give(former.family);
   }
 
-  // ---- Any thread that is behind the gate ----
+  // ---- Any thread that has entered the gate ----
 
   /**
-   * @returns false if the search would take too long on this thread; then it finds nothing
+   * @returns false, without matches, if the search would take too long on this thread
    */
   bool Search(const float* vector, const float* projected, size_t graph_dimensions, const SearchPlan& plan,
               std::vector<Match>* found) const {
     const Question query{std::vector<double>(vector, vector + dimensions_),
                          plan.is_filtered ? texts_.Find(plan.kind) : kNoText};
-    // If half of the vectors are compared one by one, the graph saves nothing.
+    // If more than half of the vectors are compared one by one anyway, the graph saves nothing.
     if (graph_ == nullptr || 2 * pending_.size() > size()) return CompareAll(query, plan, found);
     if (plan.k == 0) return true;
     if (graph_dimensions != graph_->space().dimensions()) throw std::range_error("a vector of another number of dimensions");
@@ -285,7 +286,7 @@ class SharedIndex {
     size_t vectors = 0;
   };
 
-  /** Estimated size of a set's entry. */
+  /** Estimated bytes of an entry in a set. */
   static constexpr size_t kSetEntryBytes = 40;
 
   void CheckChanging() const {
@@ -314,8 +315,8 @@ class SharedIndex {
   }
 
   /**
-   * Searches the graph, with wider walks until the result is certain. `hnsw-index.ts` does the same.
-   * @returns false if only a comparison with every vector can tell
+   * Searches the graph with wider and wider walks until the result is certain, with the algorithm of `hnsw-index.ts`.
+   * @returns false if the result stays uncertain; then every vector must be compared
    */
   bool Look(const Question& query, const float* projected, const SearchPlan& plan, BestMatches* whole) const {
     for (size_t turn = 0; turn < plan.looks.size(); turn++) {
@@ -335,7 +336,7 @@ class SharedIndex {
       if (near.size() >= wanted && !near.empty()) last = 1 - near.back().first;
       if (last < plan.min_similarity - plan.error) return true;
       if (best.kept().size() < plan.k) {
-        // The filter keeps so few results that the widest walk would not find enough.
+        // The filter removes so many results that the widest walk would not find enough, either.
         if (static_cast<double>(best.kept().size()) * plan.looks.back() < static_cast<double>(plan.k) * plan.looks[turn]) return false;
         continue;
       }

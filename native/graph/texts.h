@@ -1,5 +1,5 @@
 /**
- * Texts by number: a text that many labels have is kept once, as long as one of them has it.
+ * Assigns numbers to texts. A text that several labels have is stored once, until no label has it any more.
  */
 #pragma once
 
@@ -60,7 +60,7 @@ class Texts {
   };
 
   std::unordered_map<std::u16string, uint32_t> numbers_;
-  /** By number; without a text if the number is free. */
+  /** By the text's number. The entry of a free number has no text. */
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;
   size_t bytes_ = 0;

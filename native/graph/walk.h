@@ -1,5 +1,6 @@
 /**
- * The search for the points of a graph that are nearest to a vector. On the thread of the graph, or behind the gate.
+ * Finds the points of a graph that are nearest to a vector. Runs on the graph's thread, or on a thread that has entered
+ * the gate of a shared index.
  */
 #pragma once
 
@@ -58,7 +59,7 @@ class Walk {
 
   void Expect(tableint id) const { Prefetch(points_.getDataByInternalId(id), row_bytes_ + sizeof(float)); }
 
-  /** From the top level to the one above the lowest, always to the nearest neighbour. */
+  /** Walks from the top level down to the level above the lowest. Each step goes to the nearest neighbour. */
   tableint Descend() const {
     tableint at = points_.enterpoint_node_;
     float distance = Measure(at);
@@ -82,7 +83,7 @@ class Walk {
     return at;
   }
 
-  /** @returns a heap, the farthest first */
+  /** Searches the lowest level. @returns the candidates as a heap whose first element is the farthest */
   std::vector<Near> WalkGround(tableint start, size_t ef) const {
     hnswlib::VisitedList* visited = points_.visited_list_pool_->getFreeVisitedList();
     hnswlib::vl_type* marks = visited->mass;
@@ -138,7 +139,7 @@ class Walk {
   const size_t row_bytes_;
   std::vector<int8_t> query_;
   float scale_;
-  /** The contribution of the eights that are added to a row's numbers. */
+  /** kOffset times the sum of the query's numbers. Subtracted from each product, because rows have kOffset added. */
   int32_t excess_ = 0;
 };
 

@@ -1,8 +1,7 @@
 /**
- * Sits between the system and the HTTP library when the library accepts, reads and closes connections. It counts and
- * caps connections, rejects bytes that two parsers could read differently, and stops accepting while no file descriptor
- * is free. The library calls it instead of the system (`interposition.h`), on any server thread; a connection belongs
- * to one thread.
+ * Functions that the HTTP library calls instead of the system's (`interposition.h`) to accept, read and close
+ * connections. They count and cap connections, reject bytes that two parsers could read differently, and stop accepting
+ * while no file descriptor is free. Any server thread; a connection belongs to one thread.
  */
 #pragma once
 
@@ -37,23 +36,23 @@
 namespace connections {
 
 #ifndef MSG_NOSIGNAL
-// Node ignores the signal in the whole process.
+// Node ignores SIGPIPE in the whole process.
 #define MSG_NOSIGNAL 0
 #endif
 
-/** Space kept free after the bytes read, for the bytes that replace refused input. */
+/** Space kept free in the read buffer, for the bytes that replace refused input. */
 constexpr size_t kInsertBytes = 256;
-/** Most bytes read and discarded from a refused connection, so that its client can read the answer. */
+/** Maximum number of bytes read and discarded from a refused connection, so that its client can read the answer. */
 constexpr size_t kDroppedBytes = 1 << 20;
-/** Most connections refused in one pass, so that other connections get their turn. */
+/** Maximum number of connections refused in one pass, so that other connections are not delayed. */
 constexpr int kRefusedAtOnce = 32;
 constexpr uint32_t kHeadBytesDefault = 4096;
 constexpr uint32_t kHeadBytesMax = 256 << 10;
 constexpr size_t kMarkCharacters = 32;
 
 /**
- * The peer of a connection: an IPv4 address, or the first half of an IPv6 address, because one host usually has the
- * whole half.
+ * The peer of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, because one host usually has all
+ * addresses with these bits.
  */
 struct Peer {
   uint64_t network = 0;
@@ -101,21 +100,21 @@ struct Connection {
   /** Received bytes that are incomplete: part of a head, or of a line between two chunks. */
   std::string held;
   const Peer peer;
-  /** The received bytes are ciphertext: `plaintext.h` reads them after TLS. */
+  /** The received bytes are ciphertext; `plaintext.h` checks them after decryption. */
   const bool is_secure;
   bool is_refused = false;
   /**
-   * The next answer's head may announce the endless body. This line must be removed, because the new protocol forbids
-   * it.
+   * The head of the next answer may contain the length header that the library writes for the endless body. That line
+   * must be removed, because an answer that switches protocols must not have it.
    */
   bool is_switching = false;
   /** The connection has switched protocols. */
   bool is_switched = false;
-  /** For a secure connection. */
+  /** Used only for secure connections. */
   records::Walker records;
-  /** Slot of the last head (`heads.h`). */
+  /** Slot of the connection's last head (`heads.h`). */
   uint32_t head_slot = heads::kNoSlot;
-  /** Consecutive heads that were not in this slot. */
+  /** Number of consecutive heads that did not match this slot. */
   uint8_t head_misses = 0;
 };
 
@@ -152,11 +151,11 @@ class Table {
  private:
   static constexpr size_t kBlock = 1024;
   using Block = std::array<std::atomic<Connection*>, kBlock>;
-  /** Four million descriptors; connections with a higher one are not accepted. */
+  /** Covers four million descriptors. Connections with a higher descriptor are not accepted. */
   std::array<std::atomic<Block*>, 4096> blocks_{};
 };
 
-/** Counters over all threads. */
+/** Counters of all threads together. */
 struct Counters {
   std::atomic<uint32_t> open{0};
   std::atomic<uint64_t> refused_total{0};
@@ -178,10 +177,10 @@ struct Port {
 struct Shared {
   Table table;
   Counters counters;
-  /** 0: none. */
+  /** Caps on connections, in total and by client address; 0: no cap. */
   std::atomic<uint32_t> total_max{0};
   std::atomic<uint32_t> address_max{0};
-  /** The cap by address holds for loopback and private networks, too. */
+  /** The cap by address applies to loopback and private networks as well. */
   std::atomic<bool> is_near_capped{false};
   std::mutex mutex;
   std::vector<Port> ports;
@@ -190,7 +189,7 @@ struct Shared {
   uint32_t head_bytes_max = kHeadBytesDefault;
 };
 
-/** Never ended: a thread may be in here while the process ends. */
+/** Never destroyed, because a thread may use it while the process exits. */
 inline Shared& Get() {
   static auto* const shared = new Shared();
   return *shared;
@@ -201,7 +200,7 @@ inline thread_local int loop_descriptor = -1;
 /** Listeners of this thread that are paused until a descriptor is free. */
 inline thread_local std::vector<int>* paused = nullptr;
 
-/** Bytes that the library is reading, which begin with a request. */
+/** Bytes that the library is parsing. They begin with a request. */
 struct Arrived {
   Connection* connection = nullptr;
   const char* bytes = nullptr;
@@ -209,30 +208,30 @@ struct Arrived {
 };
 
 /**
- * `arrived`: what this thread received last, until JavaScript asks for its head. `taken`: what JavaScript asked for
- * last.
+ * `arrived`: the bytes that this thread received last, until JavaScript calls TakeHead for them. `taken`: the bytes of
+ * the last call of TakeHead.
  */
 inline thread_local Arrived arrived;
 inline thread_local Arrived taken;
 
 constexpr int32_t kUnknownHead = -1;
-/** The head need not be remembered. */
+/** The head is unknown and is not to be remembered. */
 constexpr int32_t kPassedHead = -2;
-/** The library may have cut values of the head; `raw_heads` has the head as received. */
+/** The library may have removed bytes from values of the head; `raw_heads` has the head as received. */
 constexpr int32_t kRawHead = -3;
 
-/** A head as received, and how many heads precede it in the bytes that the library is reading. */
+/** A head as received, and how many heads precede it in the bytes that the library is parsing. */
 struct RawHead {
   uint32_t number;
   std::string bytes;
 };
 
 /**
- * Heads with bytes above 127 that this thread's library is reading, in order. The library takes such bytes at the
- * beginning or end of a value for spaces, and removes them.
+ * Heads with bytes above 127 among the bytes that the library is parsing on this thread, in order. The library treats
+ * such bytes as spaces at the beginning and end of a value, and removes them.
  */
 inline thread_local std::vector<RawHead>* raw_heads = nullptr;
-/** How many heads in the bytes that the library is reading JavaScript has asked for. */
+/** How many heads JavaScript has taken from the bytes that the library is parsing. */
 inline thread_local uint32_t heads_taken = 0;
 
 inline void ForgetRawHeads() {
@@ -240,7 +239,7 @@ inline void ForgetRawHeads() {
   if (raw_heads != nullptr) raw_heads->clear();
 }
 
-/** Keeps the heads that the scanner found in its last bytes. @param bytes where these begin */
+/** Keeps the heads with bytes above 127 from the scanner's last call. @param bytes the bytes of that call */
 inline void KeepRawHeads(const framing::Scanner& scanner, const char* bytes) {
   if (scanner.HighHeads().empty()) return;
   if (raw_heads == nullptr) raw_heads = new std::vector<RawHead>();
@@ -248,7 +247,7 @@ inline void KeepRawHeads(const framing::Scanner& scanner, const char* bytes) {
     raw_heads->push_back({place.number, std::string(bytes + place.start, bytes + place.end)});
 }
 
-/** The head that TakeHead was asked for, if it is a raw one; otherwise nullptr. */
+/** The head of the last call of TakeHead if that head is in `raw_heads`; otherwise nullptr. */
 inline const std::string* TakenRawHead() {
   if (raw_heads == nullptr) return nullptr;
   // A binary search: the heads are in order, and one read can bring thousands of small ones.
@@ -258,7 +257,8 @@ inline const std::string* TakenRawHead() {
 }
 
 /**
- * The slot of the head that the library has just read. Call it once for each request, before anything else.
+ * The slot of the head that the library has just parsed, or one of the constants above. Call this once for each
+ * request, before anything else.
  */
 inline int32_t TakeHead() {
   taken = arrived;
@@ -284,7 +284,7 @@ inline int32_t TakeHead() {
   return kPassedHead;
 }
 
-/** Keeps the head for which TakeHead has just returned that it is unknown. @returns whether it is kept */
+/** Remembers the head for which TakeHead has just returned kUnknownHead. @returns whether the head was stored */
 inline bool RememberHead(uint32_t slot, const uint32_t* varying, size_t varying_count, uint32_t lines) {
   const Arrived head = taken;
   taken = Arrived();
@@ -305,7 +305,7 @@ inline bool SetWanted(int listener, uint32_t events) {
   return epoll_ctl(loop_descriptor, EPOLL_CTL_MOD, listener, &event) == 0;
 }
 
-/** Without the pause, the library would leave the listener readable, and its loop would spin. */
+/** Pauses a listener. Otherwise epoll would report it again and again, and the library's loop would spin. */
 inline void PauseAccepting(int listener) {
   if (loop_descriptor < 0 || !SetWanted(listener, 0)) return;
   if (paused == nullptr) paused = new std::vector<int>();
@@ -340,7 +340,7 @@ inline std::string ReadRefusal(uint32_t port) {
   return std::string();
 }
 
-/** @returns false for a port of another program */
+/** Finds the protocol of a port. @returns false if the port was not opened with `openPort` */
 inline bool FindKind(uint32_t port, PortKind* kind) {
   Shared& shared = Get();
   const std::lock_guard<std::mutex> lock(shared.mutex);
@@ -352,7 +352,7 @@ inline bool FindKind(uint32_t port, PortKind* kind) {
   return false;
 }
 
-/** Reads and drops pending bytes. Otherwise closing would send a reset, which could overtake the answer. */
+/** Reads and discards pending bytes. Otherwise closing would send a reset, and the client could lose the answer. */
 inline void Drain(int descriptor) {
   char dropped[16 << 10];
   for (size_t bytes = 0; bytes < kDroppedBytes;) {
@@ -435,7 +435,7 @@ inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags)
   return -1;
 }
 
-/** Input that the parser gets instead of refused bytes: a request that no client can produce, or a chunk. */
+/** Writes the input that the parser gets instead of refused bytes: a request with the mark, or a chunk with it. */
 inline size_t Insert(char* into, const framing::Finding& finding) {
   const auto code = static_cast<unsigned>(finding.refusal);
   const char* const mark = Get().mark;
@@ -447,7 +447,7 @@ inline size_t Insert(char* into, const framing::Finding& finding) {
   return written > 0 ? static_cast<size_t>(written) : 0;
 }
 
-/** Header lines to add to a head after which the protocol changes. */
+/** Writes the header lines that are added to a head after which the protocol changes. */
 inline size_t InsertSwitch(char* into) {
   const int written = std::snprintf(into, kInsertBytes, "%s: 1\r\ncontent-length: %llu\r\n", Get().mark,
                                     static_cast<unsigned long long>(framing::kSwitchedBytes));
@@ -459,14 +459,14 @@ inline void Refuse(int descriptor, Connection* connection, const framing::Findin
   connection->is_refused = true;
   connection->held = std::string();
   Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
-  // The answer may have ended before the body. Then only this call makes the library read again, and close.
+  // If the answer was complete before the body, only this call makes the library read again and close the connection.
   if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
 }
 
 /**
- * Receives for a tunnel: reads a TLS close notification separately. The library drops data that it decrypts together
- * with one (`ssl_on_data` of uSockets closes the socket first), and here that data is the frame that answers the
- * upstream's last one.
+ * Receives from a secure connection. After a switch of protocols, it reads a TLS close notification separately, because
+ * the library drops data that it decrypts together with one (`ssl_on_data` of uSockets closes the socket first). That
+ * data would be the client's last frame.
  */
 inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memory, size_t length, int flags) {
   size_t wanted = length;
@@ -482,8 +482,8 @@ inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memor
 }
 
 /**
- * Receives bytes, and passes on those that are complete. It never fills the whole buffer: the library would then read
- * again and ignore a pause.
+ * Receives bytes, and passes on those that are complete. It never fills the whole buffer, because the library would
+ * then read again even if the connection was paused meanwhile.
  */
 inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   Connection* const connection = Get().table.Find(descriptor);
@@ -535,10 +535,10 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
 }
 
 /**
- * Finds the length header that the library writes into the answer to a switch of protocols. No such header may be
- * there.
- * @returns where that line begins, or the length if there is no such line; `is_whole` receives whether the head ends
- *   in these bytes
+ * Finds the length header that the library writes into an answer that switches protocols. Such an answer must not have
+ * one.
+ * @param is_whole receives whether the head ends in these bytes
+ * @returns where that line begins; `length` if there is no such line
  */
 inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bool* is_whole) {
   char line[64];

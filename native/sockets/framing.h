@@ -1,7 +1,7 @@
 /**
  * Finds where each request of a connection begins and ends, as bytes arrive, and detects bytes that two parsers could
- * read differently (RFC 9112, section 11.2) before they are acted on. It stores no bytes: it tells the caller up to
- * where the bytes are complete, and the caller keeps the rest.
+ * read differently (RFC 9112, section 11.2) before they are processed. It stores no bytes: it returns how many of the
+ * bytes are complete, and the caller keeps the rest.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace framing {
 
-/** Why reading stopped. `src/http/framing-guard.ts` has the messages, by number. */
+/** Why reading stopped. `src/http/framing-guard.ts` maps these numbers to messages. */
 enum class Refusal : uint8_t {
   kNone = 0,
   kStartLine = 1,
@@ -31,7 +31,7 @@ enum class Refusal : uint8_t {
   kVersion = 13,
 };
 
-/** What was found in the bytes. */
+/** The result of scanning some bytes. */
 struct Finding {
   /** Number of complete bytes: heads, parts of bodies, chunk lines. The rest waits for more bytes, or is refused. */
   size_t whole;
@@ -41,7 +41,8 @@ struct Finding {
   /** The chunk's data is not followed by a line end. */
   bool lacks_line_end;
   /**
-   * The end, including the blank line, of a head after which the protocol changes; 0 without one in these bytes.
+   * The end, including the blank line, of a head after which the protocol changes; 0 if no such head ends in these
+   * bytes.
    */
   size_t switch_at;
 };
@@ -61,7 +62,7 @@ constexpr bool IsTokenByte(int byte) {
     if (byte == mark) return true;
   return false;
 }
-/** DEL is left to the forwarder, which refuses the request but keeps the connection. */
+/** Accepts DEL. The forwarder later refuses a request with DEL but keeps the connection. */
 constexpr bool IsValueByte(int byte) { return byte >= 0x20 || byte == '\t'; }
 constexpr bool IsWordByte(int byte) { return byte > 0x20; }
 
@@ -72,8 +73,8 @@ inline constexpr std::array<bool, 256> kWord = MakeTable(IsWordByte);
 constexpr uint64_t kEach = 0x0101010101010101ULL;
 
 /**
- * Reads eight bytes at a time while none is below a space.
- * @param seen receives the bits of the bytes
+ * Skips bytes that are valid in a header value, eight at a time while none of them is below the space.
+ * @param seen the bits of all skipped bytes are added to it with OR
  * @returns the first byte that is invalid in a value, or the end
  */
 inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end, uint64_t* seen) {
@@ -89,13 +90,13 @@ inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end, uint64_t*
 }
 
 /**
- * Offsets of a head in the bytes that were read last, which contain its end. `start` is negative if the head began
- * earlier.
+ * Where a head is in the bytes that were read last, which contain its end. `start` is negative if the head began in
+ * earlier bytes.
  */
 struct HeadPlace {
   ptrdiff_t start;
   ptrdiff_t end;
-  /** How many heads ended before it in these bytes. */
+  /** How many heads ended before this one in these bytes. */
   uint32_t number;
 };
 
@@ -103,14 +104,14 @@ class Scanner {
  public:
   /**
    * @param head_bytes_max a longer head is refused
-   * @param switches_protocols everything after a head that asks for WebSocket, and announces no body, belongs to that
-   *   protocol
+   * @param switches_protocols whether all bytes after a head that asks for WebSocket and announces no body belong to
+   *   the new protocol
    */
   explicit Scanner(uint32_t head_bytes_max, bool switches_protocols = false)
       : head_bytes_max_(head_bytes_max), switches_protocols_(switches_protocols) {}
 
   /**
-   * Continues reading. Do not call it again after a refusal.
+   * Scans the next bytes. Must not be called again after a refusal.
    * @param data the bytes that follow the previous ones
    */
   Finding Read(const char* data, size_t length) {
@@ -143,7 +144,7 @@ class Scanner {
     return {whole_, refusal_, is_in_chunks && refusal_ != Refusal::kNone, lacks_line_end_, switch_at_};
   }
 
-  /** The heads that ended in the bytes read last, and have values with bytes above 127. */
+  /** The heads that ended in the bytes read last and have values with bytes above 127. */
   const std::vector<HeadPlace>& HighHeads() const { return high_heads_; }
 
   /** Whether the next byte begins a request. */
@@ -232,7 +233,7 @@ class Scanner {
       case State::kVersion:
         for (; at < end && kWord[*at]; at++) KeepWordByte(*at);
         if (at == end) return at;
-        // Without a version, these bytes could be read as a part of the target.
+        // If the version is missing, other parsers may read these bytes as part of the target.
         if (*at != '\r' || word_length_ != 8 || std::memcmp(word_, "HTTP/", 5) != 0)
           return Refuse(at, Refusal::kStartLine);
         if (std::memcmp(word_ + 5, "1.1", 3) != 0) return Refuse(at, Refusal::kVersion);
@@ -306,8 +307,8 @@ class Scanner {
   }
 
   /**
-   * Skips whole irrelevant lines at once, which are most lines; other lines are read state by state. @returns the
-   * position of the rest
+   * Skips whole lines that do not affect the framing, which are most lines. Other lines are read state by state.
+   * @returns the position of the first line that was not skipped
    */
   static const uint8_t* SkipLines(const uint8_t* at, const uint8_t* end, uint64_t* seen) {
     for (;;) {
@@ -364,7 +365,7 @@ class Scanner {
 
   void TakeField() {
     size_t length = word_length_;
-    // A longer word is not kept completely: no accepted length or coding has as many characters.
+    // Only the beginning of a longer word is kept. No accepted length or coding has so many characters.
     const bool is_kept = length <= kWordKept;
     while (is_kept && length > 0 && (word_[length - 1] == ' ' || word_[length - 1] == '\t')) length--;
     if (field_ == Field::kConnection) {
@@ -483,11 +484,11 @@ class Scanner {
   /** Bytes left in the body or the chunk. */
   uint64_t remaining_ = 0;
   size_t whole_ = 0;
-  /** The bits of the values of the head. */
+  /** The bits of all bytes in the head's values, combined with OR. */
   uint64_t seen_ = 0;
-  /** From the first byte that is being read. */
+  /** Offset of the head from the first of the bytes that are being read. */
   ptrdiff_t head_start_ = 0;
-  /** Heads that ended in the bytes that are being read. */
+  /** Number of heads that ended in the bytes that are being read. */
   uint32_t heads_ = 0;
   std::vector<HeadPlace> high_heads_;
   State state_ = State::kStart;
@@ -503,7 +504,7 @@ class Scanner {
   bool is_switched_ = false;
   size_t switch_at_ = 0;
   uint8_t option_length_ = 0;
-  /** Each of these counts to two at most. */
+  /** Numbers of length headers, transfer codings and hosts. Counting stops at two. */
   uint8_t lengths_ = 0;
   uint8_t codings_ = 0;
   uint8_t hosts_ = 0;

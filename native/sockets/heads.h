@@ -1,7 +1,7 @@
 /**
- * Heads of requests that a thread has seen, in numbered slots. A client sends nearly the same head again and again, and
- * a comparison of bytes costs a fraction of what the library takes to give JavaScript every header line. JavaScript
- * keeps the texts of each slot (`src/http/known-heads.ts`). Each server thread has its own slots.
+ * Remembers request heads in numbered slots. A client usually sends nearly the same head again and again. Comparing its
+ * bytes takes a fraction of the time that the library needs to pass every header line to JavaScript. JavaScript keeps
+ * the header texts of each slot (`src/http/known-heads.ts`). Each server thread has its own slots.
  */
 #pragma once
 
@@ -18,22 +18,22 @@ constexpr uint32_t kSlots = 256;
 constexpr uint32_t kNoSlot = UINT32_MAX;
 /** Longer heads are not kept. */
 constexpr size_t kHeadBytes = 8 << 10;
-/** After so many unknown heads in a row, a connection keeps no more heads. */
+/** After so many unknown heads in a row, no more heads of a connection are remembered. */
 constexpr uint8_t kMissesMax = 8;
 
-/** Bytes that must be equal. They may end with the name of a line whose value may differ. */
+/** Bytes that must be equal. They may end with the name of a header whose value may differ. */
 struct Span {
   size_t start;
   size_t length;
 };
 
-/** The header lines of a head, up to the empty line, with some lines whose values vary. */
+/** The header lines of a head, including the empty line. The values of some lines may vary. */
 struct Head {
   std::string bytes;
   std::vector<Span> spans;
 };
 
-/** The beginning of the header lines, after the request line. @returns nullptr if it is not complete */
+/** Skips the request line. @returns where the header lines begin; nullptr if the request line is not complete */
 inline const char* SkipLine(const char* at, const char* end) {
   const auto* const found = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
   return found == nullptr ? nullptr : found + 1;
@@ -56,8 +56,8 @@ inline bool IsSame(const Head& head, const char* bytes, size_t length) {
 /**
  * Reads the header lines of a request.
  * @param varying numbers of the lines whose values vary, in ascending order; the first header line is 0
- * @param lines how many there are
- * @returns false if there is another number of lines, or too many bytes
+ * @param lines expected number of header lines
+ * @returns false if the number of lines differs or the head has too many bytes
  */
 inline bool Read(const char* bytes, size_t length, const uint32_t* varying, size_t varying_count, uint32_t lines,
                  Head* into) {

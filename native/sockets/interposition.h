@@ -1,6 +1,7 @@
 /**
- * Replaces system functions for one library of the process. It changes the addresses in the table through which that
- * library calls external functions. Linux only; on other systems it finds nothing.
+ * Replaces system functions for one library of the process, by changing the addresses in the table through which that
+ * library calls external functions (its global offset table). Works only on Linux; on other systems no library is
+ * found.
  */
 #pragma once
 
@@ -20,7 +21,7 @@
 
 namespace interposition {
 
-/** A function that the library calls or passes on, by its name, and its replacement. */
+/** The name of a function that the library calls or passes on, and the replacement for that function. */
 struct Replacement {
   const char* name;
   void* function;
@@ -41,7 +42,7 @@ inline constexpr uint32_t kJumpSlot = UINT32_MAX;
 inline constexpr uint32_t kDataSlot = UINT32_MAX;
 #endif
 
-/** The loader's data about a library. */
+/** The dynamic linker's data about a library. */
 class Library {
  public:
   explicit Library(const dl_phdr_info& info) : base_(info.dlpi_addr) {
@@ -55,7 +56,8 @@ class Library {
   }
 
   /**
-   * @returns the slots with the function's address
+   * Calls `take` with each slot that holds the function's address.
+   * @returns number of these slots
    */
   template <typename Take>
   size_t ForSlots(const char* name, Take take) const {
@@ -63,6 +65,7 @@ class Library {
   }
 
   /**
+   * Writes a function's address into a slot.
    * @returns false if the slot is not writable
    */
   bool Write(void** slot, void* function) const {
@@ -94,7 +97,7 @@ class Library {
           jumps_bytes_ = entry->d_un.d_val;
           break;
         case DT_PLTREL:
-          // Both supported processors use the longer kind.
+          // Both supported architectures use relocations with addends (RELA).
           has_addends_ = entry->d_un.d_val == DT_RELA;
           break;
         case DT_RELA:
@@ -109,7 +112,7 @@ class Library {
     }
   }
 
-  /** glibc has replaced the file's offsets by addresses; musl has not. */
+  /** Converts an entry to a pointer. glibc has already replaced the file's offsets by addresses; musl has not. */
   template <typename T>
   const T* At(uintptr_t place) const {
     return reinterpret_cast<const T*>(place >= base_ ? place : base_ + place);
@@ -151,7 +154,7 @@ inline int Visit(dl_phdr_info* info, size_t, void* data) {
   auto* const search = static_cast<Search*>(data);
   const Library library(*info);
   if (library.ForSlots(search->mark, [](void**) { return true; }) == 0) return 0;
-  // All or nothing: with half of the functions replaced, some would see sockets that the others do not know.
+  // Either all functions are replaced or none. Otherwise some would get sockets that the others have not registered.
   for (const auto& replacement : search->replacements)
     if (library.ForSlots(replacement.name, [](void**) { return true; }) == 0) return 0;
   bool is_written = true;
@@ -167,6 +170,7 @@ inline int Visit(dl_phdr_info* info, size_t, void* data) {
 }
 
 /**
+ * Replaces functions for the library.
  * @param mark name of a function that only this library calls through its table
  * @returns false if there is no such library, or if it does not call all of the functions
  */
@@ -188,7 +192,8 @@ inline int VisitForPath(dl_phdr_info* info, size_t, void* data) {
 }
 
 /**
- * @returns a function that the library with this mark exports; nullptr if it does not exist
+ * Finds a function that the library with this mark exports.
+ * @returns the function; nullptr if it does not exist
  */
 inline void* FindFunction(const char* mark, const char* name) {
   Owner owner{mark, nullptr};

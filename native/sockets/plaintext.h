@@ -1,7 +1,7 @@
 /**
- * Sits between TLS and the parser of the HTTP library. It reads what a secure connection has sent after decryption, and
- * does not pass on bytes that two parsers could read differently. On such connections `connections.h` sees only
- * ciphertext, so it only counts connections and handles pauses. Any server thread; a connection belongs to one thread.
+ * Checks the decrypted bytes of secure connections before the HTTP library parses them, and does not pass on bytes that
+ * two parsers could read differently. `connections.h` receives only the ciphertext of these connections, so it cannot
+ * check them. Any server thread; a connection belongs to one thread.
  */
 #pragma once
 
@@ -14,25 +14,25 @@ namespace plaintext {
 
 #ifdef __linux__
 
-/** Types of the library's functions for arriving data, for a descriptor and for writing. */
+/** Types of three functions of the library: the data handler, the getter of a descriptor, and the write function. */
 using OnData = void* (*)(void* socket, char* data, int length);
 using DescriptorOf = int (*)(void* socket);
 using Write = int (*)(void* socket, const char* data, int length, int msg_more);
 
-/** The library function that this code replaces; it parses. */
+/** The library's original data handler, which parses the bytes. */
 inline void* parse = nullptr;
 inline void* descriptor_of = nullptr;
-/** The replaced function that encrypts and sends. */
+/** The library's original write function, which encrypts and sends. */
 inline void* write = nullptr;
 
-/** The library writes after the bytes that it parses, and may read before them. */
+/** Space before and after the bytes, because the library writes after the bytes that it parses and may read before. */
 constexpr size_t kPadding = 64;
 
 inline void* Parse(void* socket, char* data, size_t length) {
   return reinterpret_cast<OnData>(parse)(socket, data, static_cast<int>(length));
 }
 
-/** @returns the library's result: the socket, which may have been replaced or closed */
+/** Replaces the library's data handler. @returns its result: the socket, which may have been replaced or closed */
 inline void* OnPlaintext(void* socket, char* data, int length) {
   const int descriptor = reinterpret_cast<DescriptorOf>(descriptor_of)(socket);
   connections::Connection* const connection = connections::Get().table.Find(descriptor);
@@ -76,7 +76,7 @@ inline void* OnPlaintext(void* socket, char* data, int length) {
   return Parse(socket, bytes, whole + connections::Insert(bytes + whole, finding));
 }
 
-/** @returns number of bytes accepted */
+/** Replaces the library's write function. @returns number of bytes accepted */
 inline int OnWrite(void* socket, const char* data, int length, int msg_more) {
   const auto pass = [&](const char* from, size_t bytes) {
     return static_cast<ssize_t>(reinterpret_cast<Write>(write)(socket, from, static_cast<int>(bytes), msg_more));

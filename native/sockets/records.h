@@ -10,22 +10,22 @@
 
 namespace records {
 
-/** Type, version and length (RFC 8446, 5.1). */
+/** Length of a record's head: type, version and length (RFC 8446, 5.1). */
 constexpr size_t kHeadBytes = 5;
 constexpr uint8_t kAlert = 21;
 constexpr uint8_t kData = 23;
-/** An alert of TLS 1.3 looks like data: two bytes, the true type, and the authentication tag. */
+/** An alert of TLS 1.3 has the type of data. Its length is that of the alert, the true type and the tag together. */
 constexpr size_t kHiddenAlertBytes = 2 + 1 + 16;
 
 /** The position within the sequence of TLS records of a connection. */
 class Walker {
  public:
-  /** Moves over bytes that have been read. */
+  /** Advances over bytes that have been read. */
   void Skip(const char* data, size_t length) { Walk<false>(data, length); }
 
   /**
-   * @returns how many of these bytes to read now, at least one. A possible alert is left for the next read, unless it
-   *   comes first
+   * Finds where the next read should stop: before a possible alert, unless the alert comes first.
+   * @returns how many of these bytes to read now, at least one
    */
   size_t FindEnd(const char* data, size_t length) const {
     Walker ahead = *this;
@@ -60,7 +60,7 @@ class Walker {
 
   uint8_t head_[kHeadBytes] = {};
   size_t head_count_ = 0;
-  /** Bytes of the current record that are still to come. */
+  /** Number of bytes of the current record that have not been read. */
   size_t left_ = 0;
 };
 

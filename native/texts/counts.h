@@ -1,6 +1,6 @@
 /**
- * The monitors' counts in the texts of a step. `src/domain/monitors/step-texts.ts` documents them, and has the same
- * in TypeScript.
+ * Counts words and marks in the texts of a step, for the monitors. `src/domain/monitors/step-texts.ts` explains the
+ * counts and implements them in TypeScript.
  */
 #pragma once
 
@@ -26,14 +26,14 @@ constexpr size_t kFilterAt = kAnsweredAt + kInputWords + 8;
 constexpr size_t kThoughtFilterAt = kFilterAt + 2048 / 8;
 constexpr size_t kMeasuredBytes = kThoughtFilterAt + 512 / 8;
 
-// Units of a text that are read (digest.ts, words.ts).
+// Maximum UTF-16 units that are read of a text and of a word (digest.ts, words.ts).
 constexpr size_t kTextUnits = 6400;
 constexpr size_t kWordUnits = 14;
 constexpr size_t kHeadUnits = 160;
 constexpr size_t kOwnUnits = 4096;
 constexpr size_t kSignUnits = 600;
 
-// The counts, by their place (step-texts.ts).
+// The index of each count (step-texts.ts).
 enum Count {
   kHeadCount,
   kObservationCount,
@@ -51,7 +51,7 @@ enum Count {
   kCounts,
 };
 
-// Flags of a word in the lexicon.
+// Classes of a word in the lexicon, as bits.
 constexpr uint32_t kIsFunction = 1;
 constexpr uint32_t kIsNegation = 2;
 constexpr uint32_t kIsRetry = 4;
@@ -94,14 +94,14 @@ inline const Kinds kKinds;
 
 inline bool IsDigit(uint32_t code) { return code - '0' < 10; }
 
-/** What String.prototype.trim takes away. */
+/** Whether String.prototype.trim removes the character. */
 inline bool IsSpace(uint32_t code) {
   if (code < 128) return code == 32 || (code >= 9 && code <= 13);
   return code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
          code == 0x202f || code == 0x205f || code == 0x3000 || code == 0xfeff;
 }
 
-/** In the order of the addon's arguments. */
+/** The texts, in the order of the addon's arguments. */
 enum Which { kInput, kThought, kObservation };
 
 struct Text {
@@ -110,7 +110,7 @@ struct Text {
 };
 
 inline size_t StemLength(const uint8_t* tail, size_t length) {
-  // The last three units, latest first; units beyond ASCII count as no letter.
+  // The last three units, beginning with the last one. Units beyond ASCII are not letters here.
   const uint8_t last = tail[0];
   if (length >= 7 && last == 'g') {
     if (tail[1] == 'n' && tail[2] == 'i') return length - 3;
@@ -172,7 +172,7 @@ inline uint32_t Short(uint32_t hash) {
   return low == 0 ? 1 : low;
 }
 
-/** Keeps the smallest of the first short hashes that are added. */
+/** Collects the first `kLimit * 8` different hashes that are added. Seal keeps the smallest `kLimit` of them. */
 template <size_t kLimit>
 struct WordSet {
   static constexpr size_t kPlaces = 1024;
@@ -218,7 +218,7 @@ struct Sketch {
     if (largest == 0) return;
     for (size_t i = 0; i < kSketch; i++) {
       const double scaled = (static_cast<double>(sums[i]) / largest) * 127;
-      // Math.round: a half goes up.
+      // Rounds halves up, like Math.round.
       double rounded = std::ceil(scaled);
       if (rounded - 0.5 > scaled) rounded -= 1;
       into[i] = static_cast<uint8_t>(static_cast<int8_t>(rounded));
@@ -232,7 +232,7 @@ struct Lexicon {
   uint32_t mask;
 
   uint32_t Find(uint32_t hash) const {
-    // At most all slots are visited; a table has free slots.
+    // The count of visited slots is limited, in case a table has no free slot.
     for (uint32_t at = hash & mask, left = mask; left > 0; at = (at + 1) & mask, left--) {
       const uint32_t* entry = table + 1 + 2 * at;
       if (entry[0] == hash) return hash == 0 ? 0 : entry[1];
@@ -269,7 +269,7 @@ struct Triggers {
       while (entry != 0 && entry + kEntry <= length) {
         const uint32_t* words = table + entry;
         if (words[2] <= kEntryBytes && memcmp(words + 3, folded + at, words[2]) == 0) found |= words[0];
-        // Each entry leads to an earlier one.
+        // Each entry must refer to an earlier one, so the loop ends.
         entry = words[1] < entry ? words[1] : 0;
       }
     }

@@ -1,7 +1,7 @@
 /**
- * The inner product of a vector and a stored one, with exactly the same result on every machine and with all
- * instructions. `vector-engine.ts` has the same in TypeScript. There are two forms of stored vectors, short ones
- * (`src/search/short-vector.ts`: a 16-bit integer for each dimension, then the value of 1 as a 32-bit float) and packed
+ * Computes the inner product of a vector and a stored vector. The result is exactly the same on every machine, whatever
+ * instructions it has. `vector-engine.ts` has a TypeScript version. There are two forms of stored vectors: short ones
+ * (`src/search/short-vector.ts`: a 16-bit integer for each dimension, then the scale as a 32-bit float) and packed
  * ones (`src/search/packed-vector.ts`: the low eight bits of each integer, the signs, the exponents, the factor).
  */
 #pragma once
@@ -13,13 +13,13 @@
 
 namespace {
 
-/** Parallel sums. The fallback has the same number, and adds them up in the same order. */
+/** Number of parallel sums. The fallback uses as many, and adds them up in the same order. */
 constexpr size_t kSums = 8;
 
-/** Numbers of a short vector that hold its scale. */
+/** How many 16-bit numbers of a short vector hold its scale. */
 constexpr size_t kScaleNumbers = sizeof(float) / sizeof(int16_t);
 
-/** Numbers of a packed vector that share an exponent. The signs of `kSums` numbers are in one byte. */
+/** How many numbers of a packed vector share an exponent. One byte holds the signs of `kSums` numbers. */
 constexpr size_t kBlockNumbers = 32;
 
 constexpr size_t CountShort(size_t dimensions) { return dimensions + kScaleNumbers; }
@@ -29,8 +29,8 @@ constexpr size_t CountPacked(size_t dimensions) {
          sizeof(float);
 }
 
-// The product of a 32-bit float and an integer of at most 16 bits is exact in 64 bits, and a division by a power of two
-// is exact, too. With a fixed order of additions, every machine therefore gets the same result, whether it multiplies and adds
+// The product of a 32-bit float and an integer of at most 16 bits is exact in a 64-bit float, and so is a division by a
+// power of two. The order of additions is fixed. So every machine gets the same result, whether it multiplies and adds
 // in one step or in two.
 
 inline __attribute__((always_inline)) double AddUp(double* sums) {
