@@ -2,7 +2,7 @@
 declare module 'autocannon' {
   import type { EventEmitter } from 'node:events';
 
-  /** One connection. `getRequestBuffer` is asked before every request for the bytes to send. */
+  /** One connection. autocannon calls `getRequestBuffer` before each request to get the bytes to send. */
   export interface Client {
     getRequestBuffer: () => Buffer;
   }
@@ -17,7 +17,7 @@ declare module 'autocannon' {
     timeout?: number;
     /** Requests a second of all connections together. */
     overallRate?: number;
-    /** Milliseconds between two samples. autocannon checks at each sample whether the run is over. */
+    /** Milliseconds between two samples. autocannon checks at each sample whether the run should end. */
     sampleInt?: number;
     setupClient?: (client: Client) => void;
   }

@@ -1,4 +1,4 @@
-/** The bytes of the stalled-reader bench, which both ends know. Runs in the bulk upstream and in the bench. */
+/** The bytes that the stalled-reader bench transfers; both ends can generate them. Bulk upstream and bench process. */
 import { makeRandom } from './workload.ts';
 
 /** The length is a prime number, so that a lost or repeated chunk of any usual size changes the bytes. */

@@ -1,7 +1,7 @@
 /**
  * The upstream of the stalled-reader bench: sends N MB as fast as the client reads, and remembers when a connection was
- * cut. It uses node:http, because uWebSockets.js ends a response that makes no progress for 10 seconds. Own process:
- * bench/stall.ts forks it; it sends `{port}` when it listens, and ends with its parent.
+ * cut. It uses node:http, because uWebSockets.js aborts a response that makes no progress for 10 seconds. Own process:
+ * bench/stall.ts forks it. It sends `{port}` to its parent when it listens, and exits when its parent exits.
  *
  *   GET /bulk?mb=N&id=ID   N × 1 MiB; the byte at offset i is that of makeBulkPattern() at i mod its length
  *   GET /cut?id=ID         {cut_us, sent_bytes}: when that transfer was cut (monotonic microseconds), null if it was not

@@ -1,12 +1,12 @@
 /**
  * Makes a capture database of many runs, with the code that the capture process uses: `node bench/capture-database.ts
- * --runs N --dir D [--run-bytes B] [--turns T]`. For benches, and for trying the command line and the dashboard with the data of a
- * busy month. Own process.
+ * --runs N --dir D [--run-bytes B] [--turns T]`. It serves benches, and trials of the command line and the dashboard
+ * with as much data as a busy month brings. Own process.
  *
- * Four agents, each with its prompts, tools and models, share the runs unequally. Their conversations grow by tool
- * results that read like prose, code and listings, until a run has B bytes in all on the wire. One run in twelve is not
- * golden: its last turn is missing, failed or aborted. Among the others are runs without a label, sessions with a title
- * as a child run, a run of 400 turns and one with a request of 60 MB. The same numbers give the same database.
+ * The runs belong to four agents, which have different prompts, tools, models and shares of the runs. Each turn adds a
+ * tool result that resembles prose, code or a listing, until a run has about B bytes on the wire. One run in twelve is
+ * not golden: its last turn is missing, failed or aborted. Some runs have no label, some sessions have a child run that
+ * requests a title, one run has 400 turns, and one has a request of 60 MB. The same arguments give the same database.
  */
 import { mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ interface DatabasePlan {
   run_bytes: number;
   /** Turns of most runs; TURNS when absent. */
   turns?: number;
-  /** Called with the number of runs that are written. */
+  /** Called after each run with the number of runs made so far. */
   tell?: (runs: number) => void;
 }
 
@@ -41,13 +41,13 @@ export interface MadeDatabase {
 
 const BATCH_BYTES = 8_000_000;
 const BATCH_EXCHANGES = 500;
-/** Does what a running gateway does once a day. */
+/** Number of files of the database. Each is tidied and sealed before the next, as in a gateway that runs for days. */
 const FILES = 4;
 const TIDY_MS = 1_000;
 const TURNS = 5;
 const LONG_TURNS = 400;
 const HUGE_BYTES = 60_000_000;
-/** Longest text that is made without repetition. */
+/** Maximum length of a text without repetition. */
 const TEXT_BYTES = 1_000_000;
 /** Number of runs whose texts come from the same generator, which remembers its lines. */
 const SOURCE_RUNS = 50;
@@ -57,7 +57,7 @@ const TURN_MS = 1_500;
 
 type Json = Record<string, unknown>;
 
-/** An agent: its share of the runs, and what it does. */
+/** An agent: its share of the runs, its task and its tools. */
 interface Agent {
   name: string;
   share: number;
@@ -65,7 +65,7 @@ interface Agent {
   noun: string;
   /** Called first with an id, then once for each further turn with the id and a page. */
   tools: readonly [string, string];
-  /** How the agent's runs are distinguished. */
+  /** The request header that identifies the agent's runs. */
   header: 'x-svc-run' | 'x-claude-code-session-id' | null;
 }
 
@@ -145,7 +145,7 @@ class MadeRun {
     this.#session = `${agent.name}-${at}`;
   }
 
-  /** @param resultBytes of each tool's result */
+  /** @param resultBytes size of each tool's result */
   *turns(count: number, resultBytes: number): Generator<CapturedExchange> {
     const { noun, tools } = this.#agent;
     const key = `${noun.slice(0, 2).toUpperCase()}-${100_000 + this.#at}`;
@@ -178,7 +178,7 @@ class MadeRun {
     return text.repeat(Math.ceil(bytes / text.length)).slice(0, bytes);
   }
 
-  /** A side call, such as the one with which coding agents name a session. */
+  /** A side call that requests a title, like the call with which coding agents name a session. */
   #title(key: string): CapturedExchange {
     const messages = [{ role: 'user', content: `Write a title for: the state of ${key}` }];
     const asked = { system: 'Generate a concise title for this conversation.', messages };
@@ -241,7 +241,7 @@ class MadeRun {
   }
 }
 
-/** The last turn of a run that is not golden. */
+/** Makes a run not golden: removes its last turn, or lets it fail or be aborted. */
 function spoil(turns: CapturedExchange[], how: number): void {
   const last = turns.pop()!;
   if (how < 0.3) return;
@@ -289,7 +289,7 @@ function* makeRuns({
   }
 }
 
-/** Makes the database and completes all deferred work, as an idle gateway does. */
+/** Makes the database and completes all deferred work, like an idle gateway. */
 export async function makeCaptureDatabase(plan: DatabasePlan): Promise<MadeDatabase> {
   const path = join(plan.dir, 'capture.mdb');
   mkdirSync(plan.dir, { recursive: true });

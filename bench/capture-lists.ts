@@ -1,4 +1,4 @@
-/** What the dashboard's lists of captured runs ask for. Bench processes. */
+/** The requests with which the dashboard reads its lists of captured runs. Bench processes. */
 
 export const CAPTURE_LISTS = [
   '/capture/runs?limit=100',

@@ -1,6 +1,6 @@
 /**
- * An agent that times its own steps, in a separate process for `client.ts`; it prints one line of JSON. Between steps it leaves
- * its thread free for a millisecond, as an agent that waits for a model does.
+ * An agent that measures the time of its steps and prints the figures as one line of JSON. `client.ts` starts it as
+ * a separate process. Between steps it pauses for a millisecond, because real agents wait for a model.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Understudy } from '../src/client/understudy.ts';
@@ -34,7 +34,7 @@ function makeStep(at: number) {
 const added = new Samples();
 await understudy.run({ task: 'mend the list parser' }, async (run) => {
   const watch = mode === 'unwatched' ? () => {} : (step: object) => run.step(step);
-  // Runs first, so that the code is compiled as it is after an agent's first seconds.
+  // These steps are not measured. After them, the code is compiled as after the first seconds of an agent.
   for (let at = 0; at < 200; at++) {
     watch(makeStep(at));
     await delay(1);

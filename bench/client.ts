@@ -1,8 +1,8 @@
 /**
- * What the client library costs the agent that it watches: `npm run bench -- client`. Measures the time of a call of
- * `step`, the processor time of a step including all work in the background, and the memory of many steps that get no
- * answer; then how many steps a second reach a distant service. The agent is a separate process, and the service runs
- * as a user starts it. Own process.
+ * Measures what the client library costs the agent: `npm run bench -- client`. The figures are the time of a call of
+ * `step`, the processor time of a step including all work in the background, the memory of many steps that get no
+ * answer, and how many steps a second reach a distant service. The agent and the service are separate processes; the
+ * service is started like by a user. Own process.
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,13 +17,13 @@ import type { Quantiles } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
 import { layWay } from './round-trip.ts';
 
-/** Most time that a step may take the agent (issue G). */
+/** Maximum time of a call of `step` in the agent (issue G). */
 const STEP_GOAL_US = 20;
 
 interface AgentFigures {
   /** Time of one call of `step`. */
   added_us: Quantiles;
-  /** Processor time of the agent's process for each step, including the agent's own. */
+  /** Processor time of the agent's process per step, including the work of the agent itself. */
   cpu_us: number;
   burst_us: number;
   grown_bytes: number;
@@ -105,7 +105,7 @@ async function runAgent(url: string, mode: string, steps: number, burst: number)
   return JSON.parse(stdout);
 }
 
-/** @returns steps a second of runs whose steps all wait from the beginning */
+/** @returns how many steps a second are sent if all steps of the runs are queued at the beginning */
 async function pace(port: number, roundTripMs: number, runs: number): Promise<number> {
   const way = await layWay(port, roundTripMs);
   const understudy = new Understudy({ apiKey: PRODUCT_KEY, baseUrl: way.url, timeoutMs: 60_000 });

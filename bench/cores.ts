@@ -1,7 +1,8 @@
 /**
- * How the product grows with cores: `npm run bench -- cores`. Gateway (compared with nginx with as many workers), steps
- * and retrieval with 1, 2, 4, … server threads, each variant bound to as many cores, all in alternating rounds. The
- * load runs on the other cores, so at the last point of a machine it shares the target's cores. Own process.
+ * Measures how throughput grows with the number of cores: `npm run bench -- cores`. It loads the gateway (and nginx
+ * with as many workers), steps and retrieval with 1, 2, 4, … server threads, each variant bound to as many cores, in
+ * alternating rounds. The load runs on the other cores; if the target uses all cores, the load shares them. Own
+ * process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';
@@ -27,7 +28,7 @@ interface CoresBenchOptions {
   say: (what: string) => void;
 }
 
-/** One figure of one variant, over the rounds. */
+/** A figure of one variant. */
 interface CoresPoint {
   /** `pool`: agents that send each step over a different connection. */
   what: 'gateway' | 'nginx' | 'steps' | 'pool' | 'retrieval';
@@ -74,7 +75,7 @@ export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Pr
       variants.push(variant);
     }
     const samples = new Map<string, { per_s: number; cpu_us: number }[]>();
-    // The first round warms up.
+    // Round -1 only warms up; its figures are not kept.
     for (let round = -1; round < ROUNDS[size]; round++) {
       for (const variant of variants) {
         for (const [what, measure] of Object.entries(variant.measures)) {
@@ -149,7 +150,7 @@ async function importPatterns(product: Product, situations: Situations): Promise
   return client;
 }
 
-/** Measures with this many threads, on as many cores. */
+/** Starts a variant with this many threads, bound to as many cores. */
 async function startVariant(
   threads: number,
   dir: string,
@@ -263,7 +264,7 @@ async function ask<Result>(child: ChildProcess, message: object): Promise<Result
   return result;
 }
 
-/** Each figure is relative to the one with a single thread. */
+/** Divides each figure by the figure with a single thread. */
 function toCurves(points: readonly CoresPoint[]): Curve[] {
   const names = [...new Set(points.map(({ what }) => what))];
   return names.map((name) => {

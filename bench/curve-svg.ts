@@ -1,9 +1,9 @@
 /**
- * Draws how figures change with a number, as SVG text: one line for each series, relative to the line's first point.
- * Any process.
+ * Draws a line chart as SVG text. Each line shows a series of figures divided by the first figure of that series. Any
+ * process.
  */
 
-/** Points of one line: the number, such as threads, and the figure divided by the line's first one. */
+/** One line. Each point is a number on the axis, such as threads, and the figure divided by the line's first figure. */
 export interface Curve {
   name: string;
   points: readonly (readonly [count: number, times: number])[];
@@ -24,7 +24,7 @@ interface Drawing {
   title: string;
   /** Caption that explains the numbers and the figures. */
   axis: string;
-  /** The figures' axis reaches this at least. */
+  /** Minimum upper end of the figures' axis. */
   reaches: number;
 }
 

@@ -1,7 +1,7 @@
 /**
- * What a data key costs: measures the same service and the same capture log with a key and without, alternating. Own
- * process, with two services and an upstream: `node bench/data-key.ts`, about two minutes. Prints medians and the
- * medians of ratios.
+ * Measures what encryption with a data key costs: `node bench/data-key.ts`, about two minutes. It measures the same
+ * service and the same capture log alternately with and without a key, and prints medians of the figures and of their
+ * ratios. Own process, which starts two services and an upstream.
  */
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -159,7 +159,7 @@ async function measureStorage(dataKey: Uint8Array | null, batch: number): Promis
   return { append_us: (user + system) / exchanges.length, bytes, read_us };
 }
 
-/** Measures both alternately, in an order that changes each round. The first round warms up. */
+/** Measures both variants in each round, in alternating order. The first round only warms up. */
 async function compare(
   what: string,
   unit: string,

@@ -1,11 +1,12 @@
 /**
- * What a round over a large capture database costs: `node bench/distill.ts [--runs N] [--dir D] [--save]`. Own process;
- * the command runs twice, as a user starts it; the second round has everything of the first in its cache. If D contains
- * no database, the bench makes one there (capture-database.ts). It removes the database if D was not given.
+ * Measures what a round of `distill` over a large capture database costs: `node bench/distill.ts [--runs N] [--dir D]
+ * [--save]`. It runs the command twice, as a user would; the second round uses the cache of the first. If D contains no
+ * database, the bench makes one there (capture-database.ts). If D was not given, it uses a temporary folder, which it
+ * removes at the end. Own process.
  *
- * Memory is that of the command with all its processes, read every 50 ms: the private memory of each, and the sum of
- * their resident memory. The latter includes mapped pages of the database, which the system takes back when others need
- * memory. The bench also measures `inspect`, and a page of runs as the dashboard requests it.
+ * It reads the memory of the command's processes every 50 ms: the private memory, and the sum of the resident memory.
+ * Resident memory includes mapped pages of the database, which the system reclaims when other processes need memory.
+ * The bench also measures `inspect`, and a page of runs as the dashboard requests it.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -24,7 +25,7 @@ const KIBIBYTE = 1_024;
 const SAMPLE_MS = 50;
 /** Each run is about 100 KB on the wire. */
 const RUN_BYTES = 106_000;
-/** A round takes less than half a gigabyte, however large the database is. */
+/** Goal for the resident memory of a round, whatever the size of the database. */
 const RESIDENT_MB_MAX = 500;
 
 interface Cost {

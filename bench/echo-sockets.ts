@@ -1,6 +1,7 @@
 /**
- * The upstream of the WebSocket phase: echoes every message. It uses uWebSockets.js, which is so fast that the bench
- * measures only the targets. Own process: it is forked, sends `{port}` when it listens, and ends with its parent.
+ * The upstream of the WebSocket phase: echoes every message. It uses uWebSockets.js, because a slower upstream would
+ * limit the figures of the targets. Own process: it is forked, sends `{port}` to its parent when it listens, and exits
+ * when its parent exits.
  */
 import uWS from 'uWebSockets.js';
 

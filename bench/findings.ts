@@ -1,8 +1,7 @@
 /**
- * Findings and the live stream: `npm run bench -- findings`. Measures the cost of storing and recalling as a code base
- * grows, including embedding and the disk; the cost of 10,000 idle readers of the stream; and how many events a second
- * a hub and a server thread deliver. The product runs as a user starts it, and another process sends the requests. Own
- * process.
+ * Measures findings and the live stream: `npm run bench -- findings`. The figures are the cost of storing and recalling
+ * findings as their number grows, including embedding and disk access; the cost of 10,000 idle readers of the stream;
+ * and how many events a second a hub and a server thread deliver. The product is started like by a user. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -24,11 +23,11 @@ interface FindingsBenchOptions {
 }
 
 interface Plan {
-  /** Findings in the code base at which recalls are timed. */
+  /** Numbers of stored findings at which recalls are measured. */
   sizes: number[];
   recalls: number;
   readers: number;
-  /** Readers and events of the fan-out. */
+  /** Numbers of readers and of events for the measurement of the fan-out. */
   fanout: [readers: number, events: number][];
 }
 
@@ -54,8 +53,7 @@ const QUICK: Plan = {
 };
 
 /**
- * The contract's limit for 10,000 idle readers. It is compared with the additional memory that the process uses with
- * them.
+ * The contract's limit for the additional memory that 10,000 idle readers cost the process.
  */
 const READERS_BYTES_MAX = 300e6;
 const CONNECTIONS = 8;
@@ -165,7 +163,7 @@ async function measureIdle(
   const startedMs = performance.now();
   await readers.open(product.port, count, 'idle');
   const opened_per_s = (count * 1_000) / (performance.now() - startedMs);
-  // Two rounds of heartbeats: what they cost, and whether memory stays.
+  // Measures the cost of two rounds of heartbeats, and whether memory grows meanwhile.
   await readers.beats(count);
   const cpuBefore = readCpuUs(product.pid);
   await readers.beats(count);
@@ -186,7 +184,7 @@ async function measureIdle(
   };
 }
 
-/** Starts runs through the API, which every reader of the organization receives. */
+/** Starts runs through the API. Every reader of the organization receives an event for each run. */
 async function measureFanout(
   product: Product,
   count: number,
@@ -217,7 +215,7 @@ async function measureFanout(
   };
 }
 
-/** A process full of readers. */
+/** A process with many readers of the live stream. */
 class Readers {
   readonly #child: ChildProcess;
 
@@ -233,7 +231,7 @@ class Readers {
     return this.#ask({ do: 'open', port, key: PRODUCT_KEY, readers, org_id });
   }
 
-  /** Resolves when the readers listen. `report` resolves when all of them have received the events. */
+  /** Resolves when the readers are ready. `report` resolves when each reader has received this many events. */
   async hear(events: number): Promise<{ report: Promise<ReadersReport> }> {
     await this.#ask({ do: 'hear', events });
     return { report: this.#next<ReadersReport>() };

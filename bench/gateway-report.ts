@@ -1,4 +1,4 @@
-/** Prints the gateway bench's figures and judges its goals. Pure except for printing; bench process. */
+/** Prints the figures of the gateway's bench, and which goals they meet. Pure except for printing; bench process. */
 import type { GatewayResult, LoadSample, ThroughputCell } from './gateway-result.ts';
 import { PROXY_NAMES, type ProxyName } from './proxy-targets.ts';
 import { takeMedian } from './quantiles.ts';
@@ -16,7 +16,7 @@ const GOALS = {
 
 const MB = 1024 * 1024;
 
-/** A table as plain text with numbers to the right, the same on a terminal and in a file. */
+/** Prints a table as plain text with right-aligned numbers, which looks the same on a terminal and in a file. */
 function printTable(heads: string[], rows: string[][]): void {
   const widths = heads.map((head, i) => Math.max(head.length, ...rows.map((row) => row[i]?.length ?? 0)));
   const line = (cells: string[]): string =>
@@ -44,7 +44,7 @@ function medianOf(cell: ThroughputCell, target: TargetName, pick: (sample: LoadS
   return takeMedian(cell.rounds.map((round) => (round[target] ? pick(round[target]) : Number.NaN)));
 }
 
-/** The median over the rounds of `target`'s figure divided by `against`'s in the same round. */
+/** Divides the figure of `target` by that of `against` in each round. @returns the median of the ratios */
 function medianRatio(
   cell: ThroughputCell,
   target: TargetName,
@@ -59,7 +59,7 @@ function medianRatio(
   );
 }
 
-/** Each thread's share of the gateway's time for a request, largest first. */
+/** Each thread's share of the gateway's processor time per request, largest first. */
 function describeThreads(cell: ThroughputCell, target: TargetName): string {
   const sums = new Map<string, number>();
   let answered = 0;
@@ -357,7 +357,7 @@ interface Verdict {
   met: boolean;
 }
 
-/** Every goal that the run has figures for. */
+/** Compares the result with every goal for which it has figures. */
 function judge(result: GatewayResult): Verdict[] {
   const verdicts: Verdict[] = [];
   const add = (goal: string, found: string, met: boolean): void => {
@@ -392,7 +392,7 @@ function judge(result: GatewayResult): Verdict[] {
     const p99 = takeMedian(samples.map((sample) => sample.lateMs.p99));
     add('512 streams: no frame lost', `${lost} lost`, lost === 0);
     const direct = takeMedian(cell.rounds.map((round) => round.direct?.lateMs.p99 ?? Number.NaN));
-    // Shown for comparison, because a busy machine is late even without a proxy.
+    // The figure without a proxy is shown for comparison, because frames can be late on a busy machine even then.
     const found = `${p99.toFixed(1)} ms (direct ${fixed(1)(direct)})`;
     add('512 streams: p99 late by at most 20 ms', found, p99 <= GOALS.maxLateP99Ms);
   }

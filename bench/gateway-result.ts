@@ -44,7 +44,7 @@ export interface GatewayPlan {
   connections: number[];
   rounds: number;
   seconds: number;
-  /** For targets on Node, whose code becomes faster while it runs. Other targets get a tenth of it. */
+  /** Duration for targets on Node, whose code is compiled while it runs. Other targets get a tenth of it. */
   warmUpSeconds: number;
   /** Requests of the latency probe to each target, by body size. */
   probeRequests: Record<number, number>;
@@ -58,7 +58,7 @@ export interface LoadSample extends ThroughputResult {
   /** Processor time of the target until its queue was empty again, in microseconds per answered request. */
   cpuUs: number;
   cpuUsPerRequest: number;
-  /** The same by thread, "pid/tid name". */
+  /** Processor time by thread, with keys "pid/tid name". */
   threadCpuUs: Record<string, number>;
   /** Exchanges that were queued for the writer when the load ended, and the seconds until the queue was empty. */
   backlog: number;
@@ -82,7 +82,7 @@ export interface MessagesCell {
   rounds: Partial<Record<TargetName, MessagesResult & { cpuUs: number }>>[];
 }
 
-/** Requests through tunnels that CONNECT opened, in TLS on both sides. */
+/** Requests through CONNECT tunnels, with TLS on both sides of the proxy. */
 export interface ProxiedCell {
   tunnels: number;
   bytes: number;
@@ -94,7 +94,7 @@ export interface ExportCell {
   connections: number;
   bytes: number;
   rounds: Record<'off' | 'on', LoadSample>[];
-  /** Figures of the exporting gateway after all work was done. */
+  /** Figures of the exporting gateway when its queues were empty. */
   exported: { exchanges: number; spans: number; waiting: number };
 }
 
@@ -110,7 +110,7 @@ interface CaptureTotals {
   /** Size of each exchange's two bodies with gzip; NaN if the group mixes workloads. */
   gzipBytesPerExchange: number;
   peakRssBytes: Partial<Record<TargetName, number>>;
-  /** True if the forwarder counted exchanges although capture was off. */
+  /** Whether the gateway without capture counted captured exchanges, which would be an error. */
   forwarderCaptured: boolean;
 }
 
@@ -120,7 +120,7 @@ export interface GatewayResult extends Provenance {
   plan: GatewayPlan;
   latency: ({ bytes: number } & LatencyResult)[];
   throughput: ThroughputCell[];
-  /** Clients use TLS to nginx and the gateway, which use plain HTTP to the upstream. `direct` is without TLS. */
+  /** Clients use TLS to the targets, which use plain HTTP to the upstream. `direct` uses no TLS. */
   tls: ThroughputCell[];
   messages: MessagesCell[];
   proxied: ProxiedCell[];

@@ -1,9 +1,9 @@
 /**
- * `npm run bench -- gateway`: what the gateway costs, compared with the same forwarder without capture, a node:http
- * proxy, nginx and no proxy, in one run on one machine. Own process; load, upstream and targets are separate processes.
+ * `npm run bench -- gateway`: measures what the gateway costs, compared with the same gateway without capture, a
+ * node:http proxy, nginx and no proxy, on one machine. Own process; load, upstream and targets are separate processes.
  *
- * It measures every figure in rounds (A B C D A B C D …) and shows the median. It computes ratios within a round, so
- * that a temporarily slower machine slows all targets alike.
+ * It measures the targets in rounds (A B C D A B C D …) and shows the median of the rounds. Ratios compare figures of
+ * the same round, because a machine that is slow for a while then affects both.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';
@@ -87,7 +87,7 @@ export const QUICK: GatewayPlan = {
   stallMs: 3000,
 };
 
-/** The part of `GET /__gw/stats` that is read here. */
+/** The fields of `GET /__gw/stats` that this bench reads. */
 interface GatewayStats {
   writer: { queue_depth: number; dropped: number };
   exchanges: { attempted: number; captured: number; dropped: number; in_flight: number };
@@ -97,7 +97,7 @@ async function fetchStats(target: Target): Promise<GatewayStats> {
   return JSON.parse((await askServer(target, '/__gw/stats')).body) as GatewayStats;
 }
 
-/** Waits until a target is idle after a load. The gateway is idle when everything captured is written. */
+/** Waits until a target is idle after a load. The gateway is idle when all captured exchanges have been written. */
 async function settle(target: Target): Promise<{ backlog: number; settleS: number }> {
   await delay(20);
   if (target.dataDir === null) return { backlog: 0, settleS: 0 };
@@ -116,7 +116,7 @@ async function settle(target: Target): Promise<{ backlog: number; settleS: numbe
   return { backlog, settleS: (performance.now() - from) / 1000 };
 }
 
-/** Lets a gateway do its deferred work: it packs what it stored. */
+/** Waits until a gateway has completed its deferred work, which packs the stored exchanges. */
 async function rest({ pid, dataDir }: Target): Promise<void> {
   if (pid === null || dataDir === null) return;
   const from = performance.now();
@@ -128,7 +128,7 @@ async function rest({ pid, dataDir }: Target): Promise<void> {
   }
 }
 
-/** The load process, as a function call. */
+/** Sends jobs to the load process, and waits for the results. */
 class Load {
   readonly #child: ChildProcess;
 
@@ -151,8 +151,8 @@ class Load {
 }
 
 /**
- * Lets one target run, and stops the gateways among the others. An idle gateway packs what it stored. That would take a
- * core from the measured target, or keep a core awake that it then uses.
+ * Pauses all gateways except the given target. An idle gateway packs the exchanges that it stored, and would take
+ * processor time from the measured target.
  */
 function leaveAlone(target: Pick<Target, 'pid'>, targets: readonly Target[]): void {
   for (const { pid, dataDir } of targets) if (pid !== null && dataDir !== null) process.kill(pid, 'SIGSTOP');
@@ -191,7 +191,7 @@ async function loadOne(
   return { ...result, cpuUs, cpuUsPerRequest: cpuUs / result.answered, threadCpuUs, backlog, settleS };
 }
 
-/** Size of one exchange's bodies with gzip, as the mean over the exchanges of a run. */
+/** Mean size of an exchange's two bodies, each compressed with gzip, over the exchanges of a run. */
 function measureGzipAlone(workload: Workload): number {
   const next = makeRequests(workload, 1, 0);
   let sum = 0;
@@ -206,7 +206,7 @@ function measureGzipAlone(workload: Workload): number {
   return sum / CONVERSATION_TURNS;
 }
 
-/** wrk as a cross-check: a load generator that leaves more of the machine to the target than autocannon does. */
+/** Measures with wrk as a cross-check. wrk needs less processor time than autocannon. @returns requests a second */
 function runWrk(target: Target, connections: number, seconds: number, dir: string): number {
   const script = join(dir, 'bench.lua');
   writeFileSync(
@@ -379,7 +379,7 @@ function writeCertificate(dir: string): CertificateFiles {
   return files;
 }
 
-/** TLS ends at the target. The upstream is the same as without TLS. */
+/** Measures targets that clients reach over TLS. The upstream is the same as without TLS. */
 async function measureTls(bench: Bench, tls: CertificateFiles): Promise<void> {
   const workload: Workload = { kind: 'plain', bytes: SMALL };
   const measure = async (targets: Target[]): Promise<void> => {
@@ -428,7 +428,7 @@ async function measureAllMessages(bench: Bench): Promise<void> {
   }
 }
 
-/** Tunnels end at the proxy, which also uses TLS to the upstream. */
+/** Measures CONNECT tunnels. The proxy terminates their TLS, and uses TLS to the upstream as well. */
 async function measureAllProxied(bench: Bench, tls: CertificateFiles): Promise<void> {
   const { plan, result, load } = bench;
   const upstream = await startServer('upstream.ts', [tls.cert, tls.key]);
@@ -477,7 +477,7 @@ async function measureAllProxied(bench: Bench, tls: CertificateFiles): Promise<v
   }
 }
 
-/** Two gateways with capture. One of them sends spans to a collector that accepts all. */
+/** Measures two gateways with capture. One of them sends spans to a collector that accepts everything. */
 async function measureExport(bench: Bench): Promise<void> {
   const { plan, result, load } = bench;
   const collector = await startServer('span-collector.ts');
@@ -580,22 +580,22 @@ async function measureAllStalls(bench: Bench): Promise<void> {
 
 interface GatewayBenchOptions {
   plan: GatewayPlan;
-  /** Flags for the Node that runs the gateway with capture, a profiler's for example. */
+  /** Flags for the Node process that runs the gateway with capture, for example those of a profiler. */
   nodeArgs: string[];
-  /** Write the figures under bench/results. */
+  /** Whether to write the figures to bench/results. */
   save: boolean;
   /** Shows progress; does nothing if the output is not a terminal. */
   say: (what: string) => void;
 }
 
-/** The result without the processor time of each thread, which only the report shows. */
+/** The result for the file, without the processor time of each thread. Only the printed report shows these times. */
 function withoutThreads(result: GatewayResult): GatewayResult {
   return JSON.parse(
     JSON.stringify(result, (key, value: unknown) => (key === 'threadCpuUs' ? undefined : value)),
   ) as GatewayResult;
 }
 
-/** Runs the plan and prints its report. Resolves with whether every goal was met. Throws if a target fails to start. */
+/** Runs the plan and prints its report. Resolves with whether every goal was met. Rejects if a target fails to start. */
 export async function runGatewayBench(options: GatewayBenchOptions): Promise<boolean> {
   const startedAt = performance.now();
   const nginx = findNginx();

@@ -1,6 +1,7 @@
 /**
- * `npm run build`: writes the sources as JavaScript and types to `dist/`, in the layout of the tree. Only the published
- * package needs this: Node runs a checkout's sources as they are, but does not strip types under node_modules.
+ * `npm run build`: compiles the sources to JavaScript and type declarations in `dist/`, with the folders of the source
+ * tree. Only the published package needs this: Node runs a checkout's sources directly, but does not strip types under
+ * node_modules.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -24,6 +25,6 @@ if (status === 0) {
   await bundleDashboard();
   const built = 'src/dashboard/dist';
   cpSync(join(root, built), join(root, 'dist', built), { recursive: true });
-  // For a container. The published package leaves it out, because it contains copies of other packages.
+  // Only a container needs the bundle. The published package omits it, because it contains copies of other packages.
   await bundleService(new URL('../dist/', import.meta.url));
 }

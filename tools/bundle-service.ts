@@ -1,9 +1,8 @@
 /**
- * The second half of `node tools/bundle.ts`: bundles the service's own code into a few files in src/threads/dist, one
- * for the entry of each thread and process, and files that they share. Node only has to compile these. Without them
- * each thread resolves, reads and strips a thousand modules, which takes a second of processor time. The bundle is made
- * only when a source has changed. src/cli/understudy.mjs compares it with the sources, and runs the sources when they
- * differ.
+ * The second half of `node tools/bundle.ts`: bundles the service's own code into a few files in src/threads/dist: one
+ * file for the entry of each thread and process, and files that these share. Without the bundle, each thread resolves,
+ * reads and strips a thousand modules, which takes a second of processor time. The bundle is made only if a source has
+ * changed. src/cli/understudy.mjs compares it with the sources, and runs the sources if they differ.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, posix, relative } from 'node:path';
@@ -11,8 +10,8 @@ import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
 
 /**
- * The folder that the bundles go to, relative to the tree that is bundled: the checkout, or the copy that `npm run
- * build` makes of it.
+ * The folder for the bundle, relative to the root of the tree that is bundled. That tree is the checkout, or the copy
+ * that `npm run build` makes of the checkout.
  */
 const TARGET = 'src/threads/dist/';
 const ENTRIES = [
@@ -31,43 +30,44 @@ const ENTRIES = [
   'src/threads/student-sharing-entry',
   'src/threads/student-thread-entry',
 ];
-/** Packages that are not bundled: they have native code, or find files and threads beside their own. */
+/** Packages that are not bundled. Most have native code, or load files that are beside their own files. */
 const LEFT_OUT = [
-  // Only storage in a bucket loads it. It has hundreds of modules.
+  // Loaded only if storage is in a bucket. It has hundreds of modules.
   '@aws-sdk/client-s3',
-  // This package and the next one share what reflect-metadata adds to JavaScript's globals.
+  // This package uses functions that reflect-metadata adds to JavaScript's globals.
   '@peculiar/x509',
   'reflect-metadata',
   'hnswlib-node',
-  // The first export as Parquet loads it.
+  // Loaded by the first export as Parquet.
   'hyparquet-writer',
   'lmdb',
   'msgpackr',
   'onnxruntime-node',
   'pino',
-  // Only a box that shares a PostgreSQL database loads it.
+  // Loaded only by a box that shares a PostgreSQL database.
   'pg',
   'piscina',
-  // The first mail loads it.
+  // Loaded when the first mail is sent.
   'nodemailer',
-  // It is loaded when it is needed, and is CommonJS. A bundled part would export none of its names.
+  // Loaded by the first code that needs it. It is CommonJS: a bundled chunk of it would not export its names.
   'undici',
   'uWebSockets.js',
 ];
 /** npm writes this file whenever the installed packages change. */
 const INSTALLED = 'node_modules/.package-lock.json';
-/** The only source that asks where the bundle itself is. */
+/** The only source whose `import.meta.url` must be the address of the bundle. */
 const ASKS_FOR_BUNDLE = /[\\/]std[\\/]module-url\.[tj]s$/;
 
 /** The manifest that src/cli/understudy.mjs reads. */
 interface ServiceManifest {
-  /** For each source, by its path in the bundled tree: its length and the time of its last change. */
+  /** Length and last change of each source, by its path in the bundled tree. */
   sources: Record<string, readonly [bytes: number, changed_ms: number]>;
 }
 
 /**
- * @param root the tree, as a URL that ends with a slash
- * @returns whether the bundle had to be made
+ * Makes the bundle if a source has changed.
+ * @param root root of the tree, as a URL that ends with a slash
+ * @returns whether the bundle was made
  */
 export async function bundleService(root: URL = new URL('../', import.meta.url)): Promise<boolean> {
   const target = new URL(TARGET, root);
@@ -120,7 +120,7 @@ export async function bundleService(root: URL = new URL('../', import.meta.url))
     if (existsSync(target)) renameSync(target, former);
     renameSync(partial, target);
   } catch (error) {
-    // Another process was faster.
+    // Another process has just made the same bundle.
     if (!isCurrent(root, target)) throw error;
     rmSync(partial, { recursive: true, force: true });
   }
@@ -128,12 +128,12 @@ export async function bundleService(root: URL = new URL('../', import.meta.url))
   return true;
 }
 
-/** CommonJS packages need it to load Node's own modules. */
+/** Defines `require`, with which bundled CommonJS packages load Node's own modules. */
 const REQUIRE = `import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);`;
 
 /**
- * Loads Node's own HTTP modules with `require`. An import of such a module reads each of its exports, and one of these
- * loads a whole client (undici), which takes a thread a tenth of a second.
+ * Loads Node's own HTTP modules with `require`. An `import` of such a module reads all of its exports, and reading one
+ * of them loads undici, which takes a tenth of a second in each thread.
  */
 const QUICK_HTTP: Plugin = {
   name: 'quick http',
@@ -147,7 +147,7 @@ const QUICK_HTTP: Plugin = {
   },
 };
 
-/** A bundled module looks for files beside its source, not beside the bundle. */
+/** Sets `import.meta.url` of bundled modules, so that they find the files beside their source. */
 function placesOfSources(folder: string): Plugin {
   return {
     name: 'places of sources',
@@ -174,7 +174,7 @@ function isCurrent(root: URL, target: URL): boolean {
   } catch {
     return false;
   }
-  // This file decides how the bundle is made, so it counts as a source.
+  // A change of this file changes the bundle, so it counts as a source.
   const madeAt = statSync(new URL('files.json', target)).mtimeMs;
   if (statSync(new URL(import.meta.url)).mtimeMs > madeAt) return false;
   return Object.entries(sources).every(([name, [bytes, changed_ms]]) => {

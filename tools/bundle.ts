@@ -1,7 +1,8 @@
 /**
  * `node tools/bundle.ts`: bundles the dashboard's page (src/dashboard) for the browser into src/dashboard/dist. The
- * files are named by their content and compressed once. Then it bundles the service's code (bundle-service.ts). `npm
- * ci`, `npm start` and `npm run build` call it. It does nothing if no source has changed.
+ * names of the files contain a digest of their content, and the files are compressed once. Then it bundles the
+ * service's code (bundle-service.ts). `npm ci`, `npm start` and `npm run build` call it. It does nothing if no source
+ * has changed.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,7 +21,7 @@ interface BuiltFiles {
   files: { name: string; is_hashed: boolean; encodings: string[] }[];
 }
 
-/** @returns whether it had to be made */
+/** Bundles the dashboard if a source has changed. @returns whether the bundle was made */
 export async function bundleDashboard(): Promise<boolean> {
   const sources = digestSources();
   if (readBuilt()?.sources === sources) return false;
@@ -62,7 +63,7 @@ export async function bundleDashboard(): Promise<boolean> {
     if (existsSync(TARGET)) renameSync(TARGET, former);
     renameSync(partial, TARGET);
   } catch (error) {
-    // Another process was faster.
+    // Another process has just made the same bundle.
     if (readBuilt()?.sources !== sources) throw error;
     rmSync(partial, { recursive: true, force: true });
   }
@@ -116,7 +117,8 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     await bundleDashboard();
     await bundleService();
   } catch (error) {
-    // An installation without development packages has no bundler: the service runs, and its page says what is missing.
+    // An installation without development packages has no bundler. The service still runs, and the dashboard's page
+    // says that the bundle is missing.
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
     process.stderr.write(
       'The dashboard is not bundled, and the service starts slower: esbuild is not installed (npm ci brings it).\n',

@@ -1,7 +1,7 @@
 /**
- * `node tools/client-types.ts`: writes src/client/operation-types.ts, the types of what each operation of the API takes
- * and answers. They name no schema, so an agent's project needs no validator to compile against the client. A test
- * compares the file with the contract. Development, main thread.
+ * `node tools/client-types.ts`: generates src/client/operation-types.ts, which has the types of the request and the
+ * response of each operation of the API. These types do not refer to schemas, so an agent's project compiles against
+ * the client without a validator. A test compares the file with the contract. Development, main thread.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -56,7 +56,7 @@ interface Schema {
   $defs?: Record<string, Schema>;
 }
 
-/** Keywords that limit values and change no type. */
+/** Keywords that limit values but do not change the TypeScript type. */
 const LIMITS = new Set([
   '$schema',
   'default',
@@ -80,7 +80,7 @@ const LIMITS = new Set([
   'uniqueItems',
 ]);
 
-/** The named schemas of one direction, and the types that name them. */
+/** Prints types for schemas of one direction (requests or responses), and collects the named schemas that they use. */
 class Printer {
   readonly #io: 'input' | 'output';
   readonly types = new Map<string, string>();
@@ -89,7 +89,7 @@ class Printer {
     this.#io = io;
   }
 
-  /** @throws Error for a keyword that it does not know */
+  /** @returns the TypeScript type of a schema @throws Error for an unknown keyword */
   print(schema: z.ZodType): string {
     const { $defs = {}, ...own } = z.toJSONSchema(schema, { io: this.#io }) as Schema;
     for (const [name, definition] of Object.entries($defs)) this.#declare(name, definition);
@@ -102,7 +102,7 @@ class Printer {
     this.types.set(this.#nameOf(name), this.#type(definition));
   }
 
-  /** One name can have two types: requests may leave out fields that have a default, and answers have them. */
+  /** Types of requests get their own names, because requests may omit fields with a default and responses have them. */
   #nameOf(name: string): string {
     return this.#io === 'input' ? `${name}Input` : name;
   }
@@ -114,7 +114,7 @@ class Printer {
     if (Array.isArray(values)) return printValues(values);
     if (Array.isArray(allOf)) return allOf.map((part: Schema) => `(${this.#type(part)})`).join(' & ');
     const choices = (anyOf ?? oneOf) as Schema[] | undefined;
-    // `anyOf` beside `properties` says which fields go together. The generated types leave that out.
+    // `anyOf` beside `properties` says which fields must occur together. The generated types omit this.
     if (choices !== undefined && schema.properties === undefined) {
       return [...new Set(choices.map((choice) => this.#type(choice)))].join(' | ');
     }
@@ -176,7 +176,7 @@ class Printer {
   }
 }
 
-/** Alternatives, in which all monitors have one name. */
+/** Prints a union of literals. If it contains all monitors' names, they are replaced by the name of their type. */
 function printValues(values: readonly unknown[]): string {
   const names: readonly unknown[] = MONITOR_NAMES;
   const hasAll = names.every((name) => values.includes(name));
@@ -184,13 +184,13 @@ function printValues(values: readonly unknown[]): string {
   return [...others.map((value) => JSON.stringify(value)), ...(hasAll ? ['MonitorName'] : [])].join(' | ');
 }
 
-/** On one line if Biome finds room for it there, and no field has a comment. */
+/** Prints the fields in the way in which Biome formats them: on one line if they fit and no field has a comment. */
 function printFields(fields: readonly string[]): string {
   const separator = fields.some((field) => field.startsWith('/**')) ? '\n' : ' ';
   return `{${separator}${fields.join(separator)}${separator}}`;
 }
 
-/** @returns the file's text, not formatted */
+/** @returns the text of the generated file, before formatting */
 export function writeClientTypes(): string {
   const input = new Printer('input');
   const output = new Printer('output');
@@ -213,7 +213,7 @@ export interface TenantNames {
   return `${HEAD}${[tenant, monitors, ...declared].join('\n\n')}\n\nexport interface Operations {\n${operations.join('\n')}\n}\n`;
 }
 
-/** The parts that the endpoint declares. */
+/** Prints the type of a request, with those of `params`, `query` and `body` that the endpoint declares. */
 function printRequest({ params, query, body }: Endpoint, input: Printer): string {
   const parts = [
     ...(params === undefined ? [] : [`params: ${input.print(params)};`]),

@@ -1,7 +1,7 @@
 /**
- * `node tools/link-command.ts`: puts the command into node_modules/.bin as `understudy-gateway`, which is also the
- * published package's name. `npx` runs commands from there. With a name in package.json's `bin` instead, `npx` would
- * first install the folder into its cache, and a cache made by an earlier version would never get the name.
+ * `node tools/link-command.ts`: links the command in node_modules/.bin as `understudy-gateway`, which is also the name
+ * of the published package. `npx` runs commands from that folder. If the name were in the `bin` field of package.json,
+ * `npx` would first install the folder into its cache, and a cache made by an earlier version would never get the name.
  * Development, main thread.
  */
 

@@ -1,10 +1,11 @@
 /**
- * `node tools/packages.ts`: builds the packages that agents install, from the sources under `src` into `clients/<package>/dist`. Each
- * has ES modules, CommonJS and types for both. Development, main thread.
+ * `node tools/packages.ts`: builds the packages that agents install, from the sources under `src`, into
+ * `clients/<package>/dist`. Development, main thread.
  *
- * The client is CommonJS, and its ES modules import that: `import` and `require` in one process share its state. An
- * integration is bundled once as ES module and once as CommonJS, without the client and the framework, so it loads the
- * agent's own framework. A package with a command (`bin`) has one ES module, which the command loads, and no types.
+ * Each package has ES modules, CommonJS files and types for both. The client's ES modules only import its CommonJS
+ * files, so that `import` and `require` in one process share its state. An integration is bundled once as ES module and
+ * once as CommonJS. The bundles do not contain the client and the framework, so the agent's own framework is loaded. A
+ * package with a command (`bin`) has only one ES module, which the command loads.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -15,7 +16,7 @@ import { build, type Plugin } from 'esbuild';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const CLIENT_PACKAGE = '@understudy-gateway/client';
-/** The client package's exports, by the source that an integration imports. */
+/** The source of the client that integrations import. */
 const CLIENT_ENTRY = 'src/client/understudy.ts';
 
 const EDGE_ENTRY = 'src/client/edge/edge.ts';
@@ -26,7 +27,7 @@ interface PackageFile {
   exports: Record<string, string | { import: { types: string; default: string } }>;
 }
 
-/** An entry of a package and its source. The name of `./label/auto` is `label-auto`. */
+/** An entry of a package, and its source. The entry `./label/auto` has the name `label-auto`. */
 interface Entry {
   name: string;
   source: string;
@@ -118,7 +119,7 @@ async function bundleCommand(source: string, outfile: string): Promise<void> {
   });
 }
 
-/** Leaves out unused sources. That is safe, because loading a source of this project has no effect by itself. */
+/** Omits sources whose exports are not used. This is safe, because loading a source of this project has no side effect. */
 const usedSources: Plugin = {
   name: 'used sources',
   setup(bundler) {
@@ -165,7 +166,7 @@ const OWN_ADDRESS = {
   banner: { js: "const importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
 };
 
-/** Imports of another entry stay imports, so that its state exists once. */
+/** Keeps imports of another entry as imports, so that the state of that entry exists only once. */
 function shareEntries(
   packageName: string,
   ownSource: string,
@@ -188,7 +189,7 @@ function shareEntries(
   };
 }
 
-/** Makes the ES module for a CommonJS file. It exports the names that esbuild lists in the file. */
+/** Writes an ES module that exports the names of a CommonJS file, which esbuild lists in that file. */
 function writeModule(file: string, module: string): void {
   const names = readExports(file);
   const from = `./${relative(dirname(module), file)}`;
@@ -207,7 +208,7 @@ function readExports(file: string): string[] {
 
 /** Writes the type declarations of the entries and of their imports, once for each kind of module. */
 function writeTypes({ name }: PackageFile, entries: readonly Entry[], target: string): void {
-  // It is below the root, so that the compiler finds packages.
+  // The folder is below the root, so that the compiler finds packages.
   const out = join(ROOT, 'node_modules', `.types-${name.split('/')[1]}`);
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });

@@ -1,9 +1,9 @@
 /**
- * `npm run pin`: removes from the lock file the marks that make older versions of npm run scripts that `allowScripts`
- * forbids. Then it adds hashes that are missing. It asks the registry for the `integrity` of binaries for other
- * platforms, which the lock file may lack. It packs uWebSockets.js's binaries and writes their hashes into
- * `native/uwebsockets.sha256`. It never changes a hash that is already there: it reports one that differs, and ends
- * with 1. It names what the registry does not have.
+ * `npm run pin`: removes the marks from the lock file with which older versions of npm run scripts that `allowScripts`
+ * forbids. Then it adds missing hashes. It gets the `integrity` of binaries for other platforms, which the lock file
+ * may lack, from the registry. It packs the binaries of uWebSockets.js and writes their hashes to
+ * `native/uwebsockets.sha256`. It never changes an existing hash: if one differs, it reports the hash and exits with 1.
+ * It prints the names of packages that the registry does not have.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -14,7 +14,7 @@ import { join } from 'node:path';
 // @ts-expect-error plain JavaScript, for Nodes that strip no types
 import { readHashes } from '../native/uwebsockets-binary.mjs';
 
-/** The folder of the lock file and of `native`; another one in tests. */
+/** The folder with the lock file and `native`. Tests pass another one. */
 const root = process.argv[2] ?? '.';
 const lockPath = join(root, 'package-lock.json');
 const listPath = join(root, 'native', 'uwebsockets.sha256');
@@ -23,7 +23,7 @@ interface Locked {
   version?: string;
   integrity?: string;
   hasInstallScript?: boolean;
-  /** `false`: npm does not compile the package, although that has a `binding.gyp`. */
+  /** `false`: npm does not compile the package although it has a `binding.gyp`. */
   gypfile?: boolean;
 }
 
@@ -54,7 +54,7 @@ for (const [path, locked] of Object.entries(lock.packages)) {
   const answer = npm(['view', spec, 'dist.integrity', '--json'], root);
   const integrity: unknown = answer === null || answer.trim() === '' ? null : JSON.parse(answer);
   if (typeof integrity === 'string' && /^sha512-[A-Za-z\d+/]{86}==$/.test(integrity)) {
-    // Right after the version, where npm writes it.
+    // npm writes `integrity` right after the version.
     const { version, ...rest } = locked;
     lock.packages[path] = { version: version!, integrity, ...rest };
   } else missing.push(`${spec}: no integrity`);

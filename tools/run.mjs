@@ -1,7 +1,7 @@
 /**
- * Runs a source file under npm's scripts: `node tools/run.mjs [--env-file=FILE] FILE [ARGUMENTS]`, as `node FILE`
- * would. If this Node cannot read the file, it prints one line instead of a stack trace. Plain JavaScript, so that an
- * old Node can print that line. Development, main thread.
+ * Runs a source file for npm's scripts, like `node FILE`: `node tools/run.mjs [--env-file=FILE] FILE [ARGUMENTS]`. If
+ * Node is too old for the sources, it prints one line instead of a stack trace. Plain JavaScript, so that an old Node
+ * can print that line. Development, main thread.
  */
 import '../src/cli/needs-node.mjs';
 import { resolve } from 'node:path';

@@ -1,8 +1,8 @@
 /**
- * `npm run sbom [FILE]`: the bill of materials of what is shipped, as CycloneDX in JSON, in `understudy.cdx.json` or
- * FILE. npm makes it from the lock file, without the network. This script removes what differs between runs (time,
- * random number, name of the folder, npm's version), and adds the hashes of uWebSockets.js's binaries, which npm does
- * not know.
+ * `npm run sbom [FILE]`: writes the bill of materials of the shipped packages to `understudy.cdx.json` or FILE, as
+ * CycloneDX in JSON. npm makes it from the lock file, without the network. This script removes fields that differ
+ * between runs (time, random number, name of the folder, npm's version), and adds the hashes of uWebSockets.js's
+ * binaries, which the lock file does not contain.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -56,7 +56,8 @@ const bom = JSON.parse(stdout) as Bom;
 bom.metadata.component.name = 'understudy-gateway';
 delete bom.metadata.timestamp;
 delete bom.metadata.tools;
-// npm omits packages that development needs, although something that is shipped may need them too.
+// `npm sbom --omit dev` would also omit packages that development and a shipped package need. So development packages
+// are removed here.
 bom.components = bom.components.filter(({ properties = [] }) => !properties.some(isOfDevelopment));
 const shipped = new Set([
   bom.metadata.component['bom-ref'],

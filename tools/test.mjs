@@ -1,6 +1,6 @@
 /**
- * Runs the tests once: `node tools/test.mjs ARGUMENTS` is `vitest run ARGUMENTS`. If Node is too old, it says so in one
- * line.
+ * Runs the tests once: `node tools/test.mjs ARGUMENTS` runs `vitest run ARGUMENTS`. If Node is too old, it prints one
+ * line that says so.
  */
 import '../src/cli/needs-node.mjs';
 
